@@ -1,0 +1,46 @@
+"""Durations as users write them: a number and a unit. A bare number is refused."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer
+
+_UNITS = {
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
+_PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+
+
+def parse_duration(value: object) -> timedelta:
+    """`"10s"`, `"5 min"`, `"1.5h"` … as a timedelta. Raises ValueError with what is allowed."""
+    if isinstance(value, timedelta):
+        return value
+    match = _PATTERN.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(
+            f"{value!r} is no duration: write a number and a unit, "
+            f"e.g. '10s' (units: {', '.join(_UNITS)})"
+        )
+    try:
+        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    except OverflowError:
+        raise ValueError(f"{value!r} is too long a duration") from None
+
+
+def format_duration(duration: timedelta) -> str:
+    """A duration in the form that `parse_duration` reads."""
+    return f"{duration.total_seconds():g}s"
+
+
+Duration = Annotated[
+    timedelta, BeforeValidator(parse_duration), PlainSerializer(format_duration, return_type=str)
+]

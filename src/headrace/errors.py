@@ -1,0 +1,287 @@
+"""Every error that Headrace raises: one root, whose classes know their code, HTTP status and exit.
+
+A class's docstring is its default message. `code` is stable and part of the API; `status` is the
+HTTP status; `exit_code` is what the shell leaves with (see docs/cli.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_CONNECTION = 3
+EXIT_TIMEOUT = 4
+EXIT_DENIED = 5
+EXIT_CONFLICT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a text of the user's: both counted from 1, columns in code points."""
+
+    line: int
+    column: int
+
+
+class HeadraceError(Exception):
+    """Something went wrong inside Headrace."""
+
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = EXIT_FAILED
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        position: Position | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.message = message or (type(self).__doc__ or "").strip()
+        self.position = position
+        self.hint = hint
+        super().__init__(self.message)
+
+
+# What the caller sent is wrong.
+
+
+class InvalidRequest(HeadraceError):
+    """The request is not valid."""
+
+    code = "invalid_request"
+    status = 400
+    exit_code = EXIT_USAGE
+
+
+class InvalidSetting(InvalidRequest):
+    """A setting is unknown or has a value that is not allowed."""
+
+    code = "invalid_setting"
+
+
+class EmptyStatement(InvalidRequest):
+    """The statement holds no SQL."""
+
+    code = "empty_statement"
+
+
+class StatementTooLarge(InvalidRequest):
+    """The statement is larger than 1 MiB."""
+
+    code = "statement_too_large"
+    status = 413
+
+
+class InvalidText(InvalidRequest):
+    """The text holds bytes that no SQL text may hold."""
+
+    code = "invalid_text"
+
+
+class MultipleStatements(InvalidRequest):
+    """One submit takes one statement."""
+
+    code = "multiple_statements"
+
+
+class ReservedStatement(InvalidRequest):
+    """A statement of Headrace's own that this version does not run."""
+
+    code = "reserved_statement"
+
+
+class FormatCannotHold(InvalidRequest):
+    """The format cannot hold a column of this result."""
+
+    code = "format_cannot_hold"
+    status = 406
+
+
+# The caller may not.
+
+
+class Unauthorized(HeadraceError):
+    """A valid token is needed."""
+
+    code = "unauthorized"
+    status = 401
+    exit_code = EXIT_DENIED
+
+
+# What the caller names is not there.
+
+
+class NotFound(HeadraceError):
+    """There is no such thing."""
+
+    code = "not_found"
+    status = 404
+    exit_code = EXIT_USAGE
+
+
+class SessionNotFound(NotFound):
+    """There is no such session."""
+
+    code = "session_not_found"
+
+
+class StatementNotFound(NotFound):
+    """There is no such statement."""
+
+    code = "statement_not_found"
+
+
+class ChunkNotFound(NotFound):
+    """The result has no such chunk."""
+
+    code = "chunk_not_found"
+
+
+class ResultGone(NotFound):
+    """The result is no longer kept."""
+
+    code = "result_gone"
+    status = 410
+
+
+# What the caller asks does not fit the state of things.
+
+
+class Conflict(HeadraceError):
+    """The request does not fit the present state."""
+
+    code = "conflict"
+    status = 409
+    exit_code = EXIT_CONFLICT
+
+
+class ResultNotReady(Conflict):
+    """The statement has no result yet."""
+
+    code = "result_not_ready"
+
+
+class NoResult(Conflict):
+    """The statement ended without a result."""
+
+    code = "no_result"
+
+
+class AlreadyEnded(Conflict):
+    """The statement has ended already."""
+
+    code = "already_ended"
+
+
+class SessionEnded(Conflict):
+    """The session has ended and takes no more statements."""
+
+    code = "session_ended"
+
+
+class NameTaken(Conflict):
+    """A live session has this name already."""
+
+    code = "name_taken"
+
+
+class IdempotencyConflict(Conflict):
+    """This Idempotency-Key was used with another request."""
+
+    code = "idempotency_conflict"
+
+
+class LeaseLost(Conflict):
+    """The lease was taken over: whoever held it must stop."""
+
+    code = "lease_lost"
+
+
+# Parts that Headrace stands on.
+
+
+class StoreUnavailable(HeadraceError):
+    """The store does not answer."""
+
+    code = "store_unavailable"
+    status = 503
+    exit_code = EXIT_CONNECTION
+
+
+class StoreInUse(HeadraceError):
+    """Another node has this SQLite store open."""
+
+    code = "store_in_use"
+    status = 503
+    exit_code = EXIT_USAGE
+
+
+class SchemaTooNew(HeadraceError):
+    """The store was migrated by a newer Headrace."""
+
+    code = "schema_too_new"
+    status = 503
+    exit_code = EXIT_USAGE
+
+
+class ResultsUnavailable(HeadraceError):
+    """The results location cannot be read or written."""
+
+    code = "results_unavailable"
+    status = 503
+
+
+class LaunchFailed(HeadraceError):
+    """The driver could not be started."""
+
+    code = "launch_failed"
+
+
+class NodeUnreachable(HeadraceError):
+    """No node answers."""
+
+    code = "node_unreachable"
+    status = 503
+    exit_code = EXIT_CONNECTION
+
+
+# How a statement can fail. These become a Failure record in the store, seldom a response.
+
+
+class StatementFailed(HeadraceError):
+    """The statement failed."""
+
+    code = "statement_failed"
+
+
+class DriverLost(StatementFailed):
+    """The driver died while it ran the statement."""
+
+    code = "driver_lost"
+
+
+class SessionFailed(StatementFailed):
+    """The session failed before the statement could run."""
+
+    code = "session_failed"
+
+
+class SessionClosed(StatementFailed):
+    """The session was closed before the statement could run."""
+
+    code = "session_closed"
+
+
+class ResultTooLarge(StatementFailed):
+    """The result is larger than the requested disposition holds."""
+
+    code = "result_too_large"
+
+
+class ResultsWriteFailed(StatementFailed):
+    """The result could not be written to the results location."""
+
+    code = "results_write_failed"

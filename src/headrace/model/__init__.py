@@ -1,0 +1,1 @@
+"""Pure data: what every room speaks about. No I/O, no clock, no configuration."""

@@ -1,0 +1,128 @@
+"""The link: what a driver and a node say to each other over HTTP.
+
+The driver asks, the node answers; every call carries the token of one session and epoch, and a
+node answers 409 `lease_lost` once that epoch has been superseded: the driver then stops.
+Paths are below `/driver/v1/sessions/{session}/{epoch}/`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+from headrace.model.result import Disposition, ResultReport
+from headrace.model.statement import Parameter
+
+LINK_PREFIX = "/driver/v1/sessions"
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Bootstrap(Message):
+    """The 0600 file that a launcher leaves for a driver.
+
+    The driver deletes the token as soon as it has read it, before its JVM starts.
+    """
+
+    session_id: str
+    epoch: int
+    token: str | None
+    nodes: list[str]
+    """Node addresses; a node that comes back on another port rewrites them."""
+    conf: dict[str, str]
+    """Spark configuration the driver starts with."""
+    catalog: str | None = None
+    database: str | None = None
+    results: str
+    """The results location."""
+    inline_limit: int
+    chunk_limit: int
+    lease_seconds: float
+    renew_seconds: float
+    orphan_seconds: float
+    """How long the driver lives without reaching any node."""
+    hold: str | None = None
+    """A file to hold a shared lock on for as long as the driver lives."""
+
+
+class Hello(Message):
+    """`hello`: Spark is up. The session becomes `running`."""
+
+    pid: int
+    spark_version: str
+    application_id: str
+    ui_url: str | None
+
+
+class Poll(Message):
+    """`poll`: a long poll for work, kept open at all times."""
+
+    wait_seconds: float = Field(ge=0, le=60)
+    running: list[str] = []
+    """Statements in hand, so that cancels of them are answered."""
+
+
+class Work(Message):
+    """A statement that the node has claimed for this driver."""
+
+    statement_id: str
+    text: str
+    parameters: list[Parameter]
+    conf: dict[str, str]
+    disposition: Disposition
+    row_limit: int | None
+    byte_limit: int | None
+    location: str | None
+    attempt: int
+
+
+class Orders(Message):
+    """The answer to `poll` and `renew`."""
+
+    work: Work | None = None
+    cancel: list[str] = []
+    """Statements in hand whose cancel is asked for."""
+    close: bool = False
+    """End the session: nothing more will come."""
+    nodes: list[str] = []
+
+
+class Started(Message):
+    """`started`: execution has begun."""
+
+    statement_id: str
+
+
+class Ended(Message):
+    """`ended`: how a statement ended. Repeating it is harmless."""
+
+    statement_id: str
+    state: StatementState
+    failure: Failure | None = None
+    result: ResultReport | None = None
+    detail: dict[str, Any] = {}
+
+
+class Acknowledged(Message):
+    """The answer to `hello`, `started`, `ended` and `goodbye`."""
+
+    landed: bool
+    """False when the state had moved on, e.g. a repeated report."""
+
+
+class Renew(Message):
+    """`renew`: the driver lives. One for all its statements."""
+
+    running: list[str] = []
+
+
+class Goodbye(Message):
+    """`goodbye`: the driver is about to exit."""
+
+    failure: Failure | None = None
+    """Why, when it is no orderly close."""

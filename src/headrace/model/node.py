@@ -1,0 +1,22 @@
+"""A node: one server process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from headrace.model.lifecycle import NodeState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node as the store holds it."""
+
+    id: str
+    address: str
+    """Where other nodes and drivers reach it, e.g. `http://10.0.0.4:8040`."""
+    version: str
+    state: NodeState
+    started_at: datetime
+    lease_until: datetime
+    ended_at: datetime | None

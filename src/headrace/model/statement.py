@@ -1,0 +1,75 @@
+"""A statement: one SQL text with a lifecycle, an owner, and at most one result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+from headrace.model.result import Disposition, ResultInfo
+from headrace.model.session import SessionKind
+
+
+class Parameter(BaseModel):
+    """A value for a marker in the text: `:name` when named, `?` in order when not."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    value: JsonValue = None
+    name: str | None = None
+    type: str | None = None
+    """A Spark SQL type, e.g. `DECIMAL(10,2)`; without one the JSON value's own type holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewStatement:
+    """What a submit writes."""
+
+    id: str
+    session_id: str
+    owner: str
+    text: str
+    kind: SessionKind = SessionKind.INTERACTIVE
+    parameters: list[Parameter] = field(default_factory=list)
+    conf: dict[str, str] = field(default_factory=dict)
+    """Spark configuration for this statement alone."""
+    disposition: Disposition = Disposition.AUTO
+    row_limit: int | None = None
+    byte_limit: int | None = None
+    location: str | None = None
+    """A results location of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A statement as the store holds it."""
+
+    id: str
+    session_id: str
+    ordinal: int
+    """Its place within its session, from 0."""
+    owner: str
+    kind: SessionKind
+    state: StatementState
+    text: str
+    parameters: list[Parameter]
+    conf: dict[str, str]
+    disposition: Disposition
+    row_limit: int | None
+    byte_limit: int | None
+    location: str | None
+    epoch: int | None
+    """The epoch of the driver that claimed it."""
+    attempts: int
+    created_at: datetime
+    launched_at: datetime | None
+    started_at: datetime | None
+    cancel_requested_at: datetime | None
+    ended_at: datetime | None
+    progress: dict[str, Any] | None
+    failure: Failure | None
+    result: ResultInfo | None

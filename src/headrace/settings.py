@@ -1,0 +1,204 @@
+"""Frozen settings, built once by an entry point and passed down.
+
+Precedence: flags, then environment (`HEADRACE_STORE__URL`), then the file `headrace.toml` (or the
+one that HEADRACE_CONFIG names), then the defaults here. docs/settings.md lists every key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from headrace.durations import Duration
+from headrace.errors import InvalidSetting
+
+DEFAULT_PORT = 8040
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class HttpSettings(Section):
+    """Where a node listens."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=DEFAULT_PORT, ge=0, le=65535)
+    """0 picks a free one."""
+    advertise: str | None = None
+    """The address that drivers and other nodes reach this node by; default: host and port."""
+    allow_unauthenticated: bool = False
+    """Listen beyond loopback although anyone may then run SQL here."""
+
+
+class StoreSettings(Section):
+    """The one database."""
+
+    url: str | None = None
+    """`sqlite:///path` or `postgresql://…`; default: headrace.db in the home."""
+    pool_size: int = Field(default=10, ge=2)
+    connect_timeout: Duration = timedelta(seconds=5)
+
+
+class ResultsSettings(Section):
+    """Where results live, and for how long."""
+
+    location: str | None = None
+    """Any fsspec URI; default: results/ in the home."""
+    retention: Duration = timedelta(hours=24)
+    inline_limit: int = Field(default=256 * 1024, ge=0)
+    """Bytes up to which `auto` keeps a result in the store."""
+    chunk_limit: int = Field(default=8 * 1024 * 1024, ge=64 * 1024)
+    """Bytes of record batches in one chunk, unless a single row is larger."""
+
+
+class LeaseSettings(Section):
+    """How leases are kept and watched over."""
+
+    duration: Duration = timedelta(seconds=15)
+    renew: Duration = timedelta(seconds=5)
+    sweep: Duration = timedelta(seconds=1)
+    orphan: Duration = timedelta(minutes=10)
+    """How long a driver lives on without reaching any node."""
+    cancel_grace: Duration = timedelta(seconds=5)
+
+
+class CatalogSettings(Section):
+    """The persistent catalog that sessions share."""
+
+    kind: Literal["managed", "external", "memory"] = "managed"
+    """`managed`: a Hive metastore of this home; `external`: whatever the profile's conf says."""
+    warehouse: str | None = None
+    """Where tables go; default: warehouse/ in the home."""
+
+
+class EmbeddedSettings(Section):
+    """The node that `headrace sql` starts when there is no server."""
+
+    linger: Duration = timedelta(minutes=5)
+
+
+class Profile(Section):
+    """A named way to start drivers."""
+
+    backend: Literal["local"] = "local"
+    master: str = "local[*]"
+    conf: dict[str, str] = {}
+    env: dict[str, str] = {}
+    python: str | None = None
+    """The interpreter of the driver; default: the node's own."""
+    start_timeout: Duration = timedelta(seconds=120)
+
+
+class Settings(BaseSettings):
+    """Everything that can be set."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix="HEADRACE_",
+        env_nested_delimiter="__",
+    )
+
+    home: Path = Path(".headrace")
+    server: str | None = None
+    """The node that commands talk to; default: one on the default port, else an embedded one."""
+    token: str | None = None
+    """The bearer token that commands send. Set it by HEADRACE_TOKEN, not as an argument."""
+    reserved_statements: bool = True
+    """False hands Headrace's own statements to Spark as they are."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    http: HttpSettings = HttpSettings()
+    store: StoreSettings = StoreSettings()
+    results: ResultsSettings = ResultsSettings()
+    lease: LeaseSettings = LeaseSettings()
+    catalog: CatalogSettings = CatalogSettings()
+    embedded: EmbeddedSettings = EmbeddedSettings()
+    profiles: dict[str, Profile] = {}
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        file = Path(os.environ.get("HEADRACE_CONFIG", "headrace.toml"))
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+
+    @property
+    def store_url(self) -> str:
+        return self.store.url or f"sqlite:///{self.home.absolute() / 'headrace.db'}"
+
+    @property
+    def results_location(self) -> str:
+        return self.results.location or str(self.home.absolute() / "results")
+
+    @property
+    def warehouse(self) -> str:
+        return self.catalog.warehouse or str(self.home.absolute() / "warehouse")
+
+    def profile(self, name: str) -> Profile:
+        """The profile of that name; `default` always exists. Raises InvalidSetting."""
+        if name in self.profiles:
+            return self.profiles[name]
+        if name == "default":
+            return Profile()
+        known = sorted({"default", *self.profiles})
+        raise InvalidSetting(f"There is no profile {name!r}; there are: {', '.join(known)}.")
+
+
+def load(overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Settings from all sources, `overrides` (the flags) first.
+
+    Raises InvalidSetting naming the key, what is wrong with it, and the nearest known key.
+    """
+    for name in os.environ:
+        key = name.removeprefix("HEADRACE_").lower().partition("__")[0]
+        if name.startswith("HEADRACE_") and key not in {"config", *Settings.model_fields}:
+            raise InvalidSetting(f"Unknown setting {name} in the environment{_nearest([key])}.")
+    try:
+        return Settings(**(overrides or {}))
+    except ValidationError as error:
+        raise InvalidSetting(_explain(error)) from error
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidSetting(f"headrace.toml is no valid TOML: {error}") from error
+
+
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors():
+        path = [str(step) for step in problem["loc"]]
+        key = ".".join(path)
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"Unknown setting {key!r}{_nearest(path)}.")
+        else:
+            lines.append(f"Setting {key!r}: {problem['msg'].removeprefix('Value error, ')}.")
+    return " ".join(lines)
+
+
+def _nearest(path: list[str]) -> str:
+    section: type[BaseModel] = Settings
+    for step in path[:-1]:
+        field = section.model_fields.get(step)
+        if field is None or not isinstance(field.annotation, type):
+            section = Profile if path[0] == "profiles" else section
+            continue
+        section = field.annotation if issubclass(field.annotation, BaseModel) else section
+    close = difflib.get_close_matches(path[-1], section.model_fields, n=1)
+    return f"; did you mean {'.'.join([*path[:-1], close[0]])!r}?" if close else ""
