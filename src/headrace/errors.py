@@ -240,6 +240,13 @@ class LaunchFailed(HeadraceError):
     code = "launch_failed"
 
 
+class JavaMissing(LaunchFailed):
+    """Spark needs Java 17 or 21, and none was found."""
+
+    code = "java_missing"
+    exit_code = EXIT_USAGE
+
+
 class NodeUnreachable(HeadraceError):
     """No node answers."""
 

@@ -63,8 +63,10 @@ class Poll(Message):
     """`poll`: a long poll for work, kept open at all times."""
 
     wait_seconds: float = Field(ge=0, le=60)
-    running: list[str] = []
-    """Statements in hand, so that cancels of them are answered."""
+    in_hand: list[str] = []
+    """Statements received and not yet acknowledged as ended."""
+    heard: list[str] = []
+    """Of those, the ones whose cancel the driver has heard of."""
 
 
 class Work(Message):
@@ -82,11 +84,11 @@ class Work(Message):
 
 
 class Orders(Message):
-    """The answer to `poll` and `renew`."""
+    """The answer to `poll`."""
 
     work: Work | None = None
     cancel: list[str] = []
-    """Statements in hand whose cancel is asked for."""
+    """Statements in hand whose cancel is asked for and not yet heard of."""
     close: bool = False
     """End the session: nothing more will come."""
     nodes: list[str] = []
@@ -109,7 +111,7 @@ class Ended(Message):
 
 
 class Acknowledged(Message):
-    """The answer to `hello`, `started`, `ended` and `goodbye`."""
+    """The answer to everything but `poll`."""
 
     landed: bool
     """False when the state had moved on, e.g. a repeated report."""
@@ -117,8 +119,6 @@ class Acknowledged(Message):
 
 class Renew(Message):
     """`renew`: the driver lives. One for all its statements."""
-
-    running: list[str] = []
 
 
 class Goodbye(Message):

@@ -27,7 +27,7 @@ class Part(BaseModel):
     name: str
     """Path below the result's location."""
     rows: list[int]
-    """Rows of each record batch, in order."""
+    """Rows of each record batch, in order. What a batch holds beyond them a limit has cut off."""
     bytes: list[int]
     """Bytes of each record batch, in order."""
 
@@ -42,6 +42,8 @@ class Manifest(BaseModel):
     row_count: int
     byte_count: int
     truncated: bool
+    chunk_limit: int
+    """Bytes of record batches in one chunk; chunks are counted out by it, whatever the parts."""
     parts: list[Part]
     """In the order of the rows."""
 

@@ -1,0 +1,46 @@
+# Every target sets up what it needs first, and skips what is there. Needs Python 3.11 or later.
+ARGS ?=
+PORT ?= 8040
+
+.PHONY: help demo serve test check bench lock clean
+
+help:
+	@echo "make demo     set up, then run SQL on the flights data through the whole chain"
+	@echo "make serve    set up, then start a node on port $(PORT)"
+	@echo "make test     set up, PostgreSQL included, then all tests; ARGS='-k name' goes to pytest"
+	@echo "make check    the gate: format, lint, types, imports, tests that need no service"
+	@echo "make bench    measure against Spark alone, Spark Connect and the Spark Thrift Server"
+	@echo "make lock     write requirements/*.lock anew; UPGRADE=1 takes newer versions"
+	@echo "make clean    remove what set-up and tools made; tables and state in .headrace stay"
+
+demo:
+	@scripts/setup demo
+	@.venv/bin/python examples/demo.py
+
+serve:
+	@scripts/setup demo
+	@.venv/bin/headrace serve --port $(PORT) $(ARGS)
+
+test:
+	@scripts/setup test
+	@scripts/setup-postgres
+	.venv/bin/pytest $(ARGS)
+
+check:
+	@scripts/setup test
+	.venv/bin/ruff format --check
+	.venv/bin/ruff check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/pytest -q -m "not spark and not postgres" $(ARGS)
+
+bench:
+	@scripts/setup bench
+	.venv/bin/python -m benchmarks $(ARGS)
+
+lock:
+	@scripts/lock
+
+clean:
+	rm -rf .venv .tools build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

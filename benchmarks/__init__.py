@@ -1,0 +1,1 @@
+"""`make bench`: Headrace beside Spark alone, Spark Connect and the Spark Thrift Server."""

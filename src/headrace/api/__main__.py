@@ -1,0 +1,34 @@
+"""`python -m headrace.api`: what `headrace serve` runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from headrace.api.server import serve
+from headrace.errors import HeadraceError
+from headrace.settings import load
+
+
+def main(arguments: list[str]) -> int:
+    """Serves until SIGTERM or SIGINT. The exit status is that of the error that ended it."""
+    parser = argparse.ArgumentParser(prog="headrace serve", description="Run a node.")
+    parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port to listen on; 0 picks a free one")
+    parser.add_argument("--home", help="where state is kept (default ./.headrace)")
+    parser.add_argument("--embedded", action="store_true", help=argparse.SUPPRESS)
+    flags = parser.parse_args(arguments)
+    http = {key: value for key in ("host", "port") if (value := getattr(flags, key)) is not None}
+    overrides: dict[str, Any] = {"http": http} if http else {}
+    if flags.home is not None:
+        overrides["home"] = flags.home
+    try:
+        return serve(load(overrides), embedded=flags.embedded)
+    except HeadraceError as error:
+        print(f"headrace: {error.message}", file=sys.stderr)  # noqa: T201 - an entry point
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,69 @@
+"""The composition root: one FastAPI app over one node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio.to_thread
+from fastapi import Depends, FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from headrace import __version__
+from headrace.api import driver, events, health, nodes, opensearch, problems, sessions, statements
+from headrace.api.auth import authenticated
+from headrace.api.limits import BodyLimit
+from headrace.api.waiting import Waiters
+from headrace.control.node import Node
+
+_THREADS = 64
+
+
+def create_app(node: Node) -> FastAPI:
+    """The app that serves this node; `app.state.node` is it."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
+        yield
+        app.state.waiters.release()
+
+    app = FastAPI(
+        title="Headrace",
+        version=__version__,
+        description="A durable control plane for SQL on Apache Spark.",
+        lifespan=lifespan,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.node = node
+    app.state.waiters = Waiters(node.database)
+    app.add_middleware(BodyLimit)
+    problems.install(app)
+    guarded = [Depends(authenticated)]
+    for room in (sessions, statements, events, nodes):
+        app.include_router(
+            room.router, prefix="/api/v1", dependencies=guarded, responses=problems.RESPONSES
+        )
+    app.include_router(opensearch.router, dependencies=guarded)
+    app.include_router(health.router)
+    app.include_router(driver.router)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """The schema without FastAPI's own 422: every invalid request is a 400 here."""
+    if app.openapi_schema is None:
+        schema = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        for path in schema["paths"].values():
+            for operation in path.values():
+                operation["responses"].pop("422", None)
+        for name in ("HTTPValidationError", "ValidationError"):
+            schema.get("components", {}).get("schemas", {}).pop(name, None)
+        app.openapi_schema = schema
+    return app.openapi_schema

@@ -1,0 +1,125 @@
+"""Results as HTTP answers: which format is asked for, and the rows in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from fastapi import Response
+from fastapi.responses import StreamingResponse
+
+from headrace.api.bodies import statement_body
+from headrace.control.node import Node
+from headrace.errors import InvalidRequest, NoResult, ResultGone, ResultNotReady
+from headrace.model.lifecycle import STATEMENT
+from headrace.model.result import Disposition
+from headrace.model.statement import Statement
+from headrace.results.formats import arrow, csv, json, parquet
+from headrace.results.reader import Rows, open_rows
+from headrace.store import results
+
+
+class Format(StrEnum):
+    JSON = "json"
+    ARROW = "arrow"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+MEDIA_TYPES = {
+    Format.JSON: "application/json",
+    Format.ARROW: "application/vnd.apache.arrow.stream",
+    Format.CSV: "text/csv",
+    Format.PARQUET: "application/vnd.apache.parquet",
+}
+_WRITERS = {Format.ARROW: arrow.write, Format.CSV: csv.write, Format.PARQUET: parquet.write}
+
+
+def rows_of(node: Node, statement: Statement) -> Rows:
+    """The rows of a successful statement.
+
+    Raises ResultNotReady before its end, NoResult when it did not succeed, ResultGone when its rows
+    are no longer kept, ResultsUnavailable.
+    """
+    if statement.state not in STATEMENT.terminal:
+        raise ResultNotReady(f"Statement {statement.id} is {statement.state}: no result yet.")
+    if statement.result is None:
+        raise NoResult(f"Statement {statement.id} ended as {statement.state}: it has no result.")
+    inline = None
+    if statement.result.disposition is Disposition.INLINE and not statement.result.gone:
+        with node.database.read() as tx:
+            inline = results.inline_data(tx, statement.id)
+    return open_rows(statement.result, inline)
+
+
+def result_response(
+    node: Node,
+    statement: Statement,
+    *,
+    wanted: Format | None,
+    accept: str,
+    chunk: int | None,
+    plain_numbers: bool,
+) -> Response:
+    """The rows in the wanted format. JSON is one chunk, the first unless told otherwise; the other
+    formats stream the whole result unless one chunk is asked for."""
+    chosen = wanted or _accepted(accept)
+    rows = rows_of(node, statement)
+    if chosen is Format.JSON:
+        content = json.write(rows, chunk or 0, plain_numbers=plain_numbers)
+    else:
+        content = _WRITERS[chosen](rows, chunk)
+    return StreamingResponse(
+        _begun(content),
+        media_type=MEDIA_TYPES[chosen],
+        headers={"X-Headrace-Truncated": "true" if _truncated(statement) else "false"},
+    )
+
+
+def with_rows(node: Node, statement: Statement, headers: dict[str, str]) -> Response:
+    """A statement that has just succeeded, with the rows of its first chunk."""
+    body = statement_body(statement)
+    try:
+        rows = rows_of(node, statement)
+    except ResultGone:
+        return Response(body.model_dump_json(by_alias=True), 201, headers, "application/json")
+    head = body.model_dump_json(by_alias=True, exclude={"rows", "next_chunk"}).encode()[:-1]
+    following = b"1" if rows.chunks > 1 else b"null"
+    values = b"".join(json.write_rows(rows, 0, plain_numbers=False))
+    return Response(
+        head + b',"rows":' + values + b',"next_chunk":' + following + b"}",
+        201,
+        headers,
+        media_type="application/json",
+    )
+
+
+def _truncated(statement: Statement) -> bool:
+    return statement.result is not None and statement.result.truncated
+
+
+def _accepted(accept: str) -> Format:
+    """The first format that an Accept header names. Raises InvalidRequest when it names none."""
+    kinds = [part.partition(";")[0].strip().lower() for part in accept.split(",") if part.strip()]
+    for kind in kinds:
+        for format_, media_type in MEDIA_TYPES.items():
+            if kind == media_type:
+                return format_
+    if not kinds or {"*/*", "application/*"} & set(kinds):
+        return Format.JSON
+    if "text/*" in kinds:
+        return Format.CSV
+    raise InvalidRequest(
+        f"No result can be given as {accept!r}; there are: {', '.join(MEDIA_TYPES.values())}."
+    )
+
+
+def _begun(content: Iterator[bytes]) -> Iterator[bytes]:
+    """The same content, its first piece made now: what cannot be written is an error, not a 200."""
+    first = next(content, b"")
+
+    def rest() -> Iterator[bytes]:
+        yield first
+        yield from content
+
+    return rest()

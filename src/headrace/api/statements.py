@@ -1,0 +1,194 @@
+"""`/statements`: submit, list, look, cancel, read the result."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from headrace.api.answers import answer
+from headrace.api.auth import OWNER
+from headrace.api.bodies import statement_body
+from headrace.api.context import node_of, waiters_of
+from headrace.api.paging import Before, Limit, page_end
+from headrace.api.results import Format, result_response, with_rows
+from headrace.api.wire import (
+    LONGEST_WAIT,
+    RowsBody,
+    StatementBody,
+    StatementPage,
+    StatementRequest,
+)
+from headrace.control import cancel as cancelling
+from headrace.control.node import Node
+from headrace.control.submission import Submit
+from headrace.durations import parse_duration
+from headrace.errors import AlreadyEnded, InvalidRequest
+from headrace.model.lifecycle import STATEMENT, StatementState
+from headrace.model.statement import Statement
+from headrace.store import statements
+from headrace.store.signals import statement_topic
+
+router = APIRouter(prefix="/statements", tags=["statements"])
+
+_CANCEL_SECONDS = 30.0
+
+
+@router.post("", status_code=201, response_model=StatementBody)
+async def submit(
+    request: Request,
+    body: StatementRequest,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
+) -> Response:
+    """Submits one statement.
+
+    With `wait_timeout`, answers when it has ended or the time is over, with its first rows when it
+    succeeded. With `Idempotency-Key`, a repeated submit gets the first one's answer.
+    """
+    seconds = _seconds(body.wait_timeout)
+    asked = Submit(
+        text=body.statement,
+        owner=OWNER,
+        session=body.session,
+        parameters=body.parameters,
+        conf=body.conf,
+        disposition=body.result,
+        row_limit=body.row_limit,
+        byte_limit=body.byte_limit,
+        location=body.location,
+        idempotency_key=idempotency_key,
+        body_hash=hashlib.sha256(body.model_dump_json().encode()).hexdigest(),
+    )
+    node = node_of(request)
+    statement = await run_in_threadpool(node.submissions.submit, asked)
+    headers = {"Location": f"/api/v1/statements/{statement.id}"}
+    if seconds > 0:
+        statement = await _await_end(request, statement, seconds)
+        if statement.state in STATEMENT.live and body.on_wait_timeout == "cancel":
+            statement = await _cancelled(request, statement)
+    if statement.state is StatementState.SUCCESS and seconds > 0:
+        return await run_in_threadpool(with_rows, node, statement, headers)
+    return answer(statement_body(statement), 201, headers)
+
+
+@router.get("", response_model=StatementPage)
+def list_statements(
+    request: Request,
+    state: Annotated[list[StatementState] | None, Query()] = None,
+    session: str | None = None,
+    before: Before = None,
+    limit: Limit = 100,
+) -> Response:
+    """Statements, newest first."""
+    node = node_of(request)
+    session_id = node.sessions.get(OWNER, session).id if session is not None else None
+    with node.database.read() as tx:
+        found = statements.page(
+            tx, owner=OWNER, session=session_id, states=state, before=before, limit=limit + 1
+        )
+    items, following = page_end(found, limit)
+    return answer(StatementPage(items=[statement_body(one) for one in items], next=following))
+
+
+@router.get("/{statement_id}", response_model=StatementBody)
+async def show_statement(
+    request: Request, statement_id: str, wait_timeout: str | None = None, trace: bool = False
+) -> Response:
+    """One statement; with `wait_timeout`, as soon as it has ended or the time is over."""
+    node = node_of(request)
+    seconds = _seconds(wait_timeout)
+    statement = await run_in_threadpool(_find, node, statement_id)
+    if seconds > 0:
+        statement = await _await_end(request, statement, seconds)
+    return answer(statement_body(statement, trace=trace))
+
+
+@router.post("/{statement_id}/cancel", status_code=202, response_model=StatementBody)
+def cancel_statement(request: Request, statement_id: str) -> Response:
+    """Asks for a cancel. What was published before it arrived is a success, and stays one."""
+    return answer(
+        statement_body(cancelling.cancel(node_of(request).database, OWNER, statement_id)), 202
+    )
+
+
+@router.get(
+    "/{statement_id}/result",
+    response_model=RowsBody,
+    responses={
+        200: {
+            "content": {
+                "application/vnd.apache.arrow.stream": {},
+                "text/csv": {},
+                "application/vnd.apache.parquet": {},
+            },
+            "description": "The rows: one chunk as JSON; one chunk or all of them otherwise.",
+        }
+    },
+)
+def statement_result(
+    request: Request,
+    statement_id: str,
+    format: Annotated[Format | None, Query()] = None,  # noqa: A002 - the parameter's public name
+    chunk: Annotated[int | None, Query(ge=0, le=2**31)] = None,
+    numbers: Annotated[str, Query(pattern="^(text|plain)$")] = "text",
+) -> Response:
+    """The rows of a successful statement, in the form that `format` or `Accept` names.
+
+    `numbers=plain` gives bigint and decimal as JSON numbers.
+    """
+    node = node_of(request)
+    return result_response(
+        node,
+        _find(node, statement_id),
+        wanted=format,
+        accept=request.headers.get("accept", ""),
+        chunk=chunk,
+        plain_numbers=numbers == "plain",
+    )
+
+
+def _find(node: Node, statement_id: str) -> Statement:
+    with node.database.read() as tx:
+        return cancelling.find(tx, OWNER, statement_id)
+
+
+async def _await_end(request: Request, statement: Statement, seconds: float) -> Statement:
+    """The statement once it has ended, or as it is when the time is over."""
+    node = node_of(request)
+    latest = statement
+    if latest.state in STATEMENT.terminal:
+        return latest
+
+    async def look() -> Statement | None:
+        nonlocal latest
+        latest = await run_in_threadpool(_find, node, statement.id)
+        return latest if latest.state in STATEMENT.terminal else None
+
+    await waiters_of(request).until(statement_topic(statement.id), look, seconds=seconds)
+    return latest
+
+
+async def _cancelled(request: Request, statement: Statement) -> Statement:
+    node = node_of(request)
+    try:
+        await run_in_threadpool(cancelling.cancel, node.database, OWNER, statement.id)
+    except AlreadyEnded:
+        return await run_in_threadpool(_find, node, statement.id)
+    return await _await_end(request, statement, _CANCEL_SECONDS)
+
+
+def _seconds(wait: object) -> float:
+    if wait is None:
+        return 0.0
+    try:
+        duration = parse_duration(wait)
+    except ValueError as error:
+        raise InvalidRequest(f"wait_timeout: {error}.") from None
+    if duration > LONGEST_WAIT:
+        raise InvalidRequest(
+            f"wait_timeout: {duration.total_seconds():g}s is longer than "
+            f"{LONGEST_WAIT.total_seconds():g}s."
+        )
+    return duration.total_seconds()

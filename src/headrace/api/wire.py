@@ -1,0 +1,194 @@
+"""What the native API takes and gives. Unknown fields are refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer
+
+from headrace.durations import Duration
+from headrace.model.lifecycle import NodeState, SessionState, StatementState
+from headrace.model.result import Disposition
+from headrace.model.session import SessionKind
+from headrace.model.statement import Parameter
+
+LONGEST_WAIT = timedelta(seconds=60)
+
+
+def rfc3339(instant: datetime) -> str:
+    """An instant in UTC with microseconds, e.g. `2026-11-21T10:00:00.000000Z`."""
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+Instant = Annotated[datetime, PlainSerializer(rfc3339, return_type=str)]
+PositiveInt = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Conf = dict[str, str]
+
+
+class Taken(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SessionRequest(Taken):
+    """`POST /sessions`."""
+
+    name: str | None = None
+    conf: Conf = {}
+    catalog: str | None = None
+    database: str | None = None
+    jars: list[str] = []
+    files: list[str] = []
+    py_files: list[str] = []
+    profile: str = "default"
+
+
+class StatementRequest(Taken):
+    """`POST /statements`."""
+
+    statement: str
+    session: str | None = None
+    """Id or name; without one the statement gets a session of its own."""
+    conf: Conf = {}
+    parameters: list[Parameter] = []
+    wait_timeout: Duration | None = Field(default=None, examples=["10s"])
+    """How long to wait for its end, at most 60s."""
+    on_wait_timeout: Literal["continue", "cancel"] = "continue"
+    row_limit: PositiveInt | None = None
+    byte_limit: PositiveInt | None = None
+    result: Disposition = Disposition.AUTO
+    location: str | None = None
+    """A results location of its own."""
+
+
+class Given(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class ErrorBody(Given):
+    code: str
+    message: str
+    condition: str | None = None
+    sqlstate: str | None = None
+    line: int | None = None
+    column: int | None = None
+    trace: str | None = None
+
+
+class Column(Given):
+    name: str
+    type: str
+
+
+class ResultBody(Given):
+    columns: list[Column] = Field(serialization_alias="schema")
+    row_count: int
+    byte_count: int
+    chunks: int
+    truncated: bool
+    disposition: Disposition
+    expires_at: Instant
+    gone: bool
+
+
+class StatementBody(Given):
+    """A statement."""
+
+    id: str
+    session_id: str
+    ordinal: int
+    kind: SessionKind
+    state: StatementState
+    statement: str
+    owner: str
+    created_at: Instant
+    launched_at: Instant | None
+    started_at: Instant | None
+    cancel_requested_at: Instant | None
+    ended_at: Instant | None
+    attempts: int
+    progress: dict[str, Any] | None
+    error: ErrorBody | None
+    result: ResultBody | None
+    rows: list[list[JsonValue]] | None = None
+    """The first chunk, when it ended within the wait."""
+    next_chunk: int | None = None
+
+
+class SessionBody(Given):
+    """A session."""
+
+    id: str
+    number: int
+    name: str | None
+    owner: str
+    kind: SessionKind
+    state: SessionState
+    busy: bool
+    profile: str
+    conf: Conf
+    catalog: str | None
+    database: str | None
+    jars: list[str]
+    files: list[str]
+    py_files: list[str]
+    epoch: int
+    driver: dict[str, Any] | None
+    created_at: Instant
+    started_at: Instant | None
+    ended_at: Instant | None
+    last_update_time: Instant | None
+    error: ErrorBody | None
+
+
+class NodeBody(Given):
+    """A node."""
+
+    id: str
+    address: str
+    version: str
+    state: NodeState
+    started_at: Instant
+    ended_at: Instant | None
+
+
+class EventBody(Given):
+    """A change of state."""
+
+    cursor: str
+    entity: str
+    entity_id: str
+    source: str | None = Field(serialization_alias="from")
+    target: str = Field(serialization_alias="to")
+    at: Instant
+    who: str
+    detail: dict[str, Any]
+
+
+class StatementPage(Given):
+    items: list[StatementBody]
+    next: str | None
+
+
+class SessionPage(Given):
+    items: list[SessionBody]
+    next: str | None
+
+
+class NodePage(Given):
+    items: list[NodeBody]
+    next: str | None
+
+
+class EventPage(Given):
+    items: list[EventBody]
+    next: str | None
+
+
+class RowsBody(Given):
+    """One chunk of a result."""
+
+    columns: list[Column] = Field(serialization_alias="schema")
+    rows: list[list[JsonValue]]
+    chunk: int
+    next_chunk: int | None

@@ -1,0 +1,1 @@
+"""The shell: arguments in, text out. Starts in a blink: heavy imports wait until needed."""

@@ -1,0 +1,71 @@
+"""Waiting for a statement's end, and ending it when the user wants out."""
+
+from __future__ import annotations
+
+import time
+
+from headrace.cli.interrupts import Interrupts
+from headrace.cli.progress import REDRAW, Progress
+from headrace.client.http import LONGEST_POLL, Client, Json
+from headrace.errors import Conflict
+from headrace.model.lifecycle import STATEMENT, StatementState
+
+
+def has_ended(statement: Json) -> bool:
+    return StatementState(statement["state"]) in STATEMENT.terminal
+
+
+def follow(
+    client: Client,
+    statement: Json,
+    interrupts: Interrupts,
+    progress: Progress,
+    *,
+    limit: float | None = None,
+) -> Json:
+    """The statement once it has ended, or as it is after `limit` seconds.
+
+    Raises Interrupted on the first signal; the statement then runs on.
+    """
+    deadline = None if limit is None else time.monotonic() + limit
+    try:
+        with interrupts.stoppable():
+            while not has_ended(statement):
+                wait = REDRAW if progress.enabled else LONGEST_POLL
+                if deadline is not None:
+                    wait = min(wait, deadline - time.monotonic())
+                    if wait <= 0:
+                        break
+                progress.show(statement, _session_state(client, statement, progress))
+                statement = client.statement(statement["id"], wait=wait)
+    finally:
+        progress.clear()
+    return statement
+
+
+def cancel(client: Client, statement: Json) -> Json:
+    """Ask for the statement's end and wait for how it really ended: the truth wins.
+
+    A second signal raises Interrupted.
+    """
+    try:
+        statement = client.cancel(statement["id"])
+    except Conflict:  # it has ended already, or is past the point of return
+        statement = client.statement(statement["id"])
+    while not has_ended(statement):
+        statement = client.statement(statement["id"], wait=LONGEST_POLL)
+    return statement
+
+
+def cancelled_in_the_end(statement: Json) -> str:
+    """What a canceller is told."""
+    state = StatementState(statement["state"])
+    if state is StatementState.CANCELLED:
+        return f"Cancelled {statement['id']}."
+    return f"{statement['id']} ended as {state} before the cancel took effect."
+
+
+def _session_state(client: Client, statement: Json, progress: Progress) -> str | None:
+    if not progress.enabled or statement["state"] != StatementState.WAITING:
+        return None
+    return str(client.session(statement["session_id"])["state"])

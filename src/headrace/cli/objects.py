@@ -1,0 +1,50 @@
+"""Objects of the API, such as sessions, in the output formats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from headrace.cli.output.contract import Column
+from headrace.cli.output.formats import Format, writer
+from headrace.cli.terminal import Terminal
+from headrace.client.http import Json
+from headrace.errors import InvalidRequest
+
+
+def write_list(terminal: Terminal, page: Json, names: Sequence[str], chosen: Format | None) -> None:
+    """A page of objects: some fields as a table, or all of them where the format is JSON."""
+    if chosen in {Format.JSON, Format.JSONL} and page["items"]:
+        names = list(page["items"][0])
+    _write(terminal, page["items"], names, chosen)
+    if page.get("next"):
+        terminal.warn(f"There are more than these {len(page['items'])}; --limit shows more.")
+
+
+def write_object(terminal: Terminal, item: Json, chosen: Format | None) -> None:
+    """One object with all its fields: JSON as it came, else a field a line."""
+    if chosen is Format.JSON:
+        terminal.out.write(json.dumps(item, ensure_ascii=False, indent=2) + "\n")
+    elif chosen is None:
+        size = max(map(len, item))
+        for name, value in item.items():
+            if value is not None:
+                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                terminal.out.write(f"{name.ljust(size)}  {text}\n")
+    else:
+        _write(terminal, [item], list(item), chosen)
+
+
+def _write(
+    terminal: Terminal, items: Sequence[Json], names: Sequence[str], chosen: Format | None
+) -> None:
+    if chosen is Format.NONE:
+        return
+    if chosen is not None and chosen.binary:
+        raise InvalidRequest(f"The format {chosen} is for results of statements only.")
+    columns = [Column(name, "string") for name in names]
+    rows = [[item.get(name) for name in names] for item in items]
+    to = writer(chosen, terminal.out, columns, rows, colour=terminal.colour)
+    to.begin(columns, rows)
+    to.rows(rows)
+    to.end()

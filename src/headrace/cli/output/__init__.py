@@ -1,0 +1,1 @@
+"""Rows as text and files. Standard output gets data and nothing else."""

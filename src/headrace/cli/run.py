@@ -1,0 +1,149 @@
+"""Running the statements of a command one after another in one session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.cli.follow import cancel, cancelled_in_the_end, follow, has_ended
+from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
+from headrace.cli.options import OnError
+from headrace.cli.present import Presenter, exit_code
+from headrace.cli.progress import REDRAW, Progress
+from headrace.cli.script import Piece
+from headrace.cli.terminal import Terminal
+from headrace.client.http import Client, Json
+from headrace.errors import EXIT_TIMEOUT, HeadraceError
+
+_FIRST_WAIT = 1.0
+"""Seconds that a submit waits for the end; short, because a submit is not broken off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How to run the statements."""
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    """What every submit says besides its text and session."""
+    session: str | None = None
+    """Id or name; None for a private one that the first submit makes."""
+    private: bool = True
+    """Close the session at the end."""
+    on_error: OnError = OnError.STOP
+    shown: int | None = None
+    """The number of the only statement whose result is written; None for all."""
+    limit: float | None = None
+    """Seconds to wait for each statement before it is left running."""
+    detach: bool = False
+    plain_numbers: bool = False
+
+
+class Run:
+    """One run over the statements of a command; gives the exit code."""
+
+    def __init__(
+        self,
+        client: Client,
+        terminal: Terminal,
+        presenter: Presenter,
+        interrupts: Interrupts,
+        plan: Plan,
+    ) -> None:
+        self._client = client
+        self._terminal = terminal
+        self._presenter = presenter
+        self._interrupts = interrupts
+        self._plan = plan
+        self._session = plan.session
+        self._left_running = False
+
+    def run(self, pieces: Sequence[Piece]) -> int:
+        """0, or the exit code of the first statement that went wrong."""
+        code = 0
+        try:
+            for piece in pieces:
+                last = self._checked(piece)
+                code = code or last
+                if last == EXIT_INTERRUPTED:
+                    return EXIT_INTERRUPTED
+                if self._left_running or (last and self._plan.on_error is OnError.STOP):
+                    break
+        finally:
+            self._close()
+        return code
+
+    def _checked(self, piece: Piece) -> int:
+        try:
+            return self._one(piece)
+        except HeadraceError as error:
+            self._terminal.complaints.error(error, piece)
+            return error.exit_code
+
+    def _one(self, piece: Piece) -> int:
+        statement = self._submit(piece)
+        if self._plan.detach:
+            self._terminal.out.write(statement["id"] + "\n")
+            return 0
+        progress = Progress(self._terminal.err, enabled=self._terminal.narrates)
+        try:
+            statement = follow(
+                self._client, statement, self._interrupts, progress, limit=self._plan.limit
+            )
+        except Interrupted:
+            return self._end(statement)
+        if not has_ended(statement):
+            self._leave(statement)
+            return EXIT_TIMEOUT
+        return self._present(statement, piece)
+
+    def _submit(self, piece: Piece) -> Json:
+        wait = REDRAW if self._terminal.narrates else _FIRST_WAIT
+        if self._plan.limit is not None:
+            wait = min(wait, self._plan.limit)
+        body: dict[str, Any] = {"statement": piece.text, **self._plan.fields}
+        if self._session is not None:
+            body["session"] = self._session
+        if not self._plan.detach:
+            body["wait_timeout"] = f"{wait:g}s"
+        statement = self._client.submit(body, plain_numbers=self._plan.plain_numbers)
+        if self._session is None:
+            self._session = statement["session_id"]
+        return statement
+
+    def _present(self, statement: Json, piece: Piece) -> int:
+        code = exit_code(statement)
+        with self._interrupts.stoppable():
+            if code:
+                self._presenter.failed(statement, piece)
+                return code
+            if self._plan.shown in {None, piece.number}:
+                self._presenter.result(statement)
+            self._presenter.told(statement)
+        return 0
+
+    def _end(self, statement: Json) -> int:
+        """Cancel what runs. A second signal leaves at once."""
+        try:
+            self._terminal.warn(cancelled_in_the_end(cancel(self._client, statement)))
+        except Interrupted:
+            self._leave(statement)
+        return EXIT_INTERRUPTED
+
+    def _leave(self, statement: Json) -> None:
+        self._left_running = True
+        self._terminal.warn(
+            f"{statement['id']} has not ended; `headrace statement attach {statement['id']}` "
+            "comes back to it."
+        )
+
+    def _close(self) -> None:
+        if not self._plan.private or self._session is None:
+            return
+        if self._plan.detach or self._left_running:
+            return
+        self._client.patience = 0
+        try:
+            self._client.close_session(self._session)
+        except HeadraceError as error:
+            self._terminal.tell(f"The session {self._session} was left open: {error.message}")

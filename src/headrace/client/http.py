@@ -1,0 +1,191 @@
+"""A node's API as Python calls. Objects are the JSON of the API, as dictionaries."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from headrace.client.errors import from_answer
+from headrace.client.transport import Answer, Ask, Transport
+from headrace.errors import NodeUnreachable
+
+Json = dict[str, Any]
+
+LONGEST_POLL = 10.0
+"""Seconds of one long poll; a longer wait is several."""
+_MARGIN = 20.0
+
+
+class Client:
+    """One node. Every method raises the HeadraceError that the node answered with, or
+    NodeUnreachable when no node answered for `patience` seconds.
+    """
+
+    def __init__(self, address: str, token: str | None = None, *, patience: float = 30.0) -> None:
+        self._transport = Transport(address, patience=patience)
+        self._token = token
+
+    @property
+    def address(self) -> str:
+        return self._transport.address
+
+    @property
+    def patience(self) -> float:
+        """For how many seconds requests are repeated while no node answers."""
+        return self._transport.patience
+
+    @patience.setter
+    def patience(self, seconds: float) -> None:
+        self._transport.patience = seconds
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # The node itself.
+
+    def health(self) -> Json:
+        """What the node says of itself."""
+        return self._call("GET", "/health")
+
+    def ready(self) -> bool:
+        """Whether the node can serve, its store included."""
+        patience, self.patience = self.patience, 0
+        try:
+            return self._transport.send(self._ask("GET", "/ready")).status == 200
+        finally:
+            self.patience = patience
+
+    # Statements.
+
+    def submit(
+        self, body: Mapping[str, Any], *, key: str | None = None, plain_numbers: bool = False
+    ) -> Json:
+        """Submit one statement; `body` as `POST /api/v1/statements` takes it.
+
+        Repeated after a lost connection under the same Idempotency-Key, so it runs once.
+        `plain_numbers` has bigint and decimal as numbers where a double holds them exactly.
+        """
+        headers = {"Idempotency-Key": key or secrets.token_hex(16)}
+        query = _numbers(plain_numbers)
+        return self._call("POST", "/api/v1/statements", query=query, body=body, headers=headers)
+
+    def statement(self, statement: str, *, wait: float = 0.0, trace: bool = False) -> Json:
+        """A statement's present state; with `wait` seconds, once it has ended or they are over."""
+        query = {"wait_timeout": f"{wait:g}s"} if wait > 0 else {}
+        if trace:
+            query["trace"] = "true"
+        path = f"/api/v1/statements/{_part(statement)}"
+        return self._call("GET", path, query=query, timeout=wait + _MARGIN)
+
+    def statements(self, **query: str | None) -> Json:
+        """A page of statements, newest first: `{items, next}`."""
+        return self._call("GET", "/api/v1/statements", query=query)
+
+    def rows(self, statement: str, chunk: int = 0, *, plain_numbers: bool = False) -> Json:
+        """One chunk of a result: `{schema, rows, chunk, next_chunk}`."""
+        query = {"format": "json", "chunk": str(chunk), **_numbers(plain_numbers)}
+        return self._call("GET", f"/api/v1/statements/{_part(statement)}/result", query=query)
+
+    def download(self, statement: str, format: str) -> Iterator[bytes]:  # noqa: A002
+        """A whole result in a format of the API's, in blocks."""
+        path = f"/api/v1/statements/{_part(statement)}/result"
+        answer, blocks = self._transport.stream(self._ask("GET", path, query={"format": format}))
+        _check(answer)
+        return blocks
+
+    def cancel(self, statement: str) -> Json:
+        """Ask for a statement's end; the answer is its state now."""
+        return self._call("POST", f"/api/v1/statements/{_part(statement)}/cancel", body={})
+
+    # Sessions.
+
+    def create_session(self, body: Mapping[str, Any]) -> Json:
+        return self._call("POST", "/api/v1/sessions", body=body, repeatable=False)
+
+    def session(self, session: str) -> Json:
+        return self._call("GET", f"/api/v1/sessions/{_part(session)}")
+
+    def sessions(self, **query: str | None) -> Json:
+        """A page of sessions: `{items, next}`."""
+        return self._call("GET", "/api/v1/sessions", query=query)
+
+    def session_log(self, session: str, tail: int | None = None) -> str:
+        """The log of a session's driver, or its last `tail` bytes."""
+        query = {} if tail is None else {"tail": str(tail)}
+        path = f"/api/v1/sessions/{_part(session)}/log"
+        answer = self._transport.send(self._ask("GET", path, query=query))
+        _check(answer)
+        return answer.body.decode(errors="replace")
+
+    def close_session(self, session: str) -> Json:
+        return self._call("DELETE", f"/api/v1/sessions/{_part(session)}")
+
+    # Plumbing.
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | None] | None = None,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = LONGEST_POLL + _MARGIN,
+        repeatable: bool = True,
+    ) -> Ask:
+        sent = {"Accept": "application/json, */*;q=0.5", **(headers or {})}
+        if self._token:
+            sent["Authorization"] = f"Bearer {self._token}"
+        if body is not None:
+            sent["Content-Type"] = "application/json"
+        return Ask(
+            method=method,
+            path=path,
+            query={key: value for key, value in (query or {}).items() if value is not None},
+            body=None if body is None else json.dumps(body).encode(),
+            headers=sent,
+            timeout=timeout,
+            repeatable=repeatable,
+        )
+
+    def _call(self, method: str, path: str, **rest: Any) -> Json:
+        answer = self._transport.send(self._ask(method, path, **rest))
+        _check(answer)
+        try:
+            value = json.loads(answer.body) if answer.body else {}
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise NodeUnreachable(
+                f"What answers at {self.address} is no Headrace node: {method} {path} gave no JSON "
+                "object."
+            )
+        return value
+
+
+def _check(answer: Answer) -> None:
+    if answer.status >= 300:
+        raise from_answer(answer.status, answer.body)
+
+
+def _numbers(plain: bool) -> dict[str, str]:
+    return {"numbers": "plain"} if plain else {}
+
+
+def _part(name: str) -> str:
+    return quote(name, safe="")

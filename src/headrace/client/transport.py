@@ -1,0 +1,151 @@
+"""HTTP/1.1 to one node over one kept-alive connection.
+
+It stands on http.client because a shell command must start at once: importing httpx takes longer
+than a whole command (docs/cli.md, "Start-up").
+"""
+
+from __future__ import annotations
+
+import http.client
+import random
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode, urlsplit
+
+from headrace.errors import InvalidSetting, NodeUnreachable
+
+BLOCK = 256 * 1024
+_PASSING = frozenset({502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One request. Only what is `repeatable` without harm is sent again after a failure."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] | None = None
+    body: bytes | None = None
+    headers: Mapping[str, str] | None = None
+    timeout: float = 30.0
+    repeatable: bool = True
+
+
+class Transport:
+    """Sends requests; raises NodeUnreachable when nothing answers for `patience` seconds.
+
+    Not for use by several threads at once.
+    """
+
+    def __init__(self, address: str, *, patience: float = 30.0) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise InvalidSetting(
+                f"{address!r} is no address of a node: write http://HOST:PORT or https://HOST:PORT."
+            )
+        try:
+            self._port = parts.port
+        except ValueError:
+            raise InvalidSetting(f"{address!r} has no valid port.") from None
+        self.address = address.rstrip("/")
+        self.patience = patience
+        self._secure = parts.scheme == "https"
+        self._host = parts.hostname
+        self._prefix = parts.path.rstrip("/")
+        self._connection: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        """Drop the connection; the next request makes a new one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def send(self, ask: Ask) -> Answer:
+        """The answer, whatever its status. 502, 503 and 504 are retried like lost connections."""
+        deadline = time.monotonic() + self.patience
+        pause = 0.05
+        while True:
+            try:
+                response = self._open(ask)
+                answer = Answer(response.status, dict(response.getheaders()), response.read())
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                if not self._may_repeat(ask, error) or time.monotonic() >= deadline:
+                    raise self._unreachable(error) from error
+            except BaseException:
+                self.close()  # an interrupt: the rest of this answer must not meet the next request
+                raise
+            else:
+                if answer.status not in _PASSING or not ask.repeatable:
+                    return answer
+                if time.monotonic() >= deadline:
+                    return answer
+            time.sleep(random.uniform(pause, 2 * pause))  # noqa: S311 - jitter, no secret
+            pause = min(2 * pause, 0.5)
+
+    def stream(self, ask: Ask) -> tuple[Answer, Iterator[bytes]]:
+        """An answer whose body comes in blocks. Errors come whole, in `Answer.body`.
+
+        A body that ends early raises NodeUnreachable from the iterator: nothing is cut silently.
+        """
+        try:
+            response = self._open(ask)
+            headers = dict(response.getheaders())
+            if response.status >= 400:
+                return Answer(response.status, headers, response.read()), iter(())
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise self._unreachable(error) from error
+        return Answer(response.status, headers, b""), self._blocks(response)
+
+    def _blocks(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        try:
+            while block := response.read(BLOCK):
+                yield block
+            if response.length:  # http.client does not tell an early end when read by blocks
+                raise http.client.IncompleteRead(b"", response.length)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise self._unreachable(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, ask: Ask) -> http.client.HTTPResponse:
+        if self._connection is None:
+            self._connection = self._connect()
+        connection = self._connection
+        connection.timeout = ask.timeout
+        if connection.sock is not None:
+            connection.sock.settimeout(ask.timeout)
+        target = self._prefix + ask.path
+        if ask.query:
+            target += "?" + urlencode(ask.query)
+        connection.request(ask.method, target, body=ask.body, headers=dict(ask.headers or {}))
+        return connection.getresponse()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._secure:
+            context = ssl.create_default_context()
+            return http.client.HTTPSConnection(self._host, self._port, context=context)
+        return http.client.HTTPConnection(self._host, self._port)
+
+    def _may_repeat(self, ask: Ask, error: Exception) -> bool:
+        if isinstance(error, ssl.SSLCertVerificationError | http.client.InvalidURL):
+            return False
+        return ask.repeatable or isinstance(error, ConnectionRefusedError)
+
+    def _unreachable(self, error: Exception) -> NodeUnreachable:
+        reason = str(error) or type(error).__name__
+        return NodeUnreachable(f"No node answers at {self.address}: {reason}.")

@@ -1,0 +1,53 @@
+"""When an embedded node ends: some time after the last command of its home.
+
+Every command holds a shared lock on `commands.lock` for as long as it lives; the kernel drops the
+lock of one that is killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from pathlib import Path
+
+from headrace.errors import StoreUnavailable
+from headrace.store import statements
+from headrace.store.database import Database
+
+
+class Commands:
+    """Watches for the commands that use an embedded node."""
+
+    def __init__(self, home: Path, linger_seconds: float) -> None:
+        self._lock = home.absolute() / "commands.lock"
+        self._linger_seconds = linger_seconds
+        self._unused_since: float | None = None
+
+    def gone(self, database: Database) -> bool:
+        """Whether nobody has used the node for long enough, and nothing it accepted is unfinished.
+
+        A detached statement keeps the node alive until it has ended.
+        """
+        if self._in_use() or _unfinished(database):
+            self._unused_since = None
+            return False
+        now = time.monotonic()
+        self._unused_since = self._unused_since or now
+        return now - self._unused_since >= self._linger_seconds
+
+    def _in_use(self) -> bool:
+        self._lock.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock.open("a") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
+
+def _unfinished(database: Database) -> bool:
+    try:
+        with database.read() as tx:
+            return statements.active_count(tx) > 0
+    except StoreUnavailable:
+        return True

@@ -1,0 +1,116 @@
+"""Drivers as subprocesses of this host, each in a process group of its own: they outlive the node.
+
+Beside each driver lies its bootstrap file, `drivers/<name>.json` in the home, mode 0600.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+
+from headrace.control.java import find_java
+from headrace.control.launchers.contract import Exit, Handle, LaunchRequest
+from headrace.errors import LaunchFailed
+from headrace.model.messages import Bootstrap
+from headrace.private_files import write_private
+
+
+class LocalLauncher:
+    """Starts `python -m headrace.driver`."""
+
+    def __init__(self, home: Path) -> None:
+        self._bootstraps = home / "drivers"
+        self._children: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+
+    def start(self, request: LaunchRequest) -> Handle:
+        bootstrap = request.bootstrap
+        file = self._bootstraps / f"{request.name}.json"
+        write_private(file, bootstrap.model_dump_json())
+        request.log.parent.mkdir(parents=True, exist_ok=True)
+        command = [request.profile.python or sys.executable, "-m", "headrace.driver", str(file)]
+        try:
+            with request.log.open("ab") as log:
+                child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    env=_environment(request),
+                )
+        except OSError as error:
+            file.unlink(missing_ok=True)
+            raise LaunchFailed(f"The driver could not be started: {error}.") from error
+        with self._lock:
+            self._children[bootstrap.session_id, bootstrap.epoch] = child
+        return {"pid": child.pid, "created": _created(child.pid), "bootstrap": str(file)}
+
+    def alive(self, handle: Handle) -> bool:
+        self._reap(handle["pid"])
+        return _created(handle["pid"]) == handle["created"] and handle["created"] is not None
+
+    def kill(self, handle: Handle) -> None:
+        if self.alive(handle):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(handle["pid"], signal.SIGKILL)
+        Path(handle["bootstrap"]).unlink(missing_ok=True)
+
+    def exits(self) -> list[Exit]:
+        with self._lock:
+            ended = [key for key, child in self._children.items() if child.poll() is not None]
+            children = {key: self._children.pop(key) for key in ended}
+        for (session_id, epoch), child in children.items():
+            (self._bootstraps / f"headrace-{session_id}-{epoch}.json").unlink(missing_ok=True)
+            # What the driver left running in its group goes with it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+        return [
+            Exit(session_id=session_id, epoch=epoch, reason=_reason(child.returncode))
+            for (session_id, epoch), child in children.items()
+        ]
+
+    def announce(self, addresses: list[str]) -> None:
+        for file in self._bootstraps.glob("*.json"):
+            with contextlib.suppress(OSError, ValueError):
+                known = Bootstrap.model_validate_json(file.read_text())
+                write_private(file, known.model_copy(update={"nodes": addresses}).model_dump_json())
+
+    def _reap(self, pid: int) -> None:
+        with self._lock:
+            for child in self._children.values():
+                if child.pid == pid:
+                    child.poll()
+
+
+def _environment(request: LaunchRequest) -> dict[str, str]:
+    """The node's environment without its own settings: users' code runs in the driver."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
+    return {
+        **inherited,
+        "JAVA_HOME": str(find_java().path),
+        "PYSPARK_PYTHON": request.profile.python or sys.executable,
+        **request.profile.env,
+    }
+
+
+def _created(pid: int) -> float | None:
+    """When a process was created: with the pid, its identity. None when it is gone."""
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.Error:
+        return None
+
+
+def _reason(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}"
+    return f"killed by {signal.Signals(-status).name}"

@@ -1,0 +1,198 @@
+"""The node's end of the link: what drivers ask, decided on the store.
+
+Every method takes the session and epoch that the driver's token is good for. LeaseLost tells the
+driver to stop: its epoch has been superseded or its session has ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from headrace.control.sessions import bury
+from headrace.errors import DriverLost, LeaseLost, Unauthorized
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
+from headrace.model.messages import Acknowledged, Ended, Hello, Orders, Poll, Work
+from headrace.model.session import Session
+from headrace.model.statement import Statement
+from headrace.settings import Settings
+from headrace.store import nodes, sessions, statements
+from headrace.store.database import Database, Tx
+
+
+def hash_token(token: str) -> str:
+    """What the store keeps of a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Link:
+    """Answers drivers; any node serves any driver."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        self._tokens: dict[tuple[str, int], str] = {}
+
+    def authenticate(self, session_id: str, epoch: int, token: str) -> None:
+        """Raises Unauthorized unless the token was made for this session and epoch."""
+        key = (session_id, epoch)
+        known = self._tokens.get(key)
+        if known is None:
+            with self._database.read() as tx:
+                known = sessions.token_hash(tx, session_id, epoch)
+            if known is None:
+                raise LeaseLost(f"Epoch {epoch} of session {session_id} has been superseded.")
+            self._tokens[key] = known
+        if not secrets.compare_digest(known, hash_token(token)):
+            raise Unauthorized("The token is not good for this session and epoch.")
+
+    def hello(self, session_id: str, epoch: int, message: Hello) -> Acknowledged:
+        """Spark is up: the session runs."""
+        with self._database.write() as tx:
+            landed = sessions.transition(
+                tx,
+                session_id,
+                SessionState.RUNNING,
+                who=_who(session_id, epoch),
+                epoch=epoch,
+                driver=message.model_dump(),
+                lease_seconds=self._settings.lease.duration.total_seconds(),
+            )
+            if not landed:
+                _held(tx, session_id, epoch)
+        return Acknowledged(landed=landed)
+
+    def poll(self, session_id: str, epoch: int, message: Poll) -> Orders:
+        """What there is to do now; the caller waits and asks again when there is nothing.
+
+        A statement that this epoch has claimed and the driver does not have in hand was lost on
+        its way: it is handed out again.
+        """
+        with self._database.read() as tx:
+            session = _held(tx, session_id, epoch)
+            claimed = statements.claimed(tx, session_id)
+            orders = Orders(
+                cancel=[
+                    statement_id
+                    for statement_id, state in claimed
+                    if state is StatementState.CANCELLING
+                    and statement_id in message.in_hand
+                    and statement_id not in message.heard
+                ],
+                close=session.state is SessionState.CLOSING,
+                nodes=nodes.addresses(tx),
+            )
+            lost = [one for one, _state in claimed if one not in message.in_hand]
+            work = _work(statements.get(tx, lost[0])) if lost else None
+        if work is None and not orders.close and session.active > len(claimed):
+            work = self._claim(session_id, epoch)
+        return orders.model_copy(update={"work": work})
+
+    def renew(self, session_id: str, epoch: int) -> Acknowledged:
+        """Prolongs the driver's lease."""
+        with self._database.write() as tx:
+            seconds = self._settings.lease.duration.total_seconds()
+            if sessions.renew(tx, session_id, epoch, seconds) is None:
+                raise LeaseLost(f"Epoch {epoch} of session {session_id} has been superseded.")
+        return Acknowledged(landed=True)
+
+    def started(self, session_id: str, epoch: int, statement_id: str) -> Acknowledged:
+        """Execution has begun."""
+        with self._database.write() as tx:
+            landed = statements.transition(
+                tx,
+                statement_id,
+                StatementState.RUNNING,
+                who=_who(session_id, epoch),
+                epoch=epoch,
+            )
+        return Acknowledged(landed=landed)
+
+    def ended(self, session_id: str, epoch: int, message: Ended) -> Acknowledged:
+        """How a statement ended; its result becomes readable in the same transaction."""
+        if message.state not in STATEMENT.terminal:
+            return Acknowledged(landed=False)
+        with self._database.write() as tx:
+            statement = statements.get(tx, message.statement_id)
+            if statement is None or statement.session_id != session_id:
+                return Acknowledged(landed=False)
+            if statement.state in STATEMENT.terminal:
+                return Acknowledged(landed=False)
+            _held(tx, session_id, epoch)
+            landed = statements.transition(
+                tx,
+                message.statement_id,
+                _agreed(statement, message),
+                who=_who(session_id, epoch),
+                epoch=epoch,
+                failure=message.failure,
+                result=message.result,
+                result_seconds=self._settings.results.retention.total_seconds(),
+                detail=message.detail,
+            )
+        return Acknowledged(landed=landed)
+
+    def goodbye(self, session_id: str, epoch: int, failure: Failure | None) -> Acknowledged:
+        """The driver is about to exit; the session ends with it."""
+        who = _who(session_id, epoch)
+        with self._database.write() as tx:
+            session = _held(tx, session_id, epoch)
+            if session.state is SessionState.CLOSING:
+                bury(tx, session_id, who=who)
+                return Acknowledged(landed=True)
+            end_session(tx, session_id, failure or _gone(), who=who)
+        return Acknowledged(landed=True)
+
+    def _claim(self, session_id: str, epoch: int) -> Work | None:
+        with self._database.write() as tx:
+            return _work(statements.claim_next(tx, session_id, epoch, who=_who(session_id, epoch)))
+
+
+def end_session(tx: Tx, session_id: str, failure: Failure, *, who: str) -> bool:
+    """Fails a session whose driver is gone, and every statement of it that has not ended."""
+    if not sessions.transition(tx, session_id, SessionState.FAILED, who=who, failure=failure):
+        return False
+    waiting = Failure(code="session_failed", message=f"The session failed: {failure.message}")
+    statements.end_all(tx, session_id, who=who, failure=failure, waiting=waiting)
+    return True
+
+
+def _held(tx: Tx, session_id: str, epoch: int) -> Session:
+    session = sessions.get(tx, session_id)
+    if session is None or session.epoch != epoch or session.state in SESSION.terminal:
+        raise LeaseLost(f"Epoch {epoch} of session {session_id} is over.")
+    return session
+
+
+def _work(statement: Statement | None) -> Work | None:
+    if statement is None:
+        return None
+    return Work(
+        statement_id=statement.id,
+        text=statement.text,
+        parameters=statement.parameters,
+        conf=statement.conf,
+        disposition=statement.disposition,
+        row_limit=statement.row_limit,
+        byte_limit=statement.byte_limit,
+        location=statement.location,
+        attempt=statement.attempts,
+    )
+
+
+def _agreed(statement: Statement, message: Ended) -> StatementState:
+    """A driver that was told to cancel says `cancelled`; nobody else may."""
+    if message.state is StatementState.CANCELLED and statement.state is not (
+        StatementState.CANCELLING
+    ):
+        return StatementState.FAILED
+    return message.state
+
+
+def _gone() -> Failure:
+    return Failure.of(DriverLost("The driver ended without being asked to."))
+
+
+def _who(session_id: str, epoch: int) -> str:
+    return f"driver:{session_id}:{epoch}"

@@ -1,0 +1,162 @@
+"""A node's life: what it holds, how it starts, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace import __version__
+from headrace.control.embedded import Commands
+from headrace.control.launch import Launches
+from headrace.control.launchers.local import LocalLauncher
+from headrace.control.link import Link
+from headrace.control.metastore import Metastore
+from headrace.control.retention import Retention
+from headrace.control.sessions import Sessions, bury, close_in
+from headrace.control.submission import Submissions
+from headrace.control.sweep import Sweeper
+from headrace.errors import StoreUnavailable
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import NodeState, SessionState
+from headrace.private_files import write_private
+from headrace.settings import Settings
+from headrace.store import nodes, sessions
+from headrace.store.database import Database
+
+_LOG = logging.getLogger("headrace.node")
+_CLOSE_SECONDS = 15.0
+
+
+class Node:
+    """One server process. It answers for everything in its store."""
+
+    def __init__(self, settings: Settings, *, address: str, embedded: bool) -> None:
+        """Opens and migrates the store. Raises StoreInUse, StoreUnavailable, SchemaTooNew."""
+        self.settings = settings
+        self.address = address
+        self.embedded = embedded
+        self.id = _node_id(settings.home)
+        self.token = secrets.token_urlsafe(32) if embedded else settings.token
+        self.database = Database.open(
+            settings.store_url,
+            pool_size=settings.store.pool_size,
+            connect_timeout=settings.store.connect_timeout.total_seconds(),
+        )
+        self.database.migrate()
+        self.link = Link(self.database, settings)
+        self.sessions = Sessions(self.database, settings)
+        self.submissions = Submissions(self.database, settings)
+        self._launcher = LocalLauncher(settings.home.absolute())
+        self._metastore = _metastore(settings)
+        self.launches = Launches(
+            self.database,
+            settings,
+            node_id=self.id,
+            address=address,
+            launcher=self._launcher,
+            metastore=self._metastore,
+        )
+        self._commands = Commands(settings.home, settings.embedded.linger.total_seconds())
+        self._sweeper = Sweeper(
+            self.database,
+            settings,
+            node_id=self.id,
+            launcher=self._launcher,
+            launches=self.launches,
+            retention=Retention(self.database),
+            after_round=self._end_if_unused,
+        )
+        self._end: Callable[[], None] = lambda: None
+
+    def start(self, *, end: Callable[[], None]) -> None:
+        """Registers the node and begins to sweep; `end` asks the server to stop."""
+        self._end = end
+        with self.database.write() as tx:
+            nodes.register(
+                tx,
+                self.id,
+                address=self.address,
+                version=__version__,
+                seconds=self.settings.lease.duration.total_seconds(),
+            )
+        self.database.listen()
+        self._launcher.announce([self.address])
+        self._sweeper.start()
+        write_private(self._node_file, json.dumps(self._described()))
+        _LOG.info("node %s serves %s from %s", self.id, self.address, self.database.dialect)
+
+    def stop(self) -> None:
+        """Ends what lives in this process; drivers live on, unless the node is embedded."""
+        self._node_file.unlink(missing_ok=True)
+        self._sweeper.stop()
+        try:
+            if self.embedded:
+                self._close_everything()
+            with self.database.write() as tx:
+                nodes.transition(tx, self.id, NodeState.GONE, who=self.id)
+        except StoreUnavailable as error:
+            _LOG.error("the store does not answer at the end: %s", error.message)
+        if self._metastore is not None:
+            self._metastore.stop() if self.embedded else self._metastore.release()
+        self.database.close()
+
+    @property
+    def _node_file(self) -> Path:
+        return self.settings.home.absolute() / "node.json"
+
+    def _described(self) -> dict[str, str | int | bool | None]:
+        return {
+            "address": self.address,
+            "token": self.token,
+            "pid": os.getpid(),
+            "node_id": self.id,
+            "version": __version__,
+            "embedded": self.embedded,
+        }
+
+    def _end_if_unused(self) -> None:
+        if self.embedded and self._commands.gone(self.database):
+            _LOG.info("no command uses this node any more: it ends")
+            self._end()
+
+    def _close_everything(self) -> None:
+        """Ends the sessions of an embedded node, and their drivers with them."""
+        with self.database.write() as tx:
+            for session in sessions.live(tx):
+                if session.state is not SessionState.CLOSING:
+                    close_in(tx, session, who=self.id)
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        while time.monotonic() < deadline:
+            self._launcher.exits()
+            with self.database.read() as tx:
+                left = sessions.live(tx)
+            if not any(one.handle and self._launcher.alive(one.handle) for one in left):
+                break
+            time.sleep(0.1)
+        with self.database.write() as tx:
+            for session in sessions.live(tx):
+                if session.handle is not None:
+                    self._launcher.kill(session.handle)
+                bury(tx, session.id, who=self.id)
+
+
+def _node_id(home: Path) -> str:
+    file = home.absolute() / "node-id"
+    if not file.exists():
+        write_private(file, new_id("no"))
+    return file.read_text().strip()
+
+
+def _metastore(settings: Settings) -> Metastore | None:
+    if settings.catalog.kind != "managed":
+        return None
+    return Metastore(
+        settings.home,
+        warehouse=settings.warehouse,
+        linger_seconds=settings.embedded.linger.total_seconds(),
+    )

@@ -1,0 +1,110 @@
+"""Opening, finding and closing sessions."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.errors import InvalidRequest, InvalidSetting, SessionClosed, SessionNotFound
+from headrace.model.failure import Failure
+from headrace.model.ids import looks_like_id
+from headrace.model.lifecycle import SESSION, SessionState
+from headrace.model.session import NewSession, Session
+from headrace.settings import Settings
+from headrace.store import sessions, statements
+from headrace.store.database import Database, Tx
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
+_CONF_PREFIXES = ("spark.", "hive.")
+
+
+def check_conf(conf: dict[str, str]) -> None:
+    """Raises InvalidSetting for keys that are no Spark configuration."""
+    for key in conf:
+        if not key.startswith(_CONF_PREFIXES):
+            raise InvalidSetting(
+                f"Unknown setting {key!r}: Spark configuration begins with 'spark.' or 'hive.'."
+            )
+        if key.startswith("spark.headrace."):
+            raise InvalidSetting(f"{key!r} is set by Headrace alone.")
+
+
+def resolve(tx: Tx, owner: str, name_or_id: str) -> Session:
+    """The session with that id, or the live one with that name. Raises SessionNotFound."""
+    if looks_like_id(name_or_id):
+        session = sessions.get(tx, name_or_id)
+    else:
+        session = sessions.find_live(tx, owner, name_or_id)
+    if session is None or session.owner != owner:
+        raise SessionNotFound(f"There is no session {name_or_id!r}.")
+    return session
+
+
+class Sessions:
+    """Opens and closes sessions for one node."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+
+    def open(self, new: NewSession) -> Session:
+        """Makes a session durable; a node then launches its driver.
+
+        Raises InvalidRequest, InvalidSetting and NameTaken.
+        """
+        self._settings.profile(new.profile)
+        check_conf(new.conf)
+        if new.name is not None:
+            _check_name(new.name)
+        with self._database.write() as tx:
+            sessions.insert(tx, new, who=new.owner)
+            tx.wake("launch")
+            return _stored(tx, new.id)
+
+    def get(self, owner: str, name_or_id: str) -> Session:
+        """One session. Raises SessionNotFound."""
+        with self._database.read() as tx:
+            return resolve(tx, owner, name_or_id)
+
+    def close(self, owner: str, name_or_id: str) -> Session:
+        """Asks for the end of a session: what waits is failed, what runs is cancelled.
+
+        Closing what has ended already changes nothing. Raises SessionNotFound.
+        """
+        with self._database.write() as tx:
+            session = resolve(tx, owner, name_or_id)
+            if session.state in SESSION.live - {SessionState.CLOSING}:
+                close_in(tx, session, who=owner)
+            return _stored(tx, session.id)
+
+
+def close_in(tx: Tx, session: Session, *, who: str) -> None:
+    """Moves a live session to `closing`, and on to `dead` when it never had a driver."""
+    sessions.transition(tx, session.id, SessionState.CLOSING, who=who)
+    for statement_id in statements.live_ids(tx, session.id):
+        statements.request_cancel(tx, statement_id, who=who)
+    if session.state is SessionState.NOT_STARTED:
+        bury(tx, session.id, who=who)
+
+
+def bury(tx: Tx, session_id: str, *, who: str) -> None:
+    """Ends a closing session whose driver is gone."""
+    closed = Failure.of(SessionClosed("The session was closed before the statement ended."))
+    statements.end_all(tx, session_id, who=who, failure=closed)
+    sessions.transition(tx, session_id, SessionState.DEAD, who=who)
+
+
+def _check_name(name: str) -> None:
+    if looks_like_id(name):
+        raise InvalidRequest(f"A session cannot be named {name!r}: that is the form of an id.")
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(
+            f"A session cannot be named {name!r}: use a letter, then up to 99 letters, digits, "
+            "'_', '.' or '-'."
+        )
+
+
+def _stored(tx: Tx, session_id: str) -> Session:
+    session = sessions.get(tx, session_id)
+    if session is None:
+        raise SessionNotFound(f"There is no session {session_id!r}.")
+    return session

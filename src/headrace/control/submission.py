@@ -1,0 +1,128 @@
+"""Submitting a statement: check the text, then write everything in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.control.sessions import check_conf, resolve
+from headrace.errors import IdempotencyConflict, InvalidRequest, StatementNotFound
+from headrace.grammar.statements import refuse_reserved, single
+from headrace.grammar.text import check_text
+from headrace.model.ids import new_id
+from headrace.model.result import Disposition
+from headrace.model.session import NewSession
+from headrace.model.statement import NewStatement, Parameter, Statement
+from headrace.settings import Settings
+from headrace.store import idempotency, sessions, statements
+from headrace.store.database import Database, Tx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit:
+    """What a caller asks to be run."""
+
+    text: str
+    owner: str
+    session: str | None = None
+    """Id or name; without one the statement gets a session of its own."""
+    parameters: list[Parameter] = field(default_factory=list)
+    conf: dict[str, str] = field(default_factory=dict)
+    disposition: Disposition = Disposition.AUTO
+    row_limit: int | None = None
+    byte_limit: int | None = None
+    location: str | None = None
+    idempotency_key: str | None = None
+    body_hash: str = ""
+    """Tells a repeated request from another one with the same key."""
+    statement_id: str = field(default_factory=lambda: new_id("st"))
+
+
+class Submissions:
+    """Accepts statements for one node."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+
+    def submit(self, request: Submit) -> Statement:
+        """Makes the statement durable and returns it; a repeated key returns the first answer.
+
+        Raises InvalidRequest and its kinds before anything is stored, SessionNotFound,
+        SessionEnded and IdempotencyConflict.
+        """
+        self._check(request)
+        with self._database.write() as tx:
+            first = self._first_answer(tx, request)
+            if first is not None:
+                return first
+            session_id = self._session(tx, request)
+            statements.insert(tx, _statement(request, session_id), who=request.owner)
+            if request.idempotency_key is not None:
+                idempotency.remember(
+                    tx,
+                    request.owner,
+                    request.idempotency_key,
+                    request.body_hash,
+                    request.statement_id,
+                )
+            return _stored(tx, request.statement_id)
+
+    def _check(self, request: Submit) -> None:
+        check_text(request.text)
+        single(request.text)
+        if self._settings.reserved_statements:
+            refuse_reserved(request.text)
+        check_conf(request.conf)
+        _check_parameters(request.parameters)
+
+    def _first_answer(self, tx: Tx, request: Submit) -> Statement | None:
+        if request.idempotency_key is None:
+            return None
+        known = idempotency.find(tx, request.owner, request.idempotency_key)
+        if known is None:
+            return None
+        body_hash, statement_id = known
+        if body_hash != request.body_hash:
+            raise IdempotencyConflict(
+                f"The Idempotency-Key was used for {statement_id} with another request."
+            )
+        return _stored(tx, statement_id)
+
+    def _session(self, tx: Tx, request: Submit) -> str:
+        if request.session is not None:
+            return resolve(tx, request.owner, request.session).id
+        new = NewSession(id=new_id("se"), owner=request.owner)
+        sessions.insert(tx, new, who=request.owner)
+        tx.wake("launch")
+        return new.id
+
+
+def _statement(request: Submit, session_id: str) -> NewStatement:
+    return NewStatement(
+        id=request.statement_id,
+        session_id=session_id,
+        owner=request.owner,
+        text=request.text,
+        parameters=request.parameters,
+        conf=request.conf,
+        disposition=request.disposition,
+        row_limit=request.row_limit,
+        byte_limit=request.byte_limit,
+        location=request.location,
+    )
+
+
+def _stored(tx: Tx, statement_id: str) -> Statement:
+    statement = statements.get(tx, statement_id)
+    if statement is None:
+        raise StatementNotFound(f"There is no statement {statement_id!r}.")
+    return statement
+
+
+def _check_parameters(parameters: list[Parameter]) -> None:
+    names = [parameter.name for parameter in parameters]
+    if any(name is None for name in names) and any(name is not None for name in names):
+        raise InvalidRequest("Parameters are either all named or all positional.")
+    repeated = {name for name in names if name is not None and names.count(name) > 1}
+    if repeated:
+        raise InvalidRequest(f"Parameters given twice: {', '.join(sorted(repeated))}.")

@@ -1,0 +1,123 @@
+"""What every node looks after, again and again: launches, lost drivers, expired results."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from headrace.control.launch import Launches
+from headrace.control.launchers.contract import Exit, Launcher
+from headrace.control.link import end_session
+from headrace.control.retention import Retention
+from headrace.control.sessions import bury
+from headrace.errors import DriverLost, HeadraceError, StoreUnavailable
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import SESSION, SessionState
+from headrace.model.session import Session
+from headrace.settings import Settings
+from headrace.store import nodes, sessions
+from headrace.store.database import Database
+
+_LOG = logging.getLogger("headrace.sweep")
+_RETENTION_SECONDS = 60.0
+
+
+class Sweeper:
+    """One thread of a node. A wake-up brings the next round forward."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        *,
+        node_id: str,
+        launcher: Launcher,
+        launches: Launches,
+        retention: Retention,
+        after_round: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._node_id = node_id
+        self._launcher = launcher
+        self._launches = launches
+        self._retention = retention
+        self._after_round = after_round
+        self._stopping = threading.Event()
+        self._away = True
+        self._retained_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="headrace-sweep", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread after the round in hand."""
+        self._stopping.set()
+        self._database.signals.publish(["launch"])
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        period = self._settings.lease.sweep.total_seconds()
+        with self._database.signals.subscribe("launch") as launch:
+            while not self._stopping.is_set():
+                try:
+                    self._round()
+                except StoreUnavailable as error:
+                    if not self._away:
+                        _LOG.error("the store does not answer: %s", error.message)
+                    self._away = True
+                except HeadraceError:
+                    _LOG.exception("a sweep failed")
+                self._after_round()
+                launch.wait(period)
+
+    def _round(self) -> None:
+        lease = self._settings.lease.duration.total_seconds()
+        with self._database.write() as tx:
+            nodes.renew(tx, self._node_id, lease)
+            if self._away:
+                # Drivers could not reach a node meanwhile: each gets one full lease to come back.
+                sessions.extend_all(tx, node=self._node_id, seconds=lease)
+        if self._away:
+            _LOG.info("the store answers")
+            self._away = False
+        for driver in self._launcher.exits():
+            self._lost(driver)
+        with self._database.read() as tx:
+            overdue = sessions.overdue(tx, 100)
+        for session in overdue:
+            self._overdue(session)
+        self._launches.start_pending()
+        if time.monotonic() - self._retained_at > _RETENTION_SECONDS:
+            self._retention.sweep()
+            self._retained_at = time.monotonic()
+
+    def _lost(self, driver: Exit) -> None:
+        """A driver that this node started has ended; most have said goodbye before."""
+        self._end(driver.session_id, driver.epoch, driver.reason)
+
+    def _overdue(self, session: Session) -> None:
+        """The lease has run out: only now is the backend asked."""
+        if session.handle is not None:
+            alive = self._launcher.alive(session.handle)
+            self._launcher.kill(session.handle)
+            reason = "it did not report within its lease" if alive else "its process is gone"
+        else:
+            reason = "its start was never finished"
+        self._end(session.id, session.epoch, reason)
+
+    def _end(self, session_id: str, epoch: int, reason: str) -> None:
+        with self._database.write() as tx:
+            session = sessions.get(tx, session_id)
+            if session is None or session.epoch != epoch or session.state in SESSION.terminal:
+                return
+            if session.state is SessionState.CLOSING:
+                bury(tx, session_id, who=self._node_id)
+                return
+            message = f"The driver was lost: {reason}. See: headrace session log {session_id}"
+            end_session(tx, session_id, Failure.of(DriverLost(message)), who=self._node_id)
+        _LOG.warning("session %s: driver of epoch %d lost: %s", session_id, epoch, reason)

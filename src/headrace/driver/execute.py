@@ -1,0 +1,109 @@
+"""Running one statement: bind, run, write the result, and say how it ended."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+
+from headrace.driver.failures import failure_of
+from headrace.driver.output import OutputSpec, write_result
+from headrace.driver.parameters import bind
+from headrace.driver.spark import Spark
+from headrace.model.lifecycle import StatementState
+from headrace.model.messages import Bootstrap, Ended, Work
+
+_LOG = logging.getLogger("headrace.driver")
+_CANCEL_EVERY_SECONDS = 0.1
+
+
+class Execution:
+    """One attempt at one statement, in the thread that calls `run`."""
+
+    def __init__(self, spark: Spark, bootstrap: Bootstrap, work: Work) -> None:
+        self.work = work
+        self._spark = spark
+        self._bootstrap = bootstrap
+        self._ended = threading.Event()
+        self._cancelling = threading.Event()
+
+    @property
+    def cancelling(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._cancelling.is_set()
+
+    def run(self) -> Ended:
+        """Never raises for what the user's SQL does: that is the report's matter."""
+        work = self.work
+        context = self._spark.context
+        context.addJobTag(work.statement_id)
+        context.setJobDescription(work.text[:200])
+        try:
+            with self._configured():
+                frame = self._spark.session.sql(work.text, bind(self._spark.session, work))
+                report = write_result(frame, self._spec())
+        except Exception as error:  # noqa: BLE001 - whatever users' code raises becomes its failure
+            return self._failed(error)
+        finally:
+            self._ended.set()
+        return Ended(statement_id=work.statement_id, state=StatementState.SUCCESS, result=report)
+
+    def cancel(self) -> None:
+        """Cancels the Spark work again and again until `run` returns.
+
+        A job that starts after a cancel, e.g. because planning was still going on, would run on.
+        What Spark does not react to (a file listing on the driver) ends when it ends.
+        """
+        if not self.cancelling:
+            self._cancelling.set()
+            threading.Thread(target=self._keep_cancelling, daemon=True).start()
+
+    def _keep_cancelling(self) -> None:
+        tag = self.work.statement_id
+        while True:
+            try:
+                self._spark.context.cancelJobsWithTag(tag)
+            except (Py4JError, OSError) as error:
+                _LOG.warning("cancel of %s: %s", tag, error)
+            if self._ended.wait(_CANCEL_EVERY_SECONDS):
+                return
+
+    def _failed(self, error: Exception) -> Ended:
+        statement_id = self.work.statement_id
+        if self.cancelling:
+            return Ended(statement_id=statement_id, state=StatementState.CANCELLED)
+        failure = failure_of(error, self.work.text)
+        _LOG.warning("statement %s failed: %s", statement_id, failure.message.partition("\n")[0])
+        return Ended(statement_id=statement_id, state=StatementState.FAILED, failure=failure)
+
+    def _spec(self) -> OutputSpec:
+        work, bootstrap = self.work, self._bootstrap
+        # Names of what is written carry the epoch: another driver's attempt is never touched.
+        place = f"{work.statement_id}/{bootstrap.epoch}-{work.attempt}"
+        return OutputSpec(
+            disposition=work.disposition,
+            row_limit=work.row_limit,
+            byte_limit=work.byte_limit,
+            location=f"{(work.location or bootstrap.results).rstrip('/')}/{place}",
+            inline_limit=bootstrap.inline_limit,
+            chunk_limit=bootstrap.chunk_limit,
+        )
+
+    @contextmanager
+    def _configured(self) -> Iterator[None]:
+        """The statement's own configuration, taken back afterwards."""
+        conf = self._spark.session.conf
+        before: dict[str, str | None] = {key: conf.get(key, None) for key in self.work.conf}
+        try:
+            for key, value in self.work.conf.items():
+                conf.set(key, value)
+            yield
+        finally:
+            for key, earlier in before.items():
+                if earlier is None:
+                    conf.unset(key)
+                else:
+                    conf.set(key, earlier)

@@ -1,0 +1,150 @@
+"""The driver's end of the link: calls to whichever node answers, repeated until one does.
+
+A call ends without its result by LeaseLost, after which the driver must stop, by Orphaned, when no
+node has answered for the bootstrap's `orphan_seconds`, or by Refused, which is a defect.
+A store outage is none of these: nodes answer 503 and the call is repeated, so no result is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+
+from headrace.driver.bootstrap import addresses
+from headrace.errors import HeadraceError, LeaseLost
+from headrace.model.failure import Failure
+from headrace.model.messages import (
+    LINK_PREFIX,
+    Acknowledged,
+    Bootstrap,
+    Ended,
+    Goodbye,
+    Hello,
+    Message,
+    Orders,
+    Poll,
+    Renew,
+    Started,
+)
+
+_LOG = logging.getLogger("headrace.link")
+_POLL_SECONDS = 20.0
+_CALL_SECONDS = 10.0
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 2.0
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class Orphaned(HeadraceError):
+    """No node has answered for too long."""
+
+    code = "orphaned"
+
+
+class Refused(HeadraceError):
+    """The node does not understand this driver: they are of different versions."""
+
+    code = "link_refused"
+
+
+class Link:
+    """Calls of one session and epoch. Thread safe."""
+
+    def __init__(self, file: Path, bootstrap: Bootstrap, token: str) -> None:
+        self.bootstrap = bootstrap
+        self._file = file
+        self._path = f"{LINK_PREFIX}/{bootstrap.session_id}/{bootstrap.epoch}"
+        self._nodes = list(bootstrap.nodes)
+        self._lock = threading.Lock()
+        self._client = httpx.Client(
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+            trust_env=False,
+        )
+
+    def hello(self, message: Hello) -> Acknowledged:
+        return self._call("hello", message, Acknowledged)
+
+    def poll(self, in_hand: list[str], heard: list[str]) -> Orders:
+        message = Poll(wait_seconds=_POLL_SECONDS, in_hand=in_hand, heard=heard)
+        orders = self._call("poll", message, Orders, seconds=_POLL_SECONDS + _CALL_SECONDS)
+        if orders.nodes:
+            with self._lock:
+                known = [node for node in self._nodes if node in orders.nodes]
+                self._nodes = known + [node for node in orders.nodes if node not in known]
+        return orders
+
+    def renew(self) -> Acknowledged:
+        return self._call("renew", Renew(), Acknowledged)
+
+    def started(self, statement_id: str) -> Acknowledged:
+        return self._call("started", Started(statement_id=statement_id), Acknowledged)
+
+    def ended(self, message: Ended) -> Acknowledged:
+        return self._call("ended", message, Acknowledged)
+
+    def goodbye(self, failure: Failure | None = None) -> None:
+        """Best effort: a node that misses it learns from the lease."""
+        try:
+            self._call("goodbye", Goodbye(failure=failure), Acknowledged, patience=_CALL_SECONDS)
+        except HeadraceError as error:
+            _LOG.warning("left without a goodbye: %s", error.message)
+
+    def _call(
+        self,
+        name: str,
+        message: Message,
+        answer: type[Answer],
+        *,
+        seconds: float = _CALL_SECONDS,
+        patience: float | None = None,
+    ) -> Answer:
+        body = message.model_dump_json().encode()
+        patience = self.bootstrap.orphan_seconds if patience is None else patience
+        deadline = time.monotonic() + patience
+        pause = _FIRST_PAUSE
+        while True:
+            reached, text = self._attempt(name, body, seconds)
+            if text is not None:
+                return answer.model_validate_json(text)
+            if reached:
+                deadline = time.monotonic() + patience
+            if time.monotonic() > deadline:
+                raise Orphaned(f"No node has answered {name!r} for {patience:g} s.")
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _attempt(self, name: str, body: bytes, seconds: float) -> tuple[bool, bytes | None]:
+        """Whether a node was reached, and its answer when it gave one."""
+        with self._lock:
+            node = self._nodes[0]
+        try:
+            response = self._client.post(
+                f"{node}{self._path}/{name}", content=body, timeout=seconds
+            )
+        except httpx.TransportError as error:
+            _LOG.info("node %s is out of reach: %s", node, error)
+            self._turn_to_next(node)
+            return False, None
+        if response.is_success:
+            return True, response.content
+        if response.status_code in {401, 409}:
+            raise LeaseLost(f"{node} answers {response.status_code}: {response.text}")
+        if response.is_client_error:
+            raise Refused(f"{node} answers {response.status_code} to {name}: {response.text}")
+        _LOG.warning("node %s answers %s to %s", node, response.status_code, name)
+        self._turn_to_next(node)
+        return response.status_code == httpx.codes.SERVICE_UNAVAILABLE, None
+
+    def _turn_to_next(self, failed: str) -> None:
+        """Another node's turn; the file may name one that came back on another port."""
+        fresh = addresses(self._file)
+        with self._lock:
+            known = dict.fromkeys([*fresh, *self._nodes])
+            self._nodes = [node for node in known if node != failed] + [failed]

@@ -1,0 +1,138 @@
+"""What a driver does all day: poll for orders, run each statement in a thread, renew the lease.
+
+A fresh thread for each statement: Spark's job tags would leak into the next on a reused one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from headrace.driver.execute import Execution
+from headrace.driver.link import Link
+from headrace.driver.spark import Spark
+from headrace.errors import DriverLost, HeadraceError
+from headrace.model.failure import Failure
+from headrace.model.messages import Work
+
+_LOG = logging.getLogger("headrace.driver")
+_CLOSE_SECONDS = 10.0
+
+
+class Loop:
+    """Serves one session until it is closed."""
+
+    def __init__(self, link: Link, spark: Spark) -> None:
+        self._link = link
+        self._spark = spark
+        self._executions: dict[str, Execution] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._broken: HeadraceError | None = None
+        self._reporter = ThreadPoolExecutor(1, thread_name_prefix="headrace-report")
+
+    def stop(self) -> None:
+        """Leave at the next occasion: SIGTERM."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Polls until told to close.
+
+        Raises LeaseLost, Orphaned, Refused, and DriverLost when the JVM has died.
+        """
+        self._link.hello(self._spark.describe(os.getpid()))
+        renewal = threading.Thread(target=self._renew, name="headrace-renew", daemon=True)
+        renewal.start()
+        while not self._stopping.is_set():
+            orders = self._link.poll(*self._in_hand())
+            self._check()
+            for statement_id in orders.cancel:
+                self._cancel(statement_id)
+            if orders.work is not None and orders.work.statement_id not in self._executions:
+                self._start(orders.work)
+            if orders.close:
+                self._stopping.set()
+        self._finish()
+        self._check()
+        self._link.goodbye()
+
+    def _check(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+
+    def _in_hand(self) -> tuple[list[str], list[str]]:
+        with self._lock:
+            heard = [key for key, one in self._executions.items() if one.cancelling]
+            return list(self._executions), heard
+
+    def _start(self, work: Work) -> None:
+        execution = Execution(self._spark, self._link.bootstrap, work)
+        thread = threading.Thread(
+            target=self._execute, args=(execution,), name=f"headrace-{work.statement_id}"
+        )
+        with self._lock:
+            self._executions[work.statement_id] = execution
+            self._threads[work.statement_id] = thread
+        # Beside the execution, never before it: its time is the user's.
+        self._reporter.submit(self._started, work.statement_id)
+        thread.start()
+
+    def _started(self, statement_id: str) -> None:
+        try:
+            self._link.started(statement_id)
+        except HeadraceError as error:
+            self._break(error)
+
+    def _execute(self, execution: Execution) -> None:
+        statement_id = execution.work.statement_id
+        try:
+            ended = execution.run()
+            if not self._spark.alive():
+                raise DriverLost("The JVM of the driver died.")
+            self._link.ended(ended)
+        except HeadraceError as error:
+            self._break(error)
+        finally:
+            # In hand until acknowledged: the node hands out again what a driver does not have.
+            with self._lock:
+                self._executions.pop(statement_id)
+                self._threads.pop(statement_id)
+
+    def _cancel(self, statement_id: str) -> None:
+        with self._lock:
+            execution = self._executions.get(statement_id)
+        if execution is not None:
+            execution.cancel()
+
+    def _renew(self) -> None:
+        while not self._stopping.wait(self._link.bootstrap.renew_seconds):
+            try:
+                if not self._spark.alive():
+                    raise DriverLost("The JVM of the driver died.")
+                self._link.renew()
+            except HeadraceError as error:
+                self._break(error)
+                return
+
+    def _break(self, error: HeadraceError) -> None:
+        """This driver may not go on. The JVM dies here and now: a long poll may still be open."""
+        self._broken = self._broken or error
+        self._stopping.set()
+        _LOG.error("stopping: %s", error.message)
+        self._spark.kill()
+        if isinstance(error, DriverLost):
+            self._link.goodbye(Failure.of(error))
+        os._exit(1)
+
+    def _finish(self) -> None:
+        """Cancels what still runs, and waits a while for it to report."""
+        with self._lock:
+            left = list(self._threads.items())
+        for statement_id, _thread in left:
+            self._cancel(statement_id)
+        for _statement_id, thread in left:
+            thread.join(_CLOSE_SECONDS)
+        self._reporter.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,79 @@
+"""Small results: rows brought to the driver.
+
+Two ways. `plan_rows` asks the physical plan for its rows and has the JVM put them into Arrow: no
+Spark job for local rows, and only as many partitions as a plain LIMIT needs. `job_rows` is what
+`toArrow` does: one job over all partitions, visible in Spark's SQL page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from headrace.results.batches import relabel
+from headrace.results.schema import Kind, Schema
+
+_BATCH_ROWS = 10_000
+_SMALL_ROWS = 1_000
+_SMALL_BYTES = 16 * 1024 * 1024
+
+_UNBOUNDED = (Kind.STRING, Kind.BINARY, Kind.VARIANT, Kind.GEOMETRY, Kind.GEOGRAPHY, Kind.ARRAY)
+
+
+def is_small(schema: Schema, rows: int) -> bool:
+    """Whether that many rows of a schema may be brought to the driver."""
+    if rows <= _SMALL_ROWS:
+        return True
+    types = [column.type for column in schema.columns]
+    if any(kind.contains(*_UNBOUNDED, Kind.MAP) for kind in types):
+        return False
+    return rows * 16 * sum(_width(kind) for kind in types) <= _SMALL_BYTES
+
+
+def _width(kind: Any) -> int:
+    return max(1, sum(_width(child) for child in kind.children))
+
+
+def gathered(frame: DataFrame, schema: Schema, stored: pa.Schema) -> Iterator[pa.RecordBatch] | None:
+    """The rows of a frame that is known to be small, or None."""
+    execution = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark's way to its plan
+    optimized = execution.optimizedPlan()
+    bound = optimized.maxRows().toString()
+    known = bound.startswith("Some(") and is_small(schema, int(bound[5:-1]))
+    plan = execution.executedPlan()
+    name = plan.nodeName()
+    if name in {"LocalTableScan", "CommandResult"} or (
+        known and (name == "CollectLimit" or _is_one_row(optimized, name))
+    ):
+        return plan_rows(frame, plan, stored)
+    return job_rows(frame, stored) if known else None
+
+
+def _is_one_row(optimized: Any, name: str) -> bool:
+    """`SELECT` without FROM, and without anything that would need a job of its own."""
+    return (name == "Project" or name.startswith("WholeStageCodegen")) and (
+        optimized.collectLeaves().toString() == "List(OneRowRelation)"
+    )
+
+
+def plan_rows(frame: DataFrame, plan: Any, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a physical plan, by its own `executeCollect`."""
+    jvm = frame.sparkSession._jvm  # noqa: SLF001 - PySpark's way to the JVM
+    assert jvm is not None
+    rows = jvm.scala.Predef.genericWrapArray(plan.executeCollect()).iterator()
+    converters = getattr(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters$")
+    messages = getattr(converters, "MODULE$").toBatchIterator(
+        rows, frame._jdf.schema(), _BATCH_ROWS, "UTC", False, False, None  # noqa: SLF001, FBT003
+    )
+    while messages.hasNext():
+        # The message holds no names: it is read with those of the stored form.
+        yield pa.ipc.read_record_batch(pa.py_buffer(messages.next()), stored)
+
+
+def job_rows(frame: DataFrame, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a frame by one job over all its partitions, in order."""
+    for batch in frame._collect_as_arrow():  # noqa: SLF001 - toArrow without its cast by name
+        yield relabel(batch, stored)

@@ -1,0 +1,39 @@
+"""Large results: the executors write parts, or hand back what is small, in one pass."""
+
+from __future__ import annotations
+
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import lit
+
+from headrace.driver.output import task
+from headrace.driver.output.encode import positions
+from headrace.driver.output.pieces import Piece
+from headrace.driver.output.task import REPORT, TaskSpec, WriteFailed, make_task
+from headrace.results import batches
+from headrace.results.schema import Schema
+
+TRAVELS = (task, batches)
+"""The modules that executors get by value."""
+
+
+def spread(frame: DataFrame, schema: Schema, spec: TaskSpec) -> list[Piece]:
+    """What each partition of the frame came to, in order. Raises WriteFailed."""
+    for module in TRAVELS:
+        cloudpickle.register_pickle_by_value(module)
+    # mapInArrow finds columns by name, and loses rows without columns.
+    named = frame.toDF(*positions(schema)) if schema.columns else frame.select(lit(0).alias("_0"))
+    reports = named.mapInArrow(make_task(spec), REPORT)
+    reported = [
+        report
+        for batch in reports._collect_as_arrow()  # noqa: SLF001 - toArrow without its table
+        for report in batch.to_pylist()
+    ]
+    for report in reported:
+        if report["failure"] is not None:
+            raise WriteFailed(report["failure"])
+    reported.sort(key=lambda report: int(report["partition"]))
+    return [
+        Piece(report["rows"], report["bytes"], part=report["name"], data=report["data"])
+        for report in reported
+    ]

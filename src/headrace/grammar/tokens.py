@@ -1,0 +1,99 @@
+"""Where the tokens of a Spark SQL text begin and end.
+
+Follows the lexer of Spark 4.1 (`SqlBaseLexer.g4`) as far as it decides where a `;` or a word stands
+outside strings and comments. Why not sqlglot's tokenizer: docs/decisions/0002-own-lexer.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import NamedTuple
+
+WHITESPACE = " \t\n\f\r\v\u00a0\u1680\u2028\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+"""What Spark takes for white space; its set is smaller than Python's."""
+
+_LETTER = r"[^\W\d_]"
+_TOKEN = re.compile(
+    rf"""
+      (?P<SPACE>   [{WHITESPACE}]++ )
+    | (?P<COMMENT> --(?:\\\n|[^\r\n])*+ )                   # a `\` at its end continues it
+    | (?P<OPEN>    /\*(?!\+) )                              # `/*+` begins a hint, no comment
+    | (?P<NUMBER>  [0-9]+[eE][+-][0-9]+(?:[fFdD]|[bB][dD])? )
+    | (?P<STRING>  [rR]'[^']*+'     | [rR]"[^"]*+"
+                 | '(?:[^'\\]|\\.|'')*+'
+                 | "(?:[^"\\]|\\.|"")*+" )
+    | (?P<NAME>    `(?:[^`]|``)*+` )
+    | (?P<PATH>    {_LETTER}++://(?:{_LETTER}|[0-9_/.?=&\#%-])++ )   # may hold `--` and `/*`
+    | (?P<WORD>    (?:[^\W\d]|[0-9])++ )
+    | (?P<SYMBOL>  \*/ | . )                                 # `*/` ends a hint
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_BRACKET = re.compile(r"/\*(?!\+)|\*/")
+
+
+class Kind(Enum):
+    COMMENT = auto()
+    WORD = auto()
+    """A keyword, a plain identifier, or a number that begins with a digit."""
+    QUOTED = auto()
+    """A string, a quoted name, a path or a number in scientific notation."""
+    SYMBOL = auto()
+    """One character of punctuation; operators are not put together."""
+    UNREADABLE = auto()
+    """A quote or bracketed comment that nothing closes, to the end of the text."""
+
+
+class Token(NamedTuple):
+    kind: Kind
+    start: int
+    """Offset in code points."""
+    end: int
+    word: str
+    """The word in upper case, or the symbol; empty for other kinds."""
+
+
+_QUOTED = frozenset({"STRING", "NAME", "PATH", "NUMBER"})
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """The tokens of a text in order, comments among them, white space left out. Never raises."""
+    at = 0
+    while match := _TOKEN.match(text, at):
+        group, end = match.lastgroup, match.end()
+        if group == "WORD":
+            yield Token(Kind.WORD, at, end, match[0].upper())
+        elif group in _QUOTED:
+            yield Token(Kind.QUOTED, at, end, "")
+        elif group == "SYMBOL":
+            if match[0] in "'\"`":
+                yield Token(Kind.UNREADABLE, at, len(text), "")
+                return
+            yield Token(Kind.SYMBOL, at, end, match[0])
+        elif group == "COMMENT":
+            yield Token(Kind.COMMENT, at, end, "")
+        elif group == "OPEN":
+            closed = _comment_end(text, end)
+            kind = Kind.UNREADABLE if closed is None else Kind.COMMENT
+            end = len(text) if closed is None else closed
+            yield Token(kind, at, end, "")
+        at = end
+
+
+def code(text: str) -> Iterator[Token]:
+    """The tokens of a text without its comments."""
+    return (token for token in tokens(text) if token.kind is not Kind.COMMENT)
+
+
+def _comment_end(text: str, at: int) -> int | None:
+    """The end of the bracketed comment whose inside begins at `at`; comments nest."""
+    depth = 1
+    for match in _BRACKET.finditer(text, at):
+        depth += 1 if match[0] == "/*" else -1
+        if depth == 0:
+            return match.end()
+    return None

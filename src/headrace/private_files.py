@@ -1,0 +1,17 @@
+"""Files that only their owner may read, replaced in one step so that no reader sees half of one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+
+def write_private(file: Path, text: str) -> None:
+    """Writes with mode 0600 from the first byte on. Raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(text)
+    fresh.replace(file)

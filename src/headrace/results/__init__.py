@@ -1,0 +1,1 @@
+"""Rows of results: how they are laid out, written, read back and formatted. No PySpark in here."""

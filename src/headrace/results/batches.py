@@ -1,0 +1,76 @@
+"""Record batches: measuring, cutting and relabelling them.
+
+Executors get this module by value (they need no Headrace), so it imports nothing but pyarrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+
+def size(batch: pa.RecordBatch) -> int:
+    """Bytes of a batch: those of its Arrow buffers, and at least one a row."""
+    return max(int(batch.nbytes), int(batch.num_rows))
+
+
+def rows_within(batch: pa.RecordBatch, limit: int) -> int:
+    """How many of a batch's first rows take `limit` bytes at most."""
+    low, high = 0, int(batch.num_rows)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if size(batch.slice(0, middle)) <= limit:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def split(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
+    """The batch in pieces of `limit` bytes at most; a larger row is a piece of its own."""
+    while size(batch) > limit and batch.num_rows > 1:
+        rows = max(1, rows_within(batch, limit))
+        yield batch.slice(0, rows)
+        batch = batch.slice(rows)
+    if batch.num_rows:
+        yield batch
+
+
+def relabel(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same buffers under other names, or under types of the same layout. Copies nothing.
+
+    Raises TypeError where the layouts differ: buffers must never be read as what they are not.
+    """
+    if not same_layout(pa.struct(batch.schema), pa.struct(schema)):
+        raise TypeError(f"{batch.schema} is not laid out as {schema}")
+    return pa.record_batch(_Relabelled(batch, schema))
+
+
+class _Relabelled:
+    """A batch that exports itself (Arrow PyCapsule interface) with another schema."""
+
+    def __init__(self, batch: pa.RecordBatch, schema: pa.Schema) -> None:
+        self._batch = batch
+        self._schema = schema
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
+        return self._schema.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]
+
+
+def same_layout(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether arrays of both types have the same buffers, whatever their names."""
+    if one.num_fields != other.num_fields:
+        return False
+    if pa.types.is_nested(one):
+        return one.id == other.id and all(
+            same_layout(one.field(index).type, other.field(index).type)
+            for index in range(one.num_fields)
+        )
+    return one == other or _stripped(one) == _stripped(other)
+
+
+def _stripped(kind: pa.DataType) -> pa.DataType:
+    """A timestamp without its zone: the zone is a label of the same microseconds."""
+    return pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind

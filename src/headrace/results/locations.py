@@ -1,0 +1,113 @@
+"""Places that results live in: plain paths, or URIs that fsspec knows.
+
+Plain paths and `file:` URIs are used directly. Hadoop's schemes for S3 (`s3a`, `s3n`) mean `s3`
+here. Every failure is ResultsUnavailable (or FileNotFoundError from the readers), with the reason
+that the file system gave.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import fsspec
+import pyarrow as pa
+
+from headrace.errors import ResultsUnavailable
+
+
+def join(location: str, name: str) -> str:
+    """The place of `name` below `location`."""
+    return f"{location.rstrip('/')}/{name}"
+
+
+def local_path(location: str) -> Path | None:
+    """The path of a location on this host's file systems; None for any other URI."""
+    if "://" not in location and not location.startswith("file:"):
+        return Path(location)
+    parts = urlsplit(location)
+    if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
+        return Path(unquote(parts.path))
+    return None
+
+
+def filesystem(location: str) -> tuple[Any, str]:
+    """fsspec's file system of a URI, and the path within it."""
+    scheme, _, rest = location.partition("://")
+    if scheme in {"s3a", "s3n"}:
+        location = f"s3://{rest}"
+    found: tuple[Any, str] = fsspec.core.url_to_fs(location)
+    return found
+
+
+def make(location: str) -> None:
+    """Makes the directory, where there are such things. Raises the file system's own errors."""
+    if path := local_path(location):
+        path.mkdir(parents=True, exist_ok=True)
+
+
+def open_to_read(location: str) -> Any:
+    """A binary file, random access. Raises FileNotFoundError, ResultsUnavailable."""
+    path = local_path(location)
+    try:
+        if path is not None:
+            return pa.OSFile(str(path), "rb")
+        system, inner = filesystem(location)
+        return system.open(inner, "rb")
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise _unavailable("read", location, error) from error
+
+
+def read(location: str) -> bytes:
+    """The whole of a small file. Raises FileNotFoundError, ResultsUnavailable."""
+    with open_to_read(location) as file:
+        try:
+            content: bytes = file.read()
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise _unavailable("read", location, error) from error
+    return content
+
+
+def write(location: str, content: bytes) -> None:
+    """A small file, whole. Raises the file system's own errors."""
+    if path := local_path(location):
+        path.write_bytes(content)
+        return
+    system, inner = filesystem(location)
+    system.pipe_file(inner, content)
+
+
+def exists(location: str) -> bool:
+    """Whether there is anything at a place. Raises ResultsUnavailable."""
+    try:
+        if path := local_path(location):
+            return path.exists()
+        system, inner = filesystem(location)
+        return bool(system.exists(inner))
+    except Exception as error:
+        raise _unavailable("look at", location, error) from error
+
+
+def delete(location: str) -> None:
+    """Removes a place and all below it; harmless when nothing is there. Raises ResultsUnavailable."""
+    try:
+        if path := local_path(location):
+            shutil.rmtree(path)
+        else:
+            system, inner = filesystem(location)
+            system.invalidate_cache()
+            system.rm(inner, recursive=True)
+    except FileNotFoundError:
+        return
+    except Exception as error:
+        raise _unavailable("delete", location, error) from error
+
+
+def _unavailable(what: str, location: str, error: Exception) -> ResultsUnavailable:
+    return ResultsUnavailable(f"cannot {what} {location}: {error or type(error).__name__}")

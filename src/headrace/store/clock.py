@@ -1,0 +1,76 @@
+"""The one clock: the database's. No expiry is ever judged by a client's.
+
+PostgreSQL's is `clock_timestamp()`. A SQLite file belongs to one process, whose clock is lent to
+it as the function CLOCK_FUNCTION, in microseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import BigInteger, DateTime, Dialect, Float, literal
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+CLOCK_FUNCTION = "headrace_clock"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Instant(TypeDecorator[datetime]):
+    """An aware UTC datetime with microseconds: timestamptz, or an integer on SQLite."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(BigInteger() if dialect.name == "sqlite" else self.impl)
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        if value is None or dialect.name != "sqlite":
+            return value
+        return (value - _EPOCH) // _MICROSECOND
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if dialect.name == "sqlite":
+            return _EPOCH + timedelta(microseconds=value)
+        assert isinstance(value, datetime)
+        return value.astimezone(UTC)
+
+
+class clock(FunctionElement[datetime]):  # noqa: N801 - it reads as the SQL function it stands for
+    """The database's present moment, plus an offset in seconds (a number or a bound parameter)."""
+
+    type = Instant()
+    inherit_cache = True
+    name = "clock"
+
+    def __init__(self, offset_seconds: Any = 0.0) -> None:
+        offset = offset_seconds
+        if isinstance(offset, int | float):
+            offset = literal(float(offset), Float())
+        super().__init__(offset)
+
+
+@compiles(clock, "postgresql")
+def _on_postgresql(element: clock, compiler: SQLCompiler, **options: Any) -> str:
+    offset = compiler.process(element.clauses, **options)
+    return f"(clock_timestamp() + make_interval(secs => {offset}))"
+
+
+@compiles(clock, "sqlite")
+def _on_sqlite(element: clock, compiler: SQLCompiler, **options: Any) -> str:
+    offset = compiler.process(element.clauses, **options)
+    return f"({CLOCK_FUNCTION}() + CAST(({offset}) * 1000000 AS INTEGER))"
+
+
+def microseconds() -> int:
+    """What CLOCK_FUNCTION returns."""
+    return time.time_ns() // 1000

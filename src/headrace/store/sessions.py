@@ -1,0 +1,266 @@
+"""Sessions in the store: made, launched, leased and ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Float, Select, bindparam, func, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from headrace.errors import NameTaken
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import SESSION, SessionState
+from headrace.model.session import NewSession, Session
+from headrace.store import events
+from headrace.store.clock import clock
+from headrace.store.database import Tx
+from headrace.store.signals import LAUNCH, session_topic
+from headrace.store.tables import sessions, statements
+
+_log = logging.getLogger(__name__)
+
+_ENTITY = "session"
+_INTERNAL = {"next_ordinal", "token_hash"}
+_LIVE = sessions.c.ended_at.is_(None)
+# The states in which somebody answers for a session by a lease.
+_LEASED = [SessionState.STARTING, SessionState.RUNNING, SessionState.CLOSING]
+
+_ACTIVE = (
+    select(func.count())
+    .where(statements.c.session_id == sessions.c.id, statements.c.ended_at.is_(None))
+    .scalar_subquery()
+)
+_SELECT = select(
+    *(column for column in sessions.c if column.name not in _INTERNAL), _ACTIVE.label("active")
+)
+_GET = _SELECT.where(sessions.c.id == bindparam("session"))
+# Every driver does this every few seconds.
+_RENEW = (
+    update(sessions)
+    .where(
+        sessions.c.id == bindparam("session"),
+        sessions.c.epoch == bindparam("holder"),
+        sessions.c.state.in_(_LEASED),
+    )
+    .values(
+        lease_until=clock(bindparam("seconds", type_=Float())),
+        last_update_time=clock(),
+    )
+    .returning(sessions.c.state)
+)
+
+
+def insert(tx: Tx, new: NewSession, *, who: str) -> None:
+    """Make a session that waits for its driver.
+
+    Raises NameTaken when a live session of this owner has the name.
+    """
+    row = {
+        "id": new.id,
+        "owner": new.owner,
+        "kind": new.kind,
+        "name": new.name,
+        "state": SESSION.initial,
+        "profile": new.profile,
+        "conf": new.conf,
+        "catalog": new.catalog,
+        "database": new.database,
+        "jars": new.jars,
+        "files": new.files,
+        "py_files": new.py_files,
+    }
+    query = sessions.insert().values(epoch=0, next_ordinal=0, created_at=clock())
+    try:
+        tx.execute(query, row)
+    except IntegrityError as error:
+        raise NameTaken(f"A live session is named {new.name!r} already.") from error
+    events.append(tx, _ENTITY, new.id, None, SESSION.initial, who=who)
+    tx.wake(session_topic(new.id), LAUNCH)
+
+
+def get(tx: Tx, session_id: str) -> Session | None:
+    """The session of that id."""
+    row = tx.execute(_GET, {"session": session_id}).mappings().one_or_none()
+    return None if row is None else Session(**row)
+
+
+def find_live(tx: Tx, owner: str, name: str) -> Session | None:
+    """The owner's live session of that name."""
+    found = _all(tx, _SELECT.where(sessions.c.owner == owner, sessions.c.name == name, _LIVE))
+    return found[0] if found else None
+
+
+def page(
+    tx: Tx,
+    *,
+    owner: str | None = None,
+    states: Collection[SessionState] | None = None,
+    before: str | None = None,
+    limit: int = 100,
+) -> list[Session]:
+    """At most `limit` sessions, newest first; `before` is the id of the last one seen."""
+    query = _SELECT
+    if owner is not None:
+        query = query.where(sessions.c.owner == owner)
+    if states is not None:
+        query = query.where(sessions.c.state.in_(states))
+        if SESSION.terminal.isdisjoint(states):
+            query = query.where(_LIVE)
+    if before is not None:
+        query = query.where(sessions.c.id < before)
+    return _all(tx, query.order_by(sessions.c.id.desc()).limit(limit))
+
+
+def launchable(tx: Tx, limit: int) -> list[Session]:
+    """Sessions that no driver was started for yet, oldest first."""
+    waiting = _SELECT.where(_LIVE, sessions.c.state == SessionState.NOT_STARTED)
+    return _all(tx, waiting.order_by(sessions.c.id).limit(limit))
+
+
+def live(tx: Tx, *, launched_by: str | None = None) -> list[Session]:
+    """Every session that has not ended, oldest first; those that one node launched, if given."""
+    query = _SELECT.where(_LIVE).order_by(sessions.c.id)
+    if launched_by is not None:
+        query = query.where(sessions.c.launched_by == launched_by)
+    return _all(tx, query)
+
+
+def overdue(tx: Tx, limit: int) -> list[Session]:
+    """Sessions whose lease has run out by the database's clock, or that nobody holds one for."""
+    query = _SELECT.where(
+        _LIVE, sessions.c.state != SessionState.NOT_STARTED, _lease_has_run_out()
+    ).order_by(sessions.c.id)
+    return _all(tx, query.limit(limit))
+
+
+def claim_launch(
+    tx: Tx, session_id: str, *, node: str, seconds: float, token_hash: str
+) -> int | None:
+    """Win the launch of a session: the new epoch, or None when another node was quicker.
+
+    The driver has `seconds` to say hello, and speaks with the token of this hash.
+    """
+    claim = (
+        update(sessions)
+        .where(sessions.c.id == session_id, sessions.c.state == SessionState.NOT_STARTED)
+        .values(
+            state=SessionState.STARTING,
+            epoch=sessions.c.epoch + 1,
+            launched_by=node,
+            token_hash=token_hash,
+            lease_until=clock(seconds),
+            last_update_time=clock(),
+        )
+        .returning(sessions.c.epoch)
+    )
+    epoch: int | None = tx.execute(claim).scalar_one_or_none()
+    if epoch is not None:
+        source, target = SessionState.NOT_STARTED, SessionState.STARTING
+        events.append(tx, _ENTITY, session_id, source, target, who=node, detail={"epoch": epoch})
+        tx.wake(session_topic(session_id))
+    return epoch
+
+
+def set_handle(tx: Tx, session_id: str, epoch: int, handle: dict[str, Any]) -> bool:
+    """Keep what the launcher finds the driver by; False when the epoch was superseded."""
+    kept = update(sessions).where(sessions.c.id == session_id, sessions.c.epoch == epoch)
+    return tx.execute(kept.values(handle=handle)).rowcount > 0
+
+
+def transition(
+    tx: Tx,
+    session_id: str,
+    target: SessionState,
+    *,
+    who: str,
+    epoch: int | None = None,
+    failure: Failure | None = None,
+    driver: dict[str, Any] | None = None,
+    detail: dict[str, Any] | None = None,
+    lease_seconds: float | None = None,
+    if_overdue: bool = False,
+) -> bool:
+    """Change the state, when the lifecycle allows it from where the session is.
+
+    With `epoch`, only while that is the session's; with `if_overdue`, only when its lease has run
+    out by the database's clock. Returns whether it landed.
+    """
+    source = _lock(tx, session_id, epoch, if_overdue=if_overdue)
+    if source is None or not SESSION.allows(source, target):
+        return False
+    values: dict[str, Any] = {"state": target}
+    if target is SessionState.RUNNING:
+        values["started_at"] = func.coalesce(sessions.c.started_at, clock())
+        values["last_update_time"] = clock()
+    if target in SESSION.terminal:
+        values.update(ended_at=clock(), lease_until=None)
+    elif lease_seconds is not None:
+        values["lease_until"] = clock(lease_seconds)
+    if failure is not None:
+        values["failure"] = failure
+    if driver is not None:
+        values["driver"] = driver
+    same = update(sessions).where(sessions.c.id == session_id, sessions.c.state == source)
+    landed = tx.execute(same.values(values)).rowcount > 0
+    if landed:
+        events.append(
+            tx, _ENTITY, session_id, source, target, who=who, detail=detail, failure=failure
+        )
+        tx.wake(session_topic(session_id))
+    return landed
+
+
+def renew(tx: Tx, session_id: str, epoch: int, seconds: float) -> SessionState | None:
+    """Prolong a driver's lease, an expired one too, until a takeover has raised the epoch.
+
+    Returns the session's state, or None when the lease is lost.
+    """
+    names = {"session": session_id, "holder": epoch, "seconds": seconds}
+    state: SessionState | None = tx.execute(_RENEW, names).scalar_one_or_none()
+    return state
+
+
+def extend_all(tx: Tx, *, node: str, seconds: float) -> int:
+    """Give every driver at least `seconds` to come back, because `node` was away.
+
+    Returns how many leases were prolonged; none is shortened.
+    """
+    prolonged = (
+        update(sessions)
+        .where(_LIVE, sessions.c.lease_until < clock(seconds))
+        .values(lease_until=clock(seconds))
+    )
+    count = tx.execute(prolonged).rowcount
+    if count:
+        _log.info("node %s was away: %d drivers get %g s to come back", node, count, seconds)
+    return count
+
+
+def token_hash(tx: Tx, session_id: str, epoch: int) -> str | None:
+    """The hash of the token that is good for this session and epoch; None when superseded."""
+    query = select(sessions.c.token_hash)
+    known: str | None = tx.execute(
+        query.where(sessions.c.id == session_id, sessions.c.epoch == epoch)
+    ).scalar_one_or_none()
+    return known
+
+
+def _lease_has_run_out() -> Any:
+    return or_(sessions.c.lease_until < clock(), sessions.c.lease_until.is_(None))
+
+
+def _lock(tx: Tx, session_id: str, epoch: int | None, *, if_overdue: bool) -> SessionState | None:
+    """The present state, which nobody else changes until this transaction ends."""
+    query = select(sessions.c.state).where(sessions.c.id == session_id).with_for_update()
+    if epoch is not None:
+        query = query.where(sessions.c.epoch == epoch)
+    if if_overdue:
+        query = query.where(_lease_has_run_out())
+    state: SessionState | None = tx.execute(query).scalar_one_or_none()
+    return state
+
+
+def _all(tx: Tx, query: Select[Any]) -> list[Session]:
+    return [Session(**row) for row in tx.execute(query).mappings()]

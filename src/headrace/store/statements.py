@@ -1,0 +1,347 @@
+"""Statements in the store: submitted, claimed, cancelled and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Select, Update, bindparam, exists, func, select, update
+
+from headrace.errors import SessionEnded, SessionNotFound
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
+from headrace.model.result import ResultReport
+from headrace.model.statement import NewStatement, Statement
+from headrace.store import events, results
+from headrace.store.clock import clock
+from headrace.store.database import Tx
+from headrace.store.signals import session_topic, statement_topic
+from headrace.store.tables import results as results_table
+from headrace.store.tables import sessions, statements
+
+_ENTITY = "statement"
+_LIVE = statements.c.ended_at.is_(None)
+_TAKING = sorted(SESSION.live - {SessionState.CLOSING})
+_IN_HAND = [StatementState.LAUNCHED, StatementState.RUNNING, StatementState.CANCELLING]
+
+# SQL that every statement runs is built once: building it takes longer than running it.
+_SELECT = select(
+    *statements.c, *(column.label(f"result_{column.name}") for column in results.INFO_COLUMNS)
+).outerjoin_from(statements, results_table)
+_GET = _SELECT.where(statements.c.id == bindparam("statement"))
+_INSERT = statements.insert().values(attempts=0, created_at=clock())
+_TAKE_ORDINAL = (
+    update(sessions)
+    .where(sessions.c.id == bindparam("session"), sessions.c.state.in_(_TAKING))
+    .values(next_ordinal=sessions.c.next_ordinal + 1)
+    .returning(sessions.c.next_ordinal)
+)
+# The lock makes claims of one session take turns, and a takeover wait for its end.
+_LOCK_SESSION = (
+    select(sessions.c.id)
+    .where(
+        sessions.c.id == bindparam("session"),
+        sessions.c.epoch == bindparam("holder"),
+        sessions.c.state == SessionState.RUNNING,
+    )
+    .with_for_update()
+)
+
+
+def insert(tx: Tx, new: NewStatement, *, who: str) -> int:
+    """Make a statement that waits for its session's driver; returns its ordinal.
+
+    Raises SessionNotFound, or SessionEnded when the session takes no more.
+    """
+    ordinal = _next_ordinal(tx, new.session_id)
+    row = {
+        "id": new.id,
+        "session_id": new.session_id,
+        "ordinal": ordinal,
+        "owner": new.owner,
+        "kind": new.kind,
+        "state": STATEMENT.initial,
+        "text": new.text,
+        "parameters": new.parameters,
+        "conf": new.conf,
+        "disposition": new.disposition,
+        "row_limit": new.row_limit,
+        "byte_limit": new.byte_limit,
+        "location": new.location,
+    }
+    tx.execute(_INSERT, row)
+    _record(tx, new.id, new.session_id, None, STATEMENT.initial, who=who)
+    return ordinal
+
+
+def _next_ordinal(tx: Tx, session_id: str) -> int:
+    following: int | None = tx.execute(_TAKE_ORDINAL, {"session": session_id}).scalar_one_or_none()
+    if following is not None:
+        return following - 1
+    state = tx.execute(select(sessions.c.state).where(sessions.c.id == session_id)).scalar()
+    if state is None:
+        raise SessionNotFound(f"There is no session {session_id}.")
+    raise SessionEnded(f"Session {session_id} is {state} and takes no more statements.")
+
+
+def get(tx: Tx, statement_id: str) -> Statement | None:
+    """The statement of that id, with what is known of its result."""
+    row = tx.execute(_GET, {"statement": statement_id}).one_or_none()
+    return None if row is None else _statement(row)
+
+
+def page(
+    tx: Tx,
+    *,
+    owner: str | None = None,
+    session: str | None = None,
+    states: Collection[StatementState] | None = None,
+    before: str | None = None,
+    limit: int = 100,
+) -> list[Statement]:
+    """At most `limit` statements, newest first; `before` is the id of the last one seen."""
+    query = _SELECT
+    if owner is not None:
+        query = query.where(statements.c.owner == owner)
+    if session is not None:
+        query = query.where(statements.c.session_id == session)
+    if states is not None:
+        query = query.where(statements.c.state.in_(states))
+        if STATEMENT.terminal.isdisjoint(states):
+            query = query.where(_LIVE)
+        elif STATEMENT.live.isdisjoint(states):
+            query = query.where(statements.c.ended_at.is_not(None))
+    if before is not None:
+        query = query.where(statements.c.id < before)
+    query = query.order_by(statements.c.id.desc()).limit(limit)
+    return [_statement(row) for row in tx.execute(query)]
+
+
+def live_ids(tx: Tx, session_id: str) -> list[str]:
+    """The session's statements that have not ended, in order."""
+    return list(tx.execute(_live_ids(None), {"session": session_id}).scalars())
+
+
+def cancelling(tx: Tx, session_id: str) -> list[str]:
+    """The session's statements whose cancel was asked for and that have not ended, in order."""
+    return list(tx.execute(_live_ids(StatementState.CANCELLING), {"session": session_id}).scalars())
+
+
+def claimed(tx: Tx, session_id: str) -> list[tuple[str, StatementState]]:
+    """What the session's driver has been given and has not ended, in order: id and state."""
+    query = select(statements.c.id, statements.c.state).where(
+        statements.c.session_id == session_id, _LIVE, statements.c.state.in_(_IN_HAND)
+    )
+    return [(row.id, row.state) for row in tx.execute(query.order_by(statements.c.ordinal))]
+
+
+def active_count(tx: Tx) -> int:
+    """How many statements have not ended, in the whole store."""
+    count: int = tx.execute(select(func.count()).select_from(statements).where(_LIVE)).scalar_one()
+    return count
+
+
+def claim_next(tx: Tx, session_id: str, epoch: int, *, who: str) -> Statement | None:
+    """The session's oldest waiting statement, now `launched` for the driver of this epoch.
+
+    None when there is none, when one is in hand, or when the session does not run or has another
+    epoch.
+    """
+    names = {"session": session_id, "holder": epoch}
+    if tx.execute(_LOCK_SESSION, names).one_or_none() is None:
+        return None
+    row = tx.execute(_claim(), names).mappings().one_or_none()
+    if row is None:
+        return None
+    source, target = StatementState.WAITING, StatementState.LAUNCHED
+    _record(tx, row["id"], session_id, source, target, who=who)
+    return Statement(**row, result=None)
+
+
+def transition(
+    tx: Tx,
+    statement_id: str,
+    target: StatementState,
+    *,
+    who: str,
+    epoch: int | None = None,
+    failure: Failure | None = None,
+    result: ResultReport | None = None,
+    result_seconds: float | None = None,
+    detail: dict[str, Any] | None = None,
+) -> bool:
+    """Change the state, when the lifecycle allows it from where the statement is.
+
+    With `epoch`, only while that driver has it (for `launched`: the driver that gets it). A
+    `result` becomes readable in the same transaction and is kept `result_seconds`. Returns whether
+    it landed.
+    """
+    fenced = epoch is not None and target is not StatementState.LAUNCHED
+    names = {"statement": statement_id, "holder": epoch}
+    held = tx.execute(_lock(fenced=fenced), names).one_or_none()
+    if held is None or not STATEMENT.allows(held.state, target):
+        return False
+    if not _change(tx, statement_id, held.state, target, epoch=epoch, failure=failure):
+        return False
+    if result is not None:
+        if result_seconds is None:
+            raise ValueError("a result is kept for a stated time")
+        results.insert(tx, statement_id, result, result_seconds)
+    _record(
+        tx,
+        statement_id,
+        held.session_id,
+        held.state,
+        target,
+        who=who,
+        detail=detail,
+        failure=failure,
+    )
+    return True
+
+
+def request_cancel(tx: Tx, statement_id: str, *, who: str) -> StatementState | None:
+    """Ask for a cancel: a waiting statement is cancelled at once, one in hand is `cancelling`.
+
+    Returns the state after that (a terminal one is left as it is), or None when there is no such
+    statement.
+    """
+    held = tx.execute(_lock(fenced=False), {"statement": statement_id}).one_or_none()
+    if held is None:
+        return None
+    source: StatementState = held.state
+    waiting = source is StatementState.WAITING
+    target = StatementState.CANCELLED if waiting else StatementState.CANCELLING
+    if not STATEMENT.allows(source, target):
+        return source
+    _change(tx, statement_id, source, target)
+    asked = update(statements).where(statements.c.id == statement_id)
+    tx.execute(asked.values(cancel_requested_at=clock()))
+    _record(tx, statement_id, held.session_id, source, target, who=who)
+    return target
+
+
+def end_all(
+    tx: Tx,
+    session_id: str,
+    *,
+    who: str,
+    failure: Failure,
+    waiting: Failure | None = None,
+) -> int:
+    """End everything of a session: `failed`, or `cancelled` where a cancel was asked for.
+
+    Statements that were waiting get the failure `waiting`, if given. Returns how many ended.
+    """
+    query = (
+        select(statements.c.id, statements.c.state)
+        .where(statements.c.session_id == session_id, _LIVE)
+        .order_by(statements.c.ordinal)
+        .with_for_update()
+    )
+    rows = tx.execute(query).all()
+    for row in rows:
+        target, reason = StatementState.FAILED, failure
+        if row.state is StatementState.WAITING:
+            reason = waiting or failure
+        cancelled = row.state is StatementState.CANCELLING
+        if cancelled:
+            target = StatementState.CANCELLED
+        known = None if cancelled else reason
+        _change(tx, row.id, row.state, target, failure=known)
+        _record(tx, row.id, session_id, row.state, target, who=who, failure=known)
+    return len(rows)
+
+
+def _change(
+    tx: Tx,
+    statement_id: str,
+    source: StatementState,
+    target: StatementState,
+    *,
+    epoch: int | None = None,
+    failure: Failure | None = None,
+) -> bool:
+    names = {"statement": statement_id, "source": source, "holder": epoch, "reason": failure}
+    return tx.execute(_update(target), names).rowcount > 0
+
+
+def _record(
+    tx: Tx,
+    statement_id: str,
+    session_id: str,
+    source: StatementState | None,
+    target: StatementState,
+    **facts: Any,
+) -> None:
+    events.append(tx, _ENTITY, statement_id, source, target, **facts)
+    tx.wake(statement_topic(statement_id), session_topic(session_id))
+
+
+def _statement(row: Any) -> Statement:
+    values = iter(row)
+    known = {column.name: next(values) for column in statements.c}
+    result = {column.name: next(values) for column in results.INFO_COLUMNS}
+    return Statement(**known, result=results.info(result))
+
+
+def _entering(target: StatementState) -> dict[str, Any]:
+    """What changes with the state."""
+    values: dict[str, Any] = {"state": target, "failure": bindparam("reason")}
+    if target is StatementState.LAUNCHED:
+        values["launched_at"] = clock()
+        values["epoch"] = bindparam("holder")
+        values["attempts"] = statements.c.attempts + 1
+    elif target is StatementState.WAITING:
+        values.update(launched_at=None, started_at=None, epoch=None)
+    elif target in {StatementState.RUNNING, StatementState.SUCCESS}:
+        values["started_at"] = func.coalesce(statements.c.started_at, clock())
+    if target in STATEMENT.terminal:
+        values["ended_at"] = clock()
+    return values
+
+
+@cache
+def _update(target: StatementState) -> Update:
+    return (
+        update(statements)
+        .where(statements.c.id == bindparam("statement"), statements.c.state == bindparam("source"))
+        .values(_entering(target))
+    )
+
+
+@cache
+def _claim() -> Any:
+    mine = (statements.c.session_id == bindparam("session"), _LIVE)
+    in_hand = exists().where(*mine, statements.c.state.in_(_IN_HAND))
+    oldest = (
+        select(statements.c.id)
+        .where(*mine, statements.c.state == StatementState.WAITING, ~in_hand)
+        .order_by(statements.c.ordinal)
+        .limit(1)
+    )
+    claimed = update(statements).where(
+        statements.c.id == oldest.scalar_subquery(), statements.c.state == StatementState.WAITING
+    )
+    values = {**_entering(StatementState.LAUNCHED), "failure": None}
+    return claimed.values(values).returning(*statements.c)
+
+
+@cache
+def _lock(*, fenced: bool) -> Select[Any]:
+    """The state of a statement, which nobody else changes until this transaction ends."""
+    query = (
+        select(statements.c.state, statements.c.session_id)
+        .where(statements.c.id == bindparam("statement"))
+        .with_for_update()
+    )
+    return query.where(statements.c.epoch == bindparam("holder")) if fenced else query
+
+
+@cache
+def _live_ids(state: StatementState | None) -> Select[Any]:
+    query = select(statements.c.id).where(statements.c.session_id == bindparam("session"), _LIVE)
+    if state is not None:
+        query = query.where(statements.c.state == state)
+    return query.order_by(statements.c.ordinal)

@@ -1,0 +1,206 @@
+"""The tables. migrations/ makes them; a test holds that both say the same.
+
+`ended_at IS NULL` marks what is live, and every search among live rows says it, word for word:
+that is what lets both databases use the partial indexes, so that a million finished statements
+do not slow a claim.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import NodeState, SessionState, StatementState
+from headrace.model.result import Disposition
+from headrace.model.session import SessionKind
+from headrace.model.statement import Parameter
+from headrace.store.clock import Instant
+from headrace.store.columns import Document, identifier, one_of
+
+_LIVE = text("ended_at IS NULL")
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "%(table_name)s_%(column_0_N_name)s",
+        "uq": "%(table_name)s_%(column_0_N_name)s_unique",
+        "ck": "%(table_name)s_%(constraint_name)s",
+        "fk": "%(table_name)s_%(column_0_N_name)s_exists",
+        "pk": "%(table_name)s_key",
+    }
+)
+
+# SQLite counts up without reuse only in a column that is INTEGER PRIMARY KEY AUTOINCREMENT.
+_COUNTER = BigInteger().with_variant(Integer(), "sqlite")
+_NULLABLE_JSON = JSON(none_as_null=True)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("registration", _COUNTER, primary_key=True, autoincrement=True),
+    Column("id", identifier(), nullable=False),
+    Column("address", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("state", one_of(NodeState, check="known_state"), nullable=False),
+    Column("started_at", Instant, nullable=False),
+    Column("lease_until", Instant, nullable=False),
+    Column("ended_at", Instant),
+    CheckConstraint("(ended_at IS NOT NULL) = (state = 'gone')", name="ended"),
+    Index("nodes_live", "id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
+    Index("nodes_by_id", "id", "registration"),
+    sqlite_autoincrement=True,
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("number", _COUNTER, primary_key=True, autoincrement=True),
+    Column("id", identifier(), nullable=False, unique=True),
+    Column("owner", Text, nullable=False),
+    Column("kind", one_of(SessionKind), nullable=False),
+    Column("name", Text),
+    Column("state", one_of(SessionState, check="known_state"), nullable=False),
+    Column("profile", Text, nullable=False),
+    Column("conf", JSON, nullable=False),
+    Column("catalog", Text),
+    Column("database", Text),
+    Column("jars", JSON, nullable=False),
+    Column("files", JSON, nullable=False),
+    Column("py_files", JSON, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("next_ordinal", Integer, nullable=False),
+    Column("launched_by", Text),
+    Column("token_hash", Text),
+    Column("handle", _NULLABLE_JSON),
+    Column("driver", _NULLABLE_JSON),
+    Column("created_at", Instant, nullable=False),
+    Column("started_at", Instant),
+    Column("ended_at", Instant),
+    Column("last_update_time", Instant),
+    Column("lease_until", Instant),
+    Column("failure", Document(Failure)),
+    CheckConstraint("(ended_at IS NOT NULL) = (state IN ('dead', 'failed'))", name="ended"),
+    Index("sessions_live", "id", sqlite_where=_LIVE, postgresql_where=_LIVE),
+    Index(
+        "sessions_live_name",
+        "owner",
+        "name",
+        unique=True,
+        sqlite_where=_LIVE,
+        postgresql_where=_LIVE,
+    ),
+    Index("sessions_by_owner", "owner", "id"),
+    sqlite_autoincrement=True,
+)
+
+statements = Table(
+    "statements",
+    metadata,
+    Column("id", identifier(), primary_key=True),
+    Column("session_id", identifier(), ForeignKey("sessions.id"), nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("kind", one_of(SessionKind), nullable=False),
+    Column("state", one_of(StatementState, check="known_state"), nullable=False),
+    Column("text", Text, nullable=False),
+    Column("parameters", Document(list[Parameter]), nullable=False),
+    Column("conf", JSON, nullable=False),
+    Column("disposition", one_of(Disposition), nullable=False),
+    Column("row_limit", BigInteger),
+    Column("byte_limit", BigInteger),
+    Column("location", Text),
+    Column("epoch", Integer),
+    Column("attempts", Integer, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("launched_at", Instant),
+    Column("started_at", Instant),
+    Column("cancel_requested_at", Instant),
+    Column("ended_at", Instant),
+    Column("progress", _NULLABLE_JSON),
+    Column("failure", Document(Failure)),
+    CheckConstraint(
+        "(ended_at IS NOT NULL) = (state IN ('success', 'failed', 'timeout', 'cancelled'))",
+        name="ended",
+    ),
+    UniqueConstraint("session_id", "ordinal"),
+    Index(
+        "statements_live",
+        "session_id",
+        "ordinal",
+        sqlite_where=_LIVE,
+        postgresql_where=_LIVE,
+    ),
+    Index("statements_by_owner", "owner", "id"),
+    Index("statements_by_session", "session_id", "id"),
+    Index(
+        "statements_by_end",
+        "state",
+        "id",
+        sqlite_where=text("ended_at IS NOT NULL"),
+        postgresql_where=text("ended_at IS NOT NULL"),
+    ),
+)
+
+results = Table(
+    "results",
+    metadata,
+    Column("statement_id", identifier(), ForeignKey("statements.id"), primary_key=True),
+    Column("disposition", one_of(Disposition), nullable=False),
+    Column("spark_schema", JSON, nullable=False),
+    Column("row_count", BigInteger, nullable=False),
+    Column("byte_count", BigInteger, nullable=False),
+    Column("truncated", Boolean, nullable=False),
+    Column("chunks", Integer, nullable=False),
+    Column("location", Text),
+    Column("data", LargeBinary),
+    Column("expires_at", Instant, nullable=False),
+    Column("gone_at", Instant),
+    Index(
+        "results_kept",
+        "expires_at",
+        sqlite_where=text("gone_at IS NULL"),
+        postgresql_where=text("gone_at IS NULL"),
+    ),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", _COUNTER, primary_key=True, autoincrement=True),
+    Column("xid", BigInteger, nullable=False),
+    Column("entity", Text, nullable=False),
+    Column("entity_id", identifier(), nullable=False),
+    Column("source", Text),
+    Column("target", Text, nullable=False),
+    Column("at", Instant, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("detail", JSON, nullable=False),
+    Index("events_order", "xid", "id"),
+    Index("events_by_entity", "entity_id", "xid", "id"),
+    sqlite_autoincrement=True,
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("owner", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("body_hash", Text, nullable=False),
+    Column("statement_id", identifier(), nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Index("idempotency_age", "created_at"),
+)

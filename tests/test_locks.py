@@ -1,0 +1,74 @@
+"""requirements/*.lock follow pyproject.toml: run `make lock` where these fail."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+RUN = ["server", "postgres", "spark"]
+SETS = {
+    "demo": (RUN, ["build", "demo"]),
+    "test": (RUN, ["build", "demo", "dev"]),
+    "bench": (RUN, ["build", "demo", "dev", "bench"]),
+    "java": (["java"], []),
+}
+LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
+
+
+def locked(name: str) -> dict[str, Version]:
+    """Package → version of what a lock gives this platform."""
+    pins = re.findall(
+        r"^([\w.-]+)==(\S+)(?: ; (.*?))? \\$",
+        (ROOT / "requirements" / f"{name}.lock").read_text(),
+        re.MULTILINE,
+    )
+    return {
+        canonicalize_name(package): Version(version)
+        for package, version, marker in pins
+        if not marker or Marker(marker).evaluate()
+    }
+
+
+def wanted(extras: list[str], groups: list[str]) -> list[Requirement]:
+    project = PROJECT["project"]
+    texts = [*project["dependencies"]]
+    for extra in extras:
+        texts += project["optional-dependencies"][extra]
+    for group in groups:
+        texts += [each for each in PROJECT["dependency-groups"][group] if isinstance(each, str)]
+    return [Requirement(text) for text in texts]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_lock_holds_what_pyproject_asks_for(name: str) -> None:
+    versions = locked(name)
+
+    for requirement in wanted(*SETS[name]):
+        version = versions.get(canonicalize_name(requirement.name))
+        assert version is not None, f"{requirement} is not in {name}.lock: run `make lock`"
+        assert version in requirement.specifier, f"{requirement}, locked at {version}: `make lock`"
+
+
+@pytest.mark.parametrize(("small", "large"), [("demo", "test"), ("test", "bench")])
+def test_each_set_holds_the_one_before(small: str, large: str) -> None:
+    assert locked(small).items() <= locked(large).items()
+
+
+@pytest.mark.parametrize("file", LOCKS, ids=lambda file: file.stem)
+def test_a_lock_names_no_host_and_has_a_hash_for_every_package(file: Path) -> None:
+    text = file.read_text()
+
+    assert "://" not in text
+    pins = re.split(r"^(?=\S+==)", text, flags=re.MULTILINE)[1:]
+    assert pins
+    assert [pin for pin in pins if "--hash=sha256:" not in pin] == []
