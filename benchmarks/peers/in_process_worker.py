@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.peers.processes import CONF
 
+JAVA_VERSION = "SELECT reflect('java.lang.System', 'getProperty', 'java.version')"
 FORMS = {
     "rows by toArrow": lambda frame: frame.toArrow().to_pylist(),
     "rows by collect": DataFrame.collect,
@@ -29,7 +30,7 @@ def main() -> None:
         question = json.loads(line)
         if "query" not in question:
             versions = {"pyspark": pyspark.__version__, "pyarrow": pa.__version__}
-            versions["java"] = spark._jvm.System.getProperty("java.version")
+            versions["java"] = spark.sql(JAVA_VERSION).first()[0]
             answers.write(json.dumps(versions) + "\n")
             continue
         run = FORMS[question["form"]]

@@ -100,6 +100,13 @@ class FormatCannotHold(InvalidRequest):
     status = 406
 
 
+class NotAcceptable(InvalidRequest):
+    """The answer cannot be given in any form that the request accepts."""
+
+    code = "not_acceptable"
+    status = 406
+
+
 # The caller may not.
 
 

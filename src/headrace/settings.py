@@ -91,6 +91,16 @@ class EmbeddedSettings(Section):
     linger: Duration = timedelta(minutes=5)
 
 
+class OpenSearchSettings(Section):
+    """The API of OpenSearch's async queries, `/_plugins/_async_query`."""
+
+    row_limit: int = Field(default=10_000, ge=1)
+    """Rows that one answer may hold. A larger result is an error there, never cut."""
+    datasources: dict[str, str] = {}
+    """The catalog behind each `datasource`. Empty: one of the profile's catalogs is itself, and
+    every other name stands for the session's own catalog."""
+
+
 class Profile(Section):
     """A named way to start drivers."""
 
@@ -127,6 +137,7 @@ class Settings(BaseSettings):
     lease: LeaseSettings = LeaseSettings()
     catalog: CatalogSettings = CatalogSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
+    opensearch: OpenSearchSettings = OpenSearchSettings()
     profiles: dict[str, Profile] = {}
 
     @classmethod

@@ -36,11 +36,12 @@ class SparkParser:
 
     def refusal(self, text: str) -> str | None:
         """What Spark's parser says against a text; None when it accepts it."""
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         try:
             self._parser.parsePlan(text)
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             return str(error)
         return None
 

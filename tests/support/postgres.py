@@ -68,6 +68,13 @@ class PostgresServer:
         """Cut all connections and end the server."""
         self._run("pg_ctl", "stop", "-w", "-D", self._data, "-m", "fast")
 
+    def start_again(self) -> None:
+        """Start the server if it is down."""
+        try:
+            psycopg.connect(self.url()).close()
+        except psycopg.OperationalError:
+            self.start()
+
     def new_database(self, template: str = "template1") -> str:
         """Make a database, a copy of `template`; returns its name."""
         name = f"test_{next(self._databases)}"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio.to_thread
 from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 
@@ -17,23 +14,14 @@ from headrace.api.limits import BodyLimit
 from headrace.api.waiting import Waiters
 from headrace.control.node import Node
 
-_THREADS = 64
-
 
 def create_app(node: Node) -> FastAPI:
     """The app that serves this node; `app.state.node` is it."""
-
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
-        yield
-        app.state.waiters.release()
 
     app = FastAPI(
         title="Headrace",
         version=__version__,
         description="A durable control plane for SQL on Apache Spark.",
-        lifespan=lifespan,
         openapi_url="/api/v1/openapi.json",
         docs_url=None,
         redoc_url=None,

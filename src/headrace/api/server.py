@@ -5,10 +5,13 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
 
 from headrace.api.app import create_app
+from headrace.api.waiting import Waiters
 from headrace.control.node import Node
 from headrace.errors import InvalidSetting
 from headrace.settings import Settings
@@ -31,25 +34,38 @@ def serve(settings: Settings, *, embedded: bool) -> int:
         host, port = listener.getsockname()[:2]
         address = settings.http.advertise or f"http://{_in_url(host)}:{port}"
         node = Node(settings, address=address, embedded=embedded)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                create_app(node),
-                log_config=None,
-                access_log=False,
-                lifespan="on",
-                timeout_graceful_shutdown=_GRACE_SECONDS,
-            )
-        )
-
-        def end() -> None:
-            server.should_exit = True
-
+        server = _Server(create_app(node))
         try:
-            node.start(end=end)
+            node.start(end=server.end)
             server.run(sockets=[listener])
         finally:
             node.stop()
     return 0
+
+
+class _Server(uvicorn.Server):
+    """Lets long polls go before it waits for open requests to end."""
+
+    def __init__(self, app: FastAPI) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=_GRACE_SECONDS,
+            )
+        )
+        self._waiters: Waiters = app.state.waiters
+
+    def end(self) -> None:
+        """Asks the server to stop, from any thread."""
+        self._waiters.release()
+        self.should_exit = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._waiters.release()
+        super().handle_exit(sig, frame)
 
 
 def _refuse_strangers(settings: Settings, *, embedded: bool) -> None:

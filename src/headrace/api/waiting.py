@@ -18,7 +18,7 @@ class Waiters:
     def __init__(self, database: Database, *, poll_seconds: float = 1.0) -> None:
         self._database = database
         self._poll_seconds = poll_seconds
-        self._events: set[asyncio.Event] = set()
+        self._wakes: set[Callable[[], None]] = set()
         self._ending = False
 
     @property
@@ -27,10 +27,10 @@ class Waiters:
         return self._ending
 
     def release(self) -> None:
-        """Lets all go, now and from now on."""
+        """Lets all go, now and from now on. Safe from any thread and from a signal handler."""
         self._ending = True
-        for event in list(self._events):
-            event.set()
+        for wake in list(self._wakes):
+            wake()
 
     async def until(
         self, topic: str, look: Callable[[], Awaitable[T | None]], *, seconds: float
@@ -46,7 +46,7 @@ class Waiters:
         def wake() -> None:
             loop.call_soon_threadsafe(event.set)
 
-        self._events.add(event)
+        self._wakes.add(wake)
         try:
             with self._database.signals.subscribe(topic, wake):
                 while True:
@@ -61,4 +61,4 @@ class Waiters:
                     except TimeoutError:
                         continue
         finally:
-            self._events.discard(event)
+            self._wakes.discard(wake)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import typer
+from click.exceptions import Exit
 
 from headrace.cli import config as configuration
 from headrace.cli import discovery
@@ -59,7 +59,7 @@ def command(
 ) -> Iterator[Command]:
     """Runs a command's body; whatever it raises becomes a line on standard error and an exit code.
 
-    Raises typer.Exit.
+    Raises Exit.
     """
     terminal = open_terminal(quiet=quiet, debug=debug)
     try:
@@ -69,17 +69,17 @@ def command(
         if debug:
             traceback.print_exception(error, file=terminal.err)
         terminal.complaints.error(error)
-        raise typer.Exit(error.exit_code) from error
+        raise Exit(error.exit_code) from error
     except (Interrupted, KeyboardInterrupt):
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise Exit(EXIT_INTERRUPTED) from None
     except BrokenPipeError:
         # What is still buffered must not fail again when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(EXIT_PIPE) from None
-    except (typer.Exit, typer.Abort):
+        raise Exit(EXIT_PIPE) from None
+    except Exit:
         raise
     except Exception as error:
         if debug:
             raise
         terminal.warn(f"error: {type(error).__name__}: {error} (--debug shows where)")
-        raise typer.Exit(EXIT_FAILED) from error
+        raise Exit(EXIT_FAILED) from error

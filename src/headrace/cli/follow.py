@@ -52,6 +52,11 @@ def cancel(client: Client, statement: Json) -> Json:
         statement = client.cancel(statement["id"])
     except Conflict:  # it has ended already, or is past the point of return
         statement = client.statement(statement["id"])
+    return until_end(client, statement)
+
+
+def until_end(client: Client, statement: Json) -> Json:
+    """The statement once it has ended."""
     while not has_ended(statement):
         statement = client.statement(statement["id"], wait=LONGEST_POLL)
     return statement

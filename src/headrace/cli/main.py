@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
 
 from headrace import __version__
 from headrace.cli.doctor import doctor
 from headrace.cli.serve import serve
-from headrace.cli.session import app as session
+from headrace.cli.session import session
 from headrace.cli.sql import sql
-from headrace.cli.statement import app as statement
-
-app = typer.Typer(
-    name="headrace",
-    help="SQL on Apache Spark, durably.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,  # rich takes longer to import than a whole command
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+from headrace.cli.statement import statement
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"headrace {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def headrace(
-    *,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="headrace %(version)s")
+def headrace() -> None:
     """SQL on Apache Spark, durably."""
 
 
-app.command()(serve)
-app.command()(sql)
-app.add_typer(session)
-app.add_typer(statement)
-app.command()(doctor)
+for _command in (serve, sql, session, statement, doctor):
+    headrace.add_command(_command)
 
 
 def run() -> None:
     """The program `headrace`."""
-    app()
+    headrace(prog_name="headrace")

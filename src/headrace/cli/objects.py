@@ -16,9 +16,9 @@ def write_list(terminal: Terminal, page: Json, names: Sequence[str], chosen: For
     """A page of objects: some fields as a table, or all of them where the format is JSON."""
     if chosen in {Format.JSON, Format.JSONL} and page["items"]:
         names = list(page["items"][0])
-    _write(terminal, page["items"], names, chosen)
+    write_items(terminal, page["items"], names, chosen)
     if page.get("next"):
-        terminal.warn(f"There are more than these {len(page['items'])}; --limit shows more.")
+        terminal.warn(f"There are more; --before {page['next']} goes on from here.")
 
 
 def write_object(terminal: Terminal, item: Json, chosen: Format | None) -> None:
@@ -32,12 +32,13 @@ def write_object(terminal: Terminal, item: Json, chosen: Format | None) -> None:
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                 terminal.out.write(f"{name.ljust(size)}  {text}\n")
     else:
-        _write(terminal, [item], list(item), chosen)
+        write_items(terminal, [item], list(item), chosen)
 
 
-def _write(
+def write_items(
     terminal: Terminal, items: Sequence[Json], names: Sequence[str], chosen: Format | None
 ) -> None:
+    """Some fields of objects, one object a row. Raises InvalidRequest for a binary format."""
     if chosen is Format.NONE:
         return
     if chosen is not None and chosen.binary:

@@ -1,47 +1,17 @@
-"""Options that several commands share, and how their values are read."""
+"""Options that commands share, and how their values are read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Any, TypeVar
 
-import typer
+import click
 
 from headrace.cli.output.formats import Format
 from headrace.errors import InvalidRequest
 
-Server = Annotated[
-    str | None,
-    typer.Option(
-        help="Address of the node; `embedded` for one of this home only. "
-        "Default: this home's node, one on port 8040, else one that is started.",
-        show_default=False,
-    ),
-]
-Home = Annotated[
-    str | None, typer.Option(help="Where state is kept. Default: ./.headrace.", show_default=False)
-]
-Debug = Annotated[bool, typer.Option("--debug", help="Show stack traces of errors.")]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No progress and no footers; warnings stay.")
-]
-Output = Annotated[
-    Format | None,
-    typer.Option(
-        "--format",
-        "-o",
-        help="How rows are written. Default: a table on a terminal, else CSV; "
-        "HEADRACE_FORMAT pins it.",
-        show_default=False,
-    ),
-]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="Spark configuration; repeatable."),
-]
-Profile = Annotated[str | None, typer.Option(help="Profile of a new session.")]
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")]
+Decorated = TypeVar("Decorated", bound=Callable[..., None])
 
 
 class Disposition(StrEnum):
@@ -55,37 +25,44 @@ class OnError(StrEnum):
     CONTINUE = "continue"
 
 
-# Of `headrace sql` alone.
+server = click.option(
+    "--server",
+    metavar="URL",
+    help="Address of the node; `embedded` for one of this home only. Default: this home's node, "
+    "one on port 8040, else one that is started.",
+)
+home = click.option("--home", metavar="DIR", help="Where state is kept. Default: ./.headrace.")
+debug = click.option("--debug", is_flag=True, help="Show stack traces of errors.")
+quiet = click.option(
+    "--quiet", "-q", is_flag=True, help="No progress and no footers; warnings stay."
+)
+output = click.option(
+    "--format",
+    "-o",
+    "output",
+    type=click.Choice(Format, case_sensitive=False),
+    metavar="FORMAT",
+    help=f"How rows are written: {', '.join(Format)}. Default: a table on a terminal, else CSV; "
+    "HEADRACE_FORMAT pins it.",
+)
+conf = click.option(
+    "--conf", multiple=True, metavar="KEY=VALUE", help="Spark configuration; repeatable."
+)
+profile = click.option("--profile", metavar="NAME", help="Profile of a new session.")
+before = click.option("--before", metavar="ID", help="Only those made before this one.")
+limit = click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=100,
+    metavar="N",
+    show_default=True,
+    help="How many at most.",
+)
 
-Texts = Annotated[list[str] | None, typer.Argument(metavar="[SQL]...", show_default=False)]
-Files = Annotated[
-    list[str] | None,
-    typer.Option("--file", "-f", help="Run a file; `-` is standard input. Repeatable."),
-]
-Session = Annotated[
-    str | None, typer.Option(help="Id or name of the session. Default: one of its own.")
-]
-Create = Annotated[bool, typer.Option("--create", help="Make the named session if there is none.")]
-Params = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--param",
-        metavar="NAME[:TYPE]=VALUE",
-        help="A value for :NAME, or =VALUE for `?`. Repeatable.",
-    ),
-]
-RowLimit = Annotated[int | None, typer.Option(min=1, help="Rows at most.")]
-ByteLimit = Annotated[int | None, typer.Option(min=1, help="Bytes at most.")]
-Result = Annotated[Disposition, typer.Option(help="Where the node keeps results.")]
-Detach = Annotated[
-    bool, typer.Option("--detach", help="Print the statement id and leave it running.")
-]
-Wait = Annotated[
-    str | None,
-    typer.Option(metavar="DURATION", help="Wait that long, e.g. 30s, then leave it running."),
-]
-WhenFailed = Annotated[OnError, typer.Option("--on-error", help="What a script does after one.")]
-Results = Annotated[str, typer.Option(metavar="all|last|N", help="Whose results are written.")]
+
+def connected(command: Decorated) -> Decorated:
+    """The options of every command that talks to a node."""
+    return server(home(debug(command)))
 
 
 def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:

@@ -63,7 +63,9 @@ class Presenter:
             )
         parts = [f"{count} row{'' if count == 1 else 's'}"] if result.get("schema") else ["done"]
         parts += [seconds(statement), statement["id"]]
-        parts.append(statement.get("url") or f"{self._client.address}/statements/{statement['id']}")
+        parts.append(
+            statement.get("url") or f"{self._client.address}/api/v1/statements/{statement['id']}"
+        )
         self._terminal.tell(" · ".join(parts))
 
     def failed(self, statement: Json, piece: Piece | None = None) -> None:
@@ -107,16 +109,21 @@ class Presenter:
 
     def _chunks(self, statement: Json) -> Iterator[list[Row]]:
         following: int | None = 0
-        if statement.get("rows") is not None:
+        plain = self._pinned is not None and self._pinned.plain_numbers
+        if statement.get("rows") is not None and not (plain and _has_texts(statement["result"])):
             yield statement["rows"]
             following = statement.get("next_chunk")
         elif not statement["result"]["row_count"]:
             return
-        plain = self._pinned is not None and self._pinned.plain_numbers
         while following is not None:
             page = self._client.rows(statement["id"], following, plain_numbers=plain)
             yield page["rows"]
             following = page["next_chunk"]
+
+
+def _has_texts(result: Json) -> bool:
+    """Whether rows hold numbers as text; those of a submit's own answer always do."""
+    return any("bigint" in each["type"] or "decimal" in each["type"] for each in result["schema"])
 
 
 def seconds(statement: Json) -> str:

@@ -36,7 +36,6 @@ class Plan:
     limit: float | None = None
     """Seconds to wait for each statement before it is left running."""
     detach: bool = False
-    plain_numbers: bool = False
 
 
 class Run:
@@ -106,7 +105,7 @@ class Run:
             body["session"] = self._session
         if not self._plan.detach:
             body["wait_timeout"] = f"{wait:g}s"
-        statement = self._client.submit(body, plain_numbers=self._plan.plain_numbers)
+        statement = self._client.submit(body)
         if self._session is None:
             self._session = statement["session_id"]
         return statement

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
 
-import typer
+import click
 
 from headrace.cli import options
 from headrace.cli.command import command
 from headrace.cli.embedded import node_command
 
 
+@click.command()
+@click.option("--host", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="0 picks a free one. Default: 8040.",
+)
+@click.option("--embedded", is_flag=True, hidden=True)
+@options.home
+@options.debug
 def serve(
-    *,
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1.")
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, help="Port; 0 picks a free one. Default: 8040."),
-    ] = None,
-    embedded: Annotated[bool, typer.Option("--embedded", hidden=True)] = False,
-    home: options.Home = None,
-    debug: options.Debug = False,
+    *, host: str | None, port: int | None, embedded: bool, home: str | None, debug: bool
 ) -> None:
     """Run a node until it is interrupted."""
     with command(home=home, debug=debug) as this:

@@ -2,113 +2,110 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Any
 
-import typer
+import click
 
 from headrace.cli import options
 from headrace.cli.command import command
 from headrace.cli.objects import write_list, write_object
+from headrace.cli.output.formats import Format
 
-app = typer.Typer(name="session", help="Sessions: make, list, show, read the log, close.")
-
-Name = Annotated[str, typer.Argument(metavar="SESSION", help="Id or name.")]
 _COLUMNS = ("id", "name", "state", "busy", "profile", "owner", "created_at", "ended_at")
 
+_named = click.argument("name", metavar="SESSION")
 
-@app.command()
+
+@click.group()
+def session() -> None:
+    """Sessions, by id or name: make, list, show, read the log, close."""
+
+
+@session.command()
+@click.option("--name", metavar="NAME", help="A name to call it by.")
+@options.profile
+@options.conf
+@click.option("--catalog", metavar="NAME", help="Its current catalog.")
+@click.option("--database", metavar="NAME", help="Its current database.")
+@click.option("--jar", "jars", multiple=True, metavar="URI", help="A jar to add; repeatable.")
+@click.option("--file", "files", multiple=True, metavar="URI", help="A file to add; repeatable.")
+@click.option("--py-file", "py_files", multiple=True, metavar="URI", help="Python; repeatable.")
+@options.connected
 def new(
     *,
-    name: Annotated[str | None, typer.Option(help="A name to call it by.")] = None,
-    profile: options.Profile = None,
-    conf: options.Conf = None,
-    catalog: Annotated[str | None, typer.Option(help="Its current catalog.")] = None,
-    database: Annotated[str | None, typer.Option(help="Its current database.")] = None,
-    jar: Annotated[list[str] | None, typer.Option(help="A jar to add; repeatable.")] = None,
-    file: Annotated[list[str] | None, typer.Option(help="A file to add; repeatable.")] = None,
-    py_file: Annotated[list[str] | None, typer.Option(help="Python to add; repeatable.")] = None,
-    server: options.Server = None,
-    home: options.Home = None,
-    debug: options.Debug = False,
+    conf: Sequence[str],
+    server: str | None,
+    home: str | None,
+    debug: bool,
+    **fields: Any,
 ) -> None:
     """Make a session and print its id."""
-    body = {
-        "name": name,
-        "profile": profile,
-        "catalog": catalog,
-        "database": database,
-        "jars": jar,
-        "files": file,
-        "py_files": py_file,
-    }
     with command(server=server, home=home, debug=debug) as this:
-        body["conf"] = options.pairs(conf, "--conf")  # type: ignore[assignment]
+        body = {**fields, "conf": options.pairs(conf, "--conf")}
         made = this.connect().create_session({key: value for key, value in body.items() if value})
         this.terminal.out.write(made["id"] + "\n")
 
 
-@app.command("list")
+@session.command("list")
+@click.option("--state", metavar="STATE", help="Only those in this state.")
+@options.before
+@options.limit
+@options.output
+@options.connected
 def list_sessions(
     *,
-    state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
-    name: Annotated[str | None, typer.Option(help="Only those of this name.")] = None,
-    limit: options.Limit = 100,
-    output: options.Output = None,
-    server: options.Server = None,
-    home: options.Home = None,
-    debug: options.Debug = False,
+    state: str | None,
+    before: str | None,
+    limit: int,
+    output: Format | None,
+    server: str | None,
+    home: str | None,
+    debug: bool,
 ) -> None:
     """List sessions, newest first."""
     with command(server=server, home=home, debug=debug) as this:
         chosen = this.format(output)
         client = this.connect(start=False)
-        page = client.sessions(state=state, name=name, limit=str(limit))
+        page = client.sessions(state=state, before=before, limit=str(limit))
         write_list(this.terminal, page, _COLUMNS, chosen)
 
 
-@app.command()
+@session.command()
+@_named
+@options.output
+@options.connected
 def show(
-    session: Name,
-    *,
-    output: options.Output = None,
-    server: options.Server = None,
-    home: options.Home = None,
-    debug: options.Debug = False,
+    *, name: str, output: Format | None, server: str | None, home: str | None, debug: bool
 ) -> None:
     """Show one session."""
     with command(server=server, home=home, debug=debug) as this:
         chosen = this.format(output)
-        write_object(this.terminal, this.connect(start=False).session(session), chosen)
+        write_object(this.terminal, this.connect(start=False).session(name), chosen)
 
 
-@app.command()
-def log(
-    session: Name,
-    *,
-    tail: Annotated[
-        int | None, typer.Option(min=1, metavar="BYTES", help="Only the last bytes.")
-    ] = None,
-    server: options.Server = None,
-    home: options.Home = None,
-    debug: options.Debug = False,
-) -> None:
+@session.command()
+@_named
+@click.option(
+    "--tail", type=click.IntRange(1), metavar="BYTES", help="How much of its end, at most."
+)
+@options.connected
+def log(*, name: str, tail: int | None, server: str | None, home: str | None, debug: bool) -> None:
     """Print what a session's driver wrote."""
     with command(server=server, home=home, debug=debug) as this:
-        this.terminal.out.write(this.connect(start=False).session_log(session, tail))
+        this.terminal.out.write(this.connect(start=False).session_log(name, tail))
 
 
-@app.command()
+@session.command()
+@click.argument("names", nargs=-1, required=True, metavar="SESSION...")
+@options.quiet
+@options.connected
 def close(
-    sessions: Annotated[list[str], typer.Argument(metavar="SESSION...", help="Ids or names.")],
-    *,
-    quiet: options.Quiet = False,
-    server: options.Server = None,
-    home: options.Home = None,
-    debug: options.Debug = False,
+    *, names: Sequence[str], quiet: bool, server: str | None, home: str | None, debug: bool
 ) -> None:
-    """Close sessions; their waiting statements fail, their results stay."""
+    """Close sessions: what waits or runs in them is cancelled, their results stay."""
     with command(server=server, home=home, debug=debug, quiet=quiet) as this:
         client = this.connect(start=False)
-        for session in sessions:
-            closed = client.close_session(session)
+        for name in names:
+            closed = client.close_session(name)
             this.terminal.tell(f"{closed['id']} is {closed['state']}.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import typer
+import click
+from click.exceptions import Exit
 
 from headrace.cli import options, script
 from headrace.cli.chosen_session import ChosenSession
@@ -16,27 +17,79 @@ from headrace.cli.run import Plan, Run
 from headrace.errors import InvalidRequest
 
 
+@click.command()
+@click.argument("texts", nargs=-1, metavar="[SQL]...")
+@click.option(
+    "--file",
+    "-f",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Run a file; `-` is standard input. Repeatable.",
+)
+@options.output
+@click.option(
+    "--session", metavar="SESSION", help="Id or name of the session. Default: one of its own."
+)
+@click.option("--create", is_flag=True, help="Make the named session if there is none.")
+@options.profile
+@options.conf
+@click.option(
+    "--param",
+    multiple=True,
+    metavar="NAME[:TYPE]=VALUE",
+    help="A value for :NAME, or =VALUE for `?`. Repeatable.",
+)
+@click.option("--row-limit", type=click.IntRange(1), metavar="N", help="Rows at most.")
+@click.option("--byte-limit", type=click.IntRange(1), metavar="N", help="Bytes at most.")
+@click.option(
+    "--result",
+    type=click.Choice(options.Disposition, case_sensitive=False),
+    default=options.Disposition.AUTO,
+    show_default="auto",
+    metavar="auto|inline|stored",
+    help="Where the node keeps results.",
+)
+@click.option("--detach", is_flag=True, help="Print the statement id and leave it running.")
+@click.option("--wait", metavar="DURATION", help="Wait that long, e.g. 30s, then leave it running.")
+@click.option(
+    "--on-error",
+    type=click.Choice(options.OnError, case_sensitive=False),
+    default=options.OnError.STOP,
+    show_default="stop",
+    metavar="stop|continue",
+    help="What a script does after a failed statement.",
+)
+@click.option(
+    "--results",
+    default="all",
+    metavar="all|last|N",
+    show_default=True,
+    help="Whose results are written.",
+)
+@options.quiet
+@options.connected
 def sql(
-    texts: options.Texts = None,
     *,
-    file: options.Files = None,
-    output: options.Output = None,
-    session: options.Session = None,
-    create: options.Create = False,
-    profile: options.Profile = None,
-    conf: options.Conf = None,
-    param: options.Params = None,
-    row_limit: options.RowLimit = None,
-    byte_limit: options.ByteLimit = None,
-    result: options.Result = options.Disposition.AUTO,
-    detach: options.Detach = False,
-    wait: options.Wait = None,
-    on_error: options.WhenFailed = options.OnError.STOP,
-    results: options.Results = "all",
-    quiet: options.Quiet = False,
-    server: options.Server = None,
-    home: options.Home = None,
-    debug: options.Debug = False,
+    texts: Sequence[str],
+    files: Sequence[str],
+    output: Format | None,
+    session: str | None,
+    create: bool,
+    profile: str | None,
+    conf: Sequence[str],
+    param: Sequence[str],
+    row_limit: int | None,
+    byte_limit: int | None,
+    result: options.Disposition,
+    detach: bool,
+    wait: str | None,
+    on_error: options.OnError,
+    results: str,
+    quiet: bool,
+    server: str | None,
+    home: str | None,
+    debug: bool,
 ) -> None:
     """Run SQL and write its rows.
 
@@ -56,7 +109,7 @@ def sql(
         limit = None if wait is None else options.seconds(wait, "--wait")
         with Interrupts(lambda: this.terminal.tell("Cancelling … (again to leave)")) as interrupts:
             with interrupts.stoppable():
-                pieces = script.split(script.read(texts or (), file or ()))
+                pieces = script.split(script.read(texts, files))
                 shown = _shown(results, pieces, chosen)
                 client = this.connect()
                 plan = Plan(
@@ -67,11 +120,10 @@ def sql(
                     shown=shown,
                     limit=limit,
                     detach=detach,
-                    plain_numbers=chosen is not None and chosen.plain_numbers,
                 )
             presenter = Presenter(client, this.terminal, chosen)
             code = Run(client, this.terminal, presenter, interrupts, plan).run(pieces)
-        raise typer.Exit(code)
+        raise Exit(code)
 
 
 def _shown(results: str, pieces: Sequence[script.Piece], chosen: Format | None) -> int | None:

@@ -2,147 +2,156 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+import click
+from click.exceptions import Exit
 
 from headrace.cli import follow, options
 from headrace.cli.command import Command, command
 from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
 from headrace.cli.objects import write_list, write_object
+from headrace.cli.output.formats import Format
 from headrace.cli.present import Presenter, exit_code
 from headrace.cli.progress import Progress
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT
 
-app = typer.Typer(
-    name="statement", help="Statements: list, show, read, wait for, come back to, cancel."
-)
-
-Id = Annotated[str, typer.Argument(metavar="STATEMENT", help="Its id.")]
 _COLUMNS = ("id", "state", "statement", "session_id", "owner", "created_at", "ended_at")
 
+_of_id = click.argument("id_", metavar="STATEMENT")
 
-@app.command("list")
+
+@click.group()
+def statement() -> None:
+    """Statements, by id: list, show, read, wait for, come back to, cancel."""
+
+
+@statement.command("list")
+@click.option("--session", metavar="SESSION", help="Only those of this session.")
+@click.option("--state", metavar="STATE", help="Only those in this state.")
+@options.before
+@options.limit
+@options.output
+@options.connected
 def list_statements(
     *,
-    session: Annotated[str | None, typer.Option(help="Only those of this session.")] = None,
-    state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
-    limit: options.Limit = 100,
-    output: options.Output = None,
-    server: options.Server = None,
-    home: options.Home = None,
-    debug: options.Debug = False,
+    session: str | None,
+    state: str | None,
+    before: str | None,
+    limit: int,
+    output: Format | None,
+    server: str | None,
+    home: str | None,
+    debug: bool,
 ) -> None:
     """List statements, newest first."""
     with command(server=server, home=home, debug=debug) as this:
         chosen = this.format(output)
         client = this.connect(start=False)
-        page = client.statements(session=session, state=state, limit=str(limit))
+        page = client.statements(session=session, state=state, before=before, limit=str(limit))
         write_list(this.terminal, page, _COLUMNS, chosen)
 
 
-@app.command()
+@statement.command()
+@_of_id
+@options.output
+@options.connected
 def show(
-    statement: Id,
-    *,
-    output: options.Output = None,
-    server: options.Server = None,
-    home: options.Home = None,
-    debug: options.Debug = False,
+    *, id_: str, output: Format | None, server: str | None, home: str | None, debug: bool
 ) -> None:
     """Show one statement; --debug includes the stack trace of its error."""
     with command(server=server, home=home, debug=debug) as this:
         chosen = this.format(output)
-        found = this.connect(start=False).statement(statement, trace=debug)
+        found = this.connect(start=False).statement(id_, trace=debug)
         write_object(this.terminal, found, chosen)
 
 
-@app.command()
+@statement.command()
+@_of_id
+@options.output
+@options.quiet
+@options.connected
 def result(
-    statement: Id,
     *,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
-    server: options.Server = None,
-    home: options.Home = None,
-    debug: options.Debug = False,
+    id_: str,
+    output: Format | None,
+    quiet: bool,
+    server: str | None,
+    home: str | None,
+    debug: bool,
 ) -> None:
     """Write the rows of a statement that has ended."""
     with command(server=server, home=home, debug=debug, quiet=quiet) as this:
         chosen = this.format(output)
         client = this.connect(start=False)
-        found = client.statement(statement)
+        found = client.statement(id_)
         if not follow.has_ended(found):
-            client.rows(statement)  # the node says why there is none
-        code = _present(Presenter(client, this.terminal, chosen), found)
-        raise typer.Exit(code)
+            client.rows(id_)  # the node says why there is none
+        raise Exit(_present(Presenter(client, this.terminal, chosen), found))
 
 
-@app.command()
-def cancel(
-    statement: Id,
-    *,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Stay until it has really ended.")
-    ] = True,
-    server: options.Server = None,
-    home: options.Home = None,
-    debug: options.Debug = False,
-) -> None:
-    """Cancel a statement and say how it really ended."""
+@statement.command()
+@_of_id
+@click.option("--wait/--no-wait", default=True, help="Stay until it has really ended.")
+@options.connected
+def cancel(*, id_: str, wait: bool, server: str | None, home: str | None, debug: bool) -> None:
+    """Cancel a statement and print how it really ended."""
     with command(server=server, home=home, debug=debug) as this:
         client = this.connect(start=False)
-        asked = client.cancel(statement)
+        asked = client.cancel(id_)
         if wait:
-            asked = follow.cancel(client, asked)
+            asked = follow.until_end(client, asked)
         this.terminal.out.write(asked["state"] + "\n")
 
 
-@app.command("wait")
+@statement.command("wait")
+@_of_id
+@click.option("--timeout", metavar="DURATION", help="For how long, e.g. 30s.")
+@options.quiet
+@options.connected
 def wait_for(
-    statement: Id,
     *,
-    timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="For how long, e.g. 30s.")
-    ] = None,
-    quiet: options.Quiet = False,
-    server: options.Server = None,
-    home: options.Home = None,
-    debug: options.Debug = False,
+    id_: str,
+    timeout: str | None,
+    quiet: bool,
+    server: str | None,
+    home: str | None,
+    debug: bool,
 ) -> None:
     """Wait until a statement has ended and print its state. An interrupt leaves it running."""
     with command(server=server, home=home, debug=debug, quiet=quiet) as this, Interrupts() as stop:
         limit = None if timeout is None else options.seconds(timeout, "--timeout")
         client = this.connect(start=False)
-        found = _follow(this, client, client.statement(statement), stop, limit)
+        found = _follow(this, client, client.statement(id_), stop, limit)
         this.terminal.out.write(found["state"] + "\n")
-        raise typer.Exit(exit_code(found) if follow.has_ended(found) else EXIT_TIMEOUT)
+        raise Exit(exit_code(found) if follow.has_ended(found) else EXIT_TIMEOUT)
 
 
-@app.command()
+@statement.command()
+@_of_id
+@options.output
+@options.quiet
+@options.connected
 def attach(
-    statement: Id,
     *,
-    output: options.Output = None,
-    quiet: options.Quiet = False,
-    server: options.Server = None,
-    home: options.Home = None,
-    debug: options.Debug = False,
+    id_: str,
+    output: Format | None,
+    quiet: bool,
+    server: str | None,
+    home: str | None,
+    debug: bool,
 ) -> None:
     """Come back to a statement: its progress, then its rows. An interrupt cancels it."""
     with command(server=server, home=home, debug=debug, quiet=quiet) as this, Interrupts() as stop:
         chosen = this.format(output)
         client = this.connect(start=False)
-        found = client.statement(statement)
+        found = client.statement(id_)
         try:
             found = _follow(this, client, found, stop, None)
         except Interrupted:
             this.terminal.warn(follow.cancelled_in_the_end(follow.cancel(client, found)))
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+            raise Exit(EXIT_INTERRUPTED) from None
         with stop.stoppable():
-            code = _present(Presenter(client, this.terminal, chosen), found)
-        raise typer.Exit(code)
+            raise Exit(_present(Presenter(client, this.terminal, chosen), found))
 
 
 def _follow(

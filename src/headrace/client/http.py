@@ -72,17 +72,13 @@ class Client:
 
     # Statements.
 
-    def submit(
-        self, body: Mapping[str, Any], *, key: str | None = None, plain_numbers: bool = False
-    ) -> Json:
+    def submit(self, body: Mapping[str, Any], *, key: str | None = None) -> Json:
         """Submit one statement; `body` as `POST /api/v1/statements` takes it.
 
         Repeated after a lost connection under the same Idempotency-Key, so it runs once.
-        `plain_numbers` has bigint and decimal as numbers where a double holds them exactly.
         """
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
-        query = _numbers(plain_numbers)
-        return self._call("POST", "/api/v1/statements", query=query, body=body, headers=headers)
+        return self._call("POST", "/api/v1/statements", body=body, headers=headers)
 
     def statement(self, statement: str, *, wait: float = 0.0, trace: bool = False) -> Json:
         """A statement's present state; with `wait` seconds, once it has ended or they are over."""
@@ -97,8 +93,13 @@ class Client:
         return self._call("GET", "/api/v1/statements", query=query)
 
     def rows(self, statement: str, chunk: int = 0, *, plain_numbers: bool = False) -> Json:
-        """One chunk of a result: `{schema, rows, chunk, next_chunk}`."""
-        query = {"format": "json", "chunk": str(chunk), **_numbers(plain_numbers)}
+        """One chunk of a result: `{schema, rows, chunk, next_chunk}`.
+
+        bigint and decimal are texts; with `plain_numbers`, numbers where a double holds them.
+        """
+        query = {"format": "json", "chunk": str(chunk)}
+        if plain_numbers:
+            query["numbers"] = "plain"
         return self._call("GET", f"/api/v1/statements/{_part(statement)}/result", query=query)
 
     def download(self, statement: str, format: str) -> Iterator[bytes]:  # noqa: A002
@@ -181,10 +182,6 @@ class Client:
 def _check(answer: Answer) -> None:
     if answer.status >= 300:
         raise from_answer(answer.status, answer.body)
-
-
-def _numbers(plain: bool) -> dict[str, str]:
-    return {"numbers": "plain"} if plain else {}
 
 
 def _part(name: str) -> str:

@@ -64,11 +64,16 @@ def same_layout(one: pa.DataType, other: pa.DataType) -> bool:
     if one.num_fields != other.num_fields:
         return False
     if pa.types.is_nested(one):
-        return one.id == other.id and all(
+        # A map is a list of its entries.
+        return _shape(one) == _shape(other) and all(
             same_layout(one.field(index).type, other.field(index).type)
             for index in range(one.num_fields)
         )
-    return one == other or _stripped(one) == _stripped(other)
+    return bool(_stripped(one) == _stripped(other))
+
+
+def _shape(kind: pa.DataType) -> str:
+    return "list" if pa.types.is_list(kind) or pa.types.is_map(kind) else str(kind.id)
 
 
 def _stripped(kind: pa.DataType) -> pa.DataType:

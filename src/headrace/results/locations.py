@@ -95,7 +95,7 @@ def exists(location: str) -> bool:
 
 
 def delete(location: str) -> None:
-    """Removes a place and all below it; harmless when nothing is there. Raises ResultsUnavailable."""
+    """Removes a place and all below it, if there is one. Raises ResultsUnavailable."""
     try:
         if path := local_path(location):
             shutil.rmtree(path)
@@ -110,4 +110,4 @@ def delete(location: str) -> None:
 
 
 def _unavailable(what: str, location: str, error: Exception) -> ResultsUnavailable:
-    return ResultsUnavailable(f"cannot {what} {location}: {error or type(error).__name__}")
+    return ResultsUnavailable(f"cannot {what} {location}: {str(error) or type(error).__name__}")

@@ -57,7 +57,7 @@ class SparkType:
     """Field names of a struct."""
     precision: int = 0
     scale: int = 0
-    """Precision and scale of a decimal; the precision of a time is in `precision`."""
+    """Of a decimal."""
 
     def contains(self, *kinds: Kind) -> bool:
         """Whether this type is, or holds at any depth, one of `kinds`."""
@@ -144,9 +144,16 @@ _NAMED = {
     "variant": Kind.VARIANT,
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
-_TIME = re.compile(r"time\((\d+)\)")
-_TEXT = re.compile(r"(?:var)?char\(\d+\)|string collate \S+", re.IGNORECASE)
-_SPATIAL = re.compile(r"(geometry|geography)\(.+\)", re.IGNORECASE)
+_PATTERNS = {
+    Kind.TIME: re.compile(r"time\(\d+\)"),
+    Kind.STRING: re.compile(r"(?:var)?char\(\d+\)|string collate \S+", re.IGNORECASE),
+    Kind.GEOMETRY: re.compile(r"geometry\(.+\)", re.IGNORECASE),
+    Kind.GEOGRAPHY: re.compile(r"geography\(.+\)", re.IGNORECASE),
+    Kind.YEAR_MONTH: re.compile(r"interval (?:year|month|year to month)"),
+    Kind.DAY_TIME: re.compile(
+        r"interval (?:day|hour|minute|second)(?: to (?:hour|minute|second))?"
+    ),
+}
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -196,13 +203,11 @@ def _atomic(text: str, collation: str | None) -> SparkType:
         precision, scale = int(match[1]), int(match[2])
         sql = f"decimal({precision},{scale})"
         return SparkType(Kind.DECIMAL, sql, precision=precision, scale=scale)
-    if match := _TIME.fullmatch(text):
-        return SparkType(Kind.TIME, text, precision=int(match[1]))
-    if _TEXT.fullmatch(text):
-        return SparkType(Kind.STRING, text)
-    if match := _SPATIAL.fullmatch(text):
-        return SparkType(Kind(match[1].lower()), text)
-    if text.startswith("interval "):
-        months = text.removeprefix("interval ").split(" ")[0] in {"year", "month"}
-        return SparkType(Kind.YEAR_MONTH if months else Kind.DAY_TIME, text)
+    return SparkType(_parameterised(text), text)
+
+
+def _parameterised(text: str) -> Kind:
+    for kind, pattern in _PATTERNS.items():
+        if pattern.fullmatch(text):
+            return kind
     raise _UnknownType(text)

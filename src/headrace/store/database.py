@@ -129,6 +129,10 @@ class Database:
         if self._address is not None and self._listener is None:
             self._listener = Listener(self._address, self._postmark, self.signals)
 
+    def wait_until_listening(self, timeout: float) -> bool:
+        """Whether wake-ups of other nodes arrive, within `timeout` seconds."""
+        return self._listener is None or self._listener.wait_until_listening(timeout)
+
     def close(self) -> None:
         """Let go of everything. Harmless when repeated."""
         if self._listener is not None:

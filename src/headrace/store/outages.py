@@ -12,9 +12,10 @@ from headrace.errors import StoreUnavailable
 # cannot open, corrupt, read-only) is the file's or the disk's.
 _SQLITE_OWN_FAULT = sqlite3.SQLITE_ERROR
 
-# https://www.postgresql.org/docs/current/errcodes-appendix.html: connection, rollback forced by
-# others (a deadlock), read-only (a standby), resources, operator's intervention, system error.
-_POSTGRESQL_CLASSES = ("08", "40", "25006", "53", "57", "58")
+# https://www.postgresql.org/docs/current/errcodes-appendix.html: connection, a read-only server (a
+# standby), rollback forced by others (a deadlock), resources, a lock not had in time, operator's
+# intervention, system error.
+_POSTGRESQL_CLASSES = ("08", "25006", "40", "53", "55P03", "57", "58")
 
 
 def as_outage(error: Exception) -> StoreUnavailable | None:

@@ -137,4 +137,4 @@ SELECT DATE'2024-01-01', DATE"2024-01-01",';'
 %%
 SELECT 'END; BEGIN; CASE' AS `BEGIN; END`
 %%
-select begin ';end' from t
+select begin, ';end' from t

@@ -97,6 +97,8 @@ def _environment(request: LaunchRequest) -> dict[str, str]:
         **inherited,
         "JAVA_HOME": str(find_java().path),
         "PYSPARK_PYTHON": request.profile.python or sys.executable,
+        # Spark's own ports, its UI among them, stay on this host.
+        "SPARK_LOCAL_IP": "127.0.0.1",
         **request.profile.env,
     }
 

@@ -109,8 +109,10 @@ def _parts_of_interval(expression: str) -> str:
         [
             f"CAST({part('YEARS')} * 12 + {part('MONTHS')} AS INT)",
             f"CAST({part('DAYS')} AS INT)",
-            f"CAST({part('HOURS')} AS BIGINT) * 3600000000L"
-            f" + CAST({part('MINUTES')} AS BIGINT) * 60000000L"
-            f" + CAST({part('SECONDS')} * 1000000 AS BIGINT)",
+            (
+                f"CAST({part('HOURS')} AS BIGINT) * 3600000000L"
+                f" + CAST({part('MINUTES')} AS BIGINT) * 60000000L"
+                f" + CAST({part('SECONDS')} * 1000000 AS BIGINT)"
+            ),
         ]
     )

@@ -8,6 +8,7 @@ Spark job for local rows, and only as many partitions as a plain LIMIT needs. `j
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +38,9 @@ def _width(kind: Any) -> int:
     return max(1, sum(_width(child) for child in kind.children))
 
 
-def gathered(frame: DataFrame, schema: Schema, stored: pa.Schema) -> Iterator[pa.RecordBatch] | None:
+def gathered(
+    frame: DataFrame, schema: Schema, stored: pa.Schema
+) -> Iterator[pa.RecordBatch] | None:
     """The rows of a frame that is known to be small, or None."""
     execution = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark's way to its plan
     optimized = execution.optimizedPlan()
@@ -61,19 +64,27 @@ def _is_one_row(optimized: Any, name: str) -> bool:
 
 def plan_rows(frame: DataFrame, plan: Any, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a physical plan, by its own `executeCollect`."""
-    jvm = frame.sparkSession._jvm  # noqa: SLF001 - PySpark's way to the JVM
-    assert jvm is not None
-    rows = jvm.scala.Predef.genericWrapArray(plan.executeCollect()).iterator()
+    wrapped, converters = _jvm_parts(frame.sparkSession._jvm)  # noqa: SLF001 - the way to the JVM
+    rows = wrapped(plan.executeCollect()).iterator()
+    schema = frame._jdf.schema()  # noqa: SLF001 - PySpark's would be parsed and sent back
+    messages = converters.toBatchIterator(rows, schema, _BATCH_ROWS, "UTC", False, False, None)
+    try:
+        while messages.hasNext():
+            # The message holds no names: it is read with those of the stored form.
+            yield pa.ipc.read_record_batch(pa.py_buffer(messages.next()), stored)
+    finally:
+        messages.close()
+
+
+@lru_cache(maxsize=1)
+def _jvm_parts(jvm: Any) -> tuple[Any, Any]:
+    """Found once: each step to a class is a round trip to the JVM."""
     converters = getattr(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters$")
-    messages = getattr(converters, "MODULE$").toBatchIterator(
-        rows, frame._jdf.schema(), _BATCH_ROWS, "UTC", False, False, None  # noqa: SLF001, FBT003
-    )
-    while messages.hasNext():
-        # The message holds no names: it is read with those of the stored form.
-        yield pa.ipc.read_record_batch(pa.py_buffer(messages.next()), stored)
+    return jvm.scala.Predef.genericWrapArray, getattr(converters, "MODULE$")
 
 
 def job_rows(frame: DataFrame, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a frame by one job over all its partitions, in order."""
-    for batch in frame._collect_as_arrow():  # noqa: SLF001 - toArrow without its cast by name
+    collect: Any = frame._collect_as_arrow  # noqa: SLF001 - toArrow without its cast by name
+    for batch in collect():
         yield relabel(batch, stored)

@@ -16,7 +16,8 @@ class Piece:
 
     rows: list[int]
     """Rows of each of its batches that belong to the result."""
-    bytes: list[int]
+    sizes: list[int]
+    """Bytes of each of them."""
     part: str | None
     data: bytes | None
 
@@ -37,9 +38,9 @@ def cut(
     `load` fetches one batch of a piece: the one in which the cut falls is measured.
     """
     rows_left = row_limit if row_limit is not None else sum(sum(piece.rows) for piece in pieces)
-    bytes_left = byte_limit if byte_limit is not None else sum(sum(p.bytes) for p in pieces)
+    bytes_left = byte_limit if byte_limit is not None else sum(sum(piece.sizes) for piece in pieces)
     for at, piece in enumerate(pieces):
-        for index, (rows, taken) in enumerate(zip(piece.rows, piece.bytes, strict=True)):
+        for index, (rows, taken) in enumerate(zip(piece.rows, piece.sizes, strict=True)):
             if rows <= rows_left and taken <= bytes_left:
                 rows_left -= rows
                 bytes_left -= taken
@@ -52,7 +53,7 @@ def cut(
 
 def _first(piece: Piece, index: int, cut_batch: pa.RecordBatch) -> Piece:
     """The piece up to a batch, of which only some rows stay."""
-    rows, taken = piece.rows[:index], piece.bytes[:index]
+    rows, sizes = piece.rows[:index], piece.sizes[:index]
     if cut_batch.num_rows:
-        rows, taken = [*rows, cut_batch.num_rows], [*taken, size(cut_batch)]
-    return replace(piece, rows=rows, bytes=taken)
+        rows, sizes = [*rows, cut_batch.num_rows], [*sizes, size(cut_batch)]
+    return replace(piece, rows=rows, sizes=sizes)

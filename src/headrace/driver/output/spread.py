@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import lit
@@ -19,21 +21,19 @@ TRAVELS = (task, batches)
 
 def spread(frame: DataFrame, schema: Schema, spec: TaskSpec) -> list[Piece]:
     """What each partition of the frame came to, in order. Raises WriteFailed."""
+    register: Any = cloudpickle.register_pickle_by_value
     for module in TRAVELS:
-        cloudpickle.register_pickle_by_value(module)
+        register(module)
     # mapInArrow finds columns by name, and loses rows without columns.
     named = frame.toDF(*positions(schema)) if schema.columns else frame.select(lit(0).alias("_0"))
     reports = named.mapInArrow(make_task(spec), REPORT)
-    reported = [
-        report
-        for batch in reports._collect_as_arrow()  # noqa: SLF001 - toArrow without its table
-        for report in batch.to_pylist()
-    ]
+    collect: Any = reports._collect_as_arrow  # noqa: SLF001 - toArrow without its table
+    reported = [report for batch in collect() for report in batch.to_pylist()]
     for report in reported:
         if report["failure"] is not None:
             raise WriteFailed(report["failure"])
     reported.sort(key=lambda report: int(report["partition"]))
     return [
-        Piece(report["rows"], report["bytes"], part=report["name"], data=report["data"])
+        Piece(report["rows"], report["sizes"], part=report["name"], data=report["data"])
         for report in reported
     ]

@@ -7,7 +7,7 @@ fsspec where the location is a URI. Of the rest of Headrace it may use only what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ _GENEROUS_TASKS = 16
 _LEAST_HELD = 1024
 
 REPORT = (
-    "partition int, name string, rows array<bigint>, bytes array<bigint>, data binary,"
+    "partition int, name string, rows array<bigint>, sizes array<bigint>, data binary,"
     " failure string"
 )
 """A task's one row, as Spark DDL. `data` is an Arrow IPC stream; `name` that of a part."""
@@ -33,7 +33,7 @@ _REPORT_SCHEMA = pa.schema(
         ("partition", pa.int32()),
         ("name", pa.string()),
         ("rows", pa.list_(pa.field("element", pa.int64()))),
-        ("bytes", pa.list_(pa.field("element", pa.int64()))),
+        ("sizes", pa.list_(pa.field("element", pa.int64()))),
         ("data", pa.binary()),
         ("failure", pa.string()),
     ]
@@ -143,7 +143,7 @@ class Sink:
         self._held: list[pa.RecordBatch] = []
         self._part: PartFile | None = None
         self.rows: list[int] = []
-        self.bytes: list[int] = []
+        self.sizes: list[int] = []
         self._row_total = 0
         self._byte_total = 0
 
@@ -152,7 +152,7 @@ class Sink:
         for piece in split(batch, self._spec.chunk_limit):
             taken = size(piece)
             self.rows.append(piece.num_rows)
-            self.bytes.append(taken)
+            self.sizes.append(taken)
             self._row_total += piece.num_rows
             self._byte_total += taken
             if self._part is not None:
@@ -202,10 +202,10 @@ def stream_of(batches: list[pa.RecordBatch], schema: pa.Schema) -> bytes:
     return content
 
 
-def make_task(spec: TaskSpec) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def make_task(spec: TaskSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     """The function that `mapInArrow` runs on each partition; see `REPORT` for what it yields."""
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
         partition = context.partitionId()
@@ -247,8 +247,11 @@ def _columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _report(
     partition: int, name: str | None, sink: Sink, data: bytes | None, failure: str | None
 ) -> pa.RecordBatch:
-    values = [partition, name, sink.rows, sink.bytes, data, failure]
+    values = [partition, name, sink.rows, sink.sizes, data, failure]
     return pa.RecordBatch.from_arrays(
-        [pa.array([value], field.type) for value, field in zip(values, _REPORT_SCHEMA, strict=True)],
+        [
+            pa.array([value], field.type)
+            for value, field in zip(values, _REPORT_SCHEMA, strict=True)
+        ],
         schema=_REPORT_SCHEMA,
     )

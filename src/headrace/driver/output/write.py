@@ -76,7 +76,7 @@ class _Output:
             pieces = self._taken(batches)
         pieces, truncated = cut(pieces, spec.row_limit, spec.byte_limit, self._load)
         if spec.disposition is not Disposition.STORED:
-            taken = sum(sum(piece.bytes) for piece in pieces)
+            taken = sum(sum(piece.sizes) for piece in pieces)
             if taken <= spec.inline_bytes:
                 return self._inline(pieces, truncated)
             if spec.disposition is Disposition.INLINE:
@@ -116,7 +116,7 @@ class _Output:
         except BaseException:
             sink.discard()
             raise
-        return [Piece(sink.rows, sink.bytes, part, data)]
+        return [Piece(sink.rows, sink.sizes, part, data)]
 
     def _load(self, piece: Piece, index: int) -> pa.RecordBatch:
         if piece.part is None:
@@ -175,7 +175,7 @@ class _Output:
                 parts.append(self._written_part(run, len(parts)))
                 run = []
             if piece is not None:
-                parts.append(Part(name=str(piece.part), rows=piece.rows, bytes=piece.bytes))
+                parts.append(Part(name=str(piece.part), rows=piece.rows, bytes=piece.sizes))
         return parts
 
     def _written_part(self, run: list[Piece], number: int) -> Part:
@@ -186,7 +186,7 @@ class _Output:
                 file.write(batch)
         file.close()
         rows = [rows for piece in run for rows in piece.rows]
-        return Part(name=name, rows=rows, bytes=[size for piece in run for size in piece.bytes])
+        return Part(name=name, rows=rows, bytes=[size for piece in run for size in piece.sizes])
 
     def _report(
         self,
@@ -202,7 +202,7 @@ class _Output:
             disposition=disposition,
             spark_schema=dict(self._schema.spark),
             row_count=sum(sum(piece.rows) for piece in pieces),
-            byte_count=sum(sum(piece.bytes) for piece in pieces),
+            byte_count=sum(sum(piece.sizes) for piece in pieces),
             truncated=truncated,
             chunks=chunks,
             location=location,

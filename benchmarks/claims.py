@@ -1,0 +1,124 @@
+"""What a claim of the next statement takes in a store that holds many finished ones."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psycopg
+from tests.support.postgres import running_server
+
+from benchmarks.measure import Sample, interleaved
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.session import NewSession
+from headrace.model.statement import NewStatement
+from headrace.store import sessions, statements
+from headrace.store.database import Database
+
+FEW, MANY = 1_000, 1_000_000
+WHO = "bench"
+WARM_UP, ROUNDS = 20, 200
+
+# Copies of one finished statement, in the same session, all that differs being id and place.
+NUMBERS = {
+    "sqlite": "WITH RECURSIVE numbers(n) AS "
+    "(SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count}) ",
+    "postgresql": "WITH numbers AS (SELECT generate_series(1, {count}) AS n) ",
+}
+COPY = (
+    "INSERT INTO statements ({columns}) {numbers}"
+    "SELECT {values} FROM statements CROSS JOIN numbers WHERE id = '{id}'"
+)
+NEW_VALUES = {"id": "id || '_' || n", "ordinal": "ordinal + n"}
+
+
+class Claims:
+    """A store with one running session whose statements are all finished."""
+
+    def __init__(self, url: str, finished: int) -> None:
+        self._database = Database.open(url)
+        self._database.migrate()
+        self._session = new_id("se")
+        with self._database.write() as tx:
+            sessions.insert(tx, NewSession(id=self._session, owner=WHO), who=WHO)
+            epoch = sessions.claim_launch(
+                tx, self._session, node=WHO, seconds=3600, token_hash="unused"
+            )
+            assert epoch is not None
+            self._epoch = epoch
+            sessions.transition(tx, self._session, SessionState.RUNNING, who=WHO, epoch=epoch)
+        self.claim()
+        self._copy_finished(url, finished)
+
+    def claim(self) -> float:
+        """Seconds of one claim, of a statement submitted before; it is then finished."""
+        new = NewStatement(id=new_id("st"), session_id=self._session, owner=WHO, text="SELECT 1")
+        with self._database.write() as tx:
+            statements.insert(tx, new, who=WHO)
+        began = time.perf_counter()
+        with self._database.write() as tx:
+            claimed = statements.claim_next(tx, self._session, self._epoch, who=WHO)
+        seconds = time.perf_counter() - began
+        assert claimed is not None
+        assert claimed.id == new.id
+        with self._database.write() as tx:
+            for state in (StatementState.RUNNING, StatementState.SUCCESS):
+                statements.transition(tx, new.id, state, who=WHO, epoch=self._epoch)
+        self._last = new.id
+        return seconds
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _copy_finished(self, url: str, count: int) -> None:
+        dialect = self._database.dialect
+        names = [column.name for column in statements.statements.columns]
+        text = COPY.format(
+            columns=", ".join(names),
+            numbers=NUMBERS[dialect].format(count=count),
+            values=", ".join(NEW_VALUES.get(name, name) for name in names),
+            id=self._last,
+        )
+        next_place = f"UPDATE sessions SET next_ordinal = next_ordinal + {count}"
+        if dialect == "sqlite":
+            with sqlite3.connect(url.removeprefix("sqlite:///")) as file:
+                file.execute(text)
+                file.execute(next_place)
+                file.execute("ANALYZE")
+            file.close()
+        else:
+            with psycopg.connect(url, autocommit=True) as server:
+                server.execute(text)
+                server.execute(next_place)
+                server.execute("VACUUM ANALYZE")
+
+
+def claim_times(folder: Path) -> dict[str, dict[int, Sample]]:
+    """Store → how many are finished → seconds of a claim."""
+    found = {"SQLite": _measured(*(f"sqlite:///{folder / str(n)}.db" for n in (FEW, MANY)))}
+    with running_server() as server:
+        found["PostgreSQL"] = _measured(*(server.url(server.new_database()) for _ in (FEW, MANY)))
+    return found
+
+
+def _measured(url_of_few: str, url_of_many: str) -> dict[int, Sample]:
+    with ExitStack() as stack:
+        few = stack.enter_context(_open(url_of_few, FEW))
+        many = stack.enter_context(_open(url_of_many, MANY))
+        samples = interleaved(
+            {"few": few.claim, "many": many.claim}, warm_up=WARM_UP, rounds=ROUNDS
+        )
+    return {FEW: samples["few"], MANY: samples["many"]}
+
+
+@contextmanager
+def _open(url: str, finished: int) -> Iterator[Claims]:
+    claims = Claims(url, finished)
+    try:
+        yield claims
+    finally:
+        claims.close()

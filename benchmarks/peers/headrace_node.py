@@ -1,0 +1,117 @@
+"""Headrace: a node with SQLite as its store, a warm session, and a plain HTTP client."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import pyarrow as pa
+
+from benchmarks.peers.processes import CONF, group, wait_for
+
+SESSION = "bench"
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+class Node:
+    """A node's address and process, and a client with one connection kept alive."""
+
+    def __init__(self, address: str, pid: int) -> None:
+        self.address = address
+        self.process = psutil.Process(pid)
+        where = urlsplit(address)
+        assert where.hostname is not None
+        self.host, self.port = where.hostname, where.port
+        self._connection = http.client.HTTPConnection(self.host, self.port, timeout=120)
+
+    def select_one(self) -> float:
+        """Seconds from `POST /statements` of `SELECT 1` to the rows, which come in its answer."""
+        began = time.perf_counter()
+        statement = self.run("SELECT 1")
+        assert statement["rows"] == [[1]]
+        return time.perf_counter() - began
+
+    def to_arrow(self, query: str) -> float:
+        """Seconds from `POST /statements` to the whole result as an Arrow table at the client."""
+        began = time.perf_counter()
+        statement = self.run(query)
+        path = f"/api/v1/statements/{statement['id']}/result"
+        self._connection.request("GET", path, headers={"Accept": ARROW})
+        answer = self._connection.getresponse()
+        _check(answer, path)
+        with pa.ipc.open_stream(answer) as reader:
+            table = reader.read_all()
+        answer.read()
+        seconds = time.perf_counter() - began
+        assert table.num_rows == statement["result"]["row_count"]
+        return seconds
+
+    def run(self, text: str) -> dict[str, Any]:
+        """A successful statement of the warm session, with its first rows."""
+        body = {"statement": text, "session": SESSION, "wait_timeout": "60s"}
+        statement = self.call("POST", "/api/v1/statements", body)
+        if statement["state"] != "success":
+            raise RuntimeError(f"{text!r} ended as {statement['state']}: {statement['error']}")
+        return statement
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The JSON of one request's answer."""
+        self._connection.request(
+            method,
+            path,
+            json.dumps(body) if body is not None else None,
+            {"Content-Type": "application/json"},
+        )
+        answer = self._connection.getresponse()
+        _check(answer, path)
+        found: dict[str, Any] = json.loads(answer.read())
+        return found
+
+
+def _check(answer: http.client.HTTPResponse, path: str) -> None:
+    if answer.status >= 300:
+        raise RuntimeError(f"{path} was answered {answer.status}: {answer.read().decode()}")
+
+
+@contextmanager
+def headrace_node(folder: Path) -> Iterator[Node]:
+    """A node with a warm session; its driver and metastore end with it."""
+    home = folder / "headrace"
+    env = {"HEADRACE_HOME": str(home), "HEADRACE_EMBEDDED__LINGER": "0s"}
+    described = home / "node.json"
+    try:
+        with group([sys.executable, "-m", "headrace.api", "--port", "0"], home, env) as process:
+            wait_for(described.exists, process, "the node")
+            node = Node(json.loads(described.read_text())["address"], process.pid)
+            conf = {key: value for key, value in CONF.items() if key != "spark.master"}
+            session = node.call("POST", "/api/v1/sessions", {"name": SESSION, "conf": conf})["id"]
+            node.run("SELECT 1")
+            yield node
+            node.call("DELETE", f"/api/v1/sessions/{session}")
+            states = {"dead", "failed"}
+            wait_for(
+                lambda: node.call("GET", f"/api/v1/sessions/{session}")["state"] in states,
+                process,
+                "the session's end",
+            )
+    finally:
+        _end_the_rest(home)
+
+
+def _end_the_rest(home: Path) -> None:
+    left = [each for each in psutil.process_iter(["cmdline"]) if _uses(each, home)]
+    _, left = psutil.wait_procs(left, timeout=15)
+    for process in left:
+        process.kill()
+
+
+def _uses(process: psutil.Process, home: Path) -> bool:
+    return any(str(home) in word for word in process.info["cmdline"] or [])

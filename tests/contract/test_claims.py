@@ -1,0 +1,164 @@
+"""Who gets what, and that only one does: launches and claims, by epoch and under contention."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.support.store import INLINE, new_session, new_statement, running_session
+
+from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.statement import Statement
+from headrace.store import sessions, statements
+from headrace.store.database import Database
+
+
+def _claim(store: Database, session_id: str, epoch: int) -> Statement | None:
+    with store.write() as tx:
+        return statements.claim_next(tx, session_id, epoch, who="driver")
+
+
+def test_statements_are_claimed_one_after_the_other_in_order(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    submitted = [new_statement(store, session_id) for _ in range(3)]
+    claimed = []
+    for _ in submitted:
+        statement = _claim(store, session_id, epoch)
+        assert statement is not None
+        assert statement.state is StatementState.LAUNCHED
+        assert (statement.epoch, statement.attempts) == (epoch, 1)
+        assert statement.launched_at is not None
+        assert _claim(store, session_id, epoch) is None, "one at a time"
+        with store.write() as tx:
+            done = StatementState.SUCCESS
+            assert statements.transition(tx, statement.id, done, who="driver", epoch=epoch)
+        claimed.append(statement.id)
+    assert claimed == submitted
+    assert _claim(store, session_id, epoch) is None
+
+
+@pytest.mark.parametrize(
+    "state", [StatementState.LAUNCHED, StatementState.RUNNING, StatementState.CANCELLING]
+)
+def test_nothing_is_claimed_beside_a_statement_in_hand(
+    store: Database, state: StatementState
+) -> None:
+    session_id, epoch = running_session(store)
+    new_statement(store, session_id, state, epoch=epoch)
+    new_statement(store, session_id)
+    assert _claim(store, session_id, epoch) is None
+
+
+def test_another_sessions_work_is_no_hindrance(store: Database) -> None:
+    busy, epoch = running_session(store)
+    new_statement(store, busy, StatementState.RUNNING, epoch=epoch)
+    free, _ = running_session(store)
+    waiting = new_statement(store, free)
+    claimed = _claim(store, free, epoch)
+    assert claimed is not None
+    assert claimed.id == waiting
+
+
+@pytest.mark.parametrize("state", [SessionState.CLOSING, SessionState.RECOVERING])
+def test_only_a_running_session_gets_work(store: Database, state: SessionState) -> None:
+    session_id, epoch = running_session(store)
+    new_statement(store, session_id)
+    with store.write() as tx:
+        assert sessions.transition(tx, session_id, state, who="test")
+    assert _claim(store, session_id, epoch) is None
+
+
+def test_a_superseded_epoch_gets_nothing(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    new_statement(store, session_id)
+    assert _claim(store, session_id, epoch - 1) is None
+    assert _claim(store, session_id, epoch + 1) is None
+
+
+def test_a_zombie_changes_nothing(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    statement_id = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
+    stale = epoch - 1
+    with store.write() as tx:
+        for target in StatementState:
+            if target is not StatementState.LAUNCHED:
+                assert not statements.transition(
+                    tx,
+                    statement_id,
+                    target,
+                    who="zombie",
+                    epoch=stale,
+                    result=INLINE,
+                    result_seconds=60,
+                )
+        for state in SessionState:
+            assert not sessions.transition(tx, session_id, state, who="zombie", epoch=stale)
+        assert sessions.renew(tx, session_id, stale, 60) is None
+        assert not sessions.set_handle(tx, session_id, stale, {"pid": 1})
+    with store.read() as tx:
+        statement, session = statements.get(tx, statement_id), sessions.get(tx, session_id)
+        assert sessions.token_hash(tx, session_id, stale) is None
+    assert statement is not None
+    assert statement.state is StatementState.RUNNING
+    assert statement.result is None
+    assert session is not None
+    assert session.state is SessionState.RUNNING
+    assert session.handle is None
+
+
+def test_many_claims_at_once_get_each_statement_once(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    submitted = [new_statement(store, session_id) for _ in range(20)]
+    claimed: list[str] = []
+
+    def work() -> None:
+        while len(claimed) < len(submitted):
+            statement = _claim(store, session_id, epoch)
+            if statement is None:
+                continue
+            claimed.append(statement.id)
+            with store.write() as tx:
+                ended = StatementState.FAILED
+                assert statements.transition(tx, statement.id, ended, who="t", epoch=epoch)
+
+    with ThreadPoolExecutor(6) as pool:
+        for done in [pool.submit(work) for _ in range(6)]:
+            done.result(timeout=60)
+    assert claimed == submitted
+
+
+def test_one_node_wins_a_launch(store: Database) -> None:
+    session_id = new_session(store)
+    ready = threading.Barrier(6)
+
+    def claim(node: str) -> int | None:
+        ready.wait()
+        with store.write() as tx:
+            return sessions.claim_launch(tx, session_id, node=node, seconds=60, token_hash=node)
+
+    with ThreadPoolExecutor(6) as pool:
+        epochs = list(pool.map(claim, [f"no_{number}" for number in range(6)]))
+    winners = [f"no_{number}" for number, epoch in enumerate(epochs) if epoch is not None]
+    assert [epoch for epoch in epochs if epoch is not None] == [1]
+    with store.read() as tx:
+        session = sessions.get(tx, session_id)
+        assert session is not None
+        assert session.state is SessionState.STARTING
+        assert [session.launched_by] == winners
+        assert [sessions.token_hash(tx, session_id, 1)] == winners
+
+
+def test_only_one_of_many_ends_of_a_statement_lands(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    statement_id = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
+    ready = threading.Barrier(6)
+
+    def end(target: StatementState) -> bool:
+        ready.wait()
+        with store.write() as tx:
+            return statements.transition(tx, statement_id, target, who="test")
+
+    ends = [StatementState.SUCCESS, StatementState.FAILED, StatementState.TIMEOUT] * 2
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(end, ends)) == 1

@@ -1,0 +1,109 @@
+"""Every edge of every lifecycle lands in the store, and nothing else does."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.store import LOST, new_session, new_statement
+
+from headrace.model.lifecycle import (
+    NODE,
+    SESSION,
+    STATEMENT,
+    NodeState,
+    SessionState,
+    StatementState,
+)
+from headrace.store import events, nodes, sessions, statements
+from headrace.store.database import Database
+
+
+def _trail(store: Database, entity_id: str) -> list[tuple[str | None, str]]:
+    with store.read() as tx:
+        found = events.read(tx, after=None, entity_id=entity_id, limit=100)
+    return [(event.source, event.target) for event in found]
+
+
+@pytest.mark.parametrize("source", StatementState)
+def test_a_statement_goes_only_where_its_lifecycle_allows(
+    store: Database, source: StatementState
+) -> None:
+    session_id = new_session(store)
+    for target in StatementState:
+        statement_id = new_statement(store, session_id, source)
+        before = _trail(store, statement_id)
+        with store.write() as tx:
+            landed = statements.transition(tx, statement_id, target, who="test", failure=LOST)
+        with store.read() as tx:
+            after = statements.get(tx, statement_id)
+        assert after is not None
+        assert landed is STATEMENT.allows(source, target), f"{source} → {target}"
+        assert after.state is (target if landed else source)
+        assert after.failure == (LOST if landed else None)
+        assert (after.ended_at is not None) is (after.state in STATEMENT.terminal)
+        assert _trail(store, statement_id) == before + ([(source, target)] if landed else [])
+
+
+@pytest.mark.parametrize("source", SessionState)
+def test_a_session_goes_only_where_its_lifecycle_allows(
+    store: Database, source: SessionState
+) -> None:
+    for target in SessionState:
+        session_id = new_session(store, source)
+        before = _trail(store, session_id)
+        with store.write() as tx:
+            landed = sessions.transition(tx, session_id, target, who="test", failure=LOST)
+        with store.read() as tx:
+            after = sessions.get(tx, session_id)
+        assert after is not None
+        assert landed is SESSION.allows(source, target), f"{source} → {target}"
+        assert after.state is (target if landed else source)
+        assert after.failure == (LOST if landed else None)
+        assert (after.ended_at is not None) is (after.state in SESSION.terminal)
+        assert _trail(store, session_id) == before + ([(source, target)] if landed else [])
+
+
+@pytest.mark.parametrize(
+    ("source", "path"),
+    [
+        (NodeState.UP, []),
+        (NodeState.DRAINING, [NodeState.DRAINING]),
+        (NodeState.GONE, [NodeState.GONE]),
+    ],
+)
+def test_a_node_goes_only_where_its_lifecycle_allows(
+    store: Database, source: NodeState, path: list[NodeState]
+) -> None:
+    for target in NodeState:
+        with store.write() as tx:
+            nodes.register(tx, f"no_{target}", address="http://a", version="1", seconds=60)
+            for step in path:
+                assert nodes.transition(tx, f"no_{target}", step, who="test")
+        with store.write() as tx:
+            landed = nodes.transition(tx, f"no_{target}", target, who="test")
+        with store.read() as tx:
+            after = next(node for node in nodes.page(tx) if node.id == f"no_{target}")
+        assert landed is NODE.allows(source, target)
+        assert after.state is (target if landed else source)
+
+
+def test_a_change_of_what_does_not_exist_does_not_land(store: Database) -> None:
+    with store.write() as tx:
+        assert not statements.transition(tx, "st_x", StatementState.FAILED, who="test")
+        assert not sessions.transition(tx, "se_x", SessionState.FAILED, who="test")
+        assert not nodes.transition(tx, "no_x", NodeState.GONE, who="test")
+        assert statements.request_cancel(tx, "st_x", who="test") is None
+    with store.read() as tx:
+        assert events.read(tx, after=None, limit=10) == []
+
+
+def test_a_transaction_that_fails_leaves_neither_change_nor_event(store: Database) -> None:
+    session_id = new_session(store)
+    before = _trail(store, session_id)
+    with pytest.raises(LookupError), store.write() as tx:
+        assert sessions.transition(tx, session_id, SessionState.CLOSING, who="test")
+        raise LookupError
+    with store.read() as tx:
+        session = sessions.get(tx, session_id)
+    assert session is not None
+    assert session.state is SessionState.NOT_STARTED
+    assert _trail(store, session_id) == before

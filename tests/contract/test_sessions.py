@@ -1,0 +1,262 @@
+"""Sessions in the store: what is kept, names, lists, and leases by the database's clock."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.support.store import LOST, new_session, new_statement, running_session
+
+from headrace.errors import NameTaken
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.session import NewSession, Session
+from headrace.store import events, sessions, statements
+from headrace.store.database import Database
+
+_AGO = -1.0
+
+
+def _get(store: Database, session_id: str) -> Session:
+    with store.read() as tx:
+        session = sessions.get(tx, session_id)
+    assert session is not None
+    return session
+
+
+def test_a_session_reads_back_as_it_was_made(store: Database) -> None:
+    new = NewSession(
+        id=new_id("se"),
+        owner="ada",
+        name="Äpfel 🍏",
+        profile="big",
+        conf={"spark.sql.shuffle.partitions": "4", "a": "\x00"},
+        catalog="spark_catalog",
+        database="sales",
+        jars=["a.jar"],
+        files=["b.txt"],
+        py_files=["c.py"],
+    )
+    with store.write() as tx:
+        sessions.insert(tx, new, who="ada")
+    session = _get(store, new.id)
+    for name in ("owner", "kind", "name", "profile", "conf", "catalog", "database"):
+        assert getattr(session, name) == getattr(new, name)
+    assert (session.jars, session.files, session.py_files) == (["a.jar"], ["b.txt"], ["c.py"])
+    assert session.state is SessionState.NOT_STARTED
+    assert session.epoch == 0
+    assert abs(session.created_at - datetime.now(UTC)) < timedelta(minutes=1)
+    assert session.started_at is session.ended_at is session.lease_until is session.driver is None
+
+
+def test_what_is_not_there_is_none(store: Database) -> None:
+    with store.read() as tx:
+        assert sessions.get(tx, "se_x") is None
+        assert sessions.find_live(tx, "ada", "x") is None
+        assert sessions.token_hash(tx, "se_x", 1) is None
+
+
+def test_sessions_are_numbered_upwards(store: Database) -> None:
+    numbers = [_get(store, new_session(store)).number for _ in range(3)]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_session_counts_its_statements_that_have_not_ended(store: Database) -> None:
+    session_id = new_session(store)
+    for state in StatementState:
+        new_statement(store, session_id, state)
+    assert _get(store, session_id).active == 4
+    with store.read() as tx:
+        assert statements.active_count(tx) == 4
+
+
+def test_a_name_is_taken_while_its_session_lives(store: Database) -> None:
+    first = new_session(store, name="etl")
+    with pytest.raises(NameTaken, match="etl"):
+        new_session(store, name="etl")
+    new_session(store, name="etl", owner="bob")
+    with store.read() as tx:
+        found = sessions.find_live(tx, "ada", "etl")
+        assert found is not None
+        assert found.id == first
+    with store.write() as tx:
+        assert sessions.transition(tx, first, SessionState.FAILED, who="test")
+    with store.read() as tx:
+        assert sessions.find_live(tx, "ada", "etl") is None
+    second = new_session(store, name="etl")
+    with store.read() as tx:
+        found = sessions.find_live(tx, "ada", "etl")
+        assert found is not None
+        assert found.id == second
+
+
+def test_one_of_many_gets_a_name(store: Database) -> None:
+    def attempt(_: int) -> bool:
+        try:
+            new_session(store, name="etl")
+        except NameTaken:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(attempt, range(6))) == 1
+
+
+def test_pages_go_from_the_newest_to_the_oldest(store: Database) -> None:
+    made = [new_session(store) for _ in range(5)]
+    new_session(store, owner="bob")
+    ended = new_session(store, SessionState.FAILED)
+    newest_first = [ended, *reversed(made)]
+    with store.read() as tx:
+        first = [one.id for one in sessions.page(tx, owner="ada", limit=4)]
+        rest = [one.id for one in sessions.page(tx, owner="ada", before=first[-1], limit=4)]
+        waiting = sessions.page(tx, owner="ada", states={SessionState.NOT_STARTED})
+        failed = sessions.page(tx, states=[SessionState.FAILED])
+        assert len(sessions.page(tx)) == 7
+        assert sessions.page(tx, states=[]) == []
+    assert first + rest == newest_first
+    assert [one.id for one in waiting] == list(reversed(made))
+    assert [one.id for one in failed] == [ended]
+
+
+def test_launchable_sessions_come_oldest_first(store: Database) -> None:
+    made = [new_session(store) for _ in range(3)]
+    new_session(store, SessionState.STARTING)
+    with store.read() as tx:
+        assert [one.id for one in sessions.launchable(tx, 10)] == made
+        assert [one.id for one in sessions.launchable(tx, 2)] == made[:2]
+
+
+def test_live_sessions_can_be_those_of_one_node(store: Database) -> None:
+    running, _ = running_session(store)
+    waiting = new_session(store)
+    new_session(store, SessionState.DEAD)
+    with store.read() as tx:
+        assert [one.id for one in sessions.live(tx)] == [running, waiting]
+        assert [one.id for one in sessions.live(tx, launched_by="no_1")] == [running]
+        assert sessions.live(tx, launched_by="no_2") == []
+
+
+def test_hello_tells_who_the_driver_is_and_starts_the_lease(store: Database) -> None:
+    session_id = new_session(store)
+    with store.write() as tx:
+        epoch = sessions.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="h")
+        assert epoch is not None
+        assert sessions.set_handle(tx, session_id, epoch, {"pid": 7})
+        assert sessions.transition(
+            tx,
+            session_id,
+            SessionState.RUNNING,
+            who="driver",
+            epoch=epoch,
+            driver={"spark_version": "4"},
+            lease_seconds=15,
+        )
+        assert sessions.token_hash(tx, session_id, epoch) == "h"
+    session = _get(store, session_id)
+    assert (session.handle, session.driver) == ({"pid": 7}, {"spark_version": "4"})
+    assert session.lease_until is not None
+    assert session.started_at is not None
+    assert timedelta(seconds=14) < session.lease_until - session.started_at <= timedelta(seconds=16)
+
+
+def test_a_lease_runs_out_by_the_databases_clock(store: Database) -> None:
+    late, epoch = running_session(store, lease_seconds=_AGO)
+    running_session(store, lease_seconds=60)
+    new_session(store)
+    with store.read() as tx:
+        assert [one.id for one in sessions.overdue(tx, 10)] == [late]
+    with store.write() as tx:
+        # Until a takeover has raised the epoch, even an expired lease can be renewed.
+        assert sessions.renew(tx, late, epoch, 60) is SessionState.RUNNING
+    with store.read() as tx:
+        assert sessions.overdue(tx, 10) == []
+
+
+def test_an_unfinished_launch_is_overdue(store: Database) -> None:
+    session_id = new_session(store)
+    with store.write() as tx:
+        sessions.claim_launch(tx, session_id, node="no_1", seconds=_AGO, token_hash="h")
+    with store.read() as tx:
+        assert [one.id for one in sessions.overdue(tx, 10)] == [session_id]
+
+
+def test_a_session_that_nobody_answers_for_is_overdue(store: Database) -> None:
+    closing = new_session(store, SessionState.CLOSING)
+    new_session(store, SessionState.DEAD)
+    with store.read() as tx:
+        assert [one.id for one in sessions.overdue(tx, 10)] == [closing]
+
+
+@pytest.mark.parametrize("state", [SessionState.RUNNING, SessionState.CLOSING])
+def test_renewing_tells_the_state(store: Database, state: SessionState) -> None:
+    session_id, epoch = running_session(store)
+    if state is not SessionState.RUNNING:
+        with store.write() as tx:
+            assert sessions.transition(tx, session_id, state, who="test")
+    before = _get(store, session_id)
+    with store.write() as tx:
+        assert sessions.renew(tx, session_id, epoch, 600) is state
+    after = _get(store, session_id)
+    assert after.lease_until is not None
+    assert before.lease_until is not None
+    assert after.lease_until - before.lease_until > timedelta(minutes=8)
+    assert after.last_update_time is not None
+
+
+@pytest.mark.parametrize("state", [SessionState.DEAD, SessionState.FAILED, SessionState.RECOVERING])
+def test_a_lease_is_lost_with_the_driver(store: Database, state: SessionState) -> None:
+    session_id, epoch = running_session(store)
+    with store.write() as tx:
+        assert sessions.transition(tx, session_id, state, who="test")
+        assert sessions.renew(tx, session_id, epoch, 60) is None
+
+
+def test_a_node_that_was_away_gives_every_driver_a_full_lease(store: Database) -> None:
+    late, _ = running_session(store, lease_seconds=_AGO)
+    early, _ = running_session(store, lease_seconds=3600)
+    untouched = _get(store, early).lease_until
+    with store.write() as tx:
+        assert sessions.extend_all(tx, node="no_2", seconds=15) == 1
+    with store.read() as tx:
+        assert sessions.overdue(tx, 10) == []
+    assert _get(store, early).lease_until == untouched
+    assert _get(store, late).lease_until is not None
+
+
+def test_a_takeover_asks_the_lease_in_the_same_step(store: Database) -> None:
+    held, _ = running_session(store, lease_seconds=60)
+    late, epoch = running_session(store, lease_seconds=_AGO)
+    failed = SessionState.FAILED
+    with store.write() as tx:
+        assert not sessions.transition(tx, held, failed, who="no_2", if_overdue=True)
+        assert sessions.transition(tx, late, failed, who="no_2", epoch=epoch, if_overdue=True)
+
+
+def test_the_end_of_a_session_is_recorded(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    with store.write() as tx:
+        assert sessions.transition(
+            tx,
+            session_id,
+            SessionState.FAILED,
+            who="no_1",
+            epoch=epoch,
+            failure=LOST,
+            detail={"exit": 9},
+        )
+    session = _get(store, session_id)
+    assert session.failure == LOST
+    assert session.ended_at is not None
+    assert session.lease_until is None
+    with store.read() as tx:
+        last = events.read(tx, after=None, entity_id=session_id, limit=10)[-1]
+    assert (last.entity, last.source, last.target, last.who) == (
+        "session",
+        "running",
+        "failed",
+        "no_1",
+    )
+    assert last.detail["exit"] == 9
+    assert last.detail["failure"]["code"] == "driver_lost"

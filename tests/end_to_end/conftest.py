@@ -1,0 +1,37 @@
+"""One node and two drivers for all tests of this folder; tests that kill own theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.support.node import NodeProcess
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node on SQLite with the default, managed catalog."""
+    process = NodeProcess(tmp_path_factory.mktemp("node") / "home")
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="session")
+def drivers(node: NodeProcess) -> tuple[str, str]:
+    """Two sessions whose drivers are up, started at once."""
+    sessions = node.session(name="first"), node.session(name="second")
+    for session in sessions:
+        node.wait_running(session)
+    return sessions
+
+
+@pytest.fixture
+def session(drivers: tuple[str, str]) -> str:
+    """A warm session. Tests leave no state in it but tables under names of their own."""
+    return drivers[0]
+
+
+@pytest.fixture
+def other_session(drivers: tuple[str, str]) -> str:
+    """Another one."""
+    return drivers[1]

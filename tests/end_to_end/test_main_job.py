@@ -1,0 +1,247 @@
+"""SQL in, durable state, rows out: through HTTP, with a real driver."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from tests.support.node import NodeProcess
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_submit_with_a_wait_answers_with_rows(node: NodeProcess, session: str) -> None:
+    statement = node.run("SELECT 1 AS x, 'a' AS y", session)
+    assert statement["state"] == "success"
+    assert statement["rows"] == [[1, "a"]]
+    assert statement["next_chunk"] is None
+    assert statement["result"]["schema"] == [
+        {"name": "x", "type": "int"},
+        {"name": "y", "type": "string"},
+    ]
+
+
+def test_every_step_keeps_its_time_and_its_event(node: NodeProcess, session: str) -> None:
+    statement = node.run("SELECT 1", session)
+    times = [statement[key] for key in ("created_at", "launched_at", "started_at", "ended_at")]
+    assert None not in times
+    assert times == sorted(times)
+    events = node.http.get("/api/v1/events", params={"entity_id": statement["id"]}).json()["items"]
+    states = [event["to"] for event in events]
+    assert [state for state in states if state != "running"] == ["waiting", "launched", "success"]
+
+
+def test_a_million_rows_are_paged_completely_and_in_order(node: NodeProcess, session: str) -> None:
+    statement = node.run("SELECT id, id % 7 AS m FROM range(0, 1000000, 1, 7)", session)
+    result = statement["result"]
+    assert result["row_count"] == 1_000_000
+    assert result["disposition"] == "stored"
+    assert not result["truncated"]
+    expected, chunk, pages = 0, 0, 0
+    while chunk is not None:
+        page = node.result(statement["id"], chunk=chunk)
+        for value, remainder in page["rows"]:
+            assert (int(value), int(remainder)) == (expected, expected % 7)
+            expected += 1
+        chunk, pages = page["next_chunk"], pages + 1
+    assert expected == 1_000_000
+    assert pages == result["chunks"] > 1
+
+
+def test_a_result_is_read_as_arrow_csv_and_parquet(node: NodeProcess, session: str) -> None:
+    statement = node.run("SELECT id, cast(id AS string) AS s FROM range(3)", session)
+    place = f"/api/v1/statements/{statement['id']}/result"
+    arrow = node.http.get(place, headers={"Accept": "application/vnd.apache.arrow.stream"})
+    assert pa.ipc.open_stream(arrow.content).read_all().to_pydict() == {
+        "id": [0, 1, 2],
+        "s": ["0", "1", "2"],
+    }
+    csv = node.http.get(place, params={"format": "csv"})
+    assert csv.text.splitlines() == ["id,s", "0,0", "1,1", "2,2"]
+    parquet = node.http.get(place, params={"format": "parquet"})
+    assert pyarrow.parquet.read_table(io.BytesIO(parquet.content)).num_rows == 3
+    # GET is repeatable.
+    assert node.http.get(place, params={"format": "csv"}).text == csv.text
+
+
+def test_sessions_see_each_others_tables_at_once(
+    node: NodeProcess, session: str, other_session: str
+) -> None:
+    node.rows("CREATE TABLE seen_by_both AS SELECT 41 + 1 AS answer", session)
+    try:
+        assert node.rows("SELECT answer FROM seen_by_both", other_session) == [[42]]
+    finally:
+        node.rows("DROP TABLE seen_by_both", other_session)
+
+
+def test_a_partitioned_table_of_one_session_is_written_by_another(
+    node: NodeProcess, session: str, other_session: str
+) -> None:
+    node.rows("CREATE TABLE parts (a INT, p STRING) USING parquet PARTITIONED BY (p)", session)
+    try:
+        node.rows("INSERT INTO parts VALUES (1, 'x'), (2, 'y')", other_session)
+        assert node.rows("SELECT a FROM parts WHERE p = 'y'", session) == [[2]]
+    finally:
+        node.rows("DROP TABLE parts", session)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "code", "condition"),
+    [
+        ("SELEC 1", 1, 1, "syntax_error", "PARSE_SYNTAX_ERROR"),
+        ("SELECT 1,\n  FROM t t t", 2, 12, "syntax_error", "PARSE_SYNTAX_ERROR"),
+        ("SELECT 'é😀', nope", 1, 14, "analysis_error", "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"),
+        ("SELECT *\nFROM\n no_such", 3, 2, "analysis_error", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("SELECT 1/0", 1, 8, "execution_error", "DIVIDE_BY_ZERO"),
+    ],
+)
+def test_an_error_points_into_the_users_text(
+    node: NodeProcess, session: str, text: str, line: int, column: int, code: str, condition: str
+) -> None:
+    statement = node.run(text, session)
+    assert statement["state"] == "failed"
+    error = statement["error"]
+    assert (error["line"], error["column"]) == (line, column)
+    assert error["code"] == code
+    assert error["condition"] == condition
+    assert error["sqlstate"]
+    assert "== SQL" not in error["message"]
+    assert error["trace"] is None
+    assert node.statement(statement["id"], trace=True)["error"]["trace"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["EXECUTE IMMEDIATE 'SELEC 1'", "SELECT * FROM bad_view", "SELECT ${spark.app.id}, nope"],
+)
+def test_an_error_elsewhere_has_no_position(node: NodeProcess, session: str, text: str) -> None:
+    node.rows("CREATE TEMPORARY VIEW IF NOT EXISTS one AS SELECT 1 AS a", session)
+    node.rows("CREATE OR REPLACE TEMPORARY VIEW bad_view AS SELECT a / 0 AS a FROM one", session)
+    error = node.run(text, session)["error"]
+    assert error["message"]
+    assert (error["line"], error["column"]) == (None, None)
+
+
+def test_an_error_in_a_users_function_tells_its_message(node: NodeProcess, session: str) -> None:
+    error = node.run("SELECT raise_error('by hand')", session)["error"]
+    assert error["message"] == "by hand"
+    assert error["condition"] == "USER_RAISED_EXCEPTION"
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "row"),
+    [
+        ("SELECT :n + 1, :s", [{"name": "n", "value": 41}, {"name": "s", "value": "x"}], [42, "x"]),
+        ("SELECT ?, ?", [{"value": None}, {"value": True}], [None, True]),
+        ("SELECT :d", [{"name": "d", "value": "1.50", "type": "DECIMAL(10,2)"}], ["1.50"]),
+        ("SELECT :d", [{"name": "d", "value": "2024-02-29", "type": "DATE"}], ["2024-02-29"]),
+        ("SELECT :l", [{"name": "l", "value": [1, 2], "type": "ARRAY<BIGINT>"}], [["1", "2"]]),
+        ("SELECT :s", [{"name": "s", "value": "'; DROP TABLE x; --"}], ["'; DROP TABLE x; --"]),
+    ],
+)
+def test_spark_binds_the_parameters(
+    node: NodeProcess, session: str, text: str, parameters: list[object], row: list[object]
+) -> None:
+    assert node.rows(text, session, parameters=parameters) == [row]
+
+
+def test_a_parameter_that_does_not_fit_its_type_fails(node: NodeProcess, session: str) -> None:
+    parameters = [{"name": "i", "value": "x", "type": "INT"}]
+    error = node.run("SELECT :i", session, parameters=parameters)["error"]
+    assert error["condition"] == "CAST_INVALID_INPUT"
+
+
+def test_a_statements_configuration_is_its_own(node: NodeProcess, session: str) -> None:
+    zone = "spark.sql.session.timeZone"
+    read = "SELECT current_timezone()"
+    before = node.rows(read, session)
+    assert node.rows(read, session, conf={zone: "Asia/Tokyo"}) == [["Asia/Tokyo"]]
+    assert node.rows(read, session) == before
+
+
+def test_a_scripts_result_is_that_of_its_last_statement(node: NodeProcess, session: str) -> None:
+    script = "BEGIN DECLARE n INT DEFAULT 1; SET n = n + 1; SELECT n AS n; END"
+    assert node.rows(script, session) == [[2]]
+
+
+def test_a_cancel_stops_the_spark_job(node: NodeProcess, session: str) -> None:
+    statement = node.submit("SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7", session)
+    wait_until(
+        lambda: node.statement(statement["id"])["state"] == "running", what="the statement runs"
+    )
+    begun = time.monotonic()
+    answer = node.http.post(f"/api/v1/statements/{statement['id']}/cancel")
+    assert (answer.status_code, answer.json()["state"]) == (202, "cancelling")
+    ended = node.statement(statement["id"], wait_timeout="20s")
+    assert ended["state"] == "cancelled"
+    assert time.monotonic() - begun < 5
+    # The driver is free again.
+    assert node.rows("SELECT 1", session) == [[1]]
+    again = node.http.post(f"/api/v1/statements/{statement['id']}/cancel")
+    assert (again.status_code, again.json()["code"]) == (409, "already_ended")
+    assert "cancelled" in again.json()["detail"]
+
+
+def test_what_waits_is_cancelled_at_once(node: NodeProcess, session: str) -> None:
+    first = node.submit("SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7", session)
+    second = node.submit("SELECT 1", session)
+    answer = node.http.post(f"/api/v1/statements/{second['id']}/cancel").json()
+    assert answer["state"] == "cancelled"
+    node.http.post(f"/api/v1/statements/{first['id']}/cancel")
+    assert node.statement(first["id"], wait_timeout="20s")["state"] == "cancelled"
+
+
+def test_a_session_runs_its_statements_in_order(node: NodeProcess, session: str) -> None:
+    node.rows("CREATE TABLE in_order (n INT)", session)
+    try:
+        sent = [node.submit(f"INSERT INTO in_order VALUES ({n})", session) for n in range(4)]
+        last = node.rows("SELECT n FROM in_order ORDER BY n", session)
+        assert last == [[0], [1], [2], [3]]
+        ended = [node.statement(one["id"]) for one in sent]
+        assert [one["ordinal"] for one in ended] == sorted(one["ordinal"] for one in ended)
+        for earlier, later in zip(ended, ended[1:], strict=False):
+            assert earlier["ended_at"] <= later["launched_at"]
+    finally:
+        node.rows("DROP TABLE in_order", session)
+
+
+def test_limits_are_told(node: NodeProcess, session: str) -> None:
+    cut = node.run("SELECT id FROM range(100000)", session, row_limit=10)
+    assert (cut["result"]["row_count"], cut["result"]["truncated"]) == (10, True)
+    whole = node.run("SELECT id FROM range(10)", session, row_limit=10)
+    assert (whole["result"]["row_count"], whole["result"]["truncated"]) == (10, False)
+
+
+def test_a_wait_that_is_over_may_cancel(node: NodeProcess, session: str) -> None:
+    statement = node.submit(
+        "SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7",
+        session,
+        wait_timeout="1s",
+        on_wait_timeout="cancel",
+    )
+    assert statement["state"] == "cancelled"
+
+
+def test_many_clients_at_once_are_all_answered(node: NodeProcess, session: str) -> None:
+    answers: dict[int, list[list[object]]] = {}
+
+    def ask(n: int) -> None:
+        answers[n] = node.rows(f"SELECT {n}", session)
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {n: [[n]] for n in range(12)}
+
+
+def test_the_drivers_log_is_readable(node: NodeProcess, session: str) -> None:
+    log = node.http.get(f"/api/v1/sessions/{session}/log")
+    assert log.headers["content-type"].startswith("text/plain")
+    assert "Spark" in log.text
