@@ -55,8 +55,8 @@ class Report:
         parts = [
             "# Benchmark results",
             (
-                "Written by `make bench`; do not edit. Every figure is a median; the ratios compare "
-                "what was measured in this one run, in interleaved rounds."
+                "Written by `make bench`; do not edit. Every figure is a median; the ratios "
+                "compare what was measured in this one run, in interleaved rounds."
             ),
             f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC. {machine()}. {versions}.",
             self.table(),

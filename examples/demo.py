@@ -23,6 +23,7 @@ from typing import Any
 
 import httpx
 import psutil
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -93,6 +94,7 @@ def make_tables(console: Console, http: httpx.Client) -> None:
     for table in TABLES:
         run(http, READ_FILE.format(table=table, path=data / f"{table}.csv"))
         run(http, MAKE_TABLE.format(table=table))
+        console.print(f"  made {table}")
     counts = " UNION ALL ".join(
         f"SELECT '{each}' AS table, count(*) AS n FROM {each}" for each in TABLES
     )
@@ -137,7 +139,7 @@ def run(http: httpx.Client, statement: str) -> dict[str, Any]:
 
 def show(console: Console, statement: dict[str, Any]) -> None:
     """The rows that came with the answer."""
-    table = Table()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in statement["result"]["schema"]:
         numeric = column["type"].partition("(")[0] in {"int", "bigint", "double", "decimal"}
         table.add_column(column["name"], justify="right" if numeric else "left")
@@ -151,7 +153,7 @@ def show_timeline(console: Console, http: httpx.Client, statement: dict[str, Any
     answer = http.get("/api/v1/events", params={"entity_id": statement["id"]})
     if not answer.is_success:
         raise DemoFailed(f"/events was answered {answer.status_code}: {answer.text}")
-    table = Table()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("ms", justify="right")
     table.add_column("state")
     table.add_column("by")
@@ -190,7 +192,7 @@ def a_node(console: Console) -> Iterator[httpx.Client]:
     try:
         address = wait_for_address(node)
         console.print(f"A node serves {HOME} at {address}")
-        with httpx.Client(base_url=address, timeout=90) as http:
+        with httpx.Client(base_url=address, timeout=90, trust_env=False) as http:
             http.post("/api/v1/sessions", json={"name": "demo"}).raise_for_status()
             yield http
             wait_for_end_of_session(http)

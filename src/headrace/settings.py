@@ -128,6 +128,8 @@ class Settings(BaseSettings):
     """The node that commands talk to; default: one on the default port, else an embedded one."""
     token: str | None = None
     """The bearer token that commands send. Set it by HEADRACE_TOKEN, not as an argument."""
+    format: str | None = None
+    """How commands write rows; default: a table on a terminal, else CSV."""
     reserved_statements: bool = True
     """False hands Headrace's own statements to Spark as they are."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

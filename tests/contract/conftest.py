@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from tests.support.postgres import PostgresServer, running_server
 
 from headrace.store.database import Database
+from headrace.store.tables import metadata
 
 
 @pytest.fixture(scope="session")
@@ -19,36 +22,46 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres: PostgresServer) -> str:
-    """A migrated database to copy."""
-    name = postgres.new_database()
-    database = Database.open(postgres.url(name))
-    database.migrate()
-    database.close()
-    return name
+def migrated_postgres(postgres: PostgresServer) -> str:
+    """A migrated database, which tests empty and use one after the other."""
+    url = postgres.url(postgres.new_database())
+    _migrate(url)
+    return url
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated file, which tests copy."""
+    file = tmp_path_factory.mktemp("template") / "headrace.db"
+    _migrate(f"sqlite:///{file}")
+    return file
 
 
 @pytest.fixture
-def postgres_url(postgres: PostgresServer, postgres_template: str) -> Iterator[str]:
-    """A migrated PostgreSQL store of the test's own."""
-    name = postgres.new_database(postgres_template)
-    yield postgres.url(name)
-    postgres.drop(name)
+def postgres_url(migrated_postgres: str) -> str:
+    """A migrated PostgreSQL store without any row."""
+    tables = ", ".join(metadata.tables)
+    with psycopg.connect(migrated_postgres) as connection:
+        connection.execute(f"TRUNCATE {tables} RESTART IDENTITY")
+    return migrated_postgres
+
+
+@pytest.fixture
+def sqlite_url(migrated_sqlite: Path, tmp_path: Path) -> str:
+    """A migrated SQLite store without any row."""
+    return f"sqlite:///{shutil.copy(migrated_sqlite, tmp_path / 'headrace.db')}"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store of the test's own on each database in turn; SQLite's is not migrated yet."""
-    if request.param == "postgresql":
-        url: str = request.getfixturevalue("postgres_url")
-        return url
-    return f"sqlite:///{tmp_path / 'headrace.db'}"
-
-
-@pytest.fixture
-def store(store_url: str) -> Iterator[Database]:
-    """A migrated store, open."""
-    database = Database.open(store_url)
-    database.migrate()
+def store(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """A migrated store, open: one on each database in turn."""
+    fixture = "sqlite_url" if request.param == "sqlite" else "postgres_url"
+    database = Database.open(request.getfixturevalue(fixture))
     yield database
+    database.close()
+
+
+def _migrate(url: str) -> None:
+    database = Database.open(url)
+    database.migrate()
     database.close()

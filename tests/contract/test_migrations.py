@@ -80,12 +80,24 @@ def test_nodes_may_migrate_at_once(empty_postgres: str) -> None:
         store.close()
 
 
-def test_a_newer_schema_is_left_alone(store: Database) -> None:
-    with store.write() as tx:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def newer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A store that a Headrace of the future has migrated."""
+    url = f"sqlite:///{tmp_path / 'headrace.db'}"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("empty_postgres")
+    database = Database.open(url)
+    database.migrate()
+    with database.write() as tx:
         tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    yield database
+    database.close()
+
+
+def test_a_newer_schema_is_left_alone(newer: Database) -> None:
     with pytest.raises(SchemaTooNew, match="9999"):
-        store.migrate()
-    with store.read() as tx:
+        newer.migrate()
+    with newer.read() as tx:
         assert tx.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == "9999"
 
 

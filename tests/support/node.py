@@ -59,9 +59,11 @@ class NodeProcess:
         """SIGKILL: the node gets no chance to say goodbye."""
         self.process.kill()
         self.process.wait()
+        self.http.close()
 
     def stop(self) -> None:
         """SIGTERM, and the end in order."""
+        self.http.close()
         self.process.terminate()
         self.process.wait(timeout=30)
 

@@ -8,8 +8,19 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from headrace import __version__
-from headrace.api import driver, events, health, nodes, opensearch, problems, sessions, statements
+from headrace.api import (
+    driver,
+    events,
+    health,
+    nodes,
+    opensearch,
+    opensearch_errors,
+    problems,
+    sessions,
+    statements,
+)
 from headrace.api.auth import authenticated
+from headrace.api.faults import Speakers, install
 from headrace.api.limits import BodyLimit
 from headrace.api.waiting import Waiters
 from headrace.control.node import Node
@@ -28,8 +39,9 @@ def create_app(node: Node) -> FastAPI:
     )
     app.state.node = node
     app.state.waiters = Waiters(node.database)
-    app.add_middleware(BodyLimit)
-    problems.install(app)
+    speakers = Speakers(problems.respond, {opensearch.PREFIX: opensearch_errors.respond})
+    app.add_middleware(BodyLimit, speakers=speakers)
+    install(app, speakers)
     guarded = [Depends(authenticated)]
     for room in (sessions, statements, events, nodes):
         app.include_router(
@@ -51,7 +63,9 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         for path in schema["paths"].values():
             for operation in path.values():
                 operation["responses"].pop("422", None)
+        shapes = schema["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):
-            schema.get("components", {}).get("schemas", {}).pop(name, None)
+            shapes.pop(name, None)
+        shapes["Problem"] = problems.Problem.model_json_schema()
         app.openapi_schema = schema
     return app.openapi_schema

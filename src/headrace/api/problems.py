@@ -26,13 +26,14 @@ class Problem(BaseModel):
     hint: str | None = None
 
 
-def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The description of these errors in the API's schema."""
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {
-        status: {"description": HTTPStatus(status).phrase, "content": content}
-        for status in statuses
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {
+        "description": HTTPStatus(status).phrase,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
+    for status in (400, 401, 404, 406, 409, 410, 413, 503)
+}
+"""Errors as the API's schema describes them."""
 
 
 def respond(fault: Fault) -> Response:

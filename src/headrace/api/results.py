@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from itertools import chain
 
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
 from headrace.api.bodies import statement_body
 from headrace.control.node import Node
-from headrace.errors import InvalidRequest, NoResult, ResultGone, ResultNotReady
+from headrace.errors import NoResult, NotAcceptable, ResultGone, ResultNotReady
 from headrace.model.lifecycle import STATEMENT
 from headrace.model.result import Disposition
 from headrace.model.statement import Statement
@@ -32,6 +33,7 @@ MEDIA_TYPES = {
     Format.CSV: "text/csv",
     Format.PARQUET: "application/vnd.apache.parquet",
 }
+_BEGINNING = 256 * 1024
 _WRITERS = {Format.ARROW: arrow.write, Format.CSV: csv.write, Format.PARQUET: parquet.write}
 
 
@@ -69,11 +71,8 @@ def result_response(
         content = json.write(rows, chunk or 0, plain_numbers=plain_numbers)
     else:
         content = _WRITERS[chosen](rows, chunk)
-    return StreamingResponse(
-        _begun(content),
-        media_type=MEDIA_TYPES[chosen],
-        headers={"X-Headrace-Truncated": "true" if _truncated(statement) else "false"},
-    )
+    truncated = {"X-Headrace-Truncated": "true" if _truncated(statement) else "false"}
+    return streamed(content, MEDIA_TYPES[chosen], truncated)
 
 
 def with_rows(node: Node, statement: Statement, headers: dict[str, str]) -> Response:
@@ -99,7 +98,7 @@ def _truncated(statement: Statement) -> bool:
 
 
 def _accepted(accept: str) -> Format:
-    """The first format that an Accept header names. Raises InvalidRequest when it names none."""
+    """The first format that an Accept header names. Raises NotAcceptable when it names none."""
     kinds = [part.partition(";")[0].strip().lower() for part in accept.split(",") if part.strip()]
     for kind in kinds:
         for format_, media_type in MEDIA_TYPES.items():
@@ -109,17 +108,21 @@ def _accepted(accept: str) -> Format:
         return Format.JSON
     if "text/*" in kinds:
         return Format.CSV
-    raise InvalidRequest(
+    raise NotAcceptable(
         f"No result can be given as {accept!r}; there are: {', '.join(MEDIA_TYPES.values())}."
     )
 
 
-def _begun(content: Iterator[bytes]) -> Iterator[bytes]:
-    """The same content, its first piece made now: what cannot be written is an error, not a 200."""
-    first = next(content, b"")
-
-    def rest() -> Iterator[bytes]:
-        yield first
-        yield from content
-
-    return rest()
+def streamed(
+    content: Iterator[bytes], media_type: str, headers: dict[str, str] | None = None
+) -> Response:
+    """A response of this content, its beginning made now: what cannot be read or written is then
+    an error. Later, all that is left is to cut the connection."""
+    pieces, size = [], 0
+    for piece in content:
+        pieces.append(piece)
+        size += len(piece)
+        if size >= _BEGINNING:
+            whole = chain(pieces, content)
+            return StreamingResponse(whole, headers=headers, media_type=media_type)
+    return Response(b"".join(pieces), headers=headers, media_type=media_type)

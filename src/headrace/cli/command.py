@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from click.exceptions import Exit
@@ -30,11 +30,13 @@ class Command:
 
     terminal: Terminal
     config: ClientConfig
+    held: ExitStack
+    """What is let go at the end."""
 
-    def connect(self, *, start: bool = True) -> Client:
+    def connect(self, *, new_home: bool = False) -> Client:
         """The node to talk to; see headrace.cli.discovery."""
-        found = discovery.find(self.config, start=start, tell=self.terminal.tell)
-        return found.client
+        found = discovery.find(self.config, new_home=new_home, tell=self.terminal.tell)
+        return self.held.enter_context(found.client)
 
     def format(self, given: Format | None) -> Format | None:
         """The output format that is set by a flag, the environment or the file; None when none.
@@ -63,8 +65,9 @@ def command(
     """
     terminal = open_terminal(quiet=quiet, debug=debug)
     try:
-        yield Command(terminal, configuration.load({"server": server, "home": home}))
-        terminal.out.flush()
+        with ExitStack() as held:
+            yield Command(terminal, configuration.load({"server": server, "home": home}), held)
+            terminal.out.flush()
     except HeadraceError as error:
         if debug:
             traceback.print_exception(error, file=terminal.err)

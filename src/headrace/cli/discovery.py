@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from headrace.cli import embedded
 from headrace.cli.config import EMBEDDED, ClientConfig
 from headrace.cli.home import NodeFile, hold_commands_lock, read_node_file, start_lock
+from headrace.cli.output.text import Number
 from headrace.client.http import Client
 from headrace.errors import HeadraceError, NodeUnreachable
 
@@ -30,8 +31,10 @@ class Found:
     """Whether it lives for the commands of this home only."""
 
 
-def find(config: ClientConfig, *, start: bool = True, tell: Tell = lambda _: None) -> Found:
-    """The node to use; started when there is none and `start` allows it.
+def find(config: ClientConfig, *, new_home: bool = True, tell: Tell = lambda _: None) -> Found:
+    """The node to use; started when there is none.
+
+    Without `new_home` only in a home that is there: a command that reads makes none.
 
     Raises NodeUnreachable, saying which address was tried and what set it.
     """
@@ -46,16 +49,16 @@ def find(config: ClientConfig, *, start: bool = True, tell: Tell = lambda _: Non
         node = _default_one(config)
         if node is not None:
             return node
-    if not start:
+    if not new_home and not config.home.exists():
         raise NodeUnreachable(
-            f"No node runs for {config.home}.",
-            hint="start one with `headrace serve`, or name one with --server",
+            f"No node answers, and there is nothing yet in {config.home}.",
+            hint="name a node with --server, or another home with --home",
         )
     return _start(config, tell)
 
 
 def _set_one(config: ClientConfig, server: str) -> Found:
-    client = Client(server, config.token)
+    client = _client(server, config.token)
     if not _is_node(client):
         raise NodeUnreachable(
             f"No Headrace node answers at {server} (set by {config.source('server')})."
@@ -64,15 +67,19 @@ def _set_one(config: ClientConfig, server: str) -> Found:
 
 
 def _default_one(config: ClientConfig) -> Found | None:
-    client = Client(DEFAULT_ADDRESS, config.token)
+    client = _client(DEFAULT_ADDRESS, config.token)
     return Found(client, embedded=False) if _is_node(client, patience=0) else None
 
 
 def _answering(node: NodeFile | None) -> Found | None:
     if node is None or not _alive(node.pid):
         return None
-    client = Client(node.address, node.token)
+    client = _client(node.address, node.token)
     return Found(client, node.embedded) if _is_node(client, node_id=node.node_id) else None
+
+
+def _client(address: str, token: str | None) -> Client:
+    return Client(address, token, parse_float=Number)
 
 
 def _alive(pid: int) -> bool:
@@ -88,14 +95,17 @@ def _alive(pid: int) -> bool:
 def _is_node(
     client: Client, *, node_id: str | None = None, patience: float = _FIRST_CONTACT
 ) -> bool:
+    """Whether a node answers, and that one if it is told which; if not, the client is closed."""
     usual, client.patience = client.patience, patience
     try:
         says = client.health()
     except HeadraceError:
-        return False
-    finally:
-        client.patience = usual
-    return "node_id" in says and node_id in {None, says["node_id"]}
+        says = {}
+    client.patience = usual
+    if "node_id" in says and node_id in {None, says["node_id"]}:
+        return True
+    client.close()
+    return False
 
 
 def _start(config: ClientConfig, tell: Tell) -> Found:

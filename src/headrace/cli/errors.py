@@ -53,7 +53,7 @@ class Complaints:
         elif position is not None and text is not None:
             source_line = _line(text, position.line)
         label = f"{_RED}error:{_RESET}" if self._colour else "error:"
-        self._out.write(f"{label} {_where(piece, position)}{first}{_at(position)}\n")
+        self._out.write(f"{label} {_where(piece, position)}{first}{_at(piece, position)}\n")
         if position is not None and source_line is not None:
             self._out.write(excerpt(source_line, position))
         if more and self._debug:
@@ -74,14 +74,19 @@ def excerpt(source_line: str, position: Position) -> str:
 
 
 def _where(piece: Piece | None, position: Position | None) -> str:
+    """`FILE:LINE:COLUMN, statement N: ` in a file; elsewhere the number of all but the first."""
     if piece is None or piece.source.name is None:
         return f"statement {piece.number}: " if piece is not None and piece.number > 1 else ""
-    line = position.line if position is not None else piece.line
-    return f"{piece.source.name}:{line}, statement {piece.number}: "
+    place = f"{piece.line}"
+    if position is not None:
+        place = f"{position.line}:{position.column}"
+    return f"{piece.source.name}:{place}, statement {piece.number}: "
 
 
-def _at(position: Position | None) -> str:
-    return f" (line {position.line}, column {position.column})" if position is not None else ""
+def _at(piece: Piece | None, position: Position | None) -> str:
+    if position is None or (piece is not None and piece.source.name is not None):
+        return ""
+    return f" (line {position.line}, column {position.column})"
 
 
 def _line(text: str, number: int) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
-from headrace.cli.interrupts import Interrupts
+from headrace.cli.interrupts import Interrupted, Interrupts
 from headrace.cli.progress import REDRAW, Progress
+from headrace.cli.terminal import Terminal
 from headrace.client.http import LONGEST_POLL, Client, Json
 from headrace.errors import Conflict
 from headrace.model.lifecycle import STATEMENT, StatementState
@@ -62,12 +63,30 @@ def until_end(client: Client, statement: Json) -> Json:
     return statement
 
 
-def cancelled_in_the_end(statement: Json) -> str:
-    """What a canceller is told."""
+def interrupted(client: Client, statement: Json, terminal: Terminal) -> bool:
+    """What an interrupt does to a statement: cancel it and tell how it ended.
+
+    A second one leaves at once and tells the id. Returns whether the statement has ended.
+    """
+    try:
+        statement = cancel(client, statement)
+    except Interrupted:
+        tell_left(statement, terminal)
+        return False
     state = StatementState(statement["state"])
     if state is StatementState.CANCELLED:
-        return f"Cancelled {statement['id']}."
-    return f"{statement['id']} ended as {state} before the cancel took effect."
+        terminal.warn(f"Cancelled {statement['id']}.")
+    else:
+        terminal.warn(f"{statement['id']} ended as {state} before the cancel took effect.")
+    return True
+
+
+def tell_left(statement: Json, terminal: Terminal) -> None:
+    """How to come back to a statement that runs on."""
+    terminal.warn(
+        f"{statement['id']} has not ended; `headrace statement attach {statement['id']}` "
+        "comes back to it."
+    )
 
 
 def _session_state(client: Client, statement: Json, progress: Progress) -> str | None:

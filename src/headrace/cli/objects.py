@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from headrace.cli.output.contract import Column
 from headrace.cli.output.formats import Format, writer
+from headrace.cli.output.text import plain
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Json
 from headrace.errors import InvalidRequest
@@ -29,8 +30,7 @@ def write_object(terminal: Terminal, item: Json, chosen: Format | None) -> None:
         size = max(map(len, item))
         for name, value in item.items():
             if value is not None:
-                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-                terminal.out.write(f"{name.ljust(size)}  {text}\n")
+                terminal.out.write(f"{name.ljust(size)}  {plain(value)}\n")
     else:
         write_items(terminal, [item], list(item), chosen)
 

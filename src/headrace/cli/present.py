@@ -36,6 +36,7 @@ class Presenter:
         self._client = client
         self._terminal = terminal
         self._pinned = pinned
+        self._objects = pinned is not None and pinned.objects
         self._written = 0
 
     def result(self, statement: Json) -> None:
@@ -93,7 +94,7 @@ class Presenter:
         first = next(chunks, [])
         out = self._terminal.out
         to = writer(self._pinned, out, columns, first[:1000], colour=self._terminal.colour)
-        if self._written and not (self._pinned and self._pinned.plain_numbers):
+        if self._written and not self._objects:
             out.write("\n")
         self._written += 1
         to.begin(columns, first[:1000])
@@ -109,21 +110,22 @@ class Presenter:
 
     def _chunks(self, statement: Json) -> Iterator[list[Row]]:
         following: int | None = 0
-        plain = self._pinned is not None and self._pinned.plain_numbers
-        if statement.get("rows") is not None and not (plain and _has_texts(statement["result"])):
+        if statement.get("rows") is not None and not _has_texts(statement, objects=self._objects):
             yield statement["rows"]
             following = statement.get("next_chunk")
         elif not statement["result"]["row_count"]:
             return
         while following is not None:
-            page = self._client.rows(statement["id"], following, plain_numbers=plain)
+            page = self._client.rows(statement["id"], following, plain_numbers=True)
             yield page["rows"]
             following = page["next_chunk"]
 
 
-def _has_texts(result: Json) -> bool:
-    """Whether rows hold numbers as text; those of a submit's own answer always do."""
-    return any("bigint" in each["type"] or "decimal" in each["type"] for each in result["schema"])
+def _has_texts(statement: Json, *, objects: bool) -> bool:
+    """Whether numbers that are texts in a submit's own answer would show as such."""
+    types = [each["type"] for each in statement["result"]["schema"]]
+    long = [each for each in types if "bigint" in each or "decimal" in each]
+    return any(objects or "<" in each for each in long)
 
 
 def seconds(statement: Json) -> str:

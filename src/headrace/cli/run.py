@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.cli.follow import cancel, cancelled_in_the_end, follow, has_ended
+from headrace.cli.follow import follow, has_ended, interrupted, tell_left
 from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
 from headrace.cli.options import OnError
 from headrace.cli.present import Presenter, exit_code
@@ -90,9 +90,11 @@ class Run:
                 self._client, statement, self._interrupts, progress, limit=self._plan.limit
             )
         except Interrupted:
-            return self._end(statement)
+            self._left_running = not interrupted(self._client, statement, self._terminal)
+            return EXIT_INTERRUPTED
         if not has_ended(statement):
-            self._leave(statement)
+            self._left_running = True
+            tell_left(statement, self._terminal)
             return EXIT_TIMEOUT
         return self._present(statement, piece)
 
@@ -120,21 +122,6 @@ class Run:
                 self._presenter.result(statement)
             self._presenter.told(statement)
         return 0
-
-    def _end(self, statement: Json) -> int:
-        """Cancel what runs. A second signal leaves at once."""
-        try:
-            self._terminal.warn(cancelled_in_the_end(cancel(self._client, statement)))
-        except Interrupted:
-            self._leave(statement)
-        return EXIT_INTERRUPTED
-
-    def _leave(self, statement: Json) -> None:
-        self._left_running = True
-        self._terminal.warn(
-            f"{statement['id']} has not ended; `headrace statement attach {statement['id']}` "
-            "comes back to it."
-        )
 
     def _close(self) -> None:
         if not self._plan.private or self._session is None:

@@ -43,7 +43,9 @@ def new(
     """Make a session and print its id."""
     with command(server=server, home=home, debug=debug) as this:
         body = {**fields, "conf": options.pairs(conf, "--conf")}
-        made = this.connect().create_session({key: value for key, value in body.items() if value})
+        made = this.connect(new_home=True).create_session(
+            {key: value for key, value in body.items() if value}
+        )
         this.terminal.out.write(made["id"] + "\n")
 
 
@@ -66,7 +68,7 @@ def list_sessions(
     """List sessions, newest first."""
     with command(server=server, home=home, debug=debug) as this:
         chosen = this.format(output)
-        client = this.connect(start=False)
+        client = this.connect()
         page = client.sessions(state=state, before=before, limit=str(limit))
         write_list(this.terminal, page, _COLUMNS, chosen)
 
@@ -81,7 +83,7 @@ def show(
     """Show one session."""
     with command(server=server, home=home, debug=debug) as this:
         chosen = this.format(output)
-        write_object(this.terminal, this.connect(start=False).session(name), chosen)
+        write_object(this.terminal, this.connect().session(name), chosen)
 
 
 @session.command()
@@ -93,7 +95,7 @@ def show(
 def log(*, name: str, tail: int | None, server: str | None, home: str | None, debug: bool) -> None:
     """Print what a session's driver wrote."""
     with command(server=server, home=home, debug=debug) as this:
-        this.terminal.out.write(this.connect(start=False).session_log(name, tail))
+        this.terminal.out.write(this.connect().session_log(name, tail))
 
 
 @session.command()
@@ -105,7 +107,7 @@ def close(
 ) -> None:
     """Close sessions: what waits or runs in them is cancelled, their results stay."""
     with command(server=server, home=home, debug=debug, quiet=quiet) as this:
-        client = this.connect(start=False)
+        client = this.connect()
         for name in names:
             closed = client.close_session(name)
             this.terminal.tell(f"{closed['id']} is {closed['state']}.")

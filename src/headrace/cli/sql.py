@@ -111,7 +111,7 @@ def sql(
             with interrupts.stoppable():
                 pieces = script.split(script.read(texts, files))
                 shown = _shown(results, pieces, chosen)
-                client = this.connect()
+                client = this.connect(new_home=True)
                 plan = Plan(
                     fields={key: value for key, value in fields.items() if value},
                     session=target.resolve(client),

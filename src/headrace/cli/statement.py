@@ -46,7 +46,7 @@ def list_statements(
     """List statements, newest first."""
     with command(server=server, home=home, debug=debug) as this:
         chosen = this.format(output)
-        client = this.connect(start=False)
+        client = this.connect()
         page = client.statements(session=session, state=state, before=before, limit=str(limit))
         write_list(this.terminal, page, _COLUMNS, chosen)
 
@@ -61,7 +61,7 @@ def show(
     """Show one statement; --debug includes the stack trace of its error."""
     with command(server=server, home=home, debug=debug) as this:
         chosen = this.format(output)
-        found = this.connect(start=False).statement(id_, trace=debug)
+        found = this.connect().statement(id_, trace=debug)
         write_object(this.terminal, found, chosen)
 
 
@@ -82,7 +82,7 @@ def result(
     """Write the rows of a statement that has ended."""
     with command(server=server, home=home, debug=debug, quiet=quiet) as this:
         chosen = this.format(output)
-        client = this.connect(start=False)
+        client = this.connect()
         found = client.statement(id_)
         if not follow.has_ended(found):
             client.rows(id_)  # the node says why there is none
@@ -96,7 +96,7 @@ def result(
 def cancel(*, id_: str, wait: bool, server: str | None, home: str | None, debug: bool) -> None:
     """Cancel a statement and print how it really ended."""
     with command(server=server, home=home, debug=debug) as this:
-        client = this.connect(start=False)
+        client = this.connect()
         asked = client.cancel(id_)
         if wait:
             asked = follow.until_end(client, asked)
@@ -120,7 +120,7 @@ def wait_for(
     """Wait until a statement has ended and print its state. An interrupt leaves it running."""
     with command(server=server, home=home, debug=debug, quiet=quiet) as this, Interrupts() as stop:
         limit = None if timeout is None else options.seconds(timeout, "--timeout")
-        client = this.connect(start=False)
+        client = this.connect()
         found = _follow(this, client, client.statement(id_), stop, limit)
         this.terminal.out.write(found["state"] + "\n")
         raise Exit(exit_code(found) if follow.has_ended(found) else EXIT_TIMEOUT)
@@ -143,12 +143,12 @@ def attach(
     """Come back to a statement: its progress, then its rows. An interrupt cancels it."""
     with command(server=server, home=home, debug=debug, quiet=quiet) as this, Interrupts() as stop:
         chosen = this.format(output)
-        client = this.connect(start=False)
+        client = this.connect()
         found = client.statement(id_)
         try:
             found = _follow(this, client, found, stop, None)
         except Interrupted:
-            this.terminal.warn(follow.cancelled_in_the_end(follow.cancel(client, found)))
+            follow.interrupted(client, found, this.terminal)
             raise Exit(EXIT_INTERRUPTED) from None
         with stop.stoppable():
             raise Exit(_present(Presenter(client, this.terminal, chosen), found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -25,9 +25,18 @@ class Client:
     NodeUnreachable when no node answered for `patience` seconds.
     """
 
-    def __init__(self, address: str, token: str | None = None, *, patience: float = 30.0) -> None:
+    def __init__(
+        self,
+        address: str,
+        token: str | None = None,
+        *,
+        patience: float = 30.0,
+        parse_float: Callable[[str], Any] = float,
+    ) -> None:
+        """`parse_float` makes the value of each JSON number that is no integer from its text."""
         self._transport = Transport(address, patience=patience)
         self._token = token
+        self._parse_float = parse_float
 
     @property
     def address(self) -> str:
@@ -168,7 +177,7 @@ class Client:
         answer = self._transport.send(self._ask(method, path, **rest))
         _check(answer)
         try:
-            value = json.loads(answer.body) if answer.body else {}
+            value = json.loads(answer.body or b"{}", parse_float=self._parse_float)
         except ValueError:
             value = None
         if not isinstance(value, dict):

@@ -13,6 +13,7 @@ from pathlib import Path
 from headrace import __version__
 from headrace.control.embedded import Commands
 from headrace.control.launch import Launches
+from headrace.control.launchers.contract import Launcher
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.link import Link
 from headrace.control.metastore import Metastore
@@ -35,8 +36,18 @@ _CLOSE_SECONDS = 15.0
 class Node:
     """One server process. It answers for everything in its store."""
 
-    def __init__(self, settings: Settings, *, address: str, embedded: bool) -> None:
-        """Opens and migrates the store. Raises StoreInUse, StoreUnavailable, SchemaTooNew."""
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        address: str,
+        embedded: bool,
+        launcher: Launcher | None = None,
+    ) -> None:
+        """Opens and migrates the store; drivers are started by `launcher`, default a local one.
+
+        Raises StoreInUse, StoreUnavailable, SchemaTooNew.
+        """
         self.settings = settings
         self.address = address
         self.embedded = embedded
@@ -51,7 +62,7 @@ class Node:
         self.link = Link(self.database, settings)
         self.sessions = Sessions(self.database, settings)
         self.submissions = Submissions(self.database, settings)
-        self._launcher = LocalLauncher(settings.home.absolute())
+        self._launcher = launcher or LocalLauncher(settings.home.absolute())
         self._metastore = _metastore(settings)
         self.launches = Launches(
             self.database,

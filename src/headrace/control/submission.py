@@ -25,6 +25,8 @@ class Submit:
     owner: str
     session: str | None = None
     """Id or name; without one the statement gets a session of its own."""
+    catalog: str | None = None
+    """The current catalog of a session of its own; default: Spark's."""
     parameters: list[Parameter] = field(default_factory=list)
     conf: dict[str, str] = field(default_factory=dict)
     disposition: Disposition = Disposition.AUTO
@@ -91,7 +93,7 @@ class Submissions:
     def _session(self, tx: Tx, request: Submit) -> str:
         if request.session is not None:
             return resolve(tx, request.owner, request.session).id
-        new = NewSession(id=new_id("se"), owner=request.owner)
+        new = NewSession(id=new_id("se"), owner=request.owner, catalog=request.catalog)
         sessions.insert(tx, new, who=request.owner)
         tx.wake("launch")
         return new.id

@@ -87,7 +87,7 @@ def _message(error: PySparkException, condition: str | None, sqlstate: str | Non
         message = message.removeprefix(f"[{condition}]").strip()
     if sqlstate is not None:
         message = message.partition(f"SQLSTATE: {sqlstate}")[0]
-    return message.partition("\n\n== SQL")[0].strip()
+    return message.partition("\n== SQL")[0].strip()
 
 
 def _position(error: PySparkException, text: str) -> Position | None:

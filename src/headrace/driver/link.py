@@ -68,6 +68,10 @@ class Link:
             trust_env=False,
         )
 
+    def close(self) -> None:
+        """Lets go of the connections."""
+        self._client.close()
+
     def hello(self, message: Hello) -> Acknowledged:
         return self._call("hello", message, Acknowledged)
 
@@ -91,8 +95,9 @@ class Link:
 
     def goodbye(self, failure: Failure | None = None) -> None:
         """Best effort: a node that misses it learns from the lease."""
+        patience = min(_CALL_SECONDS, self.bootstrap.orphan_seconds)
         try:
-            self._call("goodbye", Goodbye(failure=failure), Acknowledged, patience=_CALL_SECONDS)
+            self._call("goodbye", Goodbye(failure=failure), Acknowledged, patience=patience)
         except HeadraceError as error:
             _LOG.warning("left without a goodbye: %s", error.message)
 

@@ -27,9 +27,9 @@ def _value(spark: SparkSession, parameter: Parameter) -> Any:
     """
     if parameter.type is None:
         return lit(parameter.value)
-    jvm: Any = spark._jvm  # noqa: SLF001 - no public way leads to a folded literal
-    parser = jvm.org.apache.spark.sql.catalyst.parser.CatalystSqlParser
+    parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001
     cast = Column(lit(parameter.value)._jc.cast(parser.parseDataType(parameter.type)))  # noqa: SLF001
     plan = spark.range(1).select(cast.alias("value"))._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
     literal = plan.expressions().head().child()
+    jvm: Any = spark._jvm  # noqa: SLF001 - no public way leads from a literal to a column
     return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(literal))

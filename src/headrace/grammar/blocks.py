@@ -20,16 +20,17 @@ _LABELLED = frozenset({"BEGIN", "LOOP", "REPEAT", "WHILE", "FOR"})
 _KINDS = frozenset({"IF", "CASE", "WHILE", "FOR", "LOOP", "REPEAT"})
 
 _OPERATORS = frozenset({"AND", "OR", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "DIV"})
-_CLAUSES = frozenset({"SELECT", "DISTINCT", "FROM", "WHERE", "HAVING", "BY", "ON", "JOIN", "USING"})
-_BEFORE_OPERAND = (
-    _OPERATORS | _CLAUSES | frozenset({"NOT", "IS", "ESCAPE", "AS", "WHEN", "THEN", "ELSE"})
-)
-"""Keywords that an operand or a name follows."""
-
-_AFTER_NAME = (
+_CLAUSES = frozenset({"SELECT", "FROM", "WHERE", "HAVING", "BY", "ON", "JOIN", "USING", "EXTEND"})
+_AFTER_OPERAND = _OPERATORS | _CLAUSES | frozenset({"IS", "AS", "ESCAPE", "DISTINCT"})
+"""Keywords that stand behind an operand and before the next one."""
+_BEFORE_OPERAND = frozenset({"NOT", "CASE", "DISTINCT", "ALL"})
+"""Keywords that stand where an operand begins."""
+_QUERY_BEGINS = frozenset({"(", "AS", "|>"})
+"""What a clause may follow at once; elsewhere SELECT or FROM is a name where an operand begins."""
+_BEHIND_NAME = (
     _OPERATORS | frozenset({"THEN", "DO", "IS", "FROM", "AS"}) | frozenset("=<>!*/%&|^.,)[;")
 )
-"""What shows that the CASE before it is a name."""
+"""What shows that the word before it is a name, NOT and CASE included."""
 
 
 class _Open(NamedTuple):
@@ -111,11 +112,13 @@ class _BlockReader:
                 length += 1
             length += 1
         labelled = self._word(length) == ":" and self._word(length + 1) in _LABELLED
-        return length + 1 if labelled else 0
+        # `SELECT :loop` begins with a parameter.
+        return length + 1 if labelled and self._word() not in ("SELECT", "VALUES") else 0
 
     def _enter(self, kind: str) -> None:
         if kind in _HEADS:
-            self._head(_HEADS[kind])
+            begins = {"FOR": "(", "CASE": "CASE"}.get(kind, "")
+            self._head(_HEADS[kind], begins)
         elif kind == "BEGIN" and self._word() == "NOT" and self._word(1) == "ATOMIC":
             self._at += 2
 
@@ -161,9 +164,9 @@ class _BlockReader:
             self._at += 1
         self._at += 1
 
-    def _head(self, stop: str) -> None:
+    def _head(self, stop: str, begins: str = "") -> None:
         """Reads a condition or query up to the keyword behind it; goes behind THEN and DO."""
-        head = _Head(stop)
+        head = _Head(stop, begins)
         while self._at < len(self._code) and self._word() != ";":
             if head.ends_with(self._code[self._at], self._word(1)):
                 self._at += stop != "END"
@@ -175,52 +178,60 @@ class _BlockReader:
 class _Head:
     """Follows an expression or a query token by token, and knows the keyword that ends it."""
 
-    def __init__(self, stop: str) -> None:
+    def __init__(self, stop: str, begins: str) -> None:
         self._stop = stop
+        self._last = begins
+        """The keyword or symbol before the present token; empty behind a name or value."""
         self._operand_next = True
-        self._field_next = False
         self._cases = [0]
         """CASE expressions open in each pair of brackets around the present token."""
 
     def ends_with(self, token: Token, following: str) -> bool:
         """Whether this token is the keyword that ends the head."""
+        word = token.word
         if token.kind is Kind.SYMBOL:
-            self._symbol(token.word)
-            return False
-        field, self._field_next = self._field_next, False
-        if token.kind is not Kind.WORD or field:
-            self._operand_next = False
-            return False
-        if self._operand_next:
-            self._at_operand(token.word, following)
-            return False
-        return self._after_operand(token.word)
-
-    def _symbol(self, symbol: str) -> None:
-        self._field_next = symbol in ".:"
-        if symbol in "([":
-            self._cases.append(0)
-            self._operand_next = True
-        elif symbol in ")]":
-            if len(self._cases) > 1:
-                self._cases.pop()
-            self._operand_next = False
-        elif symbol == "?" or (symbol == "*" and self._operand_next):
-            self._operand_next = False
-        else:
-            self._operand_next = True
-
-    def _at_operand(self, word: str, following: str) -> None:
-        if word == "CASE" and following not in _AFTER_NAME:
-            self._cases[-1] += 1
-        elif word not in _BEFORE_OPERAND:
-            self._operand_next = False
-
-    def _after_operand(self, word: str) -> bool:
-        if word == "END" and self._cases[-1]:
+            self._symbol(word)
+        elif token.kind is not Kind.WORD or self._last in (".", ":"):
+            self._take("", operand_next=False)
+        elif self._operand_next:
+            keyword = self._keyword_at_operand(word, following)
+            self._cases[-1] += keyword and word == "CASE"
+            self._take(word if keyword else "", operand_next=keyword)
+        elif word == "END" and self._cases[-1]:
             self._cases[-1] -= 1
         elif word == self._stop and self._cases == [0]:
             return True
         else:
-            self._operand_next = word in _BEFORE_OPERAND
+            keyword = self._keyword_behind_operand(word)
+            self._take(word if keyword else "", operand_next=keyword)
         return False
+
+    def _take(self, last: str, *, operand_next: bool) -> None:
+        self._last, self._operand_next = last, operand_next
+
+    def _symbol(self, symbol: str) -> None:
+        operand_next = True
+        if symbol in ("(", "["):
+            self._cases.append(0)
+        elif symbol in (")", "]"):
+            if len(self._cases) > 1:
+                self._cases.pop()
+            operand_next = False
+        elif symbol == "?" or (symbol == "*" and self._operand_next):
+            operand_next = False
+        pipe = symbol == ">" and self._last == "|"
+        self._take("|>" if pipe else symbol, operand_next=operand_next)
+
+    def _keyword_at_operand(self, word: str, following: str) -> bool:
+        if word == "WHEN":
+            return self._last == "CASE"
+        if word in _CLAUSES:
+            return self._last in _QUERY_BEGINS
+        if self._last in ("FROM", "JOIN"):
+            return False
+        return word in _BEFORE_OPERAND and following not in _BEHIND_NAME
+
+    def _keyword_behind_operand(self, word: str) -> bool:
+        if word in ("WHEN", "THEN", "ELSE"):
+            return self._cases != [0] or (word == "WHEN" and self._stop == "THEN")
+        return word in _AFTER_OPERAND

@@ -74,5 +74,5 @@ def single(text: str) -> None:
         raise MultipleStatements(
             f"The text holds {len(first)} statements; one submit takes one.",
             position=position(text, first[1].start),
-            hint="Send them one by one; a path that holds `;` needs quotes, e.g. ADD JAR '/a;b.jar'.",
+            hint="Send them one by one. A path that holds `;` needs quotes: ADD JAR '/a;b.jar'.",
         )

@@ -38,6 +38,20 @@ def split(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of Spark's in the stored form, in small types whatever the session's settings.
+
+    (spark.sql.execution.arrow.useLargeVarTypes.) Raises TypeError as `relabel` does.
+    """
+    arrays = [
+        array if (small := _small(array.type)) == array.type else array.cast(small)
+        for array in batch.columns
+    ]
+    if arrays:
+        batch = pa.RecordBatch.from_arrays(arrays, names=[""] * len(arrays))
+    return relabel(batch, schema)
+
+
 def relabel(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The same buffers under other names, or under types of the same layout. Copies nothing.
 
@@ -70,6 +84,25 @@ def same_layout(one: pa.DataType, other: pa.DataType) -> bool:
             for index in range(one.num_fields)
         )
     return bool(_stripped(one) == _stripped(other))
+
+
+def _small(kind: pa.DataType) -> pa.DataType:
+    """The type with 32-bit offsets throughout."""
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_map(kind):
+        return pa.map_(_small_field(kind.key_field), _small_field(kind.item_field))
+    if pa.types.is_list(kind):
+        return pa.list_(_small_field(kind.value_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([_small_field(kind.field(at)) for at in range(kind.num_fields)])
+    return kind
+
+
+def _small_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_small(field.type))
 
 
 def _shape(kind: pa.DataType) -> str:

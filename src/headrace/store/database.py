@@ -121,6 +121,8 @@ class Database:
 
     def ping(self) -> None:
         """Try the store. Raises StoreUnavailable."""
+        if self._lock is not None:
+            self._lock.verify()
         with self.read() as tx:
             tx.execute(select(1))
 
@@ -145,10 +147,11 @@ class Database:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        if self.dialect == "sqlite":
-            with self._queue.turn(_WRITER_PATIENCE):
-                yield
-        else:
+        if self._lock is None:
+            yield
+            return
+        with self._queue.turn(_WRITER_PATIENCE):
+            self._lock.verify()
             yield
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, bindparam, insert, select, tuple_
+from sqlalchemy import BigInteger, ColumnElement, bindparam, insert, select, tuple_
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -33,7 +33,7 @@ class _this_transaction(FunctionElement[int]):  # noqa: N801 - it stands for an 
 
 
 class _oldest_at_work(FunctionElement[int]):  # noqa: N801 - it stands for an SQL function
-    """The lowest transaction number that may still commit; 1 on SQLite, above all events."""
+    """The lowest transaction number that may still commit; PostgreSQL's alone."""
 
     type = BigInteger()
     inherit_cache = True
@@ -52,11 +52,6 @@ def _xmin(_element: _oldest_at_work, _compiler: SQLCompiler, **_options: Any) ->
 @compiles(_this_transaction, "sqlite")
 def _zero(_element: _this_transaction, _compiler: SQLCompiler, **_options: Any) -> str:
     return "0"
-
-
-@compiles(_oldest_at_work, "sqlite")
-def _one(_element: _oldest_at_work, _compiler: SQLCompiler, **_options: Any) -> str:
-    return "1"
 
 
 _APPEND = insert(events).values(
@@ -112,9 +107,7 @@ def read(
 
     Raises InvalidRequest when `after` is no cursor.
     """
-    query = _SELECT.where(events.c.xid < _oldest_at_work())
-    if after is not None:
-        query = query.where(tuple_(events.c.xid, events.c.id) > tuple_(*_position(after)))
+    query = _SELECT.where(*_unread(tx, after))
     if entity is not None:
         query = query.where(events.c.entity == entity)
     if entity_id is not None:
@@ -127,12 +120,21 @@ def last(tx: Tx) -> str:
     """The cursor after which only later events come."""
     query = (
         select(events.c.xid, events.c.id)
-        .where(events.c.xid < _oldest_at_work())
+        .where(*_unread(tx, None))
         .order_by(events.c.xid.desc(), events.c.id.desc())
         .limit(1)
     )
     row = tx.execute(query).one_or_none()
     return "0.0" if row is None else f"{row.xid}.{row.id}"
+
+
+def _unread(tx: Tx, after: str | None) -> list[ColumnElement[bool]]:
+    xid, number = (0, 0) if after is None else _position(after)
+    if tx.dialect == "sqlite":
+        # Told apart, because SQLite searches an index by the first column of a tuple alone.
+        return [events.c.xid == _this_transaction(), events.c.id > number]
+    position = tuple_(events.c.xid, events.c.id) > tuple_(xid, number)
+    return [events.c.xid < _oldest_at_work(), position]
 
 
 def _event(row: dict[str, Any]) -> Event:

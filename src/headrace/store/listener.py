@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
-import select
+import selectors
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -93,13 +93,17 @@ class Listener:
 
     def _forward(self, connection: psycopg.Connection) -> None:
         """Publish what comes, until asked to stop or the line breaks."""
-        while True:
-            ready, _, _ = select.select([connection.fileno(), self._stop_reader], [], [])
-            if self._stop_reader in ready:
-                return
-            for notice in connection.notifies(timeout=0):
-                self._signals.publish(self._postmark.topics(notice.payload))
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection, selectors.EVENT_READ)
+            selector.register(self._stop_reader, selectors.EVENT_READ)
+            while True:
+                ready = [key.fileobj for key, _ in selector.select()]
+                if self._stop_reader in ready:
+                    return
+                for notice in connection.notifies(timeout=0):
+                    self._signals.publish(self._postmark.topics(notice.payload))
 
     def _stopped(self, timeout: float) -> bool:
-        ready, _, _ = select.select([self._stop_reader], [], [], timeout)
-        return bool(ready)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._stop_reader, selectors.EVENT_READ)
+            return bool(selector.select(timeout))

@@ -227,11 +227,15 @@ def extend_all(tx: Tx, *, node: str, seconds: float) -> int:
 
     Returns how many leases were prolonged; none is shortened.
     """
-    prolonged = (
-        update(sessions)
+    # In order, so that two nodes that come back at once do not wait for each other.
+    late = (
+        select(sessions.c.number)
         .where(_LIVE, sessions.c.lease_until < clock(seconds))
-        .values(lease_until=clock(seconds))
+        .order_by(sessions.c.number)
+        .with_for_update()
     )
+    prolonged = update(sessions).where(sessions.c.number.in_(late))
+    prolonged = prolonged.values(lease_until=clock(seconds))
     count = tx.execute(prolonged).rowcount
     if count:
         _log.info("node %s was away: %d drivers get %g s to come back", node, count, seconds)

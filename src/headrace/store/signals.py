@@ -6,6 +6,7 @@ Topics are `session:<id>`, `statement:<id>`, LAUNCH (a session waits for its dri
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -13,6 +14,8 @@ from typing import Self
 
 LAUNCH = "launch"
 EVENTS = "events"
+
+_log = logging.getLogger(__name__)
 
 
 def session_topic(session_id: str) -> str:
@@ -50,8 +53,12 @@ class Subscription:
         with self._condition:
             self._woken = True
             self._condition.notify_all()
-        if self._callback is not None:
+        if self._callback is None:
+            return
+        try:
             self._callback()
+        except Exception:  # noqa: BLE001 - the publisher has committed, and others are to be woken
+            _log.exception("a callback for %s failed", self.topic)
 
     def close(self) -> None:
         """Lose interest. Harmless when repeated."""

@@ -22,8 +22,9 @@ class FileLock:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path.with_name(path.name + ".lock")
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._path = path
+        self._inode = 0
+        self._file = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -35,6 +36,20 @@ class FileLock:
             ) from None
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def make_file(self) -> None:
+        """Make the database's file, if need be, readable for its owner alone."""
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._inode = self._path.stat().st_ino
+
+    def verify(self) -> None:
+        """Raises StoreUnavailable when the file is gone: SQLite would go on writing to nowhere."""
+        try:
+            same = self._path.stat().st_ino == self._inode
+        except OSError:
+            same = False
+        if not same:
+            raise StoreUnavailable(f"The store {self._path} was removed while it was open.")
 
     def release(self) -> None:
         """Let others have the file. Harmless when repeated."""
@@ -51,14 +66,14 @@ def file_of(url: URL) -> Path:
 
 
 def prepare(path: Path) -> FileLock:
-    """Make the file, readable for its owner alone, and lock it.
+    """Lock the file and make it, with its folders.
 
     Raises StoreInUse, or StoreUnavailable when it cannot be made.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        lock.make_file()
     except OSError as error:
         raise StoreUnavailable(f"The store {path} cannot be opened: {error.strerror}.") from error
     return lock

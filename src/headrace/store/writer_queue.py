@@ -23,6 +23,11 @@ class WriterQueue:
         self._held = False
         self._holder: int | None = None
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._gates)
+
     @contextmanager
     def turn(self, timeout: float) -> Iterator[None]:
         """Hold the lock. Raises StoreUnavailable when the turn does not come in `timeout` s."""

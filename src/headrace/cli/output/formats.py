@@ -31,8 +31,8 @@ class Format(StrEnum):
         return self in {Format.ARROW, Format.PARQUET}
 
     @property
-    def plain_numbers(self) -> bool:
-        """Whether bigint and decimal become numbers, where a double holds them exactly."""
+    def objects(self) -> bool:
+        """Whether rows become JSON objects."""
         return self in {Format.JSON, Format.JSONL}
 
 

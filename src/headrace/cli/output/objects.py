@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import TextIO
 
 from headrace.cli.output.contract import Column, Row
+from headrace.cli.output.text import as_json
 from headrace.errors import FormatCannotHold
 
 
 def _names(columns: Sequence[Column]) -> list[str]:
+    """The names as JSON. Raises FormatCannotHold when an object cannot hold them all."""
     names = [column.name for column in columns]
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
@@ -19,7 +20,7 @@ def _names(columns: Sequence[Column]) -> list[str]:
             f"JSON objects cannot hold several columns of one name: {', '.join(repeated)}.",
             hint="name them apart with AS, or take another format: csv, table, arrow",
         )
-    return names
+    return [as_json(name) for name in names]
 
 
 class JsonWriter:
@@ -60,4 +61,5 @@ class JsonLinesWriter:
 
 
 def _object(names: list[str], row: Row) -> str:
-    return json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False)
+    members = zip(names, map(as_json, row), strict=True)
+    return "{" + ", ".join([f"{name}: {value}" for name, value in members]) + "}"

@@ -52,8 +52,8 @@ class TableWriter:
         self._widths = _widths(columns, sample)
         self._right = [is_number(column.type) for column in columns]
         names = [
-            self._lines.bold(pad(shown(column.name), size))
-            for column, size in zip(columns, self._widths, strict=True)
+            self._lines.bold(pad(shown(column.name), size, right=right))
+            for column, size, right in zip(columns, self._widths, self._right, strict=True)
         ]
         rules = [self._lines.across * (size + 2) for size in self._widths]
         self._write(names)

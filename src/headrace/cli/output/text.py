@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
+from collections.abc import Callable
+from json.encoder import encode_basestring
 from typing import Any
 
 NULL = "NULL"
@@ -11,15 +12,40 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
+class Number(str):
+    """A JSON number as it was written: 1.10 stays 1.10."""
+
+    __slots__ = ()
+
+
+def as_json(value: Any) -> str:
+    """A value of the API's as JSON, numbers as they were written."""
+    return _AS_JSON.get(type(value), str)(value)
+
+
+def _list_as_json(value: list[Any]) -> str:
+    return "[" + ", ".join(map(as_json, value)) + "]"
+
+
+def _dict_as_json(value: dict[str, Any]) -> str:
+    members = (f"{encode_basestring(key)}: {as_json(each)}" for key, each in value.items())
+    return "{" + ", ".join(members) + "}"
+
+
+_AS_JSON: dict[type, Callable[[Any], str]] = {
+    str: encode_basestring,
+    type(None): lambda _: "null",
+    bool: lambda value: "true" if value else "false",
+    list: _list_as_json,
+    dict: _dict_as_json,
+}
+
+
 def plain(value: Any) -> str:
     """A value that is not NULL, unescaped; what is nested as JSON."""
     if isinstance(value, str):
         return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value)
+    return as_json(value)
 
 
 def shown(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headrace.results.batches import relabel
+from headrace.results.batches import conform
 from headrace.results.schema import Kind, Schema
 
 _BATCH_ROWS = 10_000
@@ -87,4 +87,4 @@ def job_rows(frame: DataFrame, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a frame by one job over all its partitions, in order."""
     collect: Any = frame._collect_as_arrow  # noqa: SLF001 - toArrow without its cast by name
     for batch in collect():
-        yield relabel(batch, stored)
+        yield conform(batch, stored)

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from headrace.results.batches import relabel, size, split
+from headrace.results.batches import conform, size, split
 
 # Tasks that may hand back as much as an inline result holds. Later ones may hand back less, so that
 # ten thousand partitions do not fill the driver: it gets some 30 MB at most from them.
@@ -215,7 +215,8 @@ def make_task(spec: TaskSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterable[p
         sink = Sink(spec, name, min(spec.held_bytes, max(held, _LEAST_HELD)))
         try:
             for batch in batches:
-                sink.add(relabel(_columns(batch, spec.schema), spec.schema))
+                # Rows without columns come with one that is not theirs (`spread`).
+                sink.add(conform(batch if spec.schema else batch.select([]), spec.schema))
                 if sink.full:
                     break
             part, data = sink.close()
@@ -230,18 +231,6 @@ def make_task(spec: TaskSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterable[p
                 yield _report(partition, part, sink, data, None)
 
     return task
-
-
-def _columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch in the stored form's types, where the session's settings gave it others."""
-    if not len(schema):
-        return batch.select([])
-    arrays = [
-        # spark.sql.execution.arrow.useLargeVarTypes
-        array.cast(field.type) if pa.types.is_large_string(array.type) else array
-        for array, field in zip(batch.columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=schema.names)
 
 
 def _report(

@@ -1,0 +1,262 @@
+"""The link between a driver and the node, over HTTP."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from tests.support.running_node import RunningNode
+from tests.support.scripted_driver import ScriptedDriver
+from tests.support.waiting import wait_until
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+from headrace.model.messages import LINK_PREFIX
+from headrace.store import sessions
+
+StartNode = Callable[..., RunningNode]
+
+
+def test_a_statement_whose_answer_was_lost_is_handed_out_again(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    statement_id = node.submit(session=session_id)["id"]
+    lost = driver.take()
+    again = driver.poll().work
+    assert again == lost
+    assert again is not None
+    assert again.attempt == 1
+    assert driver.poll(in_hand=[statement_id]).work is None
+    assert driver.succeed(statement_id).landed
+    assert driver.poll().work is None
+
+
+def test_an_open_poll_gets_what_is_submitted_meanwhile(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    with ThreadPoolExecutor(1) as pool:
+        orders = pool.submit(driver.poll, wait=30)
+        topic = f"session:{session_id}"
+        wait_until(lambda: topic in node.database.signals._topics, what="the poll is open")
+        statement_id = node.submit(session=session_id)["id"]
+        work = orders.result(timeout=10).work
+    assert work is not None
+    assert work.statement_id == statement_id
+
+
+def test_a_poll_with_nothing_to_do_ends_after_its_time(node: RunningNode) -> None:
+    _session_id, driver = node.driven_session()
+    orders = driver.poll(wait=0.05)
+    assert (orders.work, orders.cancel, orders.close) == (None, [], False)
+    assert orders.nodes == [node.node.address]
+
+
+def test_two_polls_at_once_do_not_share_a_statement(node: RunningNode) -> None:
+    """A driver that thought its first poll lost may have both open."""
+    session_id, driver = node.driven_session()
+    with ThreadPoolExecutor(2) as pool:
+        polls = [pool.submit(driver.poll, wait=0.5) for _ in range(2)]
+        statement_id = node.submit(session=session_id)["id"]
+        works = [one.result(timeout=10).work for one in polls]
+    # Both may learn of it, for the node cannot know which answer arrives; it is the same attempt.
+    assert {work.statement_id for work in works if work is not None} == {statement_id}
+    assert node.statement(statement_id)["attempts"] == 1
+
+
+def test_a_repeated_report_changes_nothing(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    statement_id = node.submit(session=session_id)["id"]
+    driver.take()
+    assert driver.succeed(statement_id).landed is True
+    ended = node.statement(statement_id)
+    assert driver.succeed(statement_id).landed is False
+    failure = Failure(code="x", message="x")
+    assert driver.ended(statement_id, StatementState.FAILED, failure=failure).landed is False
+    assert driver.started(statement_id).landed is False
+    assert node.statement(statement_id) == ended
+    assert driver.hello().landed is False
+
+
+def test_a_report_of_a_short_statement_may_overtake_that_of_its_start(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    statement_id = node.submit(session=session_id)["id"]
+    driver.take()
+    assert driver.succeed(statement_id).landed
+    assert driver.started(statement_id).landed is False
+    statement = node.statement(statement_id)
+    assert statement["launched_at"] <= statement["started_at"] <= statement["ended_at"]
+
+
+def test_a_token_is_good_for_its_session_alone(node: RunningNode) -> None:
+    _first, driver = node.driven_session()
+    second, _other = node.driven_session()
+    statement_id = node.submit(session=second)["id"]
+    request = node.desk.request(second)
+    token = driver.bootstrap.token
+    with ScriptedDriver(request.bootstrap, token=token) as stranger:
+        for call in (
+            stranger.hello,
+            stranger.poll,
+            stranger.renew,
+            stranger.goodbye,
+            lambda: stranger.started(statement_id),
+            lambda: stranger.succeed(statement_id),
+        ):
+            assert refused(call).status_code == 401
+    assert node.statement(statement_id)["state"] == "waiting"
+
+
+def test_a_driver_cannot_report_another_sessions_statement(node: RunningNode) -> None:
+    _first, driver = node.driven_session()
+    second, other = node.driven_session()
+    statement_id = node.submit(session=second)["id"]
+    other.take()
+    assert driver.started(statement_id).landed is False
+    assert driver.succeed(statement_id).landed is False
+    assert node.statement(statement_id)["state"] == "launched"
+
+
+def test_a_driver_cannot_use_the_api_of_users_where_a_token_is_set(start_node: StartNode) -> None:
+    node = start_node(token="secret")
+    node.http.headers["Authorization"] = "Bearer secret"
+    _session_id, driver = node.driven_session()
+    response = node.http.get(
+        "/api/v1/statements", headers={"Authorization": f"Bearer {driver.bootstrap.token}"}
+    )
+    assert response.status_code == 401
+
+
+def test_without_a_token_the_link_is_shut(node: RunningNode) -> None:
+    session_id, _driver = node.driven_session()
+    response = node.http.post(f"{LINK_PREFIX}/{session_id}/1/renew", json={})
+    assert (response.status_code, response.json()["code"]) == (401, "unauthorized")
+
+
+def test_who_has_lost_the_lease_changes_nothing(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    statement_id = node.submit(session=session_id)["id"]
+    driver.take()
+    driver.goodbye()
+    assert node.statement(statement_id)["state"] == "failed"
+    ended = node.statement(statement_id)
+    for call in (driver.renew, driver.poll, driver.goodbye, driver.hello):
+        response = refused(call)
+        assert (response.status_code, response.json()["code"]) == (409, "lease_lost")
+    assert driver.succeed(statement_id).landed is False
+    assert node.statement(statement_id) == ended
+
+
+def test_an_epoch_that_is_not_the_sessions_is_lost(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    later = driver.bootstrap.model_copy(update={"epoch": 2})
+    with ScriptedDriver(later) as stranger:
+        response = refused(stranger.hello)
+    assert (response.status_code, response.json()["code"]) == (409, "lease_lost")
+    assert node.http.get(f"/api/v1/sessions/{session_id}").json()["epoch"] == 1
+
+
+def test_a_driver_that_does_not_renew_is_lost(start_node: StartNode) -> None:
+    node = start_node(lease={"duration": "1s", "sweep": "100ms"})
+    session_id, driver = node.driven_session()
+    statement_id = node.submit(session=session_id)["id"]
+    driver.take()
+    statement = node.statement(statement_id, wait_timeout="20s")
+    assert (statement["state"], statement["error"]["code"]) == ("failed", "driver_lost")
+    assert node.desk.killed == [{"name": f"headrace-{session_id}-1"}]
+    assert refused(driver.renew).status_code == 409
+
+
+def test_a_driver_that_renews_keeps_its_session(start_node: StartNode) -> None:
+    node = start_node(lease={"duration": "1s", "sweep": "100ms"})
+    session_id, driver = node.driven_session()
+    first = lease_of(node, session_id)
+    stopping = threading.Event()
+
+    def renew() -> None:
+        while not stopping.wait(0.1):
+            driver.renew()
+
+    renewal = threading.Thread(target=renew)
+    renewal.start()
+    try:
+        wait_until(lambda: (lease_of(node, session_id) - first).total_seconds() > 2)
+        assert node.http.get(f"/api/v1/sessions/{session_id}").json()["state"] == "running"
+    finally:
+        stopping.set()
+        renewal.join()
+
+
+def test_a_statements_life_is_four_write_transactions(start_node: StartNode) -> None:
+    """DESIGN 12, Budget: submit, launched, running, end; renewals are on top."""
+    node = start_node(lease={"sweep": "1h"})
+    session_id, driver = node.driven_session()
+    settled(node)
+
+    before = node.database.write_count
+    statement_id = node.submit(session=session_id)["id"]
+    driver.take()
+    driver.started(statement_id)
+    driver.succeed(statement_id)
+    assert node.statement(statement_id)["state"] == "success"
+    assert node.http.get(f"/api/v1/statements/{statement_id}/result").status_code == 200
+    assert driver.poll().work is None
+    assert node.database.write_count - before == 4
+
+    driver.renew()
+    assert node.database.write_count - before == 5
+
+
+def test_polls_and_looks_write_nothing(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "1h"})
+    session_id, driver = node.driven_session()
+    statement_id = node.submit(session=session_id)["id"]
+    driver.take()
+    settled(node)
+    before = node.database.write_count
+    for _ in range(3):
+        driver.poll(in_hand=[statement_id])
+        node.statement(statement_id)
+        node.http.get("/api/v1/statements")
+        node.http.get("/api/v1/sessions")
+        node.http.get("/api/v1/events")
+        node.http.get("/ready")
+    assert node.database.write_count == before
+
+
+@pytest.mark.parametrize(
+    "body", [b"{}", b"[]", b"\xff", b'{"wait_seconds": 61}', b'{"wait_seconds": 1, "more": 1}']
+)
+def test_a_message_that_is_not_understood_is_refused(node: RunningNode, body: bytes) -> None:
+    session_id, driver = node.driven_session()
+    response = node.http.post(
+        f"{LINK_PREFIX}/{session_id}/1/poll",
+        content=body,
+        headers={
+            "Authorization": f"Bearer {driver.bootstrap.token}",
+            "Content-Type": "application/json",
+        },
+    )
+    assert response.status_code == 400
+
+
+def refused(call: Callable[[], object]) -> httpx.Response:
+    with pytest.raises(httpx.HTTPStatusError) as caught:
+        call()
+    return caught.value.response
+
+
+def lease_of(node: RunningNode, session_id: str) -> object:
+    with node.database.read() as tx:
+        session = sessions.get(tx, session_id)
+    assert session is not None
+    assert session.lease_until is not None
+    return session.lease_until
+
+
+def settled(node: RunningNode) -> None:
+    """Waits until the node has nothing left to write by itself."""
+    count = -1
+    while count != node.database.write_count:
+        count = node.database.write_count
+        threading.Event().wait(0.3)

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.support.running_node import RunningNode
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+
+StartNode = Callable[..., RunningNode]
+
+TIMES = ["created_at", "launched_at", "started_at", "ended_at"]
+
+
+def test_a_statement_keeps_the_time_of_every_step(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    response = node.http.post(
+        "/api/v1/statements", json={"statement": "SELECT 1 AS x", "session": session_id}
+    )
+    assert response.status_code == 201
+    submitted = response.json()
+    assert response.headers["location"] == f"/api/v1/statements/{submitted['id']}"
+    assert submitted["statement"] == "SELECT 1 AS x"
+    assert submitted["state"] == "waiting"
+    assert (submitted["ordinal"], submitted["attempts"]) == (0, 0)
+    assert [submitted[time] is None for time in TIMES] == [False, True, True, True]
+
+    driver.take()
+    launched = node.statement(submitted["id"])
+    assert (launched["state"], launched["attempts"]) == ("launched", 1)
+    assert driver.started(submitted["id"]).landed
+    assert node.statement(submitted["id"])["state"] == "running"
+    assert driver.succeed(submitted["id"]).landed
+
+    ended = node.statement(submitted["id"])
+    assert ended["state"] == "success"
+    times = [ended[time] for time in TIMES]
+    assert times == sorted(times)
+    assert ended["error"] is None
+    assert ended["result"]["schema"] == [{"name": "x", "type": "int"}]
+    assert (ended["result"]["row_count"], ended["result"]["chunks"]) == (1, 1)
+    assert ended["result"]["disposition"] == "inline"
+    assert ended["result"]["truncated"] is False
+    assert ended["result"]["expires_at"] > ended["ended_at"]
+
+
+def test_without_a_session_a_statement_has_one_of_its_own(node: RunningNode) -> None:
+    first, second = node.submit(), node.submit()
+    assert first["session_id"] != second["session_id"]
+    driver = node.desk.driver(first["session_id"])
+    driver.hello()
+    assert driver.take().statement_id == first["id"]
+
+
+def test_statements_of_a_session_run_in_order_one_at_a_time(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    made = [node.submit(f"SELECT {n}", session=session_id)["id"] for n in range(3)]
+    for statement_id in made:
+        work = driver.take()
+        assert work.statement_id == statement_id
+        assert driver.poll(in_hand=[statement_id]).work is None
+        driver.succeed(statement_id)
+    assert driver.poll().work is None
+
+
+def test_everything_asked_for_reaches_the_driver(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    named = [
+        {"name": "a", "value": 1},
+        {"name": "b", "value": "1.50", "type": "DECIMAL(10,2)"},
+        {"name": "c", "value": None},
+        {"name": "d", "value": [1, {"k": "ä\u2028"}]},
+    ]
+    node.submit(
+        "SELECT :a, :b, :c, :d",
+        session=session_id,
+        parameters=named,
+        conf={"spark.sql.ansi.enabled": "false"},
+        row_limit=10,
+        byte_limit=2000,
+        result="stored",
+        location="s3://bucket/place",
+    )
+    work = driver.take()
+    assert work.text == "SELECT :a, :b, :c, :d"
+    assert [one.model_dump(exclude_unset=True) for one in work.parameters] == [
+        {"type": None, **one} for one in named
+    ]
+    assert work.conf == {"spark.sql.ansi.enabled": "false"}
+    assert (work.row_limit, work.byte_limit) == (10, 2000)
+    assert (work.disposition, work.location) == ("stored", "s3://bucket/place")
+    assert work.attempt == 1
+
+
+def test_parameters_by_position_keep_their_order(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    node.submit("SELECT ?, ?", session=session_id, parameters=[{"value": 2}, {"value": 1}])
+    assert [(one.name, one.value) for one in driver.take().parameters] == [(None, 2), (None, 1)]
+
+
+def test_text_reaches_the_driver_as_it_was_written(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    text = "  SELECT 'a;b', \"c\", `d`, '\U0001f40b\u0085' -- end \\\n ;; /* ; */ "
+    submitted = node.submit(text, session=session_id)
+    assert submitted["statement"] == text
+    assert driver.take().text == text
+
+
+def test_a_failure_is_told_with_its_place_and_its_trace_on_request(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    statement_id = node.submit("SELEC 1", session=session_id)["id"]
+    failure = Failure(
+        code="parse_error",
+        message="Syntax error",
+        condition="PARSE_SYNTAX_ERROR",
+        sqlstate="42601",
+        line=1,
+        column=1,
+        trace="at org.apache…",
+    )
+    driver.take()
+    assert driver.ended(statement_id, StatementState.FAILED, failure=failure).landed
+
+    statement = node.statement(statement_id)
+    assert statement["state"] == "failed"
+    assert statement["error"] == {**failure.model_dump(), "trace": None}
+    assert statement["result"] is None
+    assert node.statement(statement_id, trace="true")["error"] == failure.model_dump()
+
+
+def test_statements_are_listed_in_pages_newest_first(node: RunningNode) -> None:
+    session_id = node.new_session()
+    made = [node.submit(f"SELECT {n}", session=session_id)["id"] for n in range(5)]
+    found, before = [], None
+    while True:
+        query = {"session": session_id, "limit": 2, **({"before": before} if before else {})}
+        page = node.http.get("/api/v1/statements", params=query).json()
+        found += [one["id"] for one in page["items"]]
+        before = page["next"]
+        if before is None:
+            break
+    assert found == made[::-1]
+
+
+def test_a_page_may_hold_a_thousand(node: RunningNode) -> None:
+    session_id = node.new_session()
+    for _ in range(3):
+        node.submit(session=session_id)
+    page = node.http.get("/api/v1/statements", params={"session": session_id, "limit": 1000}).json()
+    assert (len(page["items"]), page["next"]) == (3, None)
+
+
+def test_statements_are_listed_by_state(node: RunningNode) -> None:
+    session_id, driver = node.driven_session(name="by-state")
+    done, running, waiting = [node.submit(session=session_id)["id"] for _ in range(3)]
+    driver.take()
+    driver.succeed(done)
+    driver.take()
+    driver.started(running)
+    for states, expected in (
+        (["success"], [done]),
+        (["running"], [running]),
+        (["waiting", "running"], [waiting, running]),
+        (["success", "waiting"], [waiting, done]),
+        (["cancelled", "timeout"], []),
+    ):
+        query = {"session": "by-state", "state": states}
+        page = node.http.get("/api/v1/statements", params=query).json()
+        assert [one["id"] for one in page["items"]] == expected
+
+
+@pytest.mark.parametrize(
+    "path", ["/statements/{0}", "/statements/{0}/result", "/statements/{0}/cancel"]
+)
+@pytest.mark.parametrize("name", ["st_" + "0" * 32, "nonsense", "st_%00", "\u00e4"])
+def test_a_statement_that_is_not_there_is_404(node: RunningNode, path: str, name: str) -> None:
+    with node.storing_nothing():
+        method = "POST" if path.endswith("cancel") else "GET"
+        response = node.http.request(method, f"/api/v1{path.format(name)}")
+        assert (response.status_code, response.json()["code"]) == (404, "statement_not_found")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"limit": "0"},
+        {"limit": "1001"},
+        {"limit": "x"},
+        {"before": "nonsense"},
+        {"state": "done"},
+    ],
+)
+def test_a_list_refuses_what_it_does_not_understand(
+    node: RunningNode, query: dict[str, str]
+) -> None:
+    for path in ("statements", "sessions"):
+        response = node.http.get(f"/api/v1/{path}", params=query)
+        assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
+        assert next(iter(query)) in response.json()["detail"]

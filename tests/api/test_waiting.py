@@ -1,0 +1,123 @@
+"""`wait_timeout` and `on_wait_timeout`."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.support.made_results import inline_result
+from tests.support.running_node import RunningNode
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+
+LONG = "30s"
+
+
+def test_a_submit_answers_with_rows_as_soon_as_the_statement_has_succeeded(
+    node: RunningNode,
+) -> None:
+    session_id, driver = node.driven_session()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(node.submit, session=session_id, wait_timeout=LONG)
+        statement_id = driver.take().statement_id
+        result = inline_result([("n", "long"), ("s", "string")], [[2**60, "a"], [None, "b"]])
+        driver.succeed(statement_id, result)
+        statement = answer.result(timeout=10)
+    assert statement["state"] == "success"
+    assert statement["rows"] == [[str(2**60), "a"], [None, "b"]]
+    assert statement["next_chunk"] is None
+    assert statement["result"]["row_count"] == 2
+
+
+def test_a_submit_answers_without_rows_when_the_statement_has_failed(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(node.submit, session=session_id, wait_timeout=LONG)
+        statement_id = driver.take().statement_id
+        failure = Failure(code="spark_error", message="no")
+        driver.ended(statement_id, StatementState.FAILED, failure=failure)
+        statement = answer.result(timeout=10)
+    assert (statement["state"], statement["error"]["message"]) == ("failed", "no")
+    assert (statement["rows"], statement["next_chunk"]) == (None, None)
+
+
+def test_a_submit_that_waits_in_vain_goes_on(node: RunningNode) -> None:
+    session_id, _driver = node.driven_session()
+    begun = time.monotonic()
+    statement = node.submit(session=session_id, wait_timeout="100ms")
+    assert 0.1 <= time.monotonic() - begun < 5
+    assert statement["state"] == "waiting"
+    assert node.statement(statement["id"])["state"] == "waiting"
+
+
+def test_a_submit_that_waits_in_vain_cancels_when_told_to(node: RunningNode) -> None:
+    session_id, _driver = node.driven_session()
+    asked = {"wait_timeout": "100ms", "on_wait_timeout": "cancel"}
+    statement = node.submit(session=session_id, **asked)
+    assert statement["state"] == "cancelled"
+    assert statement["cancel_requested_at"] is not None
+
+
+def test_a_cancel_after_the_wait_tells_how_the_driver_really_ended(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    asked = {"wait_timeout": "300ms", "on_wait_timeout": "cancel"}
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(node.submit, session=session_id, **asked)
+        statement_id = driver.take().statement_id
+        orders = driver.poll(in_hand=[statement_id], wait=10)
+        assert orders.cancel == [statement_id]
+        # Its rows were published before the cancel came.
+        driver.succeed(statement_id)
+        statement = answer.result(timeout=10)
+    assert statement["state"] == "success"
+    assert statement["rows"] == [[1]]
+
+
+def test_without_a_wait_the_answer_comes_at_once(node: RunningNode) -> None:
+    session_id, _driver = node.driven_session()
+    for wait in ({}, {"wait_timeout": None}, {"wait_timeout": "0s"}):
+        assert node.submit(session=session_id, **wait)["state"] == "waiting"
+
+
+def test_looking_waits_for_the_end_too(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    statement_id = node.submit(session=session_id)["id"]
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(node.statement, statement_id, wait_timeout=LONG)
+        driver.take()
+        driver.started(statement_id)
+        driver.succeed(statement_id)
+        assert answer.result(timeout=10)["state"] == "success"
+    assert node.statement(statement_id, wait_timeout=LONG)["state"] == "success"
+
+
+def test_many_may_wait_for_one_statement(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    statement_id = node.submit(session=session_id)["id"]
+    with ThreadPoolExecutor(20) as pool:
+        answers = [pool.submit(node.statement, statement_id, wait_timeout=LONG) for _ in range(20)]
+        driver.take()
+        driver.succeed(statement_id)
+        assert {answer.result(timeout=10)["state"] for answer in answers} == {"success"}
+
+
+@pytest.mark.parametrize("wait", ["10", "1 fortnight", "-1s", "61s", "1e9s", "", "s", "9" * 400])
+def test_a_bad_duration_is_refused(node: RunningNode, wait: str) -> None:
+    statement_id = node.submit()["id"]
+    with node.storing_nothing():
+        submitted = node.http.post(
+            "/api/v1/statements", json={"statement": "SELECT 1", "wait_timeout": wait}
+        )
+        looked = node.http.get(f"/api/v1/statements/{statement_id}", params={"wait_timeout": wait})
+        for response in (submitted, looked):
+            assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
+            assert "wait_timeout" in response.json()["detail"]
+
+
+def test_a_bare_number_is_no_duration(node: RunningNode) -> None:
+    body = {"statement": "SELECT 1", "wait_timeout": 10}
+    response = node.http.post("/api/v1/statements", json=body)
+    assert response.status_code == 400
+    assert "write a number and a unit" in response.json()["detail"]

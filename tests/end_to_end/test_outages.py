@@ -1,0 +1,169 @@
+"""What a node, a driver or the store going away does to statements that were accepted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.node import NodeProcess
+from tests.support.postgres import PostgresServer, running_server
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+_SLOW = (
+    "SELECT count(*) FROM range(0, 4, 1, 1) WHERE reflect('java.lang.Thread', 'sleep', {}L) IS NULL"
+)
+"""Four rows, each of which takes so many milliseconds."""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeProcess]:
+    """A node of the test's own."""
+    process = NodeProcess(tmp_path / "home")
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL of the test's own, which it may stop."""
+    with running_server() as server:
+        yield server
+
+
+def test_a_driver_outlives_its_node_and_loses_nothing(node: NodeProcess) -> None:
+    session = node.session()
+    node.wait_running(session)
+    statement = node.submit(_SLOW.format(2000), session)
+    wait_until(lambda: node.statement(statement["id"])["state"] == "running", what="it runs")
+    node.kill()
+    node.start()
+    ended = node.statement(statement["id"], wait_timeout="60s")
+    assert ended["state"] == "success", ended
+    assert node.result(statement["id"])["rows"] == [["4"]]
+    assert node.rows("SELECT 1", session) == [[1]]
+    assert node.http.get(f"/api/v1/sessions/{session}").json()["epoch"] == 1
+
+
+@pytest.mark.parametrize("victim", ["python", "java"])
+def test_a_killed_driver_ends_its_statements(node: NodeProcess, victim: str) -> None:
+    session = node.session()
+    node.wait_running(session)
+    running = node.submit(_SLOW.format(60_000), session)
+    waiting = node.submit("SELECT 1", session)
+    wait_until(lambda: node.statement(running["id"])["state"] == "running", what="it runs")
+    driver = psutil.Process(node.http.get(f"/api/v1/sessions/{session}").json()["driver"]["pid"])
+    processes = [driver, *driver.children(recursive=True)]
+    target = driver if victim == "python" else _jvm(driver)
+    target.kill()
+    lost = node.statement(running["id"], wait_timeout="30s")
+    assert (lost["state"], lost["error"]["code"]) == ("failed", "driver_lost")
+    failed = node.statement(waiting["id"], wait_timeout="30s")
+    assert (failed["state"], failed["error"]["code"]) == ("failed", "session_failed")
+    assert node.session_state(session) == "failed"
+    refused = node.http.post(
+        "/api/v1/statements", json={"statement": "SELECT 1", "session": session}
+    )
+    assert (refused.status_code, refused.json()["code"]) == (409, "session_ended")
+    psutil.wait_procs(processes, timeout=10)
+    assert not [one for one in processes if one.is_running()]
+
+
+def test_a_session_that_cannot_start_says_why(node: NodeProcess) -> None:
+    session = node.session(conf={"spark.master": "no-such-master"})
+    statement = node.submit("SELECT 1", session)
+    ended = node.statement(statement["id"], wait_timeout="60s")
+    assert (ended["state"], ended["error"]["code"]) == ("failed", "session_failed")
+    assert "no-such-master" in ended["error"]["message"]
+    error = node.http.get(f"/api/v1/sessions/{session}").json()["error"]
+    assert error["code"] == "spark_unavailable"
+
+
+def test_a_store_outage_loses_no_result(postgres: PostgresServer, tmp_path: Path) -> None:
+    node = NodeProcess(
+        tmp_path / "home",
+        STORE__URL=postgres.url(postgres.new_database()),
+        LEASE__DURATION="4s",
+        LEASE__RENEW="1s",
+    )
+    try:
+        session = node.session()
+        node.wait_running(session)
+        statement = node.submit(_SLOW.format(1500), session)
+        wait_until(lambda: node.statement(statement["id"])["state"] == "running", what="it runs")
+        postgres.stop()
+        try:
+            wait_until(lambda: not node.is_ready(), what="the node is not ready")
+            refused = node.http.post("/api/v1/statements", json={"statement": "SELECT 1"})
+            assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
+            assert node.http.get("/health").status_code == 200
+            # Longer than the lease and than the statement: its end meets the outage.
+            log = node.http.get("/health").elapsed
+            assert log.total_seconds() < 5
+            _await_end_of(node, session)
+        finally:
+            postgres.start()
+        wait_until(node.is_ready, what="the node is ready again")
+        ended = node.statement(statement["id"], wait_timeout="60s")
+        assert ended["state"] == "success", ended
+        assert node.rows("SELECT 2", session) == [[2]]
+    finally:
+        node.close()
+
+
+def test_a_second_node_on_the_same_store_is_refused(node: NodeProcess) -> None:
+    second = subprocess.run(
+        [sys.executable, "-m", "headrace.api", "--port", "0", "--home", str(node.home)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert second.returncode == 2
+    assert "headrace.db" in second.stderr
+    assert str(node.process.pid) in second.stderr
+
+
+def test_a_port_in_use_is_told(node: NodeProcess, tmp_path: Path) -> None:
+    port = node.address.rpartition(":")[2]
+    second = subprocess.run(
+        [sys.executable, "-m", "headrace.api", "--port", port, "--home", str(tmp_path / "other")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert second.returncode == 2
+    assert port in second.stderr
+
+
+def test_the_metastore_comes_back(node: NodeProcess) -> None:
+    session = node.session()
+    node.rows("CREATE TABLE kept AS SELECT 7 AS n", session)
+    [jvm] = [
+        one
+        for one in psutil.process_iter(["cmdline"])
+        if f"-Dheadrace.metastore={node.home / 'metastore'}" in (one.info["cmdline"] or [])
+    ]
+    os.kill(jvm.pid, signal.SIGKILL)
+    assert node.rows("SELECT n FROM kept", session) == [[7]]
+    # Another driver waits for it as well.
+    assert node.rows("SELECT n FROM kept", node.session()) == [[7]]
+
+
+def _jvm(driver: psutil.Process) -> psutil.Process:
+    [jvm] = [one for one in driver.children(recursive=True) if "java" in one.name()]
+    return jvm
+
+
+def _await_end_of(node: NodeProcess, session: str) -> None:
+    """Until the driver has met the outage with its report of the statement's end."""
+    log = node.home / "logs" / f"{session}.log"
+    wait_until(lambda: "answers 503 to ended" in log.read_text(), what="the report was refused")

@@ -1,0 +1,224 @@
+"""A store in a SQLite file: it belongs to one node, and its writers take turns."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from tests.support.store import INLINE, new_session, new_statement, running_session
+from tests.support.waiting import wait_until
+
+from headrace.errors import InvalidSetting, StoreInUse, StoreUnavailable
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import StatementState
+from headrace.model.statement import NewStatement
+from headrace.store import statements
+from headrace.store.database import Database
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "headrace.db"
+
+
+@pytest.fixture
+def store(file: Path) -> Iterator[Database]:
+    database = Database.open(f"sqlite:///{file}", pool_size=4, connect_timeout=2)
+    database.migrate()
+    yield database
+    database.close()
+
+
+def test_a_second_node_is_refused_and_told_who_has_the_file(store: Database, file: Path) -> None:
+    with pytest.raises(StoreInUse, match=rf"process {os.getpid()}\b") as refused:
+        Database.open(f"sqlite:///{file}")
+    assert str(file) in refused.value.message
+    store.ping()
+
+
+def test_a_second_process_is_refused_until_the_first_lets_go(store: Database, file: Path) -> None:
+    script = (
+        "import sys\n"
+        "from headrace.errors import StoreInUse\n"
+        "from headrace.store.database import Database\n"
+        "try:\n"
+        "    Database.open(sys.argv[1]).close()\n"
+        "except StoreInUse as error:\n"
+        "    print(error)\n"
+    )
+    command = [sys.executable, "-c", script, f"sqlite:///{file}"]
+    refused = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert f"process {os.getpid()}" in refused.stdout
+    store.close()
+    let_in = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert let_in.stdout == ""
+
+
+def test_closing_lets_others_have_the_file(store: Database, file: Path) -> None:
+    session_id = new_session(store)
+    store.close()
+    store.close()
+    again = Database.open(f"sqlite:///{file}")
+    again.migrate()
+    new_statement(again, session_id)
+    again.close()
+
+
+def test_the_file_is_its_owners_alone(store: Database, file: Path) -> None:
+    new_session(store)
+    for each in file.parent.iterdir():
+        assert stat.S_IMODE(each.stat().st_mode) == 0o600, each.name
+
+
+def test_every_commit_is_on_disk(store: Database) -> None:
+    with store.write() as tx:
+        # 2 is FULL: https://www.sqlite.org/pragma.html#pragma_synchronous
+        assert tx.execute(text("PRAGMA synchronous")).scalar_one() == 2
+        assert tx.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
+        assert tx.execute(text("PRAGMA foreign_keys")).scalar_one() == 1
+
+
+def test_a_reader_cannot_write(store: Database) -> None:
+    with pytest.raises(StoreUnavailable, match="readonly"), store.read() as tx:
+        tx.execute(text("DELETE FROM events"))
+
+
+def test_readers_do_not_wait_for_a_writer(store: Database) -> None:
+    session_id = new_session(store)
+    with store.write() as tx:
+        new = NewStatement(id=new_id("st"), session_id=session_id, owner="ada", text="SELECT 1")
+        statements.insert(tx, new, who="ada")
+        with ThreadPoolExecutor(1) as pool, store.read() as reader:
+            assert statements.get(reader, new.id) is None
+            assert pool.submit(lambda: _count(store)).result(timeout=10) == 0
+    assert _count(store) == 1
+
+
+def _count(store: Database) -> int:
+    with store.read() as tx:
+        return statements.active_count(tx)
+
+
+def test_writers_are_served_in_the_order_in_which_they_came(store: Database) -> None:
+    session_id = new_session(store)
+    with ThreadPoolExecutor(8) as pool:
+        with store.write():
+            writers = []
+            for number in range(8):
+                writers.append(pool.submit(new_statement, store, session_id))
+                wait_until(lambda number=number: store._queue.waiting > number)  # type: ignore[misc]
+        came = [writer.result() for writer in writers]
+    with store.read() as tx:
+        assert statements.live_ids(tx, session_id) == came
+
+
+def test_many_writers_never_lock_each_other_out(store: Database) -> None:
+    session_id = new_session(store)
+
+    def submit(_: int) -> None:
+        for _ in range(15):
+            new_statement(store, session_id)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(submit, range(8)))
+    assert _count(store) == 120
+
+
+def test_a_statement_takes_four_transactions(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    before = store.write_count
+    statement_id = new_statement(store, session_id)
+    with store.write() as tx:
+        assert statements.claim_next(tx, session_id, epoch, who="driver")
+    for state in (StatementState.RUNNING, StatementState.SUCCESS):
+        with store.write() as tx:
+            report = INLINE if state is StatementState.SUCCESS else None
+            assert statements.transition(
+                tx, statement_id, state, who="d", epoch=epoch, result=report, result_seconds=60
+            )
+    assert store.write_count - before == 4
+
+
+def test_a_write_in_a_write_is_a_mistake(store: Database) -> None:
+    with store.write(), pytest.raises(RuntimeError, match="wait for itself"), store.write():
+        pass
+
+
+def test_a_removed_file_is_an_outage_until_it_is_back(store: Database, file: Path) -> None:
+    session_id = new_session(store)
+    aside = file.with_name("aside")
+    file.rename(aside)
+    with pytest.raises(StoreUnavailable, match="removed"):
+        store.ping()
+    with pytest.raises(StoreUnavailable, match="removed"):
+        new_statement(store, session_id)
+    aside.rename(file)
+    store.ping()
+    new_statement(store, session_id)
+
+
+def test_a_full_disk_is_an_outage_and_passes(store: Database) -> None:
+    session_id = new_session(store)
+    with store.write() as tx:
+        pages = tx.execute(text("PRAGMA page_count")).scalar_one()
+        tx.execute(text(f"PRAGMA max_page_count = {pages}"))
+    with pytest.raises(StoreUnavailable, match="full"):
+        new_statement(store, session_id, text="x" * 100_000)
+    assert _count(store) == 0
+    with store.write() as tx:
+        tx.execute(text("PRAGMA max_page_count = 1000000"))
+    new_statement(store, session_id, text="x" * 100_000)
+
+
+def test_a_file_that_is_no_database_is_an_outage(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("nothing here is a database" * 100)
+    store = Database.open(f"sqlite:///{tmp_path / 'note.txt'}")
+    with pytest.raises(StoreUnavailable):
+        store.migrate()
+    store.close()
+
+
+def test_a_place_where_no_file_can_be_is_an_outage(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreUnavailable, match=r"file/headrace\.db"):
+        Database.open(f"sqlite:///{tmp_path}/file/headrace.db")
+
+
+@pytest.mark.parametrize(
+    "url", ["", "headrace.db", "sqlite://", "sqlite:///:memory:", "mysql://u:secret@h/d"]
+)
+def test_a_store_of_no_known_kind_is_a_setting_to_mend(url: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        Database.open(url)
+    assert "secret" not in refused.value.message
+
+
+def test_readers_share_a_few_connections(store: Database) -> None:
+    full = threading.Event()
+    release = threading.Event()
+    inside: list[int] = []
+
+    def read() -> None:
+        with store.read():
+            inside.append(1)
+            full.set()
+            release.wait(30)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(inside) == 4)
+    with pytest.raises(StoreUnavailable, match="free connection"), store.read():
+        pass
+    release.set()
+    for thread in threads:
+        thread.join()
+    store.ping()

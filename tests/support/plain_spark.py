@@ -1,0 +1,126 @@
+"""PySpark without Headrace, in a process of its own: what results are held against.
+
+The process reads SQL texts from stdin, one JSON string a line, and answers each by one JSON object
+a line: `{"file": …}`, where the rows are as an Arrow stream, or `{"condition": …, "sqlstate": …,
+"message": …}`. It ends when stdin does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from tests.support.outcome import SPARK_SCHEMA, Outcome, of_arrow
+
+ROOT = Path(__file__).parents[2]
+
+
+class PlainSpark:
+    """The process. Texts run one after another, in the order in which they are asked."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is empty and gets warehouse, answers and the log."""
+        self._log = folder / "log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.plain_spark", str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=ROOT,
+            )
+
+    def ask(self, text: str) -> Callable[[], Outcome]:
+        """Begins to run a text; the returned function waits for its end."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        stdin.write(json.dumps(text) + "\n")
+        stdin.flush()
+
+        def answer() -> Outcome:
+            assert stdout is not None
+            line = stdout.readline()
+            assert line, self._log.read_text()
+            told = json.loads(line)
+            if file := told.pop("file", None):
+                return of_arrow(Path(file).read_bytes())
+            return Outcome(**told)
+
+        return answer
+
+    def run(self, text: str) -> Outcome:
+        """Runs a text."""
+        return self.ask(text)()
+
+    def close(self) -> None:
+        """Ends the process and its JVM."""
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            try:
+                self._process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                raise
+
+
+def main(folder: Path) -> None:
+    """The process's own end."""
+    answers = os.fdopen(os.dup(1), "w")
+    # What Spark and its JVM print goes to the log.
+    os.dup2(2, 1)
+    session = _session(folder)
+    try:
+        for number, line in enumerate(sys.stdin):
+            print(json.dumps(_told(session, json.loads(line), folder / f"{number}.arrow")), file=answers)
+            answers.flush()
+    finally:
+        session.stop()
+
+
+def _session(folder: Path) -> Any:
+    from pyspark.sql import SparkSession
+
+    return (
+        SparkSession.builder.master("local[*]")
+        .appName("plain-spark")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.sql.scripting.enabled", "true")
+        .getOrCreate()
+    )
+
+
+def _told(session: Any, text: str, file: Path) -> dict[str, str | None]:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        frame = session.sql(text)
+        try:
+            table = frame.toArrow()
+        except Py4JJavaError:
+            # toArrow loses the class of an error in a job; it was a query, which may run again.
+            frame.collect()
+            raise
+    except PySparkException as error:
+        return {
+            "condition": error.getCondition(),
+            "sqlstate": error.getSqlState(),
+            "message": str(error),
+        }
+    table = table.replace_schema_metadata({SPARK_SCHEMA: frame.schema.json()})
+    with pa.ipc.new_stream(str(file), table.schema) as writer:
+        writer.write_table(table)
+    return {"file": str(file)}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

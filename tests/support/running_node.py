@@ -1,0 +1,125 @@
+"""A real node within the test's process: its store, its sweeper, and HTTP on a free port."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from tests.support.scripted_driver import Desk, ScriptedDriver
+from tests.support.waiting import wait_until
+
+from headrace.api.app import create_app
+from headrace.control.node import Node
+from headrace.settings import Settings
+from headrace.store import events
+from headrace.store.database import Database
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningNode:
+    """A node that serves, and the client that a test talks to it by."""
+
+    node: Node
+    desk: Desk
+    http: httpx.Client
+
+    @property
+    def database(self) -> Database:
+        return self.node.database
+
+    def new_session(self, **body: Any) -> str:
+        """The id of a new session, whose driver is not there yet."""
+        response = self.http.post("/api/v1/sessions", json=body)
+        assert response.status_code == 201, response.text
+        session_id: str = response.json()["id"]
+        return session_id
+
+    def driven_session(self, **body: Any) -> tuple[str, ScriptedDriver]:
+        """A new session and its driver, which has said hello."""
+        session_id = self.new_session(**body)
+        driver = self.desk.driver(session_id)
+        assert driver.hello().landed
+        return session_id, driver
+
+    def submit(self, statement: str = "SELECT 1 AS x", **body: Any) -> Json:
+        """A statement just submitted."""
+        response = self.http.post("/api/v1/statements", json={"statement": statement, **body})
+        assert response.status_code == 201, response.text
+        return self._object(response)
+
+    def statement(self, statement_id: str, **query: str) -> Json:
+        """A statement as it is."""
+        response = self.http.get(f"/api/v1/statements/{statement_id}", params=query)
+        assert response.status_code == 200, response.text
+        return self._object(response)
+
+    @contextmanager
+    def storing_nothing(self) -> Iterator[None]:
+        """Fails when the block makes a session, or makes or changes a statement."""
+        with self.database.read() as tx:
+            before = events.last(tx)
+        yield
+        with self.database.read() as tx:
+            made = events.read(tx, after=before, limit=1000)
+        # Sessions of other tests may start meanwhile.
+        assert [one for one in made if one.entity == "statement" or one.source is None] == []
+
+    @staticmethod
+    def _object(response: httpx.Response) -> Json:
+        value: Json = response.json()
+        return value
+
+
+def settings_for(home: Path, **changes: Any) -> Settings:
+    """Settings of a node without a catalog, whose drivers may be slow; nothing but `changes` else.
+
+    Sections are merged with what is set here.
+    """
+    merged: Json = {"catalog": {"kind": "memory"}, "lease": {"duration": "60s"}}
+    for name, value in changes.items():
+        known = merged.get(name)
+        merged[name] = {**known, **value} if isinstance(known, dict) else value
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name.startswith("HEADRACE_"):
+                patch.delenv(name)
+        patch.setenv("HEADRACE_CONFIG", str(home / "none.toml"))
+        return Settings(home=home, **merged)
+
+
+@contextmanager
+def running_node(settings: Settings, desk: Desk | None = None) -> Iterator[RunningNode]:
+    """Serves for the length of the block."""
+    desk = desk or Desk()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        node = Node(settings, address=address, embedded=False, launcher=desk)
+        app = create_app(node)
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
+        )
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        node.start(end=lambda: None)
+        thread.start()
+        try:
+            wait_until(lambda: server.started, what="the node listens")
+            with httpx.Client(base_url=address, trust_env=False, timeout=30) as client:
+                yield RunningNode(node, desk, client)
+        finally:
+            app.state.waiters.release()
+            server.should_exit = True
+            desk.close()
+            thread.join(20)
+            node.stop()
+        assert not thread.is_alive()

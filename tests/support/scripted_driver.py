@@ -1,0 +1,219 @@
+"""Drivers without Spark: real clients of the link, that do what a test says, or answer everything.
+
+The launchers here start no process: the only token of a session is in its launch request.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+from tests.support.made_results import inline_result
+
+from headrace.control.launchers.contract import Exit, Handle, LaunchRequest
+from headrace.errors import LaunchFailed
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+from headrace.model.messages import (
+    LINK_PREFIX,
+    Acknowledged,
+    Bootstrap,
+    Ended,
+    Goodbye,
+    Hello,
+    Message,
+    Orders,
+    Poll,
+    Renew,
+    Started,
+    Work,
+)
+from headrace.model.result import ResultReport
+
+HELLO = Hello(pid=1, spark_version="4.1.3", application_id="local-1", ui_url=None)
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class ScriptedDriver:
+    """One driver's end of the link. Calls raise httpx.HTTPStatusError when the node refuses."""
+
+    def __init__(self, bootstrap: Bootstrap, *, token: str | None = None) -> None:
+        self.bootstrap = bootstrap
+        path = f"{LINK_PREFIX}/{bootstrap.session_id}/{bootstrap.epoch}"
+        self._client = httpx.Client(
+            base_url=f"{bootstrap.nodes[0]}{path}",
+            headers={"Authorization": f"Bearer {token or bootstrap.token}"},
+            trust_env=False,
+            timeout=30,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hangs up, without a word to the node."""
+        self._client.close()
+
+    def hello(self) -> Acknowledged:
+        return self._call("hello", HELLO, Acknowledged)
+
+    def poll(
+        self, *, in_hand: list[str] | None = None, heard: list[str] | None = None, wait: float = 0
+    ) -> Orders:
+        message = Poll(wait_seconds=wait, in_hand=in_hand or [], heard=heard or [])
+        return self._call("poll", message, Orders)
+
+    def take(self) -> Work:
+        """The next statement, which must come within ten seconds."""
+        work = self.poll(wait=10).work
+        assert work is not None
+        return work
+
+    def renew(self) -> Acknowledged:
+        return self._call("renew", Renew(), Acknowledged)
+
+    def started(self, statement_id: str) -> Acknowledged:
+        return self._call("started", Started(statement_id=statement_id), Acknowledged)
+
+    def ended(
+        self,
+        statement_id: str,
+        state: StatementState,
+        *,
+        result: ResultReport | None = None,
+        failure: Failure | None = None,
+    ) -> Acknowledged:
+        message = Ended(statement_id=statement_id, state=state, result=result, failure=failure)
+        return self._call("ended", message, Acknowledged)
+
+    def succeed(self, statement_id: str, result: ResultReport | None = None) -> Acknowledged:
+        """Reports a result, one row of one column unless told otherwise."""
+        return self.ended(
+            statement_id,
+            StatementState.SUCCESS,
+            result=result or inline_result([("x", "integer")], [[1]]),
+        )
+
+    def goodbye(self, failure: Failure | None = None) -> Acknowledged:
+        return self._call("goodbye", Goodbye(failure=failure), Acknowledged)
+
+    def _call(self, name: str, message: Message, answer: type[Answer]) -> Answer:
+        response = self._client.post(
+            f"/{name}",
+            content=message.model_dump_json(),
+            headers={"Content-Type": "application/json"},
+        )
+        response.raise_for_status()
+        return answer.model_validate_json(response.content)
+
+
+class Desk:
+    """A launcher that keeps each launch until a test takes it up."""
+
+    def __init__(self) -> None:
+        self._launched = threading.Condition()
+        self._requests: dict[str, LaunchRequest] = {}
+        self._drivers: list[ScriptedDriver] = []
+        self._ended: list[Exit] = []
+        self.killed: list[Handle] = []
+        self.refusal: str | None = None
+        """When set, no driver can be started, for this reason."""
+
+    def driver(self, session_id: str) -> ScriptedDriver:
+        """The driver of a session, once the node has launched it."""
+        driver = ScriptedDriver(self.request(session_id).bootstrap)
+        self._drivers.append(driver)
+        return driver
+
+    def request(self, session_id: str) -> LaunchRequest:
+        """The launch of a session, which must come within ten seconds."""
+        with self._launched:
+            assert self._launched.wait_for(lambda: session_id in self._requests, 10)
+            return self._requests[session_id]
+
+    def lose(self, session_id: str, reason: str) -> None:
+        """Makes the node see that the driver's process has ended."""
+        epoch = self.request(session_id).bootstrap.epoch
+        self._ended.append(Exit(session_id=session_id, epoch=epoch, reason=reason))
+
+    def close(self) -> None:
+        """Hangs up for every driver."""
+        for driver in self._drivers:
+            driver.close()
+
+    def start(self, request: LaunchRequest) -> Handle:
+        if self.refusal is not None:
+            raise LaunchFailed(self.refusal)
+        with self._launched:
+            self._requests[request.bootstrap.session_id] = request
+            self._launched.notify_all()
+        return {"name": request.name}
+
+    def alive(self, handle: Handle) -> bool:
+        return handle not in self.killed
+
+    def kill(self, handle: Handle) -> None:
+        self.killed.append(handle)
+
+    def exits(self) -> list[Exit]:
+        seen, self._ended = self._ended, []
+        return seen
+
+    def announce(self, addresses: list[str]) -> None:
+        """No driver looks for a node."""
+
+
+class Crew(Desk):
+    """A launcher whose drivers serve by themselves: each statement ends as `reply` says."""
+
+    def __init__(self, reply: Callable[[Work], dict[str, Any]]) -> None:
+        super().__init__()
+        self._reply = reply
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, request: LaunchRequest) -> Handle:
+        handle = super().start(request)
+        thread = threading.Thread(target=self._serve, args=(request.bootstrap,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return handle
+
+    def close(self) -> None:
+        """Lets every driver leave; the node must have let their polls go."""
+        super().close()
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(10)
+            assert not thread.is_alive()
+
+    def _serve(self, bootstrap: Bootstrap) -> None:
+        with ScriptedDriver(bootstrap) as driver:
+            try:
+                self._loop(driver)
+            except (httpx.TransportError, httpx.HTTPStatusError):
+                # The node is gone, or has another driver for this session.
+                return
+
+    def _loop(self, driver: ScriptedDriver) -> None:
+        driver.hello()
+        while not self._stopping.is_set():
+            orders = driver.poll(wait=10)
+            if orders.close:
+                driver.goodbye()
+                return
+            if orders.work is not None:
+                driver.started(orders.work.statement_id)
+                driver.ended(orders.work.statement_id, **self._reply(orders.work))
