@@ -43,10 +43,14 @@ class Node:
         return time.perf_counter() - began
 
     def to_arrow(self, query: str) -> float:
-        """Seconds from `POST /statements` to the whole result as an Arrow table at the client."""
+        """Seconds from `POST /statements` to the whole result as an Arrow table at the client.
+
+        The submit does not wait, so that its answer holds no rows as JSON.
+        """
         self._keep_alive()
         began = time.perf_counter()
-        statement = self.run(query)
+        body = {"statement": query, "session": SESSION}
+        statement = self._ended(self.call("POST", "/api/v1/statements", body))
         path = f"/api/v1/statements/{statement['id']}/result"
         self._connection.request("GET", path, headers={"Accept": ARROW})
         answer = self._connection.getresponse()
@@ -59,14 +63,18 @@ class Node:
         return seconds
 
     def run(self, text: str) -> dict[str, Any]:
-        """A successful statement of the warm session, with its first rows."""
+        """A successful statement of the warm session, with its first rows if it took no minute."""
         body = {"statement": text, "session": SESSION, "wait_timeout": "60s"}
-        statement = self.call("POST", "/api/v1/statements", body)
+        return self._ended(self.call("POST", "/api/v1/statements", body))
+
+    def _ended(self, statement: dict[str, Any]) -> dict[str, Any]:
         while statement["state"] in {"waiting", "launched", "running"}:
             path = f"/api/v1/statements/{statement['id']}?wait_timeout=60s"
             statement = self.call("GET", path)
         if statement["state"] != "success":
-            raise RuntimeError(f"{text!r} ended as {statement['state']}: {statement['error']}")
+            path = f"/api/v1/statements/{statement['id']}?trace=true"
+            statement = self.call("GET", path)
+            raise RuntimeError(f"{statement['statement']!r} failed: {statement['error']}")
         return statement
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

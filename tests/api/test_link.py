@@ -189,9 +189,9 @@ def test_a_driver_that_renews_keeps_its_session(start_node: StartNode) -> None:
 
 def test_a_statements_life_is_four_write_transactions(start_node: StartNode) -> None:
     """DESIGN 12, Budget: submit, launched, running, end; renewals are on top."""
-    node = start_node(lease={"sweep": "1h"})
+    node = start_node()
     session_id, driver = node.driven_session()
-    settled(node)
+    node.node._sweeper.stop()
 
     before = node.database.write_count
     statement_id = node.submit(session=session_id)["id"]
@@ -208,11 +208,11 @@ def test_a_statements_life_is_four_write_transactions(start_node: StartNode) -> 
 
 
 def test_polls_and_looks_write_nothing(start_node: StartNode) -> None:
-    node = start_node(lease={"sweep": "1h"})
+    node = start_node()
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.take()
-    settled(node)
+    node.node._sweeper.stop()
     before = node.database.write_count
     for _ in range(3):
         driver.poll(in_hand=[statement_id])
@@ -252,11 +252,3 @@ def lease_of(node: RunningNode, session_id: str) -> object:
     assert session is not None
     assert session.lease_until is not None
     return session.lease_until
-
-
-def settled(node: RunningNode) -> None:
-    """Waits until the node has nothing left to write by itself."""
-    count = -1
-    while count != node.database.write_count:
-        count = node.database.write_count
-        threading.Event().wait(0.3)

@@ -7,11 +7,15 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import COMMAND
 from tests.cli.scripted_node import ScriptedNode
 from tests.support.waiting import wait_until
+
+from headrace.cli import discovery
+from headrace.cli.home import read_node_file
 
 LIST = [*COMMAND, "session", "list", "--server", "embedded", "--format", "json"]
 
@@ -29,34 +33,37 @@ def run(command: list[str], **settings: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
+def write_node_file(home: Path, address: str, **fields: Any) -> None:
+    record = {"address": address, "token": None, "pid": os.getpid(), "node_id": "no_1"}
+    (home / "node.json").write_text(json.dumps(record | {"embedded": True} | fields))
+
+
 def starts(home: Path) -> int:
     return (home / "logs" / "node.log").read_text().count(" serves ")
 
 
-def test_two_commands_at_once_share_one_node(made_home: Path) -> None:
+def test_two_commands_at_once_start_one_node(made_home: Path) -> None:
+    """In spite of the file that a killed node left behind."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    write_node_file(made_home, "http://127.0.0.1:1", pid=ended.pid)
     pipe = subprocess.PIPE
     both = [subprocess.Popen(LIST, stdout=pipe, stderr=pipe, text=True) for _ in range(2)]
-    ended = [process.communicate(timeout=60) for process in both]
-    assert ended == [("[]\n", "")] * 2
+    assert [process.communicate(timeout=60) for process in both] == [("[]\n", "")] * 2
     assert [process.returncode for process in both] == [0, 0]
     assert starts(made_home) == 1
 
 
-def test_a_node_file_that_a_killed_node_left_is_passed_over(made_home: Path) -> None:
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    record = {"address": "http://127.0.0.1:1", "token": None, "pid": ended.pid, "node_id": "no_1"}
-    (made_home / "node.json").write_text(json.dumps({**record, "embedded": True}))
-    assert run(LIST).returncode == 0
-
-
-def test_another_node_at_the_same_address_is_not_taken_for_it(made_home: Path) -> None:
-    with ScriptedNode() as stranger:
-        record = {"address": stranger.address, "token": "secret", "node_id": "no_other"}
-        record |= {"pid": os.getpid(), "embedded": True}
-        (made_home / "node.json").write_text(json.dumps(record))
-        assert run(LIST).returncode == 0
-        assert {request.path for request in stranger.requests} == {"/health"}
+def test_another_node_at_the_same_address_is_not_taken_for_it(home: Path) -> None:
+    home.mkdir()
+    with ScriptedNode() as node:
+        write_node_file(home, node.address, node_id="no_other", token="secret")
+        assert discovery.answering(read_node_file(home)) is None
+        write_node_file(home, node.address, node_id=node.node_id, token="secret")
+        found = discovery.answering(read_node_file(home))
+        assert found is not None
+        found.client.close()
+        assert {request.path for request in node.requests} == {"/health"}
 
 
 def test_a_node_that_does_not_start_says_why(made_home: Path) -> None:
@@ -71,6 +78,13 @@ def test_reading_makes_no_home(home: Path) -> None:
     assert done.returncode == 3
     assert f"there is nothing yet in {home}" in done.stderr
     assert not home.exists()
+
+
+def test_a_home_that_cannot_be_written(home: Path) -> None:
+    home.touch()
+    done = run(LIST)
+    assert done.returncode == 2
+    assert f"The home {home} cannot be written" in done.stderr
 
 
 def test_serve_becomes_a_node(home: Path) -> None:

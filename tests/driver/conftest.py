@@ -1,21 +1,17 @@
-"""One Spark session for all tests of the driver's rooms, and results written with it."""
+"""One Spark session for all tests of the driver's rooms."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-
-from headrace.driver.output import OutputSpec, write_result
-from headrace.model.result import Disposition, ResultInfo, ResultReport
-from headrace.results.reader import Rows, open_rows
+from tests.support.results import Writer
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +29,10 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.sql.catalogImplementation", "in-memory")
             .config("spark.sql.session.timeZone", "Asia/Kathmandu")
             .config("spark.sql.shuffle.partitions", "4")
+            # Compiling takes longer than these few rows.
+            .config("spark.sql.codegen.wholeStage", "false")
             .config("spark.sql.geospatial.enabled", "true")
+            .config("spark.sql.timeType.enabled", "true")
             .config("spark.sql.preserveCharVarcharTypeInfo", "true")
             .getOrCreate()
         )
@@ -44,42 +43,6 @@ def spark() -> Iterator[SparkSession]:
             session.stop()
 
 
-class Writer:
-    """Writes results below one directory and reads them back."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self._count = 0
-
-    def spec(self, **asked: Any) -> OutputSpec:
-        self._count += 1
-        settings = {
-            "disposition": Disposition.AUTO,
-            "row_limit": None,
-            "byte_limit": None,
-            "location": str(self.root / f"result-{self._count}"),
-            "inline_limit": 256 * 1024,
-            "chunk_limit": 8 * 1024 * 1024,
-        }
-        return OutputSpec(**{**settings, **asked})
-
-    def write(self, frame: DataFrame, **asked: Any) -> tuple[ResultReport, Rows]:
-        report = write_result(frame, self.spec(**asked))
-        return report, rows_of(report)
-
-    def left(self) -> list[Path]:
-        """The files below the directory."""
-        return [path for path in self.root.rglob("*") if path.is_file()]
-
-
-def rows_of(report: ResultReport) -> Rows:
-    """The rows as a node reads them, from what the report says and nothing else."""
-    kept = ResultReport.model_validate_json(report.model_dump_json())
-    info = ResultInfo(**kept.model_dump(exclude={"data"}), expires_at=datetime.now(UTC))
-    return open_rows(info, kept.data)
-
-
 @pytest.fixture
 def writer(tmp_path: Path) -> Writer:
     return Writer(tmp_path / "results")
-

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import types
+from pyspark.testing.objects import ExamplePoint, ExamplePointUDT
+from tests.support.results import Writer
 
 from headrace.errors import FormatCannotHold
-from headrace.model.result import Disposition
+from headrace.model.result import Disposition, ResultReport
 from headrace.results.formats import arrow as arrow_format
 from headrace.results.formats import csv as csv_format
 from headrace.results.formats import json as json_format
 from headrace.results.formats import parquet as parquet_format
+from headrace.results.reader import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from tests.driver.conftest import Writer
 
 pytestmark = pytest.mark.spark
 
@@ -154,28 +156,29 @@ def _concrete() -> set[type[types.DataType]]:
 
 
 def test_every_type_has_a_case() -> None:
-    covered = {case.kind for case in CASES} | {types.UserDefinedType}
-    assert _concrete() - covered == set()
+    covered = {case.kind for case in CASES}
+    # A field is no type of a value, though its class says so; user-defined types: below.
+    assert _concrete() - covered == {types.StructField, types.UserDefinedType}
 
 
-# The last column makes rows and partitions; it keeps the optimizer from folding all into one row.
-_LOCAL = ""
-_JOB = "FROM (SELECT count(*) AS n FROM range(3))"
-_SPREAD = "FROM (SELECT explode(sequence(1, 3)) AS n)"
+_NESTS = ("value", "absent", "listed", "held", "mapped", "deep")
 
 
-def _frame(spark: SparkSession, sql: str, source: str) -> DataFrame:
-    """The value alone, missing, in every kind of nest, and in a column of nulls only."""
-    missing = f"nullif(1, 1) IS NULL AND typeof({sql}) = ''"
-    absent = f"IF({missing}, {sql}, NULL)"
-    return spark.sql(
-        f"SELECT {sql} AS value, {absent} AS absent, array({sql}, {absent}) AS listed,"
-        f" named_struct('inner', {sql}, 'none', {absent}) AS held, map('k', {sql}) AS mapped,"
-        f" array(map('k', named_struct('deep', array({sql})))) AS deep {source}"
-    )
+def _columns(number: int, sql: str) -> str:
+    """The value alone, missing, in every kind of nest, and a column of nulls only."""
+    absent = f"IF(rand() < 2, NULL, {sql})"
+    nests = [
+        sql,
+        absent,
+        f"array({sql}, {absent})",
+        f"named_struct('inner', {sql}, 'none', {absent})",
+        f"map('k', {sql})",
+        f"array(map('k', named_struct('deep', array({sql}))))",
+    ]
+    return ", ".join(f"{nest} AS {name}_{number}" for nest, name in zip(nests, _NESTS, strict=True))
 
 
-def _row(token: Any) -> list[Any]:
+def _expected(token: Any) -> list[Any]:
     return [
         token,
         None,
@@ -186,74 +189,173 @@ def _row(token: Any) -> list[Any]:
     ]
 
 
+# One row from the plan itself; one that a job fetches; three that executors write.
+_SOURCES = {
+    "plan": ("", 1),
+    "job": ("FROM (SELECT count(*) AS n FROM range(3))", 1),
+    "spread": ("FROM (SELECT explode(sequence(1, 3)) AS n)", 3),
+}
 _WAYS = [
-    (_LOCAL, Disposition.AUTO, 1),
-    (_LOCAL, Disposition.STORED, 1),
-    (_JOB, Disposition.INLINE, 1),
-    (_SPREAD, Disposition.AUTO, 3),
-    (_SPREAD, Disposition.STORED, 3),
+    ("plan", Disposition.AUTO),
+    ("plan", Disposition.STORED),
+    ("job", Disposition.INLINE),
+    ("spread", Disposition.AUTO),
+    ("spread", Disposition.STORED),
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind.__name__}-{case.sql}")
-def test_type_survives(case: Case, spark: SparkSession, writer: Writer) -> None:
-    batches = []
-    for source, disposition, count in _WAYS:
-        report, rows = writer.write(_frame(spark, case.sql, source), disposition=disposition)
-        document = json.loads(b"".join(json_format.write(rows, 0)))
-        assert document["schema"][0] == {"name": "value", "type": case.type_sql}
-        assert document["rows"] == [_row(case.token)] * count, (source, disposition)
-        assert repr(document["rows"][0][0]) == repr(case.token)
-        assert report.row_count == count
-        batches.append(pa.Table.from_batches(rows.batches()).slice(0, 1))
-    assert all(batch.equals(batches[0]) for batch in batches)
-    frame = _frame(spark, case.sql, _SPREAD)
-    _, rows = writer.write(frame)
-    _check_csv(rows, case)
-    _check_arrow(rows, case)
-    _check_parquet(rows, case, frame, spark, writer.root)
+def _frame(spark: SparkSession, source: str, cases: list[Case]) -> DataFrame:
+    """Six columns for each case, all cases in one query: each query costs seconds."""
+    columns = ", ".join(_columns(number, case.sql) for number, case in enumerate(cases))
+    return spark.sql(f"SELECT {columns} {_SOURCES[source][0]}")
 
 
-def _check_csv(rows: Any, case: Case) -> None:
-    text = b"".join(csv_format.write(rows, None)).decode()
-    records = list(csv.reader(io.StringIO(text, newline="")))
-    assert records[0] == ["value", "absent", "listed", "held", "mapped", "deep"]
+Written = dict[tuple[str, Disposition], tuple[ResultReport, Rows]]
+
+
+@pytest.fixture(scope="module")
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    writer = Writer(tmp_path_factory.mktemp("results"))
+    return {
+        (source, disposition): writer.write(
+            _frame(spark, source, CASES), disposition=disposition, inline_limit=10**6
+        )
+        for source, disposition in _WAYS
+    }
+
+
+@pytest.fixture(scope="module")
+def documents(written: Written) -> dict[tuple[str, Disposition], Any]:
+    return {
+        way: json.loads(b"".join(json_format.write(rows, 0))) for way, (_, rows) in written.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def records(written: Written) -> list[list[str]]:
+    text = b"".join(csv_format.write(written["spread", Disposition.STORED][1], None)).decode()
+    return list(csv.reader(io.StringIO(text, newline="")))
+
+
+def _of(number: int, values: list[Any]) -> list[Any]:
+    """A case's own columns."""
+    return values[number * len(_NESTS) : (number + 1) * len(_NESTS)]
+
+
+_CASES = pytest.mark.parametrize(
+    "number", range(len(CASES)), ids=[f"{case.kind.__name__}-{case.type_sql}" for case in CASES]
+)
+
+
+@pytest.mark.parametrize("way", _WAYS, ids=str)
+def test_ways_lead_where_asked(way: tuple[str, Disposition], written: Written) -> None:
+    source, asked = way
+    report, _ = written[way]
+    stored = asked is Disposition.STORED
+    assert report.disposition is (Disposition.STORED if stored else Disposition.INLINE)
+    assert report.row_count == _SOURCES[source][1]
+
+
+@_CASES
+@pytest.mark.parametrize("way", _WAYS, ids=str)
+def test_value_survives_every_way(
+    way: tuple[str, Disposition], number: int, documents: dict[Any, Any]
+) -> None:
+    case, document = CASES[number], documents[way]
+    columns = _of(number, document["schema"])
+    assert columns[0] == {"name": f"value_{number}", "type": case.type_sql}
+    assert columns[2]["type"] == f"array<{case.type_sql}>"
+    assert len(document["rows"]) == _SOURCES[way[0]][1]
+    for row in document["rows"]:
+        assert _of(number, row) == _expected(case.token)
+        # Also 1 and 1.0, 0.0 and -0.0 are told apart.
+        assert repr(_of(number, row)[0]) == repr(case.token)
+
+
+def test_every_way_leaves_the_same_values(written: Written) -> None:
+    tables = [pa.Table.from_batches(rows.batches()).slice(0, 1) for _, rows in written.values()]
+    assert all(table.schema.equals(tables[0].schema) for table in tables)
+    shown = [json.dumps(table.to_pylist(), default=repr) for table in _comparable(tables)]
+    assert set(shown) == {shown[0]}
+
+
+def _comparable(tables: list[pa.Table]) -> list[pa.Table]:
+    """Without dates that Python has no value for."""
+    kept = [
+        f"_{number * len(_NESTS) + nest}"
+        for number, case in enumerate(CASES)
+        for nest in range(len(_NESTS))
+        if str(case.token)[:1] not in {"+", "-"} and case.type_sql != "timestamp_ntz"
+    ]
+    return [table.select(kept) for table in tables]
+
+
+@_CASES
+def test_value_survives_in_csv(number: int, records: list[list[str]]) -> None:
+    case = CASES[number]
+    assert _of(number, records[0]) == [f"{nest}_{number}" for nest in _NESTS]
     for record in records[1:]:
-        assert json.loads(record[2]) == [case.token, None]
-        value = record[0]
-        if case.token is None:
-            assert value == ""
-        elif isinstance(case.token, str):
-            assert value == case.token
+        value, absent, *nested = _of(number, record)
+        assert absent == ""
+        assert [json.loads(text) for text in nested] == _expected(case.token)[2:]
+        if isinstance(case.token, str) or case.token is None:
+            assert value == (case.token or "")
         else:
             assert json.loads(value) == case.token
-        assert record[1] == ""
 
 
-def _check_arrow(rows: Any, case: Case) -> None:
+def test_values_survive_in_arrow(written: Written) -> None:
+    _, rows = written["spread", Disposition.STORED]
     stream = pa.ipc.open_stream(b"".join(arrow_format.write(rows, None)))
-    assert stream.schema.names == ["value", "absent", "listed", "held", "mapped", "deep"]
+    assert stream.schema.names == list(rows.schema.names)
     assert json.loads(stream.schema.metadata[b"spark.schema"]) == dict(rows.schema.spark)
     table = stream.read_all()
-    assert table.num_rows == 3
     table.validate(full=True)
-    assert table["absent"].null_count == 3
+    assert table.num_rows == 3
+    stored = pa.Table.from_batches(rows.batches())
+    for shown, kept in zip(table.columns, stored.columns, strict=True):
+        assert shown.nbytes == kept.nbytes
+        assert shown.null_count == kept.null_count
 
 
-def _check_parquet(
-    rows: Any, case: Case, frame: DataFrame, spark: SparkSession, root: Path
-) -> None:
-    if not case.parquet:
-        with pytest.raises(FormatCannotHold, match="'value'"):
-            parquet_format.write(rows, None)
-        return
-    file = root / "one.parquet"
+def test_values_survive_in_parquet(spark: SparkSession, tmp_path: Path) -> None:
+    cases = [case for case in CASES if case.parquet]
+    frame = _frame(spark, "job", cases)
+    writer = Writer(tmp_path)
+    _, rows = writer.write(frame)
+    file = tmp_path / "one.parquet"
     file.write_bytes(b"".join(parquet_format.write(rows, None)))
     again = spark.read.parquet(str(file))
     assert again.schema.simpleString() == frame.schema.simpleString()
-    assert _texts(again) == _texts(frame)
+    _, read_back = writer.write(again)
+    assert read_back.schema.described() == rows.schema.described()
+    documents = [json.loads(b"".join(json_format.write(each, 0))) for each in (rows, read_back)]
+    assert documents[0] == documents[1]
 
 
-def _texts(frame: DataFrame) -> list[Any]:
-    """The rows in Spark's own words."""
-    return frame.selectExpr(*[f"CAST({name} AS STRING)" for name in frame.columns]).collect()
+@pytest.mark.parametrize("case", [case for case in CASES if not case.parquet], ids=str)
+def test_parquet_names_the_column_it_cannot_hold(case: Case, written: Written) -> None:
+    _, rows = written["plan", Disposition.AUTO]
+    number = CASES.index(case)
+    with pytest.raises(FormatCannotHold, match=f"'value_{number}'"):
+        parquet_format.write(rows, None)
+
+
+def test_user_defined_type_is_held_as_what_it_is_stored_as(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = types.StructType().add("p", ExamplePointUDT())
+    frame = spark.createDataFrame([(ExamplePoint(1.0, 2.5),), (None,)], schema)
+    for disposition in Disposition:
+        _, rows = Writer(tmp_path / disposition).write(frame, disposition=disposition)
+        document = json.loads(b"".join(json_format.write(rows, 0)))
+        assert document["schema"] == [{"name": "p", "type": "array<double>"}]
+        assert document["rows"] == [[[1.0, 2.5]], [None]]
+
+
+def test_type_that_cannot_be_encoded_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    schema = types.StructType().add("p", ExamplePointUDT())
+    spark.createDataFrame([(ExamplePoint(1.0, 2.5),)], schema).createOrReplaceTempView("points")
+    frame = spark.sql("SELECT 1 AS one, named_struct('a', p, 'A', p) AS twice FROM points")
+    with pytest.raises(FormatCannotHold, match="'twice'"):
+        Writer(tmp_path).write(frame)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.node import NodeProcess
+from tests.support.plain_spark import PlainSpark
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +36,11 @@ def session(drivers: tuple[str, str]) -> str:
 def other_session(drivers: tuple[str, str]) -> str:
     """Another one."""
     return drivers[1]
+
+
+@pytest.fixture(scope="package")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainSpark]:
+    """PySpark without Headrace; it ends with the tests of this folder."""
+    process = PlainSpark(tmp_path_factory.mktemp("plain"))
+    yield process
+    process.close()

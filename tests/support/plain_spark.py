@@ -47,7 +47,7 @@ class PlainSpark:
         def answer() -> Outcome:
             assert stdout is not None
             line = stdout.readline()
-            assert line, self._log.read_text()
+            assert line, self._log.read_text()[-4000:]
             told = json.loads(line)
             if file := told.pop("file", None):
                 return of_arrow(Path(file).read_bytes())
@@ -79,7 +79,10 @@ def main(folder: Path) -> None:
     session = _session(folder)
     try:
         for number, line in enumerate(sys.stdin):
-            print(json.dumps(_told(session, json.loads(line), folder / f"{number}.arrow")), file=answers)
+            print(
+                json.dumps(_told(session, json.loads(line), folder / f"{number}.arrow")),
+                file=answers,
+            )
             answers.flush()
     finally:
         session.stop()
@@ -104,22 +107,30 @@ def _told(session: Any, text: str, file: Path) -> dict[str, str | None]:
 
     try:
         frame = session.sql(text)
-        try:
-            table = frame.toArrow()
-        except Py4JJavaError:
-            # toArrow loses the class of an error in a job; it was a query, which may run again.
-            frame.collect()
-            raise
+        table = frame.toArrow()
     except PySparkException as error:
-        return {
-            "condition": error.getCondition(),
-            "sqlstate": error.getSqlState(),
-            "message": str(error),
-        }
+        return _error(error.getCondition(), error.getSqlState(), str(error))
+    except Py4JJavaError as error:
+        known = _spark_error(session, error.java_exception)
+        return _error(known.getCondition(), known.getSqlState(), known.getMessage())
     table = table.replace_schema_metadata({SPARK_SCHEMA: frame.schema.json()})
     with pa.ipc.new_stream(str(file), table.schema) as writer:
         writer.write_table(table)
     return {"file": str(file)}
+
+
+def _error(condition: str | None, sqlstate: str | None, message: str) -> dict[str, str | None]:
+    return {"condition": condition, "sqlstate": sqlstate, "message": message}
+
+
+def _spark_error(session: Any, error: Any) -> Any:
+    """Spark's own error in the chain of causes: PySpark converts neither those of jobs that
+    `toArrow` runs nor those of the scripting interpreter."""
+    throwable = session._jvm.java.lang.Class.forName("org.apache.spark.SparkThrowable")
+    while not (throwable.isInstance(error) and error.getCondition() is not None):
+        error = error.getCause()
+        assert error is not None
+    return error
 
 
 if __name__ == "__main__":

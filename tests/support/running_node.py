@@ -86,7 +86,7 @@ def settings_for(home: Path, **changes: Any) -> Settings:
 
     Sections are merged with what is set here.
     """
-    merged: Json = {"catalog": {"kind": "memory"}, "lease": {"duration": "60s"}}
+    merged: Json = {"catalog": {"kind": "memory"}, "lease": {"duration": "10m"}}
     for name, value in changes.items():
         known = merged.get(name)
         merged[name] = {**known, **value} if isinstance(known, dict) else value

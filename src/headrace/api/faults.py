@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from headrace.errors import HeadraceError, InvalidRequest, Position
 
@@ -81,7 +82,10 @@ def install(app: FastAPI, speakers: Speakers) -> None:
     async def known(request: Request, error: Exception) -> Response:
         if isinstance(error, HeadraceError) and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             _LOG.error("%s: %s", error.code, error.message)
-        return speakers.respond(request.url.path, error)
+        response = speakers.respond(request.url.path, error)
+        if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            response.headers["Allow"] = ", ".join(sorted(_methods(request)))
+        return response
 
     async def unknown(request: Request, error: Exception) -> Response:
         _LOG.exception("%s %s failed", request.method, request.url.path, exc_info=error)
@@ -90,6 +94,16 @@ def install(app: FastAPI, speakers: Speakers) -> None:
     for kind in (HeadraceError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, known)
     app.add_exception_handler(Exception, unknown)
+
+
+def _methods(request: Request) -> set[str]:
+    """What may be done on a path: the framework names the methods of one of its routes only."""
+    return {
+        method
+        for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
+        for route in request.app.routes
+        if route.matches({**request.scope, "method": method})[0] is Match.FULL
+    }
 
 
 def _known(error: HeadraceError) -> Fault:
@@ -112,8 +126,9 @@ def _known(error: HeadraceError) -> Fault:
 
 def _http(error: HTTPException) -> Fault:
     """What the framework refuses: unknown paths and methods, bodies that cannot be read."""
-    if isinstance(error.__cause__, UnicodeDecodeError):
-        return _known(InvalidRequest("The body is not valid UTF-8."))
+    if isinstance(error.__cause__, HeadraceError):
+        # FastAPI wraps what reading a body raises.
+        return _known(error.__cause__)
     phrase = HTTPStatus(error.status_code).phrase
     return Fault(
         status=error.status_code,

@@ -16,6 +16,7 @@ from headrace.api.auth import OWNER
 from headrace.api.context import node_of
 from headrace.api.opensearch_errors import RESPONSES, DatasourceNotFound, TooManyRows
 from headrace.api.results import rows_of, streamed
+from headrace.api.strict_json import StrictRoute
 from headrace.api.wire import Taken
 from headrace.control import cancel as cancelling
 from headrace.control.node import Node
@@ -31,7 +32,7 @@ from headrace.settings import Settings
 
 PREFIX = "/_plugins/_async_query"
 
-router = APIRouter(prefix=PREFIX, tags=["opensearch"], responses=RESPONSES)
+router = APIRouter(prefix=PREFIX, tags=["opensearch"], responses=RESPONSES, route_class=StrictRoute)
 
 _DEFAULT_CATALOG = "spark_catalog"
 _TAKING = SESSION.live - {SessionState.CLOSING}

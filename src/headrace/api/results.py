@@ -9,6 +9,7 @@ from itertools import chain
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
+from headrace.api.accept import preferred
 from headrace.api.bodies import statement_body
 from headrace.control.node import Node
 from headrace.errors import NoResult, NotAcceptable, ResultGone, ResultNotReady
@@ -98,19 +99,13 @@ def _truncated(statement: Statement) -> bool:
 
 
 def _accepted(accept: str) -> Format:
-    """The first format that an Accept header names. Raises NotAcceptable when it names none."""
-    kinds = [part.partition(";")[0].strip().lower() for part in accept.split(",") if part.strip()]
-    for kind in kinds:
-        for format_, media_type in MEDIA_TYPES.items():
-            if kind == media_type:
-                return format_
-    if not kinds or {"*/*", "application/*"} & set(kinds):
-        return Format.JSON
-    if "text/*" in kinds:
-        return Format.CSV
-    raise NotAcceptable(
-        f"No result can be given as {accept!r}; there are: {', '.join(MEDIA_TYPES.values())}."
-    )
+    """The format that an Accept header likes best. Raises NotAcceptable when it takes none."""
+    chosen = preferred(accept, list(MEDIA_TYPES.values()))
+    if chosen is None:
+        raise NotAcceptable(
+            f"No result can be given as {accept!r}; there are: {', '.join(MEDIA_TYPES.values())}."
+        )
+    return next(format_ for format_, kind in MEDIA_TYPES.items() if kind == chosen)
 
 
 def streamed(

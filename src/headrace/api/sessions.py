@@ -12,13 +12,14 @@ from headrace.api.auth import OWNER
 from headrace.api.bodies import session_body
 from headrace.api.context import node_of
 from headrace.api.paging import Before, Limit, page_end
+from headrace.api.strict_json import StrictRoute
 from headrace.api.wire import SessionBody, SessionPage, SessionRequest
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import NewSession
 from headrace.store import sessions
 
-router = APIRouter(prefix="/sessions", tags=["sessions"])
+router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=StrictRoute)
 
 _LOG_BYTES = 256 * 1024
 

@@ -14,6 +14,7 @@ from headrace.api.bodies import statement_body
 from headrace.api.context import node_of, waiters_of
 from headrace.api.paging import Before, Limit, page_end
 from headrace.api.results import Format, result_response, with_rows
+from headrace.api.strict_json import StrictRoute
 from headrace.api.wire import (
     LONGEST_WAIT,
     RowsBody,
@@ -31,7 +32,7 @@ from headrace.model.statement import Statement
 from headrace.store import statements
 from headrace.store.signals import statement_topic
 
-router = APIRouter(prefix="/statements", tags=["statements"])
+router = APIRouter(prefix="/statements", tags=["statements"], route_class=StrictRoute)
 
 _CANCEL_SECONDS = 30.0
 
@@ -59,7 +60,7 @@ async def submit(
         byte_limit=body.byte_limit,
         location=body.location,
         idempotency_key=idempotency_key,
-        body_hash=hashlib.sha256(body.model_dump_json().encode()).hexdigest(),
+        body_hash=_hash(body),
     )
     node = node_of(request)
     statement = await run_in_threadpool(node.submissions.submit, asked)
@@ -147,6 +148,12 @@ def statement_result(
         chunk=chunk,
         plain_numbers=numbers == "plain",
     )
+
+
+def _hash(body: StatementRequest) -> str:
+    """Tells requests apart by what they ask to be run, not by how long they wait for it."""
+    asked = body.model_dump_json(exclude={"wait_timeout", "on_wait_timeout"})
+    return hashlib.sha256(asked.encode()).hexdigest()
 
 
 def _find(node: Node, statement_id: str) -> Statement:

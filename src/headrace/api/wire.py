@@ -22,7 +22,7 @@ def rfc3339(instant: datetime) -> str:
 
 
 Instant = Annotated[datetime, PlainSerializer(rfc3339, return_type=str)]
-PositiveInt = Annotated[int, Field(ge=1, le=2**63 - 1)]
+PositiveInt = Annotated[int, Field(ge=1, le=2**63 - 1, strict=True)]
 Conf = dict[str, str]
 
 

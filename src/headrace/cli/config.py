@@ -32,6 +32,7 @@ KNOWN_KEYS = (
     "lease",
     "catalog",
     "embedded",
+    "opensearch",
     "profiles",
 )
 _PREFIX = "HEADRACE_"

@@ -42,7 +42,7 @@ def find(config: ClientConfig, *, new_home: bool = True, tell: Tell = lambda _: 
         return _set_one(config, config.server)
     if config.home.exists():
         hold_commands_lock(config.home)
-        node = _answering(read_node_file(config.home))
+        node = answering(read_node_file(config.home))
         if node is not None:
             return node
     if config.server is None:
@@ -71,7 +71,8 @@ def _default_one(config: ClientConfig) -> Found | None:
     return Found(client, embedded=False) if _is_node(client, patience=0) else None
 
 
-def _answering(node: NodeFile | None) -> Found | None:
+def answering(node: NodeFile | None) -> Found | None:
+    """The node that a home names, if it lives and is the one that answers there."""
     if node is None or not _alive(node.pid):
         return None
     client = _client(node.address, node.token)
@@ -111,10 +112,10 @@ def _is_node(
 def _start(config: ClientConfig, tell: Tell) -> Found:
     hold_commands_lock(config.home)
     with start_lock(config.home):
-        node = _answering(read_node_file(config.home))  # another command may have been faster
+        node = answering(read_node_file(config.home))  # another command may have been faster
         if node is None:
             tell(f"Starting a node in {config.home} …")
-            node = _answering(embedded.start(config.home))
+            node = answering(embedded.start(config.home))
     if node is None:
         raise NodeUnreachable(f"The node that was started in {config.home} does not answer.")
     return node

@@ -17,7 +17,7 @@ from headrace.cli.home import read_node_file
 from headrace.cli.objects import write_items
 from headrace.cli.output.formats import Format
 from headrace.client.http import Client, Json
-from headrace.errors import EXIT_USAGE, HeadraceError
+from headrace.errors import EXIT_USAGE, HeadraceError, Unauthorized
 
 _NEEDED = ("alembic", "fastapi", "psutil", "pyarrow", "sqlalchemy", "uvicorn")
 _MARKS = {"ok": "✓", "warning": "!", "failed": "✗"}
@@ -93,6 +93,9 @@ def _node(this: Command) -> Json:
         with Client(address, token, patience=1) as client:
             version = client.health()["version"]
             client.sessions(limit="1")
+    except Unauthorized as error:
+        fix = "set HEADRACE_TOKEN to the node's token"
+        return _finding("node", "failed", f"{error.message} (from {origin})", fix)
     except HeadraceError as error:
         status = "failed" if fix else "warning"
         return _finding("node", status, f"{error.message} (from {origin})", fix or error.hint)

@@ -73,8 +73,6 @@ def _ended(status: int, log: Path, begin: int) -> HeadraceError:
         stream.seek(0, os.SEEK_END)
         stream.seek(max(begin, stream.tell() - _TAIL))
         said = stream.read().decode(errors="replace").strip()
+    last = said.rpartition("\n")[2].removeprefix("headrace: ") or f"it ended with status {status}"
     kind = InvalidSetting if status == EXIT_USAGE else NodeUnreachable
-    return kind(
-        f"The node ended with status {status} before it was ready:\n{said or '(it said nothing)'}",
-        hint=f"its log: {log}",
-    )
+    return kind(f"The node did not start: {last}\n{said}", hint=f"its log: {log}")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.errors import NodeUnreachable
+from headrace.errors import InvalidSetting, NodeUnreachable
 
 NODE_FILE = "node.json"
 COMMANDS_LOCK = "commands.lock"
@@ -68,8 +68,14 @@ def start_lock(home: Path) -> Iterator[None]:
 
 
 def _open(home: Path, name: str) -> int:
-    home.mkdir(parents=True, exist_ok=True)
-    return os.open(home / name, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        return os.open(home / name, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise InvalidSetting(
+            f"The home {home} cannot be written: {error.strerror}.",
+            hint="set another by --home or HEADRACE_HOME, or name a node with --server",
+        ) from error
 
 
 def _acquire(descriptor: int, operation: int, what_holds: str) -> None:

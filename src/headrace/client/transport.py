@@ -92,7 +92,7 @@ class Transport:
                 if time.monotonic() >= deadline:
                     return answer
             time.sleep(random.uniform(pause, 2 * pause))  # noqa: S311 - jitter, no secret
-            pause = min(2 * pause, 0.5)
+            pause = min(1.25 * pause, 0.5)
 
     def stream(self, ask: Ask) -> tuple[Answer, Iterator[bytes]]:
         """An answer whose body comes in blocks. Errors come whole, in `Answer.body`.

@@ -8,8 +8,9 @@ import secrets
 from pathlib import Path
 
 from headrace.control.launchers.contract import Launcher, LaunchRequest
-from headrace.control.link import end_session, hash_token
+from headrace.control.link import hash_token
 from headrace.control.metastore import Metastore
+from headrace.control.sessions import end_session
 from headrace.errors import HeadraceError, LaunchFailed
 from headrace.model.failure import Failure
 from headrace.model.messages import Bootstrap

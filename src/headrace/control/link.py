@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 
-from headrace.control.sessions import bury
+from headrace.control.sessions import end_session
 from headrace.errors import DriverLost, LeaseLost, Unauthorized
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
@@ -100,6 +100,9 @@ class Link:
     def started(self, session_id: str, epoch: int, statement_id: str) -> Acknowledged:
         """Execution has begun."""
         with self._database.write() as tx:
+            statement = statements.get(tx, statement_id)
+            if statement is None or statement.session_id != session_id:
+                return Acknowledged(landed=False)
             landed = statements.transition(
                 tx,
                 statement_id,
@@ -135,27 +138,20 @@ class Link:
 
     def goodbye(self, session_id: str, epoch: int, failure: Failure | None) -> Acknowledged:
         """The driver is about to exit; the session ends with it."""
-        who = _who(session_id, epoch)
         with self._database.write() as tx:
-            session = _held(tx, session_id, epoch)
-            if session.state is SessionState.CLOSING:
-                bury(tx, session_id, who=who)
-                return Acknowledged(landed=True)
-            end_session(tx, session_id, failure or _gone(), who=who)
-        return Acknowledged(landed=True)
+            _held(tx, session_id, epoch)
+            landed = end_session(
+                tx,
+                session_id,
+                failure or Failure.of(DriverLost("The driver ended without being asked to.")),
+                who=_who(session_id, epoch),
+                epoch=epoch,
+            )
+        return Acknowledged(landed=landed)
 
     def _claim(self, session_id: str, epoch: int) -> Work | None:
         with self._database.write() as tx:
             return _work(statements.claim_next(tx, session_id, epoch, who=_who(session_id, epoch)))
-
-
-def end_session(tx: Tx, session_id: str, failure: Failure, *, who: str) -> bool:
-    """Fails a session whose driver is gone, and every statement of it that has not ended."""
-    if not sessions.transition(tx, session_id, SessionState.FAILED, who=who, failure=failure):
-        return False
-    waiting = Failure(code="session_failed", message=f"The session failed: {failure.message}")
-    statements.end_all(tx, session_id, who=who, failure=failure, waiting=waiting)
-    return True
 
 
 def _held(tx: Tx, session_id: str, epoch: int) -> Session:
@@ -188,10 +184,6 @@ def _agreed(statement: Statement, message: Ended) -> StatementState:
     ):
         return StatementState.FAILED
     return message.state
-
-
-def _gone() -> Failure:
-    return Failure.of(DriverLost("The driver ended without being asked to."))
 
 
 def _who(session_id: str, epoch: int) -> str:

@@ -126,7 +126,7 @@ class Metastore:
         with (self._folder / "metastore.log").open("ab") as log:
             process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "headrace.control.metastore_keeper"),
+                    *(sys.executable, "-P", "-m", "headrace.control.metastore_keeper"),
                     *("--folder", str(self._folder), "--port", str(port)),
                     *("--warehouse", self._warehouse),
                     *("--linger", str(self._linger_seconds)),

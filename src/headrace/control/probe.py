@@ -90,7 +90,7 @@ def probe_store(settings: Settings) -> Finding:
             url, connect_timeout=settings.store.connect_timeout.total_seconds()
         )
     except StoreInUse as error:
-        return Finding(name, Status.OK, f"in use: {error.message}")
+        return Finding(name, Status.OK, f"in use by a node: {error.message}")
     try:
         database.ping()
     finally:

@@ -86,11 +86,49 @@ def close_in(tx: Tx, session: Session, *, who: str) -> None:
         bury(tx, session.id, who=who)
 
 
-def bury(tx: Tx, session_id: str, *, who: str) -> None:
-    """Ends a closing session whose driver is gone."""
+def bury(
+    tx: Tx, session_id: str, *, who: str, epoch: int | None = None, if_overdue: bool = False
+) -> bool:
+    """Ends a closing session whose driver is gone. Returns whether it landed."""
+    if not sessions.transition(
+        tx, session_id, SessionState.DEAD, who=who, epoch=epoch, if_overdue=if_overdue
+    ):
+        return False
     closed = Failure.of(SessionClosed("The session was closed before the statement ended."))
     statements.end_all(tx, session_id, who=who, failure=closed)
-    sessions.transition(tx, session_id, SessionState.DEAD, who=who)
+    return True
+
+
+def end_session(
+    tx: Tx,
+    session_id: str,
+    failure: Failure,
+    *,
+    who: str,
+    epoch: int | None = None,
+    if_overdue: bool = False,
+) -> bool:
+    """Ends a session whose driver is gone, and every statement of it that has not ended.
+
+    One that was closing is dead, any other has failed. With `epoch` and `if_overdue` as in
+    `store.sessions.transition`. Returns whether it landed.
+    """
+    session = sessions.get(tx, session_id)
+    if session is not None and session.state is SessionState.CLOSING:
+        return bury(tx, session_id, who=who, epoch=epoch, if_overdue=if_overdue)
+    landed = sessions.transition(
+        tx,
+        session_id,
+        SessionState.FAILED,
+        who=who,
+        epoch=epoch,
+        failure=failure,
+        if_overdue=if_overdue,
+    )
+    if landed:
+        waiting = Failure(code="session_failed", message=f"The session failed: {failure.message}")
+        statements.end_all(tx, session_id, who=who, failure=failure, waiting=waiting)
+    return landed
 
 
 def _check_name(name: str) -> None:

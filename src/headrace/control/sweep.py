@@ -9,12 +9,10 @@ from collections.abc import Callable
 
 from headrace.control.launch import Launches
 from headrace.control.launchers.contract import Exit, Launcher
-from headrace.control.link import end_session
 from headrace.control.retention import Retention
-from headrace.control.sessions import bury
-from headrace.errors import DriverLost, HeadraceError, StoreUnavailable
+from headrace.control.sessions import end_session
+from headrace.errors import DriverLost, StoreUnavailable
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import Session
 from headrace.settings import Settings
 from headrace.store import nodes, sessions
@@ -66,13 +64,13 @@ class Sweeper:
             while not self._stopping.is_set():
                 try:
                     self._round()
+                    self._after_round()
                 except StoreUnavailable as error:
                     if not self._away:
                         _LOG.error("the store does not answer: %s", error.message)
                     self._away = True
-                except HeadraceError:
+                except Exception:  # noqa: BLE001 - launches and leases must be looked after still
                     _LOG.exception("a sweep failed")
-                self._after_round()
                 launch.wait(period)
 
     def _round(self) -> None:
@@ -98,26 +96,33 @@ class Sweeper:
 
     def _lost(self, driver: Exit) -> None:
         """A driver that this node started has ended; most have said goodbye before."""
-        self._end(driver.session_id, driver.epoch, driver.reason)
+        self._end(driver.session_id, driver.epoch, driver.reason, if_overdue=False)
 
     def _overdue(self, session: Session) -> None:
-        """The lease has run out: only now is the backend asked."""
+        """The lease has run out: only now is the backend asked.
+
+        The session ends first, by a compare-and-set on the lease: a driver that renews meanwhile is
+        left alone, and one that does not can change nothing any more when it is killed.
+        """
+        reason = "its start was never finished"
         if session.handle is not None:
             alive = self._launcher.alive(session.handle)
-            self._launcher.kill(session.handle)
             reason = "it did not report within its lease" if alive else "its process is gone"
-        else:
-            reason = "its start was never finished"
-        self._end(session.id, session.epoch, reason)
+        ended = self._end(session.id, session.epoch, reason, if_overdue=True)
+        if ended and session.handle is not None:
+            self._launcher.kill(session.handle)
 
-    def _end(self, session_id: str, epoch: int, reason: str) -> None:
+    def _end(self, session_id: str, epoch: int, reason: str, *, if_overdue: bool) -> bool:
+        message = f"The driver was lost: {reason}. See: headrace session log {session_id}"
         with self._database.write() as tx:
-            session = sessions.get(tx, session_id)
-            if session is None or session.epoch != epoch or session.state in SESSION.terminal:
-                return
-            if session.state is SessionState.CLOSING:
-                bury(tx, session_id, who=self._node_id)
-                return
-            message = f"The driver was lost: {reason}. See: headrace session log {session_id}"
-            end_session(tx, session_id, Failure.of(DriverLost(message)), who=self._node_id)
-        _LOG.warning("session %s: driver of epoch %d lost: %s", session_id, epoch, reason)
+            ended = end_session(
+                tx,
+                session_id,
+                Failure.of(DriverLost(message)),
+                who=self._node_id,
+                epoch=epoch,
+                if_overdue=if_overdue,
+            )
+        if ended:
+            _LOG.warning("session %s: driver of epoch %d lost: %s", session_id, epoch, reason)
+        return ended

@@ -60,10 +60,10 @@ def _captured(error: Exception) -> Exception:
             if cause is None or _has_condition(cause):
                 break
             cause = cause.getCause()
-        known: Exception = convert_exception(cause or error.java_exception)
+        known = convert_exception(cause or error.java_exception)
     except Py4JError:
         return error
-    return known
+    return known if isinstance(known, Exception) else error
 
 
 def _has_condition(java_error: Any) -> bool:

@@ -17,18 +17,20 @@ from headrace.grammar.tokens import Kind, Token
 _HEADS = {"IF": "THEN", "CASE": "THEN", "WHILE": "DO", "FOR": "DO"}
 _BRANCHES = {("IF", "ELSEIF"), ("CASE", "WHEN")}
 _LABELLED = frozenset({"BEGIN", "LOOP", "REPEAT", "WHILE", "FOR"})
+_BEFORE_PARAMETER = frozenset(
+    {"SELECT", "VALUES", "IF", "ELSEIF", "CASE", "WHEN", "WHILE", "UNTIL"}
+)
+"""Behind one of these, `:loop` as in `SELECT :loop` is a parameter; `select: LOOP` is a label."""
 _KINDS = frozenset({"IF", "CASE", "WHILE", "FOR", "LOOP", "REPEAT"})
 
 _OPERATORS = frozenset({"AND", "OR", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "DIV"})
 _CLAUSES = frozenset({"SELECT", "FROM", "WHERE", "HAVING", "BY", "ON", "JOIN", "USING", "EXTEND"})
 _AFTER_OPERAND = _OPERATORS | _CLAUSES | frozenset({"IS", "AS", "ESCAPE", "DISTINCT"})
 """Keywords that stand behind an operand and before the next one."""
-_BEFORE_OPERAND = frozenset({"NOT", "CASE", "DISTINCT", "ALL"})
-"""Keywords that stand where an operand begins."""
 _QUERY_BEGINS = frozenset({"(", "AS", "|>"})
 """What a clause may follow at once; elsewhere SELECT or FROM is a name where an operand begins."""
 _BEHIND_NAME = (
-    _OPERATORS | frozenset({"THEN", "DO", "IS", "FROM", "AS"}) | frozenset("=<>!*/%&|^.,)[;")
+    _OPERATORS | _CLAUSES | {"THEN", "ELSE", "DO", "IS", "AS"} | frozenset("=<>!*/%&|^.,)[;")
 )
 """What shows that the word before it is a name, NOT and CASE included."""
 
@@ -112,8 +114,10 @@ class _BlockReader:
                 length += 1
             length += 1
         labelled = self._word(length) == ":" and self._word(length + 1) in _LABELLED
-        # `SELECT :loop` begins with a parameter.
-        return length + 1 if labelled and self._word() not in ("SELECT", "VALUES") else 0
+        if labelled and self._word() in _BEFORE_PARAMETER:
+            before, colon, behind = self._code[self._at : self._at + 3]
+            labelled = before.end == colon.start or colon.end != behind.start
+        return length + 1 if labelled else 0
 
     def _enter(self, kind: str) -> None:
         if kind in _HEADS:
@@ -227,9 +231,9 @@ class _Head:
             return self._last == "CASE"
         if word in _CLAUSES:
             return self._last in _QUERY_BEGINS
-        if self._last in ("FROM", "JOIN"):
-            return False
-        return word in _BEFORE_OPERAND and following not in _BEHIND_NAME
+        if word in ("DISTINCT", "ALL"):
+            return self._last in ("SELECT", "(")
+        return word in ("CASE", "NOT") and following not in _BEHIND_NAME
 
     def _keyword_behind_operand(self, word: str) -> bool:
         if word in ("WHEN", "THEN", "ELSE"):

@@ -17,7 +17,8 @@ from headrace.model.session import SessionKind
 class Parameter(BaseModel):
     """A value for a marker in the text: `:name` when named, `?` in order when not."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # NaN is no JSON, and PostgreSQL would refuse to store it.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     value: JsonValue = None
     name: str | None = None

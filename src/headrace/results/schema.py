@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -58,6 +58,8 @@ class SparkType:
     precision: int = 0
     scale: int = 0
     """Of a decimal."""
+    user_defined: bool = False
+    """A user-defined type: it is shown, and held, as the type that it is stored as."""
 
     def contains(self, *kinds: Kind) -> bool:
         """Whether this type is, or holds at any depth, one of `kinds`."""
@@ -176,7 +178,7 @@ def _type(item: Any, path: str, collations: Mapping[str, str]) -> SparkType:
         case "struct":
             return _struct(item)
         case "udt":
-            return _type(item["sqlType"], path, collations)
+            return replace(_type(item["sqlType"], path, collations), user_defined=True)
     raise _UnknownType(json.dumps(item))
 
 

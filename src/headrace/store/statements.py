@@ -215,9 +215,9 @@ def request_cancel(tx: Tx, statement_id: str, *, who: str) -> StatementState | N
     target = StatementState.CANCELLED if waiting else StatementState.CANCELLING
     if not STATEMENT.allows(source, target):
         return source
-    _change(tx, statement_id, source, target)
     asked = update(statements).where(statements.c.id == statement_id)
     tx.execute(asked.values(cancel_requested_at=clock()))
+    _change(tx, statement_id, source, target)
     _record(tx, statement_id, held.session_id, source, target, who=who)
     return target
 

@@ -35,7 +35,13 @@ class LocalLauncher:
         file = self._bootstraps / f"{request.name}.json"
         write_private(file, bootstrap.model_dump_json())
         request.log.parent.mkdir(parents=True, exist_ok=True)
-        command = [request.profile.python or sys.executable, "-m", "headrace.driver", str(file)]
+        command = [
+            request.profile.python or sys.executable,
+            "-P",
+            "-m",
+            "headrace.driver",
+            str(file),
+        ]
         try:
             with request.log.open("ab") as log:
                 child = subprocess.Popen(

@@ -9,13 +9,23 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
+from headrace.errors import FormatCannotHold
 from headrace.results.schema import Kind, Schema, SparkType
 
 
 def encoded(frame: DataFrame, schema: Schema) -> DataFrame:
-    """The frame as it can be handed to Arrow: unchanged, where nothing stands in the way."""
+    """The frame as it can be handed to Arrow: unchanged, where nothing stands in the way.
+
+    Raises FormatCannotHold for the one mix that Spark has no cast for.
+    """
     if not any(_needs(column.type) for column in schema.columns):
         return frame
+    for column in schema.columns:
+        if _needs(column.type) and _has_user_defined(column.type):
+            raise FormatCannotHold(
+                f"column {column.name!r} has a user-defined type beside intervals of months or"
+                " repeated field names, and Spark cannot cast that: cast it to plain types"
+            )
     named = frame.toDF(*positions(schema))
     return named.selectExpr(
         *[
@@ -38,6 +48,10 @@ def _needs(kind: SparkType) -> bool:
         or kind.repeats_names
         or any(_needs(child) for child in kind.children)
     )
+
+
+def _has_user_defined(kind: SparkType) -> bool:
+    return kind.user_defined or any(_has_user_defined(child) for child in kind.children)
 
 
 def _base(expression: str, kind: SparkType) -> str:

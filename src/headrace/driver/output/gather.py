@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from headrace.driver.output.collect import collected
 from headrace.results.batches import conform
 from headrace.results.schema import Kind, Schema
 
@@ -85,6 +86,5 @@ def _jvm_parts(jvm: Any) -> tuple[Any, Any]:
 
 def job_rows(frame: DataFrame, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a frame by one job over all its partitions, in order."""
-    collect: Any = frame._collect_as_arrow  # noqa: SLF001 - toArrow without its cast by name
-    for batch in collect():
+    for batch in collected(frame):
         yield conform(batch, stored)

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import lit
 
 from headrace.driver.output import task
+from headrace.driver.output.collect import collected
 from headrace.driver.output.encode import positions
 from headrace.driver.output.pieces import Piece
 from headrace.driver.output.task import REPORT, TaskSpec, WriteFailed, make_task
@@ -27,8 +28,7 @@ def spread(frame: DataFrame, schema: Schema, spec: TaskSpec) -> list[Piece]:
     # mapInArrow finds columns by name, and loses rows without columns.
     named = frame.toDF(*positions(schema)) if schema.columns else frame.select(lit(0).alias("_0"))
     reports = named.mapInArrow(make_task(spec), REPORT)
-    collect: Any = reports._collect_as_arrow  # noqa: SLF001 - toArrow without its table
-    reported = [report for batch in collect() for report in batch.to_pylist()]
+    reported = [report for batch in collected(reports) for report in batch.to_pylist()]
     for report in reported:
         if report["failure"] is not None:
             raise WriteFailed(report["failure"])

@@ -7,7 +7,9 @@ fsspec where the location is a URI. Of the rest of Headrace it may use only what
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +51,6 @@ class TaskSpec:
     location: str
     local: bool
     """Whether `location` is a plain path."""
-    storage: dict[str, Any]
     held_bytes: int
     chunk_limit: int
     row_limit: int | None
@@ -60,41 +61,47 @@ class WriteFailed(Exception):
     """The part could not be written; the message is the file system's."""
 
 
+@contextmanager
+def writing(on_failure: Callable[[], None] | None = None) -> Iterator[None]:
+    """Whatever a file system raises, as WriteFailed; `on_failure` cleans up before."""
+    try:
+        yield
+    except Exception as error:
+        if on_failure is not None:
+            on_failure()
+        raise WriteFailed(str(error) or type(error).__name__) from error
+
+
 class PartFile:
-    """One Arrow IPC file that is being written."""
+    """One Arrow IPC file that is being written. Every step raises WriteFailed."""
 
     def __init__(self, spec: TaskSpec, name: str) -> None:
         self._path = f"{spec.location}/{name}"
         self._local = spec.local
         self._file: Any = None
-        self._writer: Any = None
-        with _Writing(self):
-            self._file = self._opened(spec)
+        with writing(self.discard):
+            self._file = self._opened()
             self._writer = pa.ipc.new_file(self._file, spec.schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        with _Writing(self):
+        with writing(self.discard):
             self._writer.write_batch(batch)
 
     def close(self) -> None:
-        with _Writing(self):
+        with writing(self.discard):
             self._writer.close()
             self._file.close()
 
     def discard(self) -> None:
         """Removes what was written; a failure of that is left to the result's own clean-up."""
         for step in (self._close_file, self._remove):
-            try:
+            with suppress(Exception):
                 step()
-            except Exception:  # noqa: BLE001, S112 - the first failure is the one to report
-                continue
 
-    def _opened(self, spec: TaskSpec) -> Any:
+    def _opened(self) -> Any:
         if self._local:
             return pa.OSFile(self._path, "wb")
-        import fsspec  # noqa: PLC0415 - executors need it for URIs only
-
-        return fsspec.open(self._path, "wb", **spec.storage).open()
+        return _fsspec().open(self._path, "wb").open()
 
     def _close_file(self) -> None:
         if self._file is not None:
@@ -104,26 +111,13 @@ class PartFile:
         if self._local:
             Path(self._path).unlink(missing_ok=True)
             return
-        import fsspec  # noqa: PLC0415 - executors need it for URIs only
-
-        system, inner = fsspec.core.url_to_fs(self._path)
+        system, inner = _fsspec().core.url_to_fs(self._path)
         system.rm(inner)
 
 
-class _Writing:
-    """Turns whatever the file system raises into WriteFailed, and removes the partial file."""
-
-    def __init__(self, part: PartFile) -> None:
-        self._part = part
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None:
-            self._part.discard()
-            if isinstance(error, Exception):
-                raise WriteFailed(str(error) or type(error).__name__) from error
+def _fsspec() -> Any:
+    """Imported when a location is a URI: executors need it for nothing else."""
+    return importlib.import_module("fsspec")
 
 
 class Sink:

@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.driver.output.encode import encoded
-from headrace.driver.output.gather import gathered, is_small
+from headrace.driver.output.gather import gathered
 from headrace.driver.output.pieces import Piece, cut
 from headrace.driver.output.spec import OutputSpec
 from headrace.driver.output.spread import spread
-from headrace.driver.output.task import PartFile, Sink, TaskSpec, WriteFailed, stream_of
+from headrace.driver.output.task import PartFile, Sink, TaskSpec, WriteFailed, stream_of, writing
 from headrace.errors import HeadraceError, ResultsWriteFailed, ResultTooLarge
 from headrace.model.result import Disposition, Manifest, Part, ResultReport
 from headrace.results import locations
@@ -22,6 +22,10 @@ from headrace.results.chunks import count_out
 from headrace.results.layout import stored_schema
 from headrace.results.reader import write_manifest
 from headrace.results.schema import Schema, parse_schema
+
+# Spark's own limit spares work that the rows do not need, but lets one task write them all. Above
+# this many rows each task stops by itself, and the driver finds the cut.
+_LIMITED_BY_SPARK = 1_000_000
 
 
 def write_result(frame: DataFrame, spec: OutputSpec) -> ResultReport:
@@ -35,7 +39,7 @@ def write_result(frame: DataFrame, spec: OutputSpec) -> ResultReport:
     output = _Output(schema, spec)
     try:
         return output.written(encoded(frame, schema))
-    except (WriteFailed, OSError) as error:
+    except WriteFailed as error:
         output.remove()
         raise ResultsWriteFailed(f"cannot write the result to {spec.location}: {error}") from error
     except BaseException:
@@ -55,7 +59,6 @@ class _Output:
             schema=self._stored,
             location=spec.location if path is None else str(path),
             local=path is not None,
-            storage={},
             held_bytes=0 if spec.disposition is Disposition.STORED else spec.inline_bytes,
             chunk_limit=spec.chunk_limit,
             row_limit=spec.row_limit,
@@ -64,9 +67,9 @@ class _Output:
         self._touched = False
 
     def written(self, frame: DataFrame) -> ResultReport:
-        """The report of the frame's rows. Raises WriteFailed, OSError and what Spark raises."""
+        """The report of the frame's rows. Raises WriteFailed and what Spark raises."""
         spec = self._spec
-        if spec.row_limit is not None and is_small(self._schema, spec.row_limit + 1):
+        if spec.row_limit is not None and spec.row_limit < _LIMITED_BY_SPARK:
             frame = frame.limit(spec.row_limit + 1)
         batches = gathered(frame, self._schema, self._stored)
         if batches is None:
@@ -102,7 +105,8 @@ class _Output:
     def _prepare(self) -> None:
         if not self._touched:
             self._touched = True
-            locations.make(self._spec.location)
+            with writing():
+                locations.make(self._spec.location)
 
     def _taken(self, batches: Iterator[pa.RecordBatch]) -> list[Piece]:
         """Rows that came to the driver, as one piece: written out where they are many."""
@@ -160,7 +164,8 @@ class _Output:
             chunk_limit=limit,
             parts=parts,
         )
-        write_manifest(self._spec.location, manifest)
+        with writing():
+            write_manifest(self._spec.location, manifest)
         return report
 
     def _parts(self, pieces: list[Piece]) -> list[Part]:
@@ -169,7 +174,7 @@ class _Output:
         run: list[Piece] = []
         for piece in [*pieces, None]:
             if piece is not None and piece.part is None:
-                run.append(piece)
+                run += [piece] if piece.rows else []
                 continue
             if run:
                 parts.append(self._written_part(run, len(parts)))

@@ -63,9 +63,18 @@ def _file(rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
         pa.PythonFile(drain, "w"), schema.with_metadata({_SPARK_KEY: spark_json.encode()})
     ) as writer:
         for batch in batches:
-            writer.write_batch(relabel(batch, shown).cast(schema))
+            writer.write_batch(_converted(relabel(batch, shown), schema))
             yield drain.taken()
     yield drain.taken()
+
+
+def _converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    # Only where it is needed: Arrow's cast fails on lists of nulls.
+    arrays = [
+        array if array.type == field.type else array.cast(field.type)
+        for array, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _held(kind: pa.DataType) -> pa.DataType:

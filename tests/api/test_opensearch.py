@@ -1,0 +1,368 @@
+"""`/_plugins/_async_query`, byte by byte where its clients look."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.support.made_results import inline_result, stored_result
+from tests.support.running_node import RunningNode
+from tests.support.scripted_driver import ScriptedDriver
+
+from headrace.api.limits import BODY_LIMIT
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+from headrace.model.result import ResultReport
+from headrace.store import results
+
+StartNode = Callable[..., RunningNode]
+Json = dict[str, Any]
+
+BASE = "/_plugins/_async_query"
+
+
+def post(node: RunningNode, query: str = "SELECT 1 AS x", **body: Any) -> httpx.Response:
+    asked = {"datasource": "my_glue", "lang": "sql", "query": query, **body}
+    return node.http.post(BASE, json=asked)
+
+
+def created(node: RunningNode, **body: Any) -> tuple[str, str]:
+    """The ids of a query and its session."""
+    response = post(node, **body)
+    assert response.status_code == 201, response.text
+    answer = response.json()
+    assert set(answer) == {"queryId", "sessionId"}
+    return answer["queryId"], answer["sessionId"]
+
+
+def taken(node: RunningNode) -> tuple[str, ScriptedDriver]:
+    """A query that a driver has in hand."""
+    query_id, session_id = created(node)
+    driver = node.desk.driver(session_id)
+    driver.hello()
+    assert driver.take().statement_id == query_id
+    return query_id, driver
+
+
+def succeeded(node: RunningNode, result: ResultReport) -> str:
+    query_id, driver = taken(node)
+    assert driver.succeed(query_id, result).landed
+    return query_id
+
+
+def state(node: RunningNode, query_id: str) -> Json:
+    response = node.http.get(f"{BASE}/{query_id}")
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"] == "application/json"
+    answer: Json = response.json()
+    return answer
+
+
+def refused(response: httpx.Response, status: int, kind: str) -> str:
+    """The details of an error in this API's own form."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    answer = response.json()
+    assert set(answer) == {"status", "error"}
+    assert set(answer["error"]) == {"type", "reason", "details"}
+    backend = "There was internal problem at backend"
+    assert answer["error"]["reason"] == (backend if status >= 500 else "Invalid Request")
+    assert (answer["status"], answer["error"]["type"]) == (status, kind)
+    details: str = answer["error"]["details"]
+    return details
+
+
+def test_a_query_from_submit_to_rows(node: RunningNode) -> None:
+    query_id, session_id = created(node)
+    assert state(node, query_id) == {"status": "waiting"}
+    driver = node.desk.driver(session_id)
+    driver.hello()
+    driver.take()
+    assert state(node, query_id) == {"status": "waiting"}
+    driver.started(query_id)
+    assert state(node, query_id) == {"status": "running"}
+    driver.succeed(query_id, inline_result([("c", "string")], [["x"]]))
+    response = node.http.get(f"{BASE}/{query_id}")
+    assert response.text == (
+        '{"status":"SUCCESS","schema":[{"name": "c", "type": "string"}],'
+        '"datarows":[["x"]],"total":1,"size":1}'
+    )
+
+
+def test_a_query_is_a_statement_like_any_other(node: RunningNode) -> None:
+    query_id, session_id = created(node)
+    statement = node.statement(query_id)
+    assert (statement["session_id"], statement["statement"]) == (session_id, "SELECT 1 AS x")
+
+
+def test_values_are_json_numbers_and_types_are_sparks(node: RunningNode) -> None:
+    columns = [
+        ("a", "byte"),
+        ("b", "short"),
+        ("c", "integer"),
+        ("d", "long"),
+        ("e", "decimal(10,2)"),
+        ("f", "double"),
+        ("g", "boolean"),
+        ("h", "varchar(5)"),
+        ("i", "date"),
+        ("j", "binary"),
+    ]
+    row = [1, 2, 3, 4, Decimal("5.25"), 0.5, True, "ü", None, b"\x00"]
+    answer = state(node, succeeded(node, inline_result(columns, [row])))
+    assert [one["type"] for one in answer["schema"]] == [
+        *("byte", "short", "integer", "long", "decimal(10,2)"),
+        *("double", "boolean", "string", "date", "binary"),
+    ]
+    assert answer["datarows"] == [[1, 2, 3, 4, 5.25, 0.5, True, "ü", None, "AA=="]]
+
+
+def test_rows_of_all_chunks_are_one_answer(node: RunningNode, tmp_path: Path) -> None:
+    parts = [[[n], [n + 1]] for n in range(0, 10, 2)]
+    report = stored_result(tmp_path / "rows", [("n", "integer")], parts, chunk_limit=1)
+    answer = state(node, succeeded(node, report))
+    assert answer["datarows"] == [[n] for n in range(10)]
+    assert (answer["total"], answer["size"]) == (10, 10)
+
+
+def test_no_rows_and_no_columns(node: RunningNode) -> None:
+    answer = state(node, succeeded(node, inline_result([], [])))
+    assert answer == {"status": "SUCCESS", "schema": [], "datarows": [], "total": 0, "size": 0}
+
+
+def test_rows_beyond_the_limit_are_an_error_never_a_cut(start_node: StartNode) -> None:
+    node = start_node(opensearch={"row_limit": 2})
+    two = succeeded(node, inline_result([("n", "integer")], [[1], [2]]))
+    assert state(node, two)["total"] == 2
+    three = succeeded(node, inline_result([("n", "integer")], [[1], [2], [3]]))
+    details = refused(node.http.get(f"{BASE}/{three}"), 400, "TooManyRows")
+    for told in ("3 rows", "holds 2", "opensearch.row_limit", f"/api/v1/statements/{three}/result"):
+        assert told in details
+    rest = node.http.get(f"/api/v1/statements/{three}/result")
+    assert rest.json()["rows"] == [[1], [2], [3]]
+
+
+def test_a_failure_is_told(node: RunningNode) -> None:
+    query_id, driver = taken(node)
+    failure = Failure(code="spark_error", message="[TABLE_OR_VIEW_NOT_FOUND] no t")
+    driver.ended(query_id, StatementState.FAILED, failure=failure)
+    assert state(node, query_id) == {
+        "status": "FAILED",
+        "error": "[TABLE_OR_VIEW_NOT_FOUND] no t",
+    }
+
+
+def test_a_timeout_is_told(node: RunningNode) -> None:
+    query_id, driver = taken(node)
+    failure = Failure(code="timeout", message="It ran for too long.")
+    driver.ended(query_id, StatementState.TIMEOUT, failure=failure)
+    assert state(node, query_id) == {"status": "timeout", "error": "It ran for too long."}
+
+
+def test_cancelling_is_still_running(node: RunningNode) -> None:
+    query_id, driver = taken(node)
+    response = node.http.delete(f"{BASE}/{query_id}")
+    assert (response.status_code, response.content) == (204, b"")
+    assert state(node, query_id) == {"status": "running"}
+    assert node.http.delete(f"{BASE}/{query_id}").status_code == 204
+    driver.ended(query_id, StatementState.CANCELLED)
+    assert state(node, query_id) == {"status": "cancelled"}
+
+
+def test_what_waits_is_cancelled_at_once(node: RunningNode) -> None:
+    query_id, _session_id = created(node)
+    assert node.http.delete(f"{BASE}/{query_id}").status_code == 204
+    assert state(node, query_id) == {"status": "cancelled"}
+
+
+@pytest.mark.parametrize("end", ["success", "failed", "cancelled"])
+def test_what_has_ended_is_not_cancelled(node: RunningNode, end: str) -> None:
+    query_id, driver = taken(node)
+    if end == "cancelled":
+        node.http.delete(f"{BASE}/{query_id}")
+        driver.ended(query_id, StatementState.CANCELLED)
+    elif end == "failed":
+        driver.ended(query_id, StatementState.FAILED, failure=Failure(code="x", message="no"))
+    else:
+        driver.succeed(query_id)
+    before = state(node, query_id)
+    details = refused(node.http.delete(f"{BASE}/{query_id}"), 400, "IllegalStateException")
+    assert end in details
+    assert state(node, query_id) == before
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+@pytest.mark.parametrize("query_id", ["st_" + "0" * 32, "nonsense", "ä"])
+def test_an_unknown_query_is_400(node: RunningNode, method: str, query_id: str) -> None:
+    with node.storing_nothing():
+        response = node.http.request(method, f"{BASE}/{query_id}")
+    assert query_id in refused(response, 400, "AsyncQueryNotFoundException")
+
+
+def test_a_session_is_used_again(node: RunningNode) -> None:
+    first, session_id = created(node)
+    second, again = created(node, sessionId=session_id)
+    assert (first != second, again) == (True, session_id)
+
+
+def test_a_dead_session_is_silently_replaced(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    driver.goodbye()
+    _query_id, other = created(node, sessionId=session_id)
+    assert other != session_id
+    assert node.http.get(f"/api/v1/sessions/{other}").json()["state"] in {"not_started", "starting"}
+
+
+def test_a_closing_session_is_silently_replaced(node: RunningNode) -> None:
+    session_id, _driver = node.driven_session()
+    node.http.delete(f"/api/v1/sessions/{session_id}")
+    _query_id, other = created(node, sessionId=session_id)
+    assert other != session_id
+
+
+@pytest.mark.parametrize("session_id", ["se_" + "0" * 32, "stale", "", None])
+def test_an_unknown_session_is_silently_replaced(node: RunningNode, session_id: str | None) -> None:
+    _query_id, made = created(node, sessionId=session_id)
+    assert made.startswith("se_")
+    assert made != session_id
+
+
+@pytest.mark.parametrize("datasource", ["spark_catalog", "my_glue"])
+def test_a_datasource_that_is_no_catalog_is_the_sessions_own(
+    node: RunningNode, datasource: str
+) -> None:
+    _query_id, session_id = created(node, datasource=datasource)
+    assert node.desk.request(session_id).bootstrap.catalog is None
+
+
+def test_a_datasource_that_is_a_catalog_is_the_current_one(start_node: StartNode) -> None:
+    conf = {"spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog"}
+    node = start_node(profiles={"default": {"conf": conf}})
+    _first, session_id = created(node, datasource="lake")
+    assert node.desk.request(session_id).bootstrap.catalog == "lake"
+    _second, again = created(node, datasource="lake", sessionId=session_id)
+    assert again == session_id
+    _third, other = created(node, datasource="my_glue", sessionId=session_id)
+    assert other != session_id
+
+
+def test_datasources_may_be_set(start_node: StartNode) -> None:
+    node = start_node(opensearch={"datasources": {"my_glue": "lake", "plain": "spark_catalog"}})
+    for datasource, catalog in (("my_glue", "lake"), ("plain", None), ("spark_catalog", None)):
+        _query_id, session_id = created(node, datasource=datasource)
+        assert node.desk.request(session_id).bootstrap.catalog == catalog
+    with node.storing_nothing():
+        response = post(node, datasource="other")
+    details = refused(response, 400, "DataSourceNotFoundException")
+    assert "'other'" in details
+    assert "my_glue, plain, spark_catalog" in details
+
+
+@pytest.mark.parametrize("lang", ["sql", "SQL", "Sql"])
+def test_the_language_is_sql(node: RunningNode, lang: str) -> None:
+    created(node, lang=lang)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"lang": "ppl"}, "lang"),
+        ({"lang": "sqll"}, "lang"),
+        ({"lang": "sql\n"}, "lang"),
+        ({"lang": None}, "lang"),
+        ({"datasource": ""}, "datasource"),
+        ({"datasource": 1}, "datasource"),
+        ({"query": None}, "query"),
+        ({"sessionId": 1}, "sessionId"),
+        ({"session_id": "x"}, "Unknown field 'session_id'"),
+        ({"parameters": []}, "Unknown field 'parameters'"),
+    ],
+)
+def test_a_field_that_is_not_understood_is_named(
+    node: RunningNode, changes: Json, told: str
+) -> None:
+    with node.storing_nothing():
+        response = post(node, **changes)
+    assert told in refused(response, 400, "IllegalArgumentException")
+
+
+@pytest.mark.parametrize("missing", ["datasource", "lang", "query"])
+def test_a_missing_field_is_named(node: RunningNode, missing: str) -> None:
+    body = {"datasource": "d", "lang": "sql", "query": "SELECT 1"}
+    del body[missing]
+    with node.storing_nothing():
+        response = node.http.post(BASE, json=body)
+    assert missing in refused(response, 400, "IllegalArgumentException")
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "kind"),
+    [
+        (" -- nothing", 400, "EmptyStatement"),
+        ("SELECT '\0'", 400, "InvalidText"),
+        ("SELECT 1; SELECT 2", 400, "MultipleStatements"),
+        ("STOP STREAM q", 400, "ReservedStatement"),
+        ("SELECT '" + "a" * 2**20 + "'", 413, "StatementTooLarge"),
+    ],
+)
+def test_a_query_that_cannot_be_run_is_refused(
+    node: RunningNode, query: str, status: int, kind: str
+) -> None:
+    with node.storing_nothing():
+        refused(post(node, query), status, kind)
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status", "kind"),
+    [
+        (b"{", {"Content-Type": "application/json"}, 400, "IllegalArgumentException"),
+        (b"\xff", {"Content-Type": "application/json"}, 400, "IllegalArgumentException"),
+        (b"{}", {"Content-Type": "text/plain"}, 415, "UnsupportedMediaType"),
+        (b"", {"Content-Length": str(BODY_LIMIT + 1)}, 413, "StatementTooLarge"),
+    ],
+)
+def test_a_body_that_is_not_understood_is_refused(
+    node: RunningNode, content: bytes, headers: dict[str, str], status: int, kind: str
+) -> None:
+    with node.storing_nothing():
+        response = node.http.post(BASE, content=content, headers=headers)
+    refused(response, status, kind)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", BASE, 405), ("PUT", f"{BASE}/x", 405), ("GET", f"{BASE}/a/b", 404)],
+)
+def test_other_paths_and_methods_speak_this_language_too(
+    node: RunningNode, method: str, path: str, status: int
+) -> None:
+    refused(node.http.request(method, path), status, "HTTPException")
+
+
+def test_a_token_is_asked_for_in_this_language(start_node: StartNode) -> None:
+    node = start_node(token="secret")
+    response = node.http.get(f"{BASE}/x")
+    refused(response, 401, "Unauthorized")
+    assert response.headers["www-authenticate"] == "Bearer"
+    node.http.headers["Authorization"] = "Bearer secret"
+    refused(node.http.get(f"{BASE}/x"), 400, "AsyncQueryNotFoundException")
+
+
+def test_a_result_that_is_gone_is_told(node: RunningNode) -> None:
+    query_id = succeeded(node, inline_result([("n", "integer")], [[1]]))
+    with node.database.write() as tx:
+        results.mark_gone(tx, query_id)
+    refused(node.http.get(f"{BASE}/{query_id}"), 410, "ResultGone")
+
+
+def test_its_errors_are_in_the_schema(node: RunningNode) -> None:
+    schema = node.http.get("/api/v1/openapi.json").json()
+    for path in (BASE, f"{BASE}/{{query_id}}"):
+        for operation in schema["paths"][path].values():
+            content = operation["responses"]["400"]["content"]
+            assert json.dumps(content).count("OpenSearchError") == 1

@@ -1,0 +1,96 @@
+"""The async query API driven by OpenSearch's own Python client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from opensearchpy import OpenSearch, RequestError
+from tests.support.made_results import inline_result
+from tests.support.running_node import RunningNode
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+
+BASE = "/_plugins/_async_query"
+
+
+@pytest.fixture
+def client(node: RunningNode) -> Iterator[OpenSearch]:
+    url = urlsplit(node.node.address)
+    client = OpenSearch(hosts=[{"host": url.hostname, "port": url.port}])
+    yield client
+    client.close()
+
+
+def call(client: OpenSearch, method: str, path: str = "", body: Any = None) -> Any:
+    return client.transport.perform_request(method, f"{BASE}{path}", body=body)
+
+
+def test_post_get_and_rows(node: RunningNode, client: OpenSearch) -> None:
+    body = {"datasource": "my_glue", "lang": "sql", "query": "SELECT 1 AS x"}
+    created = call(client, "POST", body=body)
+    path = f"/{created['queryId']}"
+    assert call(client, "GET", path)["status"].lower() == "waiting"
+
+    driver = node.desk.driver(created["sessionId"])
+    driver.hello()
+    driver.take()
+    driver.started(created["queryId"])
+    assert call(client, "GET", path) == {"status": "running"}
+    driver.succeed(created["queryId"], inline_result([("x", "integer")], [[1], [2]]))
+    assert call(client, "GET", path) == {
+        "status": "SUCCESS",
+        "schema": [{"name": "x", "type": "integer"}],
+        "datarows": [[1], [2]],
+        "total": 2,
+        "size": 2,
+    }
+    again = call(client, "POST", body={**body, "sessionId": created["sessionId"]})
+    assert again["sessionId"] == created["sessionId"]
+
+
+def test_delete(node: RunningNode, client: OpenSearch) -> None:
+    body = {"datasource": "my_glue", "lang": "sql", "query": "SELECT 1 AS x"}
+    created = call(client, "POST", body=body)
+    path = f"/{created['queryId']}"
+    assert not call(client, "DELETE", path)
+    assert call(client, "GET", path) == {"status": "cancelled"}
+    with pytest.raises(RequestError) as caught:
+        call(client, "DELETE", path)
+    assert caught.value.status_code == 400
+    assert caught.value.info["error"]["type"] == "IllegalStateException"
+
+
+def test_a_failure(node: RunningNode, client: OpenSearch) -> None:
+    body = {"datasource": "my_glue", "lang": "sql", "query": "SELEC 1"}
+    created = call(client, "POST", body=body)
+    driver = node.desk.driver(created["sessionId"])
+    driver.hello()
+    driver.take()
+    failure = Failure(code="parse_error", message="Syntax error at or near 'SELEC'")
+    driver.ended(created["queryId"], StatementState.FAILED, failure=failure)
+    assert call(client, "GET", f"/{created['queryId']}") == {
+        "status": "FAILED",
+        "error": "Syntax error at or near 'SELEC'",
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "kind"),
+    [
+        ("GET", "/nonsense", None, "AsyncQueryNotFoundException"),
+        ("DELETE", "/nonsense", None, "AsyncQueryNotFoundException"),
+        ("POST", "", {"datasource": "d", "lang": "ppl", "query": "x"}, "IllegalArgumentException"),
+        ("POST", "", {"datasource": "d", "lang": "sql", "sql": "x"}, "IllegalArgumentException"),
+    ],
+)
+def test_errors_are_understood(
+    client: OpenSearch, method: str, path: str, body: Any, kind: str
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        call(client, method, path, body)
+    assert caught.value.status_code == 400
+    assert caught.value.info["error"]["type"] == kind
