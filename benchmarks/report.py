@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
+import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +38,7 @@ class Report:
 
     def add(self, what: str, reach: str, measured: str, *, reached: bool) -> None:
         self.rows.append(Row(what, reach, measured, reached))
+        sys.stderr.write(f"    {what}: {measured} (to reach: {reach})\n")
 
     def table(self) -> str:
         """The ratios in Markdown."""

@@ -47,7 +47,6 @@ class Node:
 
         The submit does not wait, so that its answer holds no rows as JSON.
         """
-        self._keep_alive()
         began = time.perf_counter()
         body = {"statement": query, "session": SESSION}
         statement = self._ended(self.call("POST", "/api/v1/statements", body))
@@ -79,6 +78,7 @@ class Node:
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """The JSON of one request's answer."""
+        self._keep_alive()
         self._connection.request(
             method,
             path,

@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 _UNITS = {
     "us": 1e-6,
@@ -17,7 +17,8 @@ _UNITS = {
     "h": 3600.0,
     "d": 86400.0,
 }
-_PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+_PATTERN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)\s*")
+_SHAPE = rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(_UNITS)})\s*$"
 
 
 def parse_duration(value: object) -> timedelta:
@@ -37,10 +38,14 @@ def parse_duration(value: object) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """A duration in the form that `parse_duration` reads."""
-    return f"{duration.total_seconds():g}s"
+    """A duration in the form that `parse_duration` reads, to the microsecond."""
+    seconds, rest = divmod(duration, timedelta(seconds=1))
+    return f"{duration // timedelta(microseconds=1)}us" if rest else f"{seconds}s"
 
 
 Duration = Annotated[
-    timedelta, BeforeValidator(parse_duration), PlainSerializer(format_duration, return_type=str)
+    timedelta,
+    BeforeValidator(parse_duration),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": _SHAPE, "examples": ["10s"]}),
 ]

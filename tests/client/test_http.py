@@ -130,6 +130,12 @@ def test_a_download_that_ends_early_is_an_error(cut: bytes) -> None:
         assert b"12345".startswith(got)
 
 
+def test_a_download_is_asked_for_again_when_the_connection_was_lost() -> None:
+    with answering(whole(b"{}"), b"", whole(b"rows")) as address, client(address) as one:
+        one.health()  # its connection is closed by the other end
+        assert b"".join(one.download("st_1", "arrow")) == b"rows"
+
+
 def test_a_refused_download() -> None:
     problem = b'{"code": "format_cannot_hold", "detail": "No column `v`."}'
     with (

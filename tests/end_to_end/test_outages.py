@@ -17,9 +17,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
-_SLOW = (
-    "SELECT count(*) FROM range(0, 4, 1, 1) WHERE reflect('java.lang.Thread', 'sleep', {}L) IS NULL"
-)
+_SLOW = "SELECT count(reflect('java.lang.Thread', 'sleep', {}L)) FROM range(0, 4, 1, 1)"
 """Four rows, each of which takes so many milliseconds."""
 
 
@@ -81,7 +79,9 @@ def test_a_session_that_cannot_start_says_why(node: NodeProcess) -> None:
     statement = node.submit("SELECT 1", session)
     ended = node.statement(statement["id"], wait_timeout="60s")
     assert (ended["state"], ended["error"]["code"]) == ("failed", "session_failed")
-    assert "no-such-master" in ended["error"]["message"]
+    assert f"headrace session log {session}" in ended["error"]["message"]
+    log = node.http.get(f"/api/v1/sessions/{session}/log").text
+    assert "Master must" in log
     error = node.http.get(f"/api/v1/sessions/{session}").json()["error"]
     assert error["code"] == "spark_unavailable"
 
@@ -105,8 +105,6 @@ def test_a_store_outage_loses_no_result(postgres: PostgresServer, tmp_path: Path
             assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
             assert node.http.get("/health").status_code == 200
             # Longer than the lease and than the statement: its end meets the outage.
-            log = node.http.get("/health").elapsed
-            assert log.total_seconds() < 5
             _await_end_of(node, session)
         finally:
             postgres.start()

@@ -15,7 +15,7 @@ from tests.support.plain_spark import PlainSpark
 pytestmark = pytest.mark.spark
 
 QUERIES = sorted((Path(__file__).parent / "tpch").glob("q*.sql"))
-TABLES = "customer lineitem nation orders part partsupp region supplier".split()
+TABLES = ["customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier"]
 SCALE = "0.02"
 
 ORDER_MAY_TIE = {"q03", "q05", "q10", "q11", "q18"}

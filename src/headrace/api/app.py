@@ -45,7 +45,10 @@ def create_app(node: Node) -> FastAPI:
     guarded = [Depends(authenticated)]
     for room in (sessions, statements, events, nodes):
         app.include_router(
-            room.router, prefix="/api/v1", dependencies=guarded, responses=problems.RESPONSES
+            room.router,
+            prefix="/api/v1",
+            dependencies=guarded,
+            responses=problems.problems(400, 401, 503),
         )
     app.include_router(opensearch.router, dependencies=guarded)
     app.include_router(health.router)

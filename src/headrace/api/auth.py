@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from headrace.api.context import node_of
 from headrace.errors import Unauthorized
@@ -20,7 +22,14 @@ def bearer(request: Request) -> str:
     return token.strip()
 
 
-async def authenticated(request: Request) -> str:
+_SCHEME = HTTPBearer(
+    auto_error=False, scheme_name="token", description="Needed where the node has a token."
+)
+
+
+async def authenticated(
+    request: Request, _described: Annotated[HTTPAuthorizationCredentials | None, Security(_SCHEME)]
+) -> str:
     """The owner that a request speaks for. Raises Unauthorized."""
     expected = node_of(request).token
     if expected is not None and not secrets.compare_digest(

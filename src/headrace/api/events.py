@@ -22,6 +22,7 @@ from headrace.store.signals import EVENTS
 router = APIRouter(prefix="/events", tags=["events"])
 
 _BATCH = 500
+_CURSOR = r"^[0-9]{1,18}\.[0-9]{1,18}$"
 _LOOK_AGAIN_SECONDS = 30.0
 
 
@@ -32,7 +33,7 @@ _LOOK_AGAIN_SECONDS = 30.0
 )
 async def list_events(
     request: Request,
-    after: str | None = None,
+    after: Annotated[str | None, Query(json_schema_extra={"pattern": _CURSOR})] = None,
     entity: Annotated[str | None, Query(description="statement, session or node")] = None,
     entity_id: str | None = None,
     limit: Limit = 100,

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from headrace import __version__
 from headrace.api.context import node_of
-from headrace.api.problems import RESPONSES
+from headrace.api.problems import problems
 
 router = APIRouter(tags=["health"])
 
@@ -24,7 +24,7 @@ async def health(request: Request) -> Health:
     return Health(status="ok", node_id=node_of(request).id, version=__version__)
 
 
-@router.get("/ready", responses={503: RESPONSES[503]})
+@router.get("/ready", responses=problems(503))
 def ready(request: Request) -> Health:
     """The store answers: 200, else 503."""
     node = node_of(request)

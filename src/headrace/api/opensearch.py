@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, JsonValue, StringConstraints
 
 from headrace.api.auth import OWNER
 from headrace.api.context import node_of
-from headrace.api.opensearch_errors import RESPONSES, DatasourceNotFound, TooManyRows
+from headrace.api.opensearch_errors import DatasourceNotFound, TooManyRows, errors
 from headrace.api.results import rows_of, streamed
 from headrace.api.strict_json import StrictRoute
 from headrace.api.wire import Taken
@@ -32,7 +32,9 @@ from headrace.settings import Settings
 
 PREFIX = "/_plugins/_async_query"
 
-router = APIRouter(prefix=PREFIX, tags=["opensearch"], responses=RESPONSES, route_class=StrictRoute)
+router = APIRouter(
+    prefix=PREFIX, tags=["opensearch"], responses=errors(400, 401, 503), route_class=StrictRoute
+)
 
 _DEFAULT_CATALOG = "spark_catalog"
 _TAKING = SESSION.live - {SessionState.CLOSING}
@@ -68,7 +70,7 @@ class AsyncQueryRequest(Taken):
 
     datasource: Annotated[str, StringConstraints(min_length=1)] = Field(examples=[_DEFAULT_CATALOG])
     lang: Annotated[str, StringConstraints(pattern="^[sS][qQ][lL]$")] = Field(examples=["sql"])
-    query: str
+    query: str = Field(examples=["SELECT 1 AS x"])
     session_id: str | None = Field(default=None, alias="sessionId")
 
 
@@ -95,7 +97,7 @@ class AsyncQueryResult(BaseModel):
     error: str | None = None
 
 
-@router.post("", status_code=201, response_model=AsyncQueryCreated)
+@router.post("", status_code=201, response_model=AsyncQueryCreated, responses=errors(413, 415))
 def create_async_query(request: Request, body: AsyncQueryRequest) -> Response:
     """Submits a query. A `sessionId` that no longer takes any is silently replaced by a new one."""
     node = node_of(request)
@@ -115,7 +117,7 @@ def create_async_query(request: Request, body: AsyncQueryRequest) -> Response:
     return Response(content, 201, media_type="application/json")
 
 
-@router.get("/{query_id}", response_model=AsyncQueryResult, response_model_exclude_none=True)
+@router.get("/{query_id}", response_model=AsyncQueryResult, responses=errors(410))
 def show_async_query(request: Request, query_id: str) -> Response:
     """How a query stands, or all its rows."""
     node = node_of(request)
@@ -174,8 +176,9 @@ def _rows(node: Node, statement: Statement) -> Response:
 
 
 def _document(rows: Rows, count: int) -> Iterator[bytes]:
-    schema = [{"name": one.name, "type": _type_name(one.type)} for one in rows.schema.columns]
-    yield f'{{"status":"SUCCESS","schema":{json.dumps(schema)},"datarows":'.encode()
+    columns = [{"name": one.name, "type": _type_name(one.type)} for one in rows.schema.columns]
+    schema = json.dumps(columns, separators=(",", ":"))
+    yield f'{{"status":"SUCCESS","schema":{schema},"datarows":'.encode()
     yield from write_rows(rows, None, plain_numbers=True)
     yield f',"total":{count},"size":{count}}}'.encode()
 

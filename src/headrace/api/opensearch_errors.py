@@ -41,11 +41,13 @@ class OpenSearchError(BaseModel):
     error: OpenSearchErrorCause
 
 
-RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {"model": OpenSearchError, "description": HTTPStatus(status).phrase}
-    for status in (400, 401, 410, 413, 503)
-}
-"""Errors as the API's schema describes them."""
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """These errors as the API's schema describes them."""
+    return {
+        status: {"model": OpenSearchError, "description": HTTPStatus(status).phrase}
+        for status in statuses
+    }
+
 
 _OWN_CLASSES: dict[type[Exception], str] = {
     StatementNotFound: "AsyncQueryNotFoundException",

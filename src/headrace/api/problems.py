@@ -26,14 +26,15 @@ class Problem(BaseModel):
     hint: str | None = None
 
 
-RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {
-        "description": HTTPStatus(status).phrase,
-        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """These errors as the API's schema describes them."""
+    return {
+        status: {
+            "description": HTTPStatus(status).phrase,
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in statuses
     }
-    for status in (400, 401, 404, 406, 409, 410, 413, 503)
-}
-"""Errors as the API's schema describes them."""
 
 
 def respond(fault: Fault) -> Response:

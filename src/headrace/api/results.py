@@ -76,7 +76,9 @@ def result_response(
     return streamed(content, MEDIA_TYPES[chosen], truncated)
 
 
-def with_rows(node: Node, statement: Statement, headers: dict[str, str]) -> Response:
+def with_rows(
+    node: Node, statement: Statement, headers: dict[str, str], *, plain_numbers: bool
+) -> Response:
     """A statement that has just succeeded, with the rows of its first chunk."""
     body = statement_body(statement)
     try:
@@ -85,7 +87,7 @@ def with_rows(node: Node, statement: Statement, headers: dict[str, str]) -> Resp
         return Response(body.model_dump_json(by_alias=True), 201, headers, "application/json")
     head = body.model_dump_json(by_alias=True, exclude={"rows", "next_chunk"}).encode()[:-1]
     following = b"1" if rows.chunks > 1 else b"null"
-    values = b"".join(json.write_rows(rows, 0, plain_numbers=False))
+    values = b"".join(json.write_rows(rows, 0, plain_numbers=plain_numbers))
     return Response(
         head + b',"rows":' + values + b',"next_chunk":' + following + b"}",
         201,

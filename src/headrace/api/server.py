@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import signal
 import socket
 from types import FrameType
 
@@ -35,6 +36,9 @@ def serve(settings: Settings, *, embedded: bool) -> int:
         address = settings.http.advertise or f"http://{_in_url(host)}:{port}"
         node = Node(settings, address=address, embedded=embedded)
         server = _Server(create_app(node))
+        for ending in (signal.SIGTERM, signal.SIGINT):
+            # uvicorn takes the signal itself and raises it again at its end: the node ends after.
+            signal.signal(ending, lambda _signal, _frame: server.end())
         try:
             node.start(end=server.end)
             server.run(sockets=[listener])

@@ -12,6 +12,7 @@ from headrace.api.auth import OWNER
 from headrace.api.bodies import session_body
 from headrace.api.context import node_of
 from headrace.api.paging import Before, Limit, page_end
+from headrace.api.problems import problems
 from headrace.api.strict_json import StrictRoute
 from headrace.api.wire import SessionBody, SessionPage, SessionRequest
 from headrace.model.ids import new_id
@@ -24,7 +25,7 @@ router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=StrictRout
 _LOG_BYTES = 256 * 1024
 
 
-@router.post("", status_code=201, response_model=SessionBody)
+@router.post("", status_code=201, response_model=SessionBody, responses=problems(409, 413, 415))
 def open_session(request: Request, body: SessionRequest) -> Response:
     """Opens a session; a driver is started for it."""
     new = NewSession(
@@ -57,19 +58,19 @@ def list_sessions(
     return answer(SessionPage(items=[session_body(one) for one in items], next=following))
 
 
-@router.get("/{session}", response_model=SessionBody)
+@router.get("/{session}", response_model=SessionBody, responses=problems(404))
 def show_session(request: Request, session: str) -> Response:
     """One session, by id, or by name while it lives."""
     return answer(session_body(node_of(request).sessions.get(OWNER, session)))
 
 
-@router.delete("/{session}", status_code=202, response_model=SessionBody)
+@router.delete("/{session}", status_code=202, response_model=SessionBody, responses=problems(404))
 def close_session(request: Request, session: str) -> Response:
     """Closes a session: what waits or runs in it is cancelled, and its driver ends."""
     return answer(session_body(node_of(request).sessions.close(OWNER, session)), 202)
 
 
-@router.get("/{session}/log", response_class=PlainTextResponse)
+@router.get("/{session}/log", response_class=PlainTextResponse, responses=problems(404))
 def session_log(
     request: Request,
     session: str,

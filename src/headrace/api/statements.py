@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated
+from datetime import timedelta
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -13,6 +14,7 @@ from headrace.api.auth import OWNER
 from headrace.api.bodies import statement_body
 from headrace.api.context import node_of, waiters_of
 from headrace.api.paging import Before, Limit, page_end
+from headrace.api.problems import problems
 from headrace.api.results import Format, result_response, with_rows
 from headrace.api.strict_json import StrictRoute
 from headrace.api.wire import (
@@ -25,7 +27,7 @@ from headrace.api.wire import (
 from headrace.control import cancel as cancelling
 from headrace.control.node import Node
 from headrace.control.submission import Submit
-from headrace.durations import parse_duration
+from headrace.durations import Duration
 from headrace.errors import AlreadyEnded, InvalidRequest
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.statement import Statement
@@ -35,12 +37,21 @@ from headrace.store.signals import statement_topic
 router = APIRouter(prefix="/statements", tags=["statements"], route_class=StrictRoute)
 
 _CANCEL_SECONDS = 30.0
+Numbers = Annotated[
+    Literal["text", "plain"], Query(description="plain: bigint and decimal as JSON numbers")
+]
 
 
-@router.post("", status_code=201, response_model=StatementBody)
+@router.post(
+    "",
+    status_code=201,
+    response_model=StatementBody,
+    responses=problems(404, 409, 413, 415),
+)
 async def submit(
     request: Request,
     body: StatementRequest,
+    numbers: Numbers = "text",
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> Response:
     """Submits one statement.
@@ -70,11 +81,13 @@ async def submit(
         if statement.state in STATEMENT.live and body.on_wait_timeout == "cancel":
             statement = await _cancelled(request, statement)
     if statement.state is StatementState.SUCCESS and seconds > 0:
-        return await run_in_threadpool(with_rows, node, statement, headers)
+        return await run_in_threadpool(
+            with_rows, node, statement, headers, plain_numbers=numbers == "plain"
+        )
     return answer(statement_body(statement), 201, headers)
 
 
-@router.get("", response_model=StatementPage)
+@router.get("", response_model=StatementPage, responses=problems(404))
 def list_statements(
     request: Request,
     state: Annotated[list[StatementState] | None, Query()] = None,
@@ -93,9 +106,12 @@ def list_statements(
     return answer(StatementPage(items=[statement_body(one) for one in items], next=following))
 
 
-@router.get("/{statement_id}", response_model=StatementBody)
+@router.get("/{statement_id}", response_model=StatementBody, responses=problems(404))
 async def show_statement(
-    request: Request, statement_id: str, wait_timeout: str | None = None, trace: bool = False
+    request: Request,
+    statement_id: str,
+    wait_timeout: Duration | None = None,
+    trace: bool = False,
 ) -> Response:
     """One statement; with `wait_timeout`, as soon as it has ended or the time is over."""
     node = node_of(request)
@@ -106,7 +122,12 @@ async def show_statement(
     return answer(statement_body(statement, trace=trace))
 
 
-@router.post("/{statement_id}/cancel", status_code=202, response_model=StatementBody)
+@router.post(
+    "/{statement_id}/cancel",
+    status_code=202,
+    response_model=StatementBody,
+    responses=problems(404, 409),
+)
 def cancel_statement(request: Request, statement_id: str) -> Response:
     """Asks for a cancel. What was published before it arrived is a success, and stays one."""
     return answer(
@@ -125,7 +146,8 @@ def cancel_statement(request: Request, statement_id: str) -> Response:
                 "application/vnd.apache.parquet": {},
             },
             "description": "The rows: one chunk as JSON; one chunk or all of them otherwise.",
-        }
+        },
+        **problems(404, 406, 409, 410),
     },
 )
 def statement_result(
@@ -133,7 +155,7 @@ def statement_result(
     statement_id: str,
     format: Annotated[Format | None, Query()] = None,  # noqa: A002 - the parameter's public name
     chunk: Annotated[int | None, Query(ge=0, le=2**31)] = None,
-    numbers: Annotated[str, Query(pattern="^(text|plain)$")] = "text",
+    numbers: Numbers = "text",
 ) -> Response:
     """The rows of a successful statement, in the form that `format` or `Accept` names.
 
@@ -186,16 +208,12 @@ async def _cancelled(request: Request, statement: Statement) -> Statement:
     return await _await_end(request, statement, _CANCEL_SECONDS)
 
 
-def _seconds(wait: object) -> float:
+def _seconds(wait: timedelta | None) -> float:
     if wait is None:
         return 0.0
-    try:
-        duration = parse_duration(wait)
-    except ValueError as error:
-        raise InvalidRequest(f"wait_timeout: {error}.") from None
-    if duration > LONGEST_WAIT:
+    if wait > LONGEST_WAIT:
         raise InvalidRequest(
-            f"wait_timeout: {duration.total_seconds():g}s is longer than "
+            f"wait_timeout: {wait.total_seconds():g}s is longer than "
             f"{LONGEST_WAIT.total_seconds():g}s."
         )
-    return duration.total_seconds()
+    return wait.total_seconds()

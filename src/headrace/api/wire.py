@@ -23,7 +23,10 @@ def rfc3339(instant: datetime) -> str:
 
 Instant = Annotated[datetime, PlainSerializer(rfc3339, return_type=str)]
 PositiveInt = Annotated[int, Field(ge=1, le=2**63 - 1, strict=True)]
-Conf = dict[str, str]
+Conf = Annotated[
+    dict[str, str],
+    Field(json_schema_extra={"propertyNames": {"pattern": r"^(spark\.(?!headrace\.)|hive\.)"}}),
+]
 
 
 class Taken(BaseModel):
@@ -33,7 +36,9 @@ class Taken(BaseModel):
 class SessionRequest(Taken):
     """`POST /sessions`."""
 
-    name: str | None = None
+    name: str | None = Field(
+        default=None, json_schema_extra={"pattern": "^[A-Za-z][A-Za-z0-9_.-]{0,99}$"}
+    )
     conf: Conf = {}
     catalog: str | None = None
     database: str | None = None
@@ -46,12 +51,12 @@ class SessionRequest(Taken):
 class StatementRequest(Taken):
     """`POST /statements`."""
 
-    statement: str
+    statement: str = Field(examples=["SELECT 1 AS x"])
     session: str | None = None
     """Id or name; without one the statement gets a session of its own."""
     conf: Conf = {}
     parameters: list[Parameter] = []
-    wait_timeout: Duration | None = Field(default=None, examples=["10s"])
+    wait_timeout: Duration | None = None
     """How long to wait for its end, at most 60s."""
     on_wait_timeout: Literal["continue", "cancel"] = "continue"
     row_limit: PositiveInt | None = None

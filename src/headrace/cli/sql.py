@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import click
 from click.exceptions import Exit
 
 from headrace.cli import options, script
 from headrace.cli.chosen_session import ChosenSession
-from headrace.cli.command import command
+from headrace.cli.command import Command, command
 from headrace.cli.interrupts import Interrupts
 from headrace.cli.output.formats import Format
 from headrace.cli.present import Presenter
@@ -71,59 +73,74 @@ from headrace.errors import InvalidRequest
 @options.connected
 def sql(
     *,
-    texts: Sequence[str],
-    files: Sequence[str],
     output: Format | None,
-    session: str | None,
-    create: bool,
-    profile: str | None,
-    conf: Sequence[str],
-    param: Sequence[str],
-    row_limit: int | None,
-    byte_limit: int | None,
-    result: options.Disposition,
-    detach: bool,
-    wait: str | None,
-    on_error: options.OnError,
-    results: str,
     quiet: bool,
     server: str | None,
     home: str | None,
     debug: bool,
+    **given: Any,
 ) -> None:
     """Run SQL and write its rows.
 
     SQL comes from the arguments, from files, or from a pipe; a text may hold several statements.
     """
     with command(server=server, home=home, debug=debug, quiet=quiet) as this:
-        chosen = this.format(output)
-        target = ChosenSession(
-            session, create=create, profile=profile, conf=options.pairs(conf, "--conf")
-        )
+        raise Exit(_run(this, this.format(output), _Given(**given)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """The flags that say what to run and how."""
+
+    texts: Sequence[str]
+    files: Sequence[str]
+    session: str | None
+    create: bool
+    profile: str | None
+    conf: Sequence[str]
+    param: Sequence[str]
+    row_limit: int | None
+    byte_limit: int | None
+    result: options.Disposition
+    detach: bool
+    wait: str | None
+    on_error: options.OnError
+    results: str
+
+    def target(self) -> ChosenSession:
+        conf = options.pairs(self.conf, "--conf")
+        return ChosenSession(self.session, create=self.create, profile=self.profile, conf=conf)
+
+    def plan(self) -> Plan:
         fields = {
-            "parameters": options.parameters(param),
-            "row_limit": row_limit,
-            "byte_limit": byte_limit,
-            "result": result.value,
+            "parameters": options.parameters(self.param),
+            "row_limit": self.row_limit,
+            "byte_limit": self.byte_limit,
+            "result": self.result.value,
         }
-        limit = None if wait is None else options.seconds(wait, "--wait")
-        with Interrupts(lambda: this.terminal.tell("Cancelling … (again to leave)")) as interrupts:
-            with interrupts.stoppable():
-                pieces = script.split(script.read(texts, files))
-                shown = _shown(results, pieces, chosen)
-                client = this.connect(new_home=True)
-                plan = Plan(
-                    fields={key: value for key, value in fields.items() if value},
-                    session=target.resolve(client),
-                    private=session is None,
-                    on_error=on_error,
-                    shown=shown,
-                    limit=limit,
-                    detach=detach,
-                )
-            presenter = Presenter(client, this.terminal, chosen)
-            code = Run(client, this.terminal, presenter, interrupts, plan).run(pieces)
-        raise Exit(code)
+        return Plan(
+            fields={key: value for key, value in fields.items() if value},
+            private=self.session is None,
+            on_error=self.on_error,
+            limit=None if self.wait is None else options.seconds(self.wait, "--wait"),
+            detach=self.detach,
+        )
+
+
+def _run(this: Command, chosen: Format | None, given: _Given) -> int:
+    """Runs the statements and gives the exit code. What is wrong with the flags comes first."""
+    target = given.target()
+    plan = given.plan()
+    with Interrupts(lambda: this.terminal.tell("Cancelling … (again to leave)")) as interrupts:
+        with interrupts.stoppable():
+            pieces = script.split(script.read(given.texts, given.files))
+            plan = replace(plan, shown=_shown(given.results, pieces, chosen))
+            if not pieces:
+                return 0
+            client = this.connect(new_home=True)
+            plan = replace(plan, session=target.resolve(client))
+        presenter = Presenter(client, this.terminal, chosen)
+        return Run(client, this.terminal, presenter, interrupts, plan).run(pieces)
 
 
 def _shown(results: str, pieces: Sequence[script.Piece], chosen: Format | None) -> int | None:

@@ -57,4 +57,4 @@ def open_terminal(*, quiet: bool, debug: bool) -> Terminal:
 
 
 def _takes_colour(stream: TextIO) -> bool:
-    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -10,7 +10,7 @@ import http.client
 import random
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
@@ -73,41 +73,43 @@ class Transport:
 
     def send(self, ask: Ask) -> Answer:
         """The answer, whatever its status. 502, 503 and 504 are retried like lost connections."""
-        deadline = time.monotonic() + self.patience
-        pause = 0.05
-        while True:
-            try:
-                response = self._open(ask)
-                answer = Answer(response.status, dict(response.getheaders()), response.read())
-            except (OSError, http.client.HTTPException) as error:
-                self.close()
-                if not self._may_repeat(ask, error) or time.monotonic() >= deadline:
-                    raise self._unreachable(error) from error
-            except BaseException:
-                self.close()  # an interrupt: the rest of this answer must not meet the next request
-                raise
-            else:
-                if answer.status not in _PASSING or not ask.repeatable:
-                    return answer
-                if time.monotonic() >= deadline:
-                    return answer
-            time.sleep(random.uniform(pause, 2 * pause))  # noqa: S311 - jitter, no secret
-            pause = min(1.25 * pause, 0.5)
+        return self._repeated(ask, _whole)
 
     def stream(self, ask: Ask) -> tuple[Answer, Iterator[bytes]]:
         """An answer whose body comes in blocks. Errors come whole, in `Answer.body`.
 
         A body that ends early raises NodeUnreachable from the iterator: nothing is cut silently.
         """
-        try:
-            response = self._open(ask)
-            headers = dict(response.getheaders())
+        opened: list[http.client.HTTPResponse] = []
+
+        def take(response: http.client.HTTPResponse) -> Answer:
             if response.status >= 400:
-                return Answer(response.status, headers, response.read()), iter(())
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise self._unreachable(error) from error
-        return Answer(response.status, headers, b""), self._blocks(response)
+                return _whole(response)
+            opened.append(response)
+            return Answer(response.status, dict(response.getheaders()), b"")
+
+        answer = self._repeated(ask, take)
+        return answer, self._blocks(opened[0]) if opened else iter(())
+
+    def _repeated(self, ask: Ask, take: Callable[[http.client.HTTPResponse], Answer]) -> Answer:
+        deadline = time.monotonic() + self.patience
+        pause = 0.05
+        while True:
+            try:
+                answer = take(self._open(ask))
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                if not _may_repeat(ask, error) or time.monotonic() >= deadline:
+                    raise self._unreachable(error) from error
+            except BaseException:
+                self.close()  # an interrupt: the rest of this answer must not meet the next request
+                raise
+            else:
+                passing = answer.status in _PASSING and ask.repeatable
+                if not passing or time.monotonic() >= deadline:
+                    return answer
+            time.sleep(random.uniform(pause, 2 * pause))  # noqa: S311 - jitter, no secret
+            pause = min(1.25 * pause, 0.5)
 
     def _blocks(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
         try:
@@ -123,6 +125,8 @@ class Transport:
             raise
 
     def _open(self, ask: Ask) -> http.client.HTTPResponse:
+        if not ask.repeatable:
+            self.close()  # a connection that has been idle may be lost without our knowing
         if self._connection is None:
             self._connection = self._connect()
         connection = self._connection
@@ -141,11 +145,16 @@ class Transport:
             return http.client.HTTPSConnection(self._host, self._port, context=context)
         return http.client.HTTPConnection(self._host, self._port)
 
-    def _may_repeat(self, ask: Ask, error: Exception) -> bool:
-        if isinstance(error, ssl.SSLCertVerificationError | http.client.InvalidURL):
-            return False
-        return ask.repeatable or isinstance(error, ConnectionRefusedError)
-
     def _unreachable(self, error: Exception) -> NodeUnreachable:
         reason = str(error) or type(error).__name__
         return NodeUnreachable(f"No node answers at {self.address}: {reason}.")
+
+
+def _whole(response: http.client.HTTPResponse) -> Answer:
+    return Answer(response.status, dict(response.getheaders()), response.read())
+
+
+def _may_repeat(ask: Ask, error: Exception) -> bool:
+    if isinstance(error, ssl.SSLCertVerificationError | http.client.InvalidURL):
+        return False
+    return ask.repeatable or isinstance(error, ConnectionRefusedError)

@@ -54,6 +54,7 @@ def _captured(error: Exception) -> Exception:
     """The Spark error that a failed job's exception wraps, else the error itself."""
     if not isinstance(error, Py4JJavaError):
         return error
+    known: Exception
     try:
         cause = error.java_exception
         for _ in range(_CAUSES):
@@ -63,7 +64,7 @@ def _captured(error: Exception) -> Exception:
         known = convert_exception(cause or error.java_exception)
     except Py4JError:
         return error
-    return known if isinstance(known, Exception) else error
+    return known
 
 
 def _has_condition(java_error: Any) -> bool:

@@ -29,7 +29,9 @@ class Spark:
         try:
             self.session = _start(bootstrap)
         except (PySparkException, Py4JError, RuntimeError, OSError) as error:
-            raise SparkUnavailable(f"Spark did not start: {error}") from error
+            raise SparkUnavailable(
+                f"Spark did not start: {error} See: headrace session log {bootstrap.session_id}"
+            ) from error
 
     @property
     def context(self) -> SparkContext:

@@ -6,7 +6,6 @@ Executors get this module by value (they need no Headrace), so it imports nothin
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 
@@ -53,24 +52,20 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def relabel(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same buffers under other names, or under types of the same layout. Copies nothing.
+    """The same values under other names, or under types of the same layout.
 
     Raises TypeError where the layouts differ: buffers must never be read as what they are not.
     """
+    if batch.schema.equals(schema):
+        return batch
     if not same_layout(pa.struct(batch.schema), pa.struct(schema)):
         raise TypeError(f"{batch.schema} is not laid out as {schema}")
-    return pa.record_batch(_Relabelled(batch, schema))
-
-
-class _Relabelled:
-    """A batch that exports itself (Arrow PyCapsule interface) with another schema."""
-
-    def __init__(self, batch: pa.RecordBatch, schema: pa.Schema) -> None:
-        self._batch = batch
-        self._schema = schema
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]:
-        return self._schema.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]
+    kinds = [(array, field.type) for array, field in zip(batch.columns, schema, strict=True)]
+    if kinds and all(array.type == kind or not pa.types.is_nested(kind) for array, kind in kinds):
+        arrays = [array if array.type == kind else array.view(kind) for array, kind in kinds]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    # A message holds values alone: names are the schema's, which travels apart.
+    return pa.ipc.read_record_batch(batch.serialize(), schema)
 
 
 def same_layout(one: pa.DataType, other: pa.DataType) -> bool:

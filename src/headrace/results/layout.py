@@ -3,7 +3,7 @@
 One layout, two ways of naming it. The stored form names columns and struct fields by position
 (`_0`, `_1`, …), because Spark allows names that repeat; the shown form has the real names and tells
 in field metadata what Arrow's own types do not. Both have the same buffers, so that batches pass
-from one to the other without a copy (see `headrace.results.batches.relabel`).
+from one to the other as they are (see `headrace.results.batches.relabel`).
 """
 
 from __future__ import annotations

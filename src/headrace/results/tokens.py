@@ -26,6 +26,8 @@ def tokens(array: pa.Array, kind: SparkType, *, plain_numbers: bool) -> pa.Array
 
     bigint and decimal are strings; with `plain_numbers`, numbers where a double holds them exactly.
     """
+    if not len(array):
+        return pa.array([], pa.string())
     return pc.fill_null(_tokens(array, kind, plain_numbers=plain_numbers), "null")
 
 

@@ -69,6 +69,15 @@ def test_both_forms_of_json_are_read_back(rows: list[list[str | None]]) -> None:
     assert [json.loads(line) for line in lines] == objects
 
 
+def test_any_name_can_be_a_key() -> None:
+    columns = [Column(name, "int") for name in ("50%", '"q"', "", "%s")]
+    out = io.StringIO()
+    to = writer(Format.JSONL, out, columns, [], colour=False)
+    to.begin(columns, [])
+    to.rows([[1, 2, 3, 4]])
+    assert json.loads(out.getvalue()) == {"50%": 1, '"q"': 2, "": 3, "%s": 4}
+
+
 def test_json_is_a_row_a_line() -> None:
     assert written(Format.JSON, [[1], [2]]) == '[{"c0": 1},\n {"c0": 2}]\n'
     assert written(Format.JSON, []) == "[]\n"

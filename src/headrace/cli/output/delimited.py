@@ -9,7 +9,8 @@ from typing import Any, TextIO
 from headrace.cli.output.contract import Column, Row
 from headrace.cli.output.text import NULL, plain
 
-_NEEDS_QUOTES = re.compile(r'[",\r\n]|^\s|\s$|^$')
+_QUOTED = re.compile(r'[",\r\n]')
+_ESCAPED = re.compile(r"[\\\t\r\n]")
 _TSV = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _MARKDOWN = re.compile(r"([\\|])")
 
@@ -24,7 +25,8 @@ class CsvWriter:
         self._out.write(",".join(_csv(column.name) for column in columns) + "\n")
 
     def rows(self, rows: Sequence[Row]) -> None:
-        self._out.writelines(",".join(map(_csv, row)) + "\n" for row in rows)
+        columns = map(_csv_column, zip(*rows, strict=True))
+        self._out.writelines(",".join(line) + "\n" for line in zip(*columns, strict=True))
 
     def end(self) -> None:
         pass
@@ -34,7 +36,15 @@ def _csv(value: Any) -> str:
     if value is None:
         return ""
     text = plain(value)
-    return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text
+    return '"' + text.replace('"', '""') + '"' if not text or _QUOTED.search(text) else text
+
+
+def _csv_column(values: Sequence[Any]) -> list[str]:
+    """A column at once: few hold anything that needs a closer look."""
+    texts = ["" if value is None else plain(value) for value in values]
+    if "" in values or _QUOTED.search("".join(texts)):
+        return list(map(_csv, values))
+    return texts
 
 
 class TsvWriter:
@@ -47,7 +57,8 @@ class TsvWriter:
         self._out.write("\t".join(_tsv(column.name) for column in columns) + "\n")
 
     def rows(self, rows: Sequence[Row]) -> None:
-        self._out.writelines("\t".join(map(_tsv, row)) + "\n" for row in rows)
+        columns = map(_tsv_column, zip(*rows, strict=True))
+        self._out.writelines("\t".join(line) + "\n" for line in zip(*columns, strict=True))
 
     def end(self) -> None:
         pass
@@ -55,6 +66,13 @@ class TsvWriter:
 
 def _tsv(value: Any) -> str:
     return "\\N" if value is None else plain(value).translate(_TSV)
+
+
+def _tsv_column(values: Sequence[Any]) -> list[str]:
+    texts = ["" if value is None else plain(value) for value in values]
+    if None in values or _ESCAPED.search("".join(texts)):
+        return list(map(_tsv, values))
+    return texts
 
 
 class MarkdownWriter:

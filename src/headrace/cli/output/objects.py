@@ -11,8 +11,8 @@ from headrace.cli.output.text import as_json
 from headrace.errors import FormatCannotHold
 
 
-def _names(columns: Sequence[Column]) -> list[str]:
-    """The names as JSON. Raises FormatCannotHold when an object cannot hold them all."""
+def _template(columns: Sequence[Column]) -> str:
+    """An object with a `%s` for each value. Raises FormatCannotHold when names repeat."""
     names = [column.name for column in columns]
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
@@ -20,7 +20,8 @@ def _names(columns: Sequence[Column]) -> list[str]:
             f"JSON objects cannot hold several columns of one name: {', '.join(repeated)}.",
             hint="name them apart with AS, or take another format: csv, table, arrow",
         )
-    return [as_json(name) for name in names]
+    members = [as_json(name).replace("%", "%%") + ": %s" for name in names]
+    return "{" + ", ".join(members) + "}"
 
 
 class JsonWriter:
@@ -28,15 +29,15 @@ class JsonWriter:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._names: list[str] = []
+        self._template = ""
         self._open = "["
 
     def begin(self, columns: Sequence[Column], sample: Sequence[Row]) -> None:  # noqa: ARG002
-        self._names = _names(columns)
+        self._template = _template(columns)
 
     def rows(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            self._out.write(self._open + _object(self._names, row))
+            self._out.write(self._open + _object(self._template, row))
             self._open = ",\n "
 
     def end(self) -> None:
@@ -48,18 +49,17 @@ class JsonLinesWriter:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._names: list[str] = []
+        self._template = ""
 
     def begin(self, columns: Sequence[Column], sample: Sequence[Row]) -> None:  # noqa: ARG002
-        self._names = _names(columns)
+        self._template = _template(columns)
 
     def rows(self, rows: Sequence[Row]) -> None:
-        self._out.writelines(_object(self._names, row) + "\n" for row in rows)
+        self._out.writelines(_object(self._template, row) + "\n" for row in rows)
 
     def end(self) -> None:
         pass
 
 
-def _object(names: list[str], row: Row) -> str:
-    members = zip(names, map(as_json, row), strict=True)
-    return "{" + ", ".join([f"{name}: {value}" for name, value in members]) + "}"
+def _object(template: str, row: Row) -> str:
+    return template % tuple(map(as_json, row))

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from headrace.results.batches import relabel
 from headrace.results.formats.select import chosen
 from headrace.results.layout import shown_schema
 from headrace.results.reader import Rows
@@ -32,5 +31,6 @@ def _messages(rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
     schema = shown_schema(rows.schema, json.dumps(rows.schema.spark))
     yield schema.serialize().to_pybytes()
     for batch in batches:
-        yield relabel(batch, schema).serialize().to_pybytes()
+        # A message has no names in it: those of the stored form need no relabelling.
+        yield batch.serialize().to_pybytes()
     yield _END_OF_STREAM

@@ -1,13 +1,15 @@
 """Parquet with the real names, readable by Spark with its own types.
 
 Spark's schema is in the file's metadata where Spark's own writer puts it, so that intervals and
-other types that Parquet has no like of come back as they were.
+other types that Parquet has no like of come back as they were. Calendar intervals and geometries,
+which Spark does not read from Parquet, are the structs that they are in Arrow.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,8 +46,6 @@ def _check(schema: Schema) -> None:
 
 
 def _obstacle(kind: SparkType) -> str | None:
-    if kind.kind is Kind.CALENDAR:
-        return "it has calendar intervals"
     if kind.kind is Kind.STRUCT:
         if not kind.children:
             return "it has a struct without fields"
@@ -55,17 +55,39 @@ def _obstacle(kind: SparkType) -> str | None:
 
 
 def _file(rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-    spark_json = json.dumps(rows.schema.spark)
-    shown = shown_schema(rows.schema, spark_json)
+    shown = shown_schema(rows.schema, json.dumps(rows.schema.spark))
     schema = pa.schema([field.with_type(_held(field.type)) for field in shown])
+    metadata = {_SPARK_KEY: json.dumps(_readable(rows.schema.spark)).encode()}
     drain = _Drain()
-    with pq.ParquetWriter(
-        pa.PythonFile(drain, "w"), schema.with_metadata({_SPARK_KEY: spark_json.encode()})
-    ) as writer:
+    with pq.ParquetWriter(pa.PythonFile(drain, "w"), schema.with_metadata(metadata)) as writer:
         for batch in batches:
             writer.write_batch(_converted(relabel(batch, shown), schema))
             yield drain.taken()
     yield drain.taken()
+
+
+def _readable(spark: Any) -> Any:
+    """Spark's schema JSON, with the types that Spark does not read from Parquet as structs."""
+    if isinstance(spark, dict):
+        return {key: _readable(value) if key in _TYPED else value for key, value in spark.items()}
+    if isinstance(spark, list):
+        return [_readable(item) for item in spark]
+    if spark == "interval":
+        return _struct(months="integer", days="integer", microseconds="long")
+    if spark.startswith(("geometry(", "geography(")):
+        return _struct(srid="integer", wkb="binary")
+    return spark
+
+
+_TYPED = frozenset({"fields", "type", "elementType", "keyType", "valueType", "sqlType"})
+
+
+def _struct(**types: str) -> dict[str, Any]:
+    fields = [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in types.items()
+    ]
+    return {"type": "struct", "fields": fields}
 
 
 def _converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

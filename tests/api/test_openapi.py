@@ -1,0 +1,84 @@
+"""The API against its own description."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.made_results import inline_result
+from tests.support.running_node import RunningNode, running_node, settings_for
+from tests.support.scripted_driver import Crew
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+from headrace.model.messages import Work
+
+CONFIG = Path(__file__).with_name("schemathesis.toml")
+TOKEN = "secret"
+
+
+def reply(work: Work) -> dict[str, Any]:
+    """Long texts fail, all others have a row."""
+    if len(work.text) > 20:
+        failure = Failure(code="spark_error", message="too long", line=1, column=1)
+        return {"state": StatementState.FAILED, "failure": failure}
+    result = inline_result([("n", "long"), ("s", "string")], [[1, work.text]])
+    return {"state": StatementState.SUCCESS, "result": result}
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[RunningNode]:
+    """A node with a token, whose drivers answer by themselves."""
+    with running_node(settings_for(tmp_path, token=TOKEN), Crew(reply)) as running:
+        yield running
+
+
+def test_the_api_is_as_it_describes_itself(served: RunningNode, tmp_path: Path) -> None:
+    """Schemathesis sends what the schema allows and what it forbids, and checks every answer."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG)),
+            *("run", f"{served.node.address}/api/v1/openapi.json"),
+            *("--header", f"Authorization: Bearer {TOKEN}"),
+            *("--max-examples", "15", "--seed", "1", "--continue-on-failure"),
+            *("--request-timeout", "20", "--warnings", "off"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Tested: 17" in done.stdout, done.stdout
+
+
+def test_every_call_is_described(node: RunningNode) -> None:
+    schema = node.http.get("/api/v1/openapi.json").json()
+    calls = {
+        f"{method.upper()} {path}"
+        for path, methods in schema["paths"].items()
+        for method in methods
+    }
+    assert calls == {
+        "POST /api/v1/sessions",
+        "GET /api/v1/sessions",
+        "GET /api/v1/sessions/{session}",
+        "DELETE /api/v1/sessions/{session}",
+        "GET /api/v1/sessions/{session}/log",
+        "POST /api/v1/statements",
+        "GET /api/v1/statements",
+        "GET /api/v1/statements/{statement_id}",
+        "GET /api/v1/statements/{statement_id}/result",
+        "POST /api/v1/statements/{statement_id}/cancel",
+        "GET /api/v1/events",
+        "GET /api/v1/nodes",
+        "GET /health",
+        "GET /ready",
+        "POST /_plugins/_async_query",
+        "GET /_plugins/_async_query/{query_id}",
+        "DELETE /_plugins/_async_query/{query_id}",
+    }

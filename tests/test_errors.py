@@ -1,0 +1,46 @@
+"""The error classes as a table: what users and programs rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace import errors
+from headrace.errors import HeadraceError
+
+EXIT_CODES = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
+
+
+def classes(root: type[HeadraceError] = HeadraceError) -> Iterator[type[HeadraceError]]:
+    """The root and all below it that errors.py defines."""
+    if root.__module__ == errors.__name__:
+        yield root
+    for each in root.__subclasses__():
+        yield from classes(each)
+
+
+ALL = sorted(set(classes()), key=lambda each: each.__name__)
+
+
+@pytest.mark.parametrize("error", ALL, ids=lambda each: each.__name__)
+def test_every_class_says_what_is_wrong_and_how_it_ends(error: type[HeadraceError]) -> None:
+    raised = error()
+
+    assert raised.message.endswith(".")
+    assert str(raised) == raised.message
+    assert error.code.replace("_", "").isalnum()
+    assert error.code == error.code.lower()
+    assert 400 <= error.status < 600
+    assert error.exit_code in EXIT_CODES
+
+
+def test_no_two_classes_share_a_code() -> None:
+    assert len({each.code for each in ALL}) == len(ALL)
+
+
+def test_a_message_a_position_and_a_hint_are_kept() -> None:
+    position = errors.Position(line=2, column=7)
+    raised = errors.InvalidRequest("No.", position=position, hint="Do this.")
+
+    assert (raised.message, raised.position, raised.hint) == ("No.", position, "Do this.")

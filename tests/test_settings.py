@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from headrace.durations import parse_duration
+from headrace.errors import InvalidSetting
+from headrace.settings import Profile, Settings, load
+
+PAGE = (Path(__file__).parents[1] / "docs" / "settings.md").read_text()
+NONE = "\N{EN DASH}"
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_flags_come_before_environment_before_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "headrace.toml").write_text(
+        '[http]\nhost = "::1"\nport = 1\n[lease]\nrenew = "7s"\n[profiles.big]\nmaster = "local[8]"'
+    )
+    monkeypatch.setenv("HEADRACE_HTTP__HOST", "127.0.0.2")
+    monkeypatch.setenv("HEADRACE_HTTP__PORT", "2")
+
+    settings = load({"http": {"port": 3}})
+
+    assert settings.http.port == 3
+    assert settings.http.host == "127.0.0.2"
+    assert settings.lease.renew == timedelta(seconds=7)
+    assert settings.profile("big").master == "local[8]"
+    assert settings.http.advertise is None
+
+
+def test_the_file_may_be_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "other.toml"
+    file.write_text('log_level = "debug"')
+    monkeypatch.setenv("HEADRACE_CONFIG", str(file))
+
+    assert load().log_level == "debug"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[http]\nprot = 1", "'http.port'"),
+        ("[stroe]\nurl = 'x'", "'store'"),
+        ("[profiles.big]\nmastre = 'local'", "'profiles.big.master'"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest_one(tmp_path: Path, text: str, named: str) -> None:
+    (tmp_path / "headrace.toml").write_text(text)
+
+    with pytest.raises(InvalidSetting, match=f"did you mean {re.escape(named)}"):
+        load()
+
+
+def test_an_unknown_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_STROE__URL", "x")
+
+    with pytest.raises(InvalidSetting, match=r"HEADRACE_STROE__URL.*did you mean 'store'"):
+        load()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"http": {"port": 70000}}, "'http.port'.*65535"),
+        ({"lease": {"renew": 5}}, "'lease.renew'.*a number and a unit"),
+        ({"log_level": "loud"}, "'log_level'.*'debug'"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_explained(flags: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidSetting, match=said):
+        load(flags)
+
+
+def test_a_file_that_is_no_toml_is_an_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "headrace.toml").write_text("[http")
+
+    with pytest.raises(InvalidSetting, match=r"headrace\.toml is no valid TOML"):
+        load()
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValidationError):
+        load().http.port = 1  # type: ignore[misc]
+
+
+def test_the_default_profile_is_always_there_and_others_are_named() -> None:
+    settings = load({"profiles": {"big": {}}})
+
+    assert settings.profile("default") == Profile()
+    with pytest.raises(InvalidSetting, match="'small'; there are: big, default"):
+        settings.profile("small")
+
+
+def test_places_are_in_the_home(tmp_path: Path) -> None:
+    settings = load({"home": "h"})
+
+    assert settings.store_url == f"sqlite:///{tmp_path}/h/headrace.db"
+    assert settings.results_location == f"{tmp_path}/h/results"
+    assert settings.warehouse == f"{tmp_path}/h/warehouse"
+
+
+def leaves(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key with its default, dotted."""
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+@pytest.mark.parametrize("model", [Settings(), Profile()], ids=["settings", "profile"])
+def test_the_page_lists_every_key_with_its_default(model: BaseModel) -> None:
+    listed = dict(re.findall(r"^\| `([\w.]+)` \| (\S+) \| \S", PAGE, re.MULTILINE))
+
+    for key, default in leaves(model):
+        assert key in listed, f"docs/settings.md does not list {key}"
+        assert same(listed[key], default), f"docs/settings.md: {key} is {default!r}"
+
+
+def same(written: str, default: object) -> bool:
+    text = written.strip("`")
+    if isinstance(default, timedelta):
+        return parse_duration(text) == default
+    if default is None or default == {}:
+        return text == NONE
+    return text.lower() == str(default).lower()
+
+
+def test_the_page_lists_no_other_keys() -> None:
+    listed = re.findall(r"^\| `([\w.]+)` \|", PAGE, re.MULTILINE)
+
+    assert sorted(listed) == sorted(
+        key for model in (Settings(), Profile()) for key, _ in leaves(model)
+    )
