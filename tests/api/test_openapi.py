@@ -44,7 +44,7 @@ def test_the_api_is_as_it_describes_itself(served: RunningNode, tmp_path: Path) 
             *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG)),
             *("run", f"{served.node.address}/api/v1/openapi.json"),
             *("--header", f"Authorization: Bearer {TOKEN}"),
-            *("--max-examples", "15", "--seed", "1", "--continue-on-failure"),
+            *("--max-examples", "12", "--seed", "1", "--continue-on-failure"),
             *("--request-timeout", "20", "--warnings", "off"),
         ],
         cwd=tmp_path,

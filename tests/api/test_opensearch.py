@@ -113,13 +113,13 @@ def test_values_are_json_numbers_and_types_are_sparks(node: RunningNode) -> None
         ("i", "date"),
         ("j", "binary"),
     ]
-    row = [1, 2, 3, 4, Decimal("5.25"), 0.5, True, "ü", None, b"\x00"]
+    row = [1, 2, 3, 2**60 + 1, Decimal("5.25"), 0.5, True, "ü", None, b"\x00"]
     answer = state(node, succeeded(node, inline_result(columns, [row])))
     assert [one["type"] for one in answer["schema"]] == [
         *("byte", "short", "integer", "long", "decimal(10,2)"),
         *("double", "boolean", "string", "date", "binary"),
     ]
-    assert answer["datarows"] == [[1, 2, 3, 4, 5.25, 0.5, True, "ü", None, "AA=="]]
+    assert answer["datarows"] == [[1, 2, 3, 2**60 + 1, 5.25, 0.5, True, "ü", None, "AA=="]]
 
 
 def test_rows_of_all_chunks_are_one_answer(node: RunningNode, tmp_path: Path) -> None:
@@ -128,6 +128,16 @@ def test_rows_of_all_chunks_are_one_answer(node: RunningNode, tmp_path: Path) ->
     answer = state(node, succeeded(node, report))
     assert answer["datarows"] == [[n] for n in range(10)]
     assert (answer["total"], answer["size"]) == (10, 10)
+
+
+def test_nested_values_are_nested_json(node: RunningNode) -> None:
+    array = {"type": "array", "elementType": "long", "containsNull": True}
+    field = {"name": "a", "type": array, "nullable": True, "metadata": {}}
+    struct = {"type": "struct", "fields": [field]}
+    report = inline_result([("s", struct), ("l", array)], [[{"_0": [1, None]}, [2**60]]])
+    answer = state(node, succeeded(node, report))
+    assert [one["type"] for one in answer["schema"]] == ["struct", "array"]
+    assert answer["datarows"] == [[{"a": [1, None]}, [2**60]]]
 
 
 def test_no_rows_and_no_columns(node: RunningNode) -> None:

@@ -82,6 +82,11 @@ def test_numbers_may_be_plain_where_they_are_exact(node: RunningNode, small: str
     assert rows == [[str(2**60), 1.5, "a,b"], [None, None, 'say "ä"'], [3, -0.01, ""]]
 
 
+def test_numbers_may_be_numbers_always(node: RunningNode, small: str) -> None:
+    rows = get(node, small, numbers="always").json()["rows"]
+    assert rows == [[2**60, 1.5, "a,b"], [None, None, 'say "ä"'], [3, -0.01, ""]]
+
+
 def test_a_result_is_read_any_number_of_times(node: RunningNode, small: str) -> None:
     assert get(node, small).content == get(node, small).content
 

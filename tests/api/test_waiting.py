@@ -31,6 +31,16 @@ def test_a_submit_answers_with_rows_as_soon_as_the_statement_has_succeeded(
     assert statement["result"]["row_count"] == 2
 
 
+def test_the_rows_of_a_submit_may_have_plain_numbers(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    body = {"statement": "SELECT 1", "session": session_id, "wait_timeout": LONG}
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(node.http.post, "/api/v1/statements?numbers=plain", json=body)
+        statement_id = driver.take().statement_id
+        driver.succeed(statement_id, inline_result([("n", "long")], [[7]]))
+        assert answer.result(timeout=10).json()["rows"] == [[7]]
+
+
 def test_a_submit_answers_without_rows_when_the_statement_has_failed(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     with ThreadPoolExecutor(1) as pool:

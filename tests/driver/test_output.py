@@ -217,7 +217,7 @@ def test_retried_tasks_leave_each_row_once(
     marks = tmp_path / "marks"
     marks.mkdir()
 
-    @udf("long")
+    @udf("long", useArrow=False)
     def once(value: int) -> int:
         if value % 50_000 == 49_999:
             mark = marks / str(value)

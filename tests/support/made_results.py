@@ -14,7 +14,7 @@ from headrace.results.layout import stored_schema
 from headrace.results.reader import write_manifest
 from headrace.results.schema import parse_schema
 
-Columns = Sequence[tuple[str, str]]
+Columns = Sequence[tuple[str, Any]]
 """Names, and types as Spark's JSON spells them, e.g. `integer`, `long`, `decimal(10,2)`."""
 
 

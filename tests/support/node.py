@@ -126,13 +126,17 @@ class NodeProcess:
     def close(self) -> None:
         """Closes every session, then the node; nothing of this home stays."""
         if self.process.poll() is None:
-            for state in ("not_started", "starting", "running"):
-                page = self.http.get("/api/v1/sessions", params={"state": state}).json()
-                for one in page["items"]:
-                    self.http.delete(f"/api/v1/sessions/{one['id']}")
+            for one in self._live_sessions():
+                self.http.delete(f"/api/v1/sessions/{one}")
+            wait_until(lambda: not self._live_sessions(), seconds=60, what="sessions have ended")
             self.stop()
         try:
             wait_until(lambda: not processes_of(self.home), seconds=30, what="all have ended")
         except AssertionError:
             end(processes_of(self.home))
             raise
+
+    def _live_sessions(self) -> list[str]:
+        query = {"state": ["not_started", "starting", "running", "closing"]}
+        page = self.http.get("/api/v1/sessions", params=query).json()
+        return [one["id"] for one in page["items"]]

@@ -114,7 +114,9 @@ def running_node(settings: Settings, desk: Desk | None = None) -> Iterator[Runni
         thread.start()
         try:
             wait_until(lambda: server.started, what="the node listens")
-            with httpx.Client(base_url=address, trust_env=False, timeout=30) as client:
+            with httpx.Client(
+                base_url=address, trust_env=False, verify=False, timeout=30
+            ) as client:
                 yield RunningNode(node, desk, client)
         finally:
             app.state.waiters.release()

@@ -17,8 +17,10 @@ from headrace.model.messages import (
     Orders,
     Poll,
     Renew,
+    Renewed,
     Started,
 )
+from headrace.store.signals import session_topic
 
 router = APIRouter(prefix=f"{LINK_PREFIX}/{{session_id}}/{{epoch}}", include_in_schema=False)
 
@@ -37,21 +39,19 @@ def hello(request: Request, session_id: str, epoch: int, message: Hello) -> Ackn
 @router.post("/poll")
 async def poll(request: Request, session_id: str, epoch: int, message: Poll) -> Orders:
     link = await run_in_threadpool(_link, request, session_id, epoch)
-    last = Orders()
 
     async def look() -> Orders | None:
-        nonlocal last
-        last = await run_in_threadpool(link.poll, session_id, epoch, message)
-        return last if last.work or last.cancel or last.close else None
+        orders = await run_in_threadpool(link.poll, session_id, epoch, message)
+        return None if orders == Orders() else orders
 
     found = await waiters_of(request).until(
-        f"session:{session_id}", look, seconds=message.wait_seconds
+        session_topic(session_id), look, seconds=message.wait_seconds
     )
-    return found or last
+    return found or Orders()
 
 
 @router.post("/renew")
-def renew(request: Request, session_id: str, epoch: int, _message: Renew) -> Acknowledged:
+def renew(request: Request, session_id: str, epoch: int, _message: Renew) -> Renewed:
     return _link(request, session_id, epoch).renew(session_id, epoch)
 
 

@@ -28,6 +28,7 @@ from headrace.model.statement import Statement
 from headrace.results.formats.json import write_rows
 from headrace.results.reader import Rows
 from headrace.results.schema import Kind, SparkType
+from headrace.results.tokens import Numbers
 from headrace.settings import Settings
 
 PREFIX = "/_plugins/_async_query"
@@ -179,7 +180,7 @@ def _document(rows: Rows, count: int) -> Iterator[bytes]:
     columns = [{"name": one.name, "type": _type_name(one.type)} for one in rows.schema.columns]
     schema = json.dumps(columns, separators=(",", ":"))
     yield f'{{"status":"SUCCESS","schema":{schema},"datarows":'.encode()
-    yield from write_rows(rows, None, plain_numbers=True)
+    yield from write_rows(rows, None, numbers=Numbers.ALWAYS)
     yield f',"total":{count},"size":{count}}}'.encode()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from itertools import chain
 
+import pyarrow as pa
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
@@ -18,6 +19,7 @@ from headrace.model.result import Disposition
 from headrace.model.statement import Statement
 from headrace.results.formats import arrow, csv, json, parquet
 from headrace.results.reader import Rows, open_rows
+from headrace.results.tokens import Numbers
 from headrace.store import results
 
 
@@ -36,6 +38,11 @@ MEDIA_TYPES = {
 }
 _BEGINNING = 256 * 1024
 _WRITERS = {Format.ARROW: arrow.write, Format.CSV: csv.write, Format.PARQUET: parquet.write}
+
+
+def warm_up() -> None:
+    """Loads what the first result would wait for: pyarrow imports pandas when it first converts."""
+    pa.array([0])
 
 
 def rows_of(node: Node, statement: Statement) -> Rows:
@@ -62,14 +69,14 @@ def result_response(
     wanted: Format | None,
     accept: str,
     chunk: int | None,
-    plain_numbers: bool,
+    numbers: Numbers,
 ) -> Response:
     """The rows in the wanted format. JSON is one chunk, the first unless told otherwise; the other
     formats stream the whole result unless one chunk is asked for."""
     chosen = wanted or _accepted(accept)
     rows = rows_of(node, statement)
     if chosen is Format.JSON:
-        content = json.write(rows, chunk or 0, plain_numbers=plain_numbers)
+        content = json.write(rows, chunk or 0, numbers=numbers)
     else:
         content = _WRITERS[chosen](rows, chunk)
     truncated = {"X-Headrace-Truncated": "true" if _truncated(statement) else "false"}
@@ -77,7 +84,7 @@ def result_response(
 
 
 def with_rows(
-    node: Node, statement: Statement, headers: dict[str, str], *, plain_numbers: bool
+    node: Node, statement: Statement, headers: dict[str, str], *, numbers: Numbers
 ) -> Response:
     """A statement that has just succeeded, with the rows of its first chunk."""
     body = statement_body(statement)
@@ -87,7 +94,7 @@ def with_rows(
         return Response(body.model_dump_json(by_alias=True), 201, headers, "application/json")
     head = body.model_dump_json(by_alias=True, exclude={"rows", "next_chunk"}).encode()[:-1]
     following = b"1" if rows.chunks > 1 else b"null"
-    values = b"".join(json.write_rows(rows, 0, plain_numbers=plain_numbers))
+    values = b"".join(json.write_rows(rows, 0, numbers=numbers))
     return Response(
         head + b',"rows":' + values + b',"next_chunk":' + following + b"}",
         201,

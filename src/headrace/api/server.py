@@ -6,12 +6,14 @@ import ipaddress
 import logging
 import signal
 import socket
+import threading
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 
 from headrace.api.app import create_app
+from headrace.api.results import warm_up
 from headrace.api.waiting import Waiters
 from headrace.control.node import Node
 from headrace.errors import InvalidSetting
@@ -41,6 +43,7 @@ def serve(settings: Settings, *, embedded: bool) -> int:
             signal.signal(ending, lambda _signal, _frame: server.end())
         try:
             node.start(end=server.end)
+            threading.Thread(target=warm_up, name="headrace-warm-up", daemon=True).start()
             server.run(sockets=[listener])
         finally:
             node.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -31,14 +31,19 @@ from headrace.durations import Duration
 from headrace.errors import AlreadyEnded, InvalidRequest
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.statement import Statement
+from headrace.results.tokens import Numbers
 from headrace.store import statements
 from headrace.store.signals import statement_topic
 
 router = APIRouter(prefix="/statements", tags=["statements"], route_class=StrictRoute)
 
 _CANCEL_SECONDS = 30.0
-Numbers = Annotated[
-    Literal["text", "plain"], Query(description="plain: bigint and decimal as JSON numbers")
+AskedNumbers = Annotated[
+    Numbers,
+    Query(
+        description="bigint and decimal in JSON: `text` has them as strings, `plain` as numbers "
+        "where a double holds them exactly, `always` as numbers"
+    ),
 ]
 
 
@@ -51,7 +56,7 @@ Numbers = Annotated[
 async def submit(
     request: Request,
     body: StatementRequest,
-    numbers: Numbers = "text",
+    numbers: AskedNumbers = Numbers.TEXT,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> Response:
     """Submits one statement.
@@ -81,9 +86,7 @@ async def submit(
         if statement.state in STATEMENT.live and body.on_wait_timeout == "cancel":
             statement = await _cancelled(request, statement)
     if statement.state is StatementState.SUCCESS and seconds > 0:
-        return await run_in_threadpool(
-            with_rows, node, statement, headers, plain_numbers=numbers == "plain"
-        )
+        return await run_in_threadpool(with_rows, node, statement, headers, numbers=numbers)
     return answer(statement_body(statement), 201, headers)
 
 
@@ -155,12 +158,9 @@ def statement_result(
     statement_id: str,
     format: Annotated[Format | None, Query()] = None,  # noqa: A002 - the parameter's public name
     chunk: Annotated[int | None, Query(ge=0, le=2**31)] = None,
-    numbers: Numbers = "text",
+    numbers: AskedNumbers = Numbers.TEXT,
 ) -> Response:
-    """The rows of a successful statement, in the form that `format` or `Accept` names.
-
-    `numbers=plain` gives bigint and decimal as JSON numbers.
-    """
+    """The rows of a successful statement, in the form that `format` or `Accept` names."""
     node = node_of(request)
     return result_response(
         node,
@@ -168,7 +168,7 @@ def statement_result(
         wanted=format,
         accept=request.headers.get("accept", ""),
         chunk=chunk,
-        plain_numbers=numbers == "plain",
+        numbers=numbers,
     )
 
 

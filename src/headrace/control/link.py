@@ -13,7 +13,7 @@ from headrace.control.sessions import end_session
 from headrace.errors import DriverLost, LeaseLost, Unauthorized
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
-from headrace.model.messages import Acknowledged, Ended, Hello, Orders, Poll, Work
+from headrace.model.messages import Acknowledged, Ended, Hello, Orders, Poll, Renewed, Work
 from headrace.model.session import Session
 from headrace.model.statement import Statement
 from headrace.settings import Settings
@@ -81,7 +81,6 @@ class Link:
                     and statement_id not in message.heard
                 ],
                 close=session.state is SessionState.CLOSING,
-                nodes=nodes.addresses(tx),
             )
             lost = [one for one, _state in claimed if one not in message.in_hand]
             work = _work(statements.get(tx, lost[0])) if lost else None
@@ -89,13 +88,13 @@ class Link:
             work = self._claim(session_id, epoch)
         return orders.model_copy(update={"work": work})
 
-    def renew(self, session_id: str, epoch: int) -> Acknowledged:
-        """Prolongs the driver's lease."""
+    def renew(self, session_id: str, epoch: int) -> Renewed:
+        """Prolongs the driver's lease, and says where nodes are now."""
         with self._database.write() as tx:
             seconds = self._settings.lease.duration.total_seconds()
             if sessions.renew(tx, session_id, epoch, seconds) is None:
                 raise LeaseLost(f"Epoch {epoch} of session {session_id} has been superseded.")
-        return Acknowledged(landed=True)
+            return Renewed(landed=True, nodes=nodes.addresses(tx))
 
     def started(self, session_id: str, epoch: int, statement_id: str) -> Acknowledged:
         """Execution has begun."""

@@ -7,6 +7,7 @@ inside a view's text, an EXECUTE IMMEDIATE or a text with `${…}` substituted h
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from typing import Any
 
@@ -18,7 +19,11 @@ from pyspark.errors import (
     ParseException,
     PySparkException,
 )
-from pyspark.errors.exceptions.captured import CapturedException, convert_exception
+from pyspark.errors.exceptions.captured import (
+    CapturedException,
+    UnknownException,
+    convert_exception,
+)
 
 from headrace.errors import HeadraceError, Position
 from headrace.grammar.text import position
@@ -52,27 +57,46 @@ def failure_of(error: Exception, text: str) -> Failure:
 
 def _captured(error: Exception) -> Exception:
     """The Spark error that a failed job's exception wraps, else the error itself."""
-    if not isinstance(error, Py4JJavaError):
-        return error
-    known: Exception
-    try:
-        cause = error.java_exception
-        for _ in range(_CAUSES):
-            if cause is None or _has_condition(cause):
-                break
-            cause = cause.getCause()
-        known = convert_exception(cause or error.java_exception)
-    except Py4JError:
-        return error
+    known = error
+    if isinstance(error, Py4JJavaError):
+        with contextlib.suppress(Py4JError):
+            known = _converted(_with_condition(error.java_exception))
+    return known
+
+
+def _with_condition(java_error: Any) -> Any:
+    """The first in the chain of causes that has a condition; the error itself if none has."""
+    cause = java_error
+    for _ in range(_CAUSES):
+        if cause is None:
+            break
+        if _has_condition(cause):
+            return cause
+        cause = cause.getCause()
+    return java_error
+
+
+def _converted(java_error: Any) -> CapturedException:
+    """PySpark's own error for it.
+
+    Where PySpark has no class for a Spark error it drops the condition, which is kept here.
+    """
+    known: CapturedException = convert_exception(java_error)
+    if isinstance(known, UnknownException) and _has_condition(java_error):
+        return UnknownException(origin=java_error)
     return known
 
 
 def _has_condition(java_error: Any) -> bool:
-    gateway = SparkContext._gateway  # noqa: SLF001 - what PySpark's own conversion asks
     return (
-        is_instance_of(gateway, java_error, "org.apache.spark.SparkThrowable")
+        _is_a(java_error, "org.apache.spark.SparkThrowable")
         and java_error.getCondition() is not None
     )
+
+
+def _is_a(java_error: Any, name: str) -> bool:
+    gateway = SparkContext._gateway  # noqa: SLF001 - what PySpark's own conversion asks
+    return bool(is_instance_of(gateway, java_error, name))
 
 
 def _code(error: PySparkException) -> str:
@@ -85,7 +109,9 @@ def _message(error: PySparkException, condition: str | None, sqlstate: str | Non
     """Spark's sentence without what is told beside it: condition, SQLSTATE, the text, the plan."""
     message = str(error).strip()
     if condition is not None:
-        message = message.removeprefix(f"[{condition}]").strip()
+        # Errors of scripts begin with `{LINE:n} `.
+        _, mark, rest = message.partition(f"[{condition}]")
+        message = rest.strip() if mark else message
     if sqlstate is not None:
         message = message.partition(f"SQLSTATE: {sqlstate}")[0]
     return message.partition("\n== SQL")[0].strip()
@@ -102,6 +128,8 @@ def _position(error: PySparkException, text: str) -> Position | None:
             offset = _offset(context, text)
             if offset is not None:
                 return position(text, offset)
+        if _is_a(origin, "org.apache.spark.sql.exceptions.SqlScriptingException"):
+            return _script_position(origin.origin(), text)
     except Py4JError:
         return None
     return None
@@ -112,6 +140,13 @@ def _parse_position(origin: Any, text: str) -> Position | None:
     if command.isEmpty() or command.get() != text or line.isEmpty() or start.isEmpty():
         return None
     return Position(int(line.get()), int(start.get()) + 1)
+
+
+def _script_position(origin: Any, text: str) -> Position | None:
+    sql, start = origin.sqlText(), origin.startIndex()
+    if sql.isEmpty() or sql.get() != text or start.isEmpty():
+        return None
+    return position(text, int(start.get()))
 
 
 def _offset(context: Any, text: str) -> int | None:

@@ -30,6 +30,7 @@ from headrace.model.messages import (
     Orders,
     Poll,
     Renew,
+    Renewed,
     Started,
 )
 
@@ -77,15 +78,16 @@ class Link:
 
     def poll(self, in_hand: list[str], heard: list[str]) -> Orders:
         message = Poll(wait_seconds=_POLL_SECONDS, in_hand=in_hand, heard=heard)
-        orders = self._call("poll", message, Orders, seconds=_POLL_SECONDS + _CALL_SECONDS)
-        if orders.nodes:
-            with self._lock:
-                known = [node for node in self._nodes if node in orders.nodes]
-                self._nodes = known + [node for node in orders.nodes if node not in known]
-        return orders
+        return self._call("poll", message, Orders, seconds=_POLL_SECONDS + _CALL_SECONDS)
 
-    def renew(self) -> Acknowledged:
-        return self._call("renew", Renew(), Acknowledged)
+    def renew(self) -> Renewed:
+        """Prolongs the lease, and learns where nodes are."""
+        renewed = self._call("renew", Renew(), Renewed)
+        if renewed.nodes:
+            with self._lock:
+                known = [node for node in self._nodes if node in renewed.nodes]
+                self._nodes = known + [node for node in renewed.nodes if node not in known]
+        return renewed
 
     def started(self, statement_id: str) -> Acknowledged:
         return self._call("started", Started(statement_id=statement_id), Acknowledged)

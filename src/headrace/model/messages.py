@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -91,7 +91,6 @@ class Orders(Message):
     """Statements in hand whose cancel is asked for and not yet heard of."""
     close: bool = False
     """End the session: nothing more will come."""
-    nodes: list[str] = []
 
 
 class Started(Message):
@@ -109,9 +108,16 @@ class Ended(Message):
     result: ResultReport | None = None
     detail: dict[str, Any] = {}
 
+    @model_validator(mode="after")
+    def _agrees(self) -> Ended:
+        """A success has a result and nothing else has: a success is always readable."""
+        if (self.state is StatementState.SUCCESS) != (self.result is not None):
+            raise ValueError(f"a statement that ends as {self.state} and its result do not agree")
+        return self
+
 
 class Acknowledged(Message):
-    """The answer to everything but `poll`."""
+    """The answer to `hello`, `started`, `ended` and `goodbye`."""
 
     landed: bool
     """False when the state had moved on, e.g. a repeated report."""
@@ -119,6 +125,13 @@ class Acknowledged(Message):
 
 class Renew(Message):
     """`renew`: the driver lives. One for all its statements."""
+
+
+class Renewed(Acknowledged):
+    """The answer to `renew`."""
+
+    nodes: list[str] = []
+    """Where nodes are now."""
 
 
 class Goodbye(Message):

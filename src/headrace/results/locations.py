@@ -1,8 +1,7 @@
 """Places that results live in: plain paths, or URIs that fsspec knows.
 
-Plain paths and `file:` URIs are used directly. Hadoop's schemes for S3 (`s3a`, `s3n`) mean `s3`
-here. Every failure is ResultsUnavailable (or FileNotFoundError from the readers), with the reason
-that the file system gave.
+Plain paths and `file:` URIs are used directly. Every failure is ResultsUnavailable (or
+FileNotFoundError from the readers), with the reason that the file system gave.
 """
 
 from __future__ import annotations
@@ -35,9 +34,6 @@ def local_path(location: str) -> Path | None:
 
 def filesystem(location: str) -> tuple[Any, str]:
     """fsspec's file system of a URI, and the path within it."""
-    scheme, _, rest = location.partition("://")
-    if scheme in {"s3a", "s3n"}:
-        location = f"s3://{rest}"
     found: tuple[Any, str] = fsspec.core.url_to_fs(location)
     return found
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pydantic import ValidationError
 
-from headrace.errors import ChunkNotFound, ResultGone, ResultsUnavailable
+from headrace.errors import ChunkNotFound, HeadraceError, ResultGone, ResultsUnavailable
 from headrace.model.result import Disposition, Manifest, ResultInfo
 from headrace.results import locations
 from headrace.results.chunks import count_out
@@ -159,5 +159,7 @@ def _trouble(location: str, name: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise ResultGone(f"the result is no longer kept: {location} has no {name}") from error
-    except (pa.ArrowException, OSError) as error:
+    except HeadraceError:
+        raise
+    except Exception as error:
         raise ResultsUnavailable(f"cannot read {name} in {location}: {error}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from enum import StrEnum
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,19 +22,27 @@ _WKB = SparkType(Kind.BINARY, "binary")
 _BARE = frozenset({Kind.BOOLEAN, Kind.BYTE, Kind.SHORT, Kind.INTEGER, Kind.VARIANT, Kind.VOID})
 
 
-def tokens(array: pa.Array, kind: SparkType, *, plain_numbers: bool) -> pa.Array:
+class Numbers(StrEnum):
+    """How JSON has bigint and decimal, which many of its readers take for doubles."""
+
+    TEXT = "text"  # strings
+    PLAIN = "plain"  # numbers where a double holds them exactly, strings elsewhere
+    ALWAYS = "always"  # numbers, with all their digits
+
+
+def tokens(array: pa.Array, kind: SparkType, *, numbers: Numbers) -> pa.Array:
     """The JSON text of each value.
 
-    bigint and decimal are strings; with `plain_numbers`, numbers where a double holds them exactly.
+    `numbers` is about bigint and decimal.
     """
     if not len(array):
-        return pa.array([], pa.string())
-    return pc.fill_null(_tokens(array, kind, plain_numbers=plain_numbers), "null")
+        return pa.nulls(0, pa.string())
+    return pc.fill_null(_tokens(array, kind, numbers=numbers), "null")
 
 
-def _tokens(array: pa.Array, kind: SparkType, *, plain_numbers: bool) -> pa.Array:
+def _tokens(array: pa.Array, kind: SparkType, *, numbers: Numbers) -> pa.Array:
     if nested := _NESTED.get(kind.kind):
-        return nested(array, kind, plain_numbers)
+        return nested(array, kind, numbers)
     if kind.kind is Kind.STRING:
         return _escaped(readable(array))
     text = text_of(array, kind)
@@ -41,8 +50,8 @@ def _tokens(array: pa.Array, kind: SparkType, *, plain_numbers: bool) -> pa.Arra
         return text
     if kind.kind in {Kind.FLOAT, Kind.DOUBLE}:
         return pc.if_else(pc.is_finite(array), text, _quoted(text))
-    if plain_numbers and kind.kind in {Kind.LONG, Kind.DECIMAL}:
-        return _exact(array, kind, text)
+    if kind.kind in {Kind.LONG, Kind.DECIMAL} and numbers is not Numbers.TEXT:
+        return text if numbers is Numbers.ALWAYS else _exact(array, kind, text)
     return _quoted(text)
 
 
@@ -70,40 +79,38 @@ def _exact(array: pa.Array, kind: SparkType, text: pa.Array) -> pa.Array:
     return pc.if_else(exact, text, _quoted(text))
 
 
-def _list(array: pa.Array, kind: SparkType, plain_numbers: bool) -> pa.Array:
+def _list(array: pa.Array, kind: SparkType, numbers: Numbers) -> pa.Array:
     start, end, offsets = _extent(array)
-    items = tokens(
-        array.values.slice(start, end - start), kind.children[0], plain_numbers=plain_numbers
-    )
+    items = tokens(array.values.slice(start, end - start), kind.children[0], numbers=numbers)
     return _joined(array, offsets, items)
 
 
-def _map(array: pa.Array, kind: SparkType, plain_numbers: bool) -> pa.Array:
+def _map(array: pa.Array, kind: SparkType, numbers: Numbers) -> pa.Array:
     start, end, offsets = _extent(array)
     key, value = kind.children
-    keys = tokens(array.keys.slice(start, end - start), key, plain_numbers=plain_numbers)
-    values = tokens(array.items.slice(start, end - start), value, plain_numbers=plain_numbers)
+    keys = tokens(array.keys.slice(start, end - start), key, numbers=numbers)
+    values = tokens(array.items.slice(start, end - start), value, numbers=numbers)
     return _joined(array, offsets, _between("[", _with_commas([keys, values]), "]"))
 
 
-def _struct(array: pa.Array, kind: SparkType, plain_numbers: bool) -> pa.Array:
+def _struct(array: pa.Array, kind: SparkType, numbers: Numbers) -> pa.Array:
     """Objects; lists of [name, value] pairs where names repeat, which no object can hold."""
     pairs = len(set(kind.names)) != len(kind.names)
     opening, separator, closing = ("[", ",", "]") if pairs else ("", ":", "")
     members = [
         _between(
             opening + json.dumps(name) + separator,
-            tokens(field, child, plain_numbers=plain_numbers),
+            tokens(field, child, numbers=numbers),
             closing,
         )
         for name, field, child in zip(kind.names, array.flatten(), kind.children, strict=True)
     ]
-    inner = _with_commas(members) if members else pa.array([""] * len(array), pa.string())
+    inner = _with_commas(members) if members else pa.repeat("", len(array))
     whole = _between("[", inner, "]") if pairs else _between("{", inner, "}")
     return _nulls_of(array, whole)
 
 
-def _shape(array: pa.Array, _kind: SparkType, _plain_numbers: bool) -> pa.Array:
+def _shape(array: pa.Array, _kind: SparkType, _numbers: Numbers) -> pa.Array:
     srid, wkb = array.flatten()
     coded = text_of(wkb, _WKB)
     return _between(
@@ -137,18 +144,18 @@ def _nulls_of(array: pa.Array, text: pa.Array) -> pa.Array:
     return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
 
 
-def row_texts(batch: pa.RecordBatch, kinds: list[SparkType], *, plain_numbers: bool) -> pa.Array:
+def row_texts(batch: pa.RecordBatch, kinds: list[SparkType], *, numbers: Numbers) -> pa.Array:
     """The rows of a batch as JSON lists."""
     if not kinds:
-        return pa.array(["[]"] * batch.num_rows, pa.string())
+        return pa.repeat("[]", batch.num_rows)
     columns = [
-        tokens(array, kind, plain_numbers=plain_numbers)
+        tokens(array, kind, numbers=numbers)
         for array, kind in zip(batch.columns, kinds, strict=True)
     ]
     return _between("[", _with_commas(columns), "]")
 
 
-_NESTED: dict[Kind, Callable[[pa.Array, SparkType, bool], pa.Array]] = {
+_NESTED: dict[Kind, Callable[[pa.Array, SparkType, Numbers], pa.Array]] = {
     Kind.ARRAY: _list,
     Kind.MAP: _map,
     Kind.STRUCT: _struct,

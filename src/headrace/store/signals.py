@@ -19,12 +19,12 @@ _log = logging.getLogger(__name__)
 
 
 def session_topic(session_id: str) -> str:
-    """Woken by each change of this session or of one of its statements."""
+    """Woken by the changes of this session and its statements that concern its driver."""
     return f"session:{session_id}"
 
 
 def statement_topic(statement_id: str) -> str:
-    """Woken by each change of this statement."""
+    """Woken by the end of this statement."""
     return f"statement:{statement_id}"
 
 

@@ -25,6 +25,9 @@ _LIVE = statements.c.ended_at.is_(None)
 _TAKING = sorted(SESSION.live - {SessionState.CLOSING})
 _IN_HAND = [StatementState.LAUNCHED, StatementState.RUNNING, StatementState.CANCELLING]
 
+# Changes that a session's driver makes itself and need not be told of.
+_DRIVERS_OWN = {StatementState.LAUNCHED, StatementState.RUNNING}
+
 # SQL that every statement runs is built once: building it takes longer than running it.
 _SELECT = select(
     *statements.c, *(column.label(f"result_{column.name}") for column in results.INFO_COLUMNS)
@@ -276,7 +279,10 @@ def _record(
     **facts: Any,
 ) -> None:
     events.append(tx, _ENTITY, statement_id, source, target, **facts)
-    tx.wake(statement_topic(statement_id), session_topic(session_id))
+    if target in STATEMENT.terminal:
+        tx.wake(statement_topic(statement_id))
+    if target not in _DRIVERS_OWN:
+        tx.wake(session_topic(session_id))
 
 
 def _statement(row: Any) -> Statement:

@@ -16,44 +16,48 @@ from pyspark.sql import DataFrame
 
 from headrace.driver.output.collect import collected
 from headrace.results.batches import conform
-from headrace.results.schema import Kind, Schema
+from headrace.results.schema import Kind, Schema, SparkType
 
 _BATCH_ROWS = 10_000
 _SMALL_ROWS = 1_000
 _SMALL_BYTES = 16 * 1024 * 1024
 
-_UNBOUNDED = (Kind.STRING, Kind.BINARY, Kind.VARIANT, Kind.GEOMETRY, Kind.GEOGRAPHY, Kind.ARRAY)
-
-
-def is_small(schema: Schema, rows: int) -> bool:
-    """Whether that many rows of a schema may be brought to the driver."""
-    if rows <= _SMALL_ROWS:
-        return True
-    types = [column.type for column in schema.columns]
-    if any(kind.contains(*_UNBOUNDED, Kind.MAP) for kind in types):
-        return False
-    return rows * 16 * sum(_width(kind) for kind in types) <= _SMALL_BYTES
-
-
-def _width(kind: Any) -> int:
-    return max(1, sum(_width(child) for child in kind.children))
+_UNBOUNDED = (Kind.STRING, Kind.BINARY, Kind.VARIANT, Kind.GEOMETRY, Kind.GEOGRAPHY)
+_UNBOUNDED_NESTS = (Kind.ARRAY, Kind.MAP)
+_VALUE_BYTES = 16
 
 
 def gathered(
     frame: DataFrame, schema: Schema, stored: pa.Schema
 ) -> Iterator[pa.RecordBatch] | None:
-    """The rows of a frame that is known to be small, or None."""
+    """The rows of a frame that is known to be small or is here already, else None."""
     execution = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark's way to its plan
-    optimized = execution.optimizedPlan()
-    bound = optimized.maxRows().toString()
-    known = bound.startswith("Some(") and is_small(schema, int(bound[5:-1]))
     plan = execution.executedPlan()
     name = plan.nodeName()
-    if name in {"LocalTableScan", "CommandResult"} or (
-        known and (name == "CollectLimit" or _is_one_row(optimized, name))
-    ):
+    if name in {"LocalTableScan", "CommandResult"}:
         return plan_rows(frame, plan, stored)
-    return job_rows(frame, stored) if known else None
+    optimized = execution.optimizedPlan()
+    bound = optimized.maxRows().toString()
+    if not (bound.startswith("Some(") and _is_small(schema, int(bound[5:-1]))):
+        return None
+    if name == "CollectLimit" or _is_one_row(optimized, name):
+        return plan_rows(frame, plan, stored)
+    return job_rows(frame, stored)
+
+
+def _is_small(schema: Schema, rows: int) -> bool:
+    """Whether that many rows of a schema may be brought to the driver."""
+    if rows <= _SMALL_ROWS:
+        return True
+    types = [column.type for column in schema.columns]
+    if any(kind.contains(*_UNBOUNDED, *_UNBOUNDED_NESTS) for kind in types):
+        return False
+    return rows * _VALUE_BYTES * max(1, sum(map(_values, types))) <= _SMALL_BYTES
+
+
+def _values(kind: SparkType) -> int:
+    """How many plain values one of a type consists of."""
+    return max(1, sum(map(_values, kind.children)))
 
 
 def _is_one_row(optimized: Any, name: str) -> bool:
@@ -64,17 +68,24 @@ def _is_one_row(optimized: Any, name: str) -> bool:
 
 
 def plan_rows(frame: DataFrame, plan: Any, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a physical plan, by its own `executeCollect`."""
+    """The rows of a physical plan, by its own `executeCollect`.
+
+    Every call here is a round trip to the JVM, and every object it returns another one when it is
+    let go of: there are no more of them than needed.
+    """
     wrapped, converters = _jvm_parts(frame.sparkSession._jvm)  # noqa: SLF001 - the way to the JVM
     rows = wrapped(plan.executeCollect()).iterator()
-    schema = frame._jdf.schema()  # noqa: SLF001 - PySpark's would be parsed and sent back
-    messages = converters.toBatchIterator(rows, schema, _BATCH_ROWS, "UTC", False, False, None)
+    messages = converters.toBatchIterator(
+        rows, plan.schema(), _BATCH_ROWS, "UTC", False, False, None
+    )
+    ended = False
     try:
-        while messages.hasNext():
+        while not (ended := not messages.hasNext()):
             # The message holds no names: it is read with those of the stored form.
             yield pa.ipc.read_record_batch(pa.py_buffer(messages.next()), stored)
     finally:
-        messages.close()
+        if not ended:
+            messages.close()
 
 
 @lru_cache(maxsize=1)

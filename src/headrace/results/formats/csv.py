@@ -16,7 +16,7 @@ from headrace.results.formats.select import chosen
 from headrace.results.reader import Rows
 from headrace.results.schema import Kind, SparkType
 from headrace.results.text import text_of
-from headrace.results.tokens import tokens
+from headrace.results.tokens import Numbers, tokens
 
 MEDIA_TYPE = "text/csv"
 
@@ -55,7 +55,9 @@ def _lines(rows: Rows, batches: Iterator[pa.RecordBatch], *, header: bool) -> It
 def _field(array: pa.Array, kind: SparkType) -> pa.Array:
     if kind.kind in _NESTED:
         text = pc.if_else(
-            array.is_valid(), tokens(array, kind, plain_numbers=False), pa.scalar(None, pa.string())
+            array.is_valid(),
+            tokens(array, kind, numbers=Numbers.TEXT),
+            pa.scalar(None, pa.string()),
         )
     else:
         text = text_of(array, kind)

@@ -11,45 +11,44 @@ import pyarrow.compute as pc
 
 from headrace.results.formats.select import chosen
 from headrace.results.reader import Rows
-from headrace.results.tokens import row_texts
+from headrace.results.tokens import Numbers, row_texts
 
 MEDIA_TYPE = "application/json"
 
 
-def write(rows: Rows, chunk: int | None, *, plain_numbers: bool = False) -> Iterator[bytes]:
+def write(rows: Rows, chunk: int | None, *, numbers: Numbers = Numbers.TEXT) -> Iterator[bytes]:
     """The JSON document of one chunk, or of the whole result, where `chunk` is null.
 
-    bigint and decimal are strings, as many readers of JSON take all numbers for doubles; with
-    `plain_numbers` they are numbers where a double holds them exactly. Raises as `Rows` does.
+    Raises as `Rows` does.
     """
     batches = chosen(rows, chunk)
-    return _document(rows, chunk, batches, plain_numbers=plain_numbers)
+    return _document(rows, chunk, batches, numbers=numbers)
 
 
-def write_rows(rows: Rows, chunk: int | None, *, plain_numbers: bool = False) -> Iterator[bytes]:
+def write_rows(
+    rows: Rows, chunk: int | None, *, numbers: Numbers = Numbers.TEXT
+) -> Iterator[bytes]:
     """The list of rows alone: `[[…], …]`. Raises as `Rows` does."""
-    return _lists(rows, chosen(rows, chunk), plain_numbers=plain_numbers)
+    return _lists(rows, chosen(rows, chunk), numbers=numbers)
 
 
 def _document(
-    rows: Rows, chunk: int | None, batches: Iterator[pa.RecordBatch], *, plain_numbers: bool
+    rows: Rows, chunk: int | None, batches: Iterator[pa.RecordBatch], *, numbers: Numbers
 ) -> Iterator[bytes]:
     following = chunk + 1 if chunk is not None and chunk + 1 < rows.chunks else None
     yield f'{{"schema":{json.dumps(rows.schema.described())},"rows":'.encode()
-    yield from _lists(rows, batches, plain_numbers=plain_numbers)
+    yield from _lists(rows, batches, numbers=numbers)
     yield f',"chunk":{json.dumps(chunk)},"next_chunk":{json.dumps(following)}}}'.encode()
 
 
-def _lists(
-    rows: Rows, batches: Iterator[pa.RecordBatch], *, plain_numbers: bool
-) -> Iterator[bytes]:
+def _lists(rows: Rows, batches: Iterator[pa.RecordBatch], *, numbers: Numbers) -> Iterator[bytes]:
     kinds = [column.type for column in rows.schema.columns]
     yield b"["
     separator = b""
     for batch in batches:
         if batch.num_rows:
             yield separator
-            yield _joined(row_texts(batch, kinds, plain_numbers=plain_numbers))
+            yield _joined(row_texts(batch, kinds, numbers=numbers))
             separator = b","
     yield b"]"
 
