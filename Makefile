@@ -36,6 +36,7 @@ check:
 
 bench:
 	@scripts/setup bench
+	@scripts/setup-postgres
 	.venv/bin/python -m benchmarks $(ARGS)
 
 lock:

@@ -31,6 +31,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.sql.shuffle.partitions", "4")
             # Compiling takes longer than these few rows.
             .config("spark.sql.codegen.wholeStage", "false")
+            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
             .config("spark.sql.geospatial.enabled", "true")
             .config("spark.sql.timeType.enabled", "true")
             .config("spark.sql.preserveCharVarcharTypeInfo", "true")

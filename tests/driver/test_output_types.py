@@ -199,9 +199,8 @@ _SOURCES = {
     "spread": ("FROM (SELECT explode(sequence(1, 3)) AS n)", 3),
 }
 _WAYS = [
-    ("plan", Disposition.AUTO),
-    ("plan", Disposition.STORED),
-    ("job", Disposition.INLINE),
+    ("plan", Disposition.INLINE),
+    ("job", Disposition.STORED),
     ("spread", Disposition.AUTO),
     ("spread", Disposition.STORED),
 ]

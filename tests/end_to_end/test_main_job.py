@@ -99,6 +99,8 @@ def test_a_partitioned_table_of_one_session_is_written_by_another(
         ("SELECT 'é😀', nope", 1, 14, "analysis_error", "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"),
         ("SELECT *\nFROM\n no_such", 3, 2, "analysis_error", "TABLE_OR_VIEW_NOT_FOUND"),
         ("SELECT 1/0", 1, 8, "execution_error", "DIVIDE_BY_ZERO"),
+        ("BEGIN\n 'é😀';\nEND", 2, 2, "syntax_error", "PARSE_SYNTAX_ERROR"),
+        ("BEGIN\n LEAVE x;\nEND", 2, 2, "execution_error", "INVALID_LABEL_USAGE.DOES_NOT_EXIST"),
     ],
 )
 def test_an_error_points_into_the_users_text(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.model.result import Part
@@ -19,6 +19,7 @@ def _batch(texts: list[str | None]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(texts, pa.string()), numbers], names=["_0", "_1"])
 
 
+@settings(deadline=None)
 @given(_texts, st.integers(1, 400), st.integers(0, 10))
 def test_pieces_are_the_batch_within_the_limit(
     texts: list[str | None], limit: int, start: int
@@ -31,6 +32,7 @@ def test_pieces_are_the_batch_within_the_limit(
     assert whole.equals(pa.Table.from_batches([batch]))
 
 
+@settings(deadline=None)
 @given(_texts, st.integers(0, 2000))
 def test_rows_within_is_the_largest_prefix(texts: list[str | None], limit: int) -> None:
     batch = _batch(texts)
@@ -49,6 +51,7 @@ _sizes = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(_sizes, st.integers(1, 150))
 def test_chunks_hold_every_batch_once_and_in_order(
     parts: list[list[tuple[int, int]]], limit: int

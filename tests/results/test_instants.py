@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.results.instants import date_text, instant_text, time_text
@@ -14,11 +14,13 @@ from headrace.results.intervals import calendar_text, day_time_text, year_month_
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@settings(deadline=None)
 @given(st.dates())
 def test_dates_within_four_digits(day: date) -> None:
     assert date_text((day - _EPOCH.date()).days) == day.isoformat()
 
 
+@settings(deadline=None)
 @given(st.datetimes(timezones=st.just(UTC)))
 def test_instants_within_four_digits(moment: datetime) -> None:
     micros = (moment - _EPOCH) // timedelta(microseconds=1)
@@ -34,7 +36,7 @@ def test_instants_within_four_digits(moment: datetime) -> None:
         (-719_163, "0000-12-31"),
         (-719_528, "0000-01-01"),
         (-719_529, "-0001-12-31"),
-        (-735_507, "-0044-03-25"),
+        (-735_525, "-0044-03-15"),
         (2_147_483_647, "+5881580-07-11"),
         (-2_147_483_648, "-5877641-06-23"),
     ],

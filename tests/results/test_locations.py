@@ -38,6 +38,17 @@ def test_what_is_written_is_read_until_it_is_deleted(place: str) -> None:
     locations.delete(place)
 
 
+def test_only_what_is_named_is_kept(place: str) -> None:
+    locations.make(place)
+    if place.startswith("local:"):
+        Path(place.removeprefix("local://")).mkdir()
+    for name in ("a", "b", "c"):
+        locations.write(locations.join(place, name), b"content")
+    locations.keep_only(place, {"b"})
+    kept = [name for name in ("a", "b", "c") if locations.exists(locations.join(place, name))]
+    assert kept == ["b"]
+
+
 def test_only_uris_of_this_host_are_paths() -> None:
     assert locations.local_path("results/a") == Path("results/a")
     assert locations.local_path("file:///a%20b/c") == Path("/a b/c")

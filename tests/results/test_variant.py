@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.variant_utils import VariantBuilder
 
@@ -27,6 +27,7 @@ _json = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(_json)
 def test_json_comes_back(value: Any) -> None:
     assert json.loads(variant_json(*VariantBuilder().build(json.dumps(value)))) == value

@@ -99,6 +99,8 @@ def _write_site(folder: Path, warehouse: str) -> None:
         "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / 'db'};create=true",
         "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
         "datanucleus.schema.autoCreateAll": "true",
+        # Hive's own default is not among PySpark's jars; DROP DATABASE would fail for want of it.
+        "datanucleus.connectionPoolingType": "HikariCP",
         "hive.metastore.schema.verification": "false",
         "hive.metastore.warehouse.dir": warehouse,
         "hive.async.log.enabled": "false",

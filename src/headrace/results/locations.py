@@ -105,5 +105,21 @@ def delete(location: str) -> None:
         raise _unavailable("delete", location, error) from error
 
 
+def keep_only(location: str, names: set[str]) -> None:
+    """Removes the files directly in a place that are not named. Raises ResultsUnavailable."""
+    try:
+        if path := local_path(location):
+            for file in path.iterdir():
+                if file.name not in names:
+                    file.unlink(missing_ok=True)
+            return
+        system, inner = filesystem(location)
+        for found in system.ls(inner, detail=False):
+            if found.rpartition("/")[2] not in names:
+                system.rm_file(found)
+    except Exception as error:
+        raise _unavailable("clean up", location, error) from error
+
+
 def _unavailable(what: str, location: str, error: Exception) -> ResultsUnavailable:
     return ResultsUnavailable(f"cannot {what} {location}: {str(error) or type(error).__name__}")

@@ -14,6 +14,8 @@ import uuid
 from collections.abc import Callable
 from decimal import Decimal
 
+import pyarrow as pa
+
 from headrace.errors import ResultsUnavailable
 from headrace.results.instants import date_text, instant_text, time_text
 
@@ -92,12 +94,15 @@ class _Variant:
     def _key(self, number: int) -> str:
         names = self._metadata
         width = (names[0] >> 6) + 1
+        count = int.from_bytes(names[1 : 1 + width], "little")
+        if number >= count:
+            raise IndexError("a key is not in the metadata")
 
         def offset(index: int) -> int:
             at = 1 + width * (1 + index)
             return int.from_bytes(names[at : at + width], "little")
 
-        start = 1 + width * (2 + int.from_bytes(names[1 : 1 + width], "little"))
+        start = 1 + width * (2 + count)
         return _quoted(names[start + offset(number) : start + offset(number + 1)].decode())
 
 
@@ -109,6 +114,11 @@ def _float(number: float) -> str:
     # Python's words for what JSON does not have are those of the other columns too.
     text = json.dumps(number)
     return text if text[-1].isdigit() else _quoted(text)
+
+
+def _shortest(number: float) -> float:
+    """The double with the fewest digits that is the same float: 0.1, not 0.10000000149011612."""
+    return float(pa.scalar(number, pa.float32()).cast(pa.string()).as_py())
 
 
 def _decimal(size: int) -> Callable[[_Variant, int], str]:
@@ -145,8 +155,7 @@ _PRIMITIVES: dict[int, Callable[[_Variant, int], str]] = {
     11: lambda variant, at: _quoted(date_text(variant.number(at, 4))),
     12: _instant(1_000_000, "Z"),
     13: _instant(1_000_000, ""),
-    # A double's digits would pretend to a precision that a float has not.
-    14: lambda variant, at: _float(float(f"{variant.unpacked('<f', at):.9g}")),
+    14: lambda variant, at: _float(_shortest(variant.unpacked("<f", at))),
     15: lambda variant, at: _quoted(base64.b64encode(variant.sized(at)).decode()),
     16: lambda variant, at: _quoted(variant.sized(at).decode()),
     17: lambda variant, at: _quoted(time_text(variant.number(at, 8))),

@@ -25,7 +25,7 @@ BEGIN
     END IF;
     IF n > highest THEN SET highest = n; END IF;
     SET steps = steps + 1;
-    IF steps >= 12 THEN SET n = 1; END IF;
+    IF steps >= 5 THEN SET n = 1; END IF;
   END WHILE;
   SELECT steps, highest;
 END;
@@ -37,13 +37,13 @@ BEGIN
   DECLARE found STRING DEFAULT '';
   outer_loop: LOOP
     SET i = i + 1;
-    IF i > 4 THEN LEAVE outer_loop; END IF;
+    IF i > 3 THEN LEAVE outer_loop; END IF;
     SET j = 0;
     inner_loop: REPEAT
       SET j = j + 1;
       IF j = i THEN ITERATE outer_loop; END IF;
       SET found = found || i || ':' || j || ';';
-    UNTIL j >= 4 END REPEAT inner_loop;
+    UNTIL j >= 3 END REPEAT inner_loop;
   END LOOP outer_loop;
   VALUES (i, j, found);
 END;
@@ -67,7 +67,7 @@ END;
 
 -- FOR over a query, writing rows as it goes.
 BEGIN
-  FOR row AS SELECT id, concat('row;', id) AS text FROM range(5) ORDER BY id DO
+  FOR row AS SELECT id, concat('row;', id) AS text FROM range(3) ORDER BY id DO
     IF row.id % 2 = 0 THEN
       INSERT INTO log VALUES (CAST(row.id AS INT), row.text);
     END IF;

@@ -164,6 +164,9 @@ class _Output:
             chunk_limit=limit,
             parts=parts,
         )
+        # What failed attempts of tasks and limits have left over is not part of the result.
+        with contextlib.suppress(HeadraceError):
+            locations.keep_only(self._spec.location, {part.name for part in parts})
         with writing():
             write_manifest(self._spec.location, manifest)
         return report
