@@ -9,7 +9,7 @@ from tests.support.node import NodeProcess
 from tests.support.plain_spark import PlainSpark
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """A node on SQLite with the default, managed catalog."""
     process = NodeProcess(tmp_path_factory.mktemp("node") / "home")
@@ -17,7 +17,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     process.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def drivers(node: NodeProcess) -> tuple[str, str]:
     """Two sessions whose drivers are up, started at once."""
     sessions = node.session(name="first"), node.session(name="second")
