@@ -120,12 +120,20 @@ def test_an_error_points_into_the_users_text(
 
 @pytest.mark.parametrize(
     "text",
-    ["EXECUTE IMMEDIATE 'SELEC 1'", "SELECT * FROM bad_view", "SELECT ${spark.app.id}, nope"],
+    [
+        "EXECUTE IMMEDIATE 'SELEC 1'",
+        "SELECT * FROM bad_view",
+        "SELECT ${spark.sql.ansi.enabled}, nope",
+    ],
 )
 def test_an_error_elsewhere_has_no_position(node: NodeProcess, session: str, text: str) -> None:
-    node.rows("CREATE OR REPLACE TEMPORARY VIEW one AS SELECT 1 AS a", session)
-    node.rows("CREATE OR REPLACE TEMPORARY VIEW bad_view AS SELECT a / 0 AS a FROM one", session)
-    error = node.run(text, session)["error"]
+    node.rows("CREATE TEMPORARY VIEW one AS SELECT 1 AS a", session)
+    node.rows("CREATE TEMPORARY VIEW bad_view AS SELECT a / 0 AS a FROM one", session)
+    try:
+        error = node.run(text, session)["error"]
+    finally:
+        node.rows("DROP VIEW bad_view", session)
+        node.rows("DROP VIEW one", session)
     assert error["message"]
     assert (error["line"], error["column"]) == (None, None)
 

@@ -128,9 +128,12 @@ def test_quotes_and_comments_are_read_as_spark_reads_them(script: str, pieces: l
 def test_a_long_text_is_split_in_linear_time(text: str) -> None:
     def seconds(size: int) -> float:
         script = "BEGIN " + text * (size // len(text)) + "; END;" + text
-        started = time.process_time()
-        split(script)
-        return time.process_time() - started
+        taken = []
+        for _ in range(3):
+            started = time.process_time()
+            split(script)
+            taken.append(time.process_time() - started)
+        return min(taken)
 
-    # Quadratic work would take 64 times as long; a floor keeps noise out.
-    assert seconds(80_000) < 25 * max(seconds(10_000), 0.01)
+    # Quadratic work would take 64 times as long; the best of three and a floor keep noise out.
+    assert seconds(80_000) < 40 * max(seconds(10_000), 0.02)

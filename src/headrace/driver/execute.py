@@ -82,7 +82,7 @@ class Execution:
     def _spec(self) -> OutputSpec:
         work, bootstrap = self.work, self._bootstrap
         # Names of what is written carry the epoch: another driver's attempt is never touched.
-        place = f"{work.statement_id}/{bootstrap.epoch}-{work.attempt}"
+        place = f"{work.statement_id}-{bootstrap.epoch}-{work.attempt}"
         return OutputSpec(
             disposition=work.disposition,
             row_limit=work.row_limit,
