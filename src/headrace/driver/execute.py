@@ -7,17 +7,22 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 
 from headrace.driver.failures import failure_of
 from headrace.driver.output import OutputSpec, write_result
 from headrace.driver.parameters import bind
 from headrace.driver.spark import Spark
+from headrace.errors import DriverLost, HeadraceError
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Bootstrap, Ended, Work
 
 _LOG = logging.getLogger("headrace.driver")
 _CANCEL_EVERY_SECONDS = 0.1
+_DYING_SECONDS = 2.0
+"""How long a JVM may take to be gone after its connections have broken."""
+_TOLD_BY_A_LIVING_JVM = (PySparkException, Py4JJavaError, HeadraceError)
 
 
 class Execution:
@@ -36,16 +41,22 @@ class Execution:
         return self._cancelling.is_set()
 
     def run(self) -> Ended:
-        """Never raises for what the user's SQL does: that is the report's matter."""
+        """Says how it ended; what the user's SQL raises is told in the report.
+
+        Raises DriverLost when the JVM has died.
+        """
         work = self.work
         context = self._spark.context
-        context.addJobTag(work.statement_id)
-        context.setJobDescription(work.text[:200])
         try:
+            context.addJobTag(work.statement_id)
+            context.setJobDescription(work.text[:200])
             with self._configured():
                 frame = self._spark.session.sql(work.text, bind(self._spark.session, work))
                 report = write_result(frame, self._spec())
-        except Exception as error:  # noqa: BLE001 - whatever users' code raises becomes its failure
+        except Exception as error:
+            doubt = 0.0 if isinstance(error, _TOLD_BY_A_LIVING_JVM) else _DYING_SECONDS
+            if not self._spark.alive(doubt_seconds=doubt):
+                raise DriverLost("The JVM of the driver died.") from error
             return self._failed(error)
         finally:
             self._ended.set()

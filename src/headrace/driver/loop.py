@@ -90,8 +90,6 @@ class Loop:
         statement_id = execution.work.statement_id
         try:
             ended = execution.run()
-            if not self._spark.alive():
-                raise DriverLost("The JVM of the driver died.")
             self._link.ended(ended)
         except HeadraceError as error:
             self._break(error)

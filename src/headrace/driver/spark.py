@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -46,10 +47,19 @@ class Spark:
             ui_url=self.context.uiWebUrl,
         )
 
-    def alive(self) -> bool:
-        """Whether the JVM still runs."""
+    def alive(self, *, doubt_seconds: float = 0.0) -> bool:
+        """Whether the JVM still runs; one that seems to be dying gets `doubt_seconds` to be dead.
+
+        A broken connection is seen before the process is gone.
+        """
         process = _jvm_process()
-        return process is None or process.poll() is None
+        if process is None:
+            return True
+        try:
+            process.wait(timeout=doubt_seconds)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
 
     def stop(self) -> None:
         """Ends the application in order."""
