@@ -63,7 +63,8 @@ def _values(kind: SparkType) -> int:
 def _is_one_row(optimized: Any, name: str) -> bool:
     """`SELECT` without FROM, and without anything that would need a job of its own."""
     return (name == "Project" or name.startswith("WholeStageCodegen")) and (
-        optimized.collectLeaves().toString() == "List(OneRowRelation)"
+        # The leaf's own text ends with a line feed.
+        "".join(optimized.collectLeaves().toString().split()) == "List(OneRowRelation)"
     )
 
 
