@@ -228,7 +228,7 @@ def _nameless(value: Any) -> Any:
     """Values without the names of struct fields, which differ."""
     if isinstance(value, dict):
         return [_nameless(item) for item in value.values()]
-    return [_nameless(item) for item in value] if isinstance(value, list) else value
+    return [_nameless(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def test_json_tells_where_it_is() -> None:
