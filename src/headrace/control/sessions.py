@@ -57,7 +57,6 @@ class Sessions:
             _check_name(new.name)
         with self._database.write() as tx:
             sessions.insert(tx, new, who=new.owner)
-            tx.wake("launch")
             return _stored(tx, new.id)
 
     def get(self, owner: str, name_or_id: str) -> Session:

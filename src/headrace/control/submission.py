@@ -95,7 +95,6 @@ class Submissions:
             return resolve(tx, request.owner, request.session).id
         new = NewSession(id=new_id("se"), owner=request.owner, catalog=request.catalog)
         sessions.insert(tx, new, who=request.owner)
-        tx.wake("launch")
         return new.id
 
 
