@@ -104,6 +104,7 @@ def in_ms(samples: dict[str, Sample], reference: str) -> str:
 
 SELECT_ONE = "`SELECT 1`, HTTP submit to rows, warm session, against in-process PySpark"
 BELOW_PEERS = "the same, against Spark Connect and the Spark Thrift Server"
+ONE_JOB = "a small query with a Spark job, the same way"
 ROWS = "5 million rows to an Arrow client, against in-process `toArrow()`"
 NODE_MEMORY = "growth of the node's memory meanwhile"
 READS = "status reads on one node"
@@ -113,6 +114,7 @@ CLAIMS = "claim with 1,000,000 finished statements, against 1,000"
 UNMEASURED = [
     Row(SELECT_ONE, "≤ 1.20×", "not in this run"),
     Row(BELOW_PEERS, "below both", "not in this run"),
+    Row(ONE_JOB, "≤ 1.50×", "not in this run"),
     Row(ROWS, "≤ 1.25×", "not in this run"),
     Row(NODE_MEMORY, "< 200 MiB", "not in this run"),
     Row(READS, "≥ 1,000/s", "not in this run"),

@@ -22,13 +22,13 @@ class InProcess:
         self._worker = worker
         self.versions: dict[str, str] = self._ask({})
 
-    def select_to_arrow(self) -> float:
-        """Seconds of `spark.sql("SELECT 1").toArrow().to_pylist()`."""
-        return self._seconds("SELECT 1", "rows by toArrow")
+    def rows_by_to_arrow(self, query: str) -> float:
+        """Seconds of `spark.sql(query).toArrow().to_pylist()`."""
+        return self._seconds(query, "rows by toArrow")
 
-    def select_by_collect(self) -> float:
-        """Seconds of `spark.sql("SELECT 1").collect()`."""
-        return self._seconds("SELECT 1", "rows by collect")
+    def rows_by_collect(self, query: str) -> float:
+        """Seconds of `spark.sql(query).collect()`."""
+        return self._seconds(query, "rows by collect")
 
     def to_arrow(self, query: str) -> float:
         """Seconds of `spark.sql(query).toArrow()`."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from functools import partial
 
 import httpx
 import pytest
@@ -140,10 +142,10 @@ def test_who_has_lost_the_lease_changes_nothing(node: RunningNode) -> None:
     driver.goodbye()
     assert node.statement(statement_id)["state"] == "failed"
     ended = node.statement(statement_id)
-    for call in (driver.renew, driver.poll, driver.goodbye, driver.hello):
+    succeed = partial(driver.succeed, statement_id)
+    for call in (driver.renew, driver.poll, driver.goodbye, driver.hello, succeed):
         response = refused(call)
         assert (response.status_code, response.json()["code"]) == (409, "lease_lost")
-    assert driver.succeed(statement_id).landed is False
     assert node.statement(statement_id) == ended
 
 
@@ -205,6 +207,40 @@ def test_a_statements_life_is_four_write_transactions(start_node: StartNode) -> 
 
     driver.renew()
     assert node.database.write_count - before == 5
+
+
+def test_a_brief_statement_is_told_of_once(node: RunningNode) -> None:
+    """Its end says how long it ran, in three write transactions instead of four."""
+    session_id, driver = node.driven_session()
+    statement_id = node.submit(session=session_id)["id"]
+    driver.take()
+    driver.succeed(statement_id, ran_seconds=0.001)
+    told = node.http.get("/api/v1/events", params={"entity_id": statement_id}).json()["items"]
+    assert [one["target"] for one in told] == ["waiting", "launched", "running", "success"]
+    assert [one["source"] for one in told] == [None, "waiting", "launched", "running"]
+    statement = node.statement(statement_id)
+    began, ended = (datetime.fromisoformat(statement[key]) for key in ("started_at", "ended_at"))
+    assert timedelta(microseconds=900) < ended - began < timedelta(milliseconds=100)
+    assert datetime.fromisoformat(told[2]["at"]) < datetime.fromisoformat(told[3]["at"])
+
+
+def test_what_was_told_of_as_begun_began_then(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    statement_id = node.submit(session=session_id)["id"]
+    driver.take()
+    driver.started(statement_id)
+    began = node.statement(statement_id)["started_at"]
+    driver.succeed(statement_id, ran_seconds=3600)
+    assert node.statement(statement_id)["started_at"] == began
+    told = node.http.get("/api/v1/events", params={"entity_id": statement_id}).json()["items"]
+    assert [one["target"] for one in told] == ["waiting", "launched", "running", "success"]
+
+
+def test_a_call_that_there_is_not_is_not_found(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    bearer = {"Authorization": f"Bearer {driver.bootstrap.token}"}
+    response = node.http.post(f"{LINK_PREFIX}/{session_id}/1/dance", content=b"{}", headers=bearer)
+    assert response.status_code == 404
 
 
 def test_polls_and_looks_write_nothing(start_node: StartNode) -> None:

@@ -31,6 +31,19 @@ def test_a_submit_answers_with_rows_as_soon_as_the_statement_has_succeeded(
     assert statement["result"]["row_count"] == 2
 
 
+def test_many_rows_do_not_come_with_the_answer_to_their_submit(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(node.submit, session=session_id, wait_timeout=LONG)
+        statement_id = driver.take().statement_id
+        result = inline_result([("s", "string")], [["x" * 300_000]])
+        driver.succeed(statement_id, result)
+        statement = answer.result(timeout=10)
+    assert (statement["state"], statement["rows"], statement["next_chunk"]) == ("success", None, 0)
+    rows = node.http.get(f"/api/v1/statements/{statement_id}/result", params={"chunk": 0}).json()
+    assert rows["rows"] == [["x" * 300_000]]
+
+
 def test_the_rows_of_a_submit_may_have_plain_numbers(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     body = {"statement": "SELECT 1", "session": session_id, "wait_timeout": LONG}

@@ -9,7 +9,7 @@ from sqlalchemy import event, text
 from tests.support.store import new_session, new_statement, running_session
 
 from headrace.model.lifecycle import StatementState
-from headrace.store import events, idempotency, results, sessions, statements
+from headrace.store import duties, events, idempotency, results, sessions, statements
 from headrace.store.database import Database, Tx
 
 _ENDED = 3000
@@ -69,7 +69,7 @@ def _plans(tx: Tx, act: Any) -> list[str]:
     [
         lambda tx, session, epoch: statements.claim_next(tx, session, epoch, who="d"),
         lambda tx, session, epoch: statements.live_ids(tx, session),
-        lambda tx, session, epoch: statements.cancelling(tx, session),
+        lambda tx, session, epoch: duties.duty(tx, session),
         lambda tx, session, epoch: statements.active_count(tx),
         lambda tx, session, epoch: statements.get(tx, "st_x"),
         lambda tx, session, epoch: statements.page(tx, limit=10),
@@ -84,7 +84,7 @@ def _plans(tx: Tx, act: Any) -> list[str]:
     ids=[
         "claim_next",
         "live_ids",
-        "cancelling",
+        "duty",
         "active_count",
         "get",
         "page",

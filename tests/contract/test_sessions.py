@@ -53,7 +53,8 @@ def test_a_session_reads_back_as_it_was_made(store: Database) -> None:
 def test_what_is_not_there_is_none(store: Database) -> None:
     with store.read() as tx:
         assert sessions.get(tx, "se_x") is None
-        assert sessions.find_live(tx, "ada", "x") is None
+        assert sessions.id_of_name(tx, "ada", "x") is None
+        assert not sessions.is_owned(tx, "ada", "se_x")
         assert sessions.token_hash(tx, "se_x", 1) is None
 
 
@@ -77,18 +78,16 @@ def test_a_name_is_taken_while_its_session_lives(store: Database) -> None:
         new_session(store, name="etl")
     new_session(store, name="etl", owner="bob")
     with store.read() as tx:
-        found = sessions.find_live(tx, "ada", "etl")
-        assert found is not None
-        assert found.id == first
+        assert sessions.id_of_name(tx, "ada", "etl") == first
+        assert sessions.is_owned(tx, "ada", first)
+        assert not sessions.is_owned(tx, "bob", first)
     with store.write() as tx:
         assert sessions.transition(tx, first, SessionState.FAILED, who="test")
     with store.read() as tx:
-        assert sessions.find_live(tx, "ada", "etl") is None
+        assert sessions.id_of_name(tx, "ada", "etl") is None
     second = new_session(store, name="etl")
     with store.read() as tx:
-        found = sessions.find_live(tx, "ada", "etl")
-        assert found is not None
-        assert found.id == second
+        assert sessions.id_of_name(tx, "ada", "etl") == second
 
 
 def test_one_of_many_gets_a_name(store: Database) -> None:

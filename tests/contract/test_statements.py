@@ -11,10 +11,10 @@ from tests.support.store import INLINE, LOST, new_session, new_statement, runnin
 from headrace.errors import SessionEnded, SessionNotFound
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import IN_HAND, STATEMENT, SessionState, StatementState
 from headrace.model.result import Disposition
 from headrace.model.statement import NewStatement, Parameter, Statement
-from headrace.store import events, results, statements
+from headrace.store import duties, events, results, statements
 from headrace.store.database import Database
 
 NEVER_RAN = Failure(code="session_failed", message="The session failed.")
@@ -53,8 +53,10 @@ def test_a_statement_reads_back_as_it_was_submitted(store: Database) -> None:
         location="s3://bucket/x",
     )
     with store.write() as tx:
-        assert statements.insert(tx, new, who="ada") == 0
+        inserted = statements.insert(tx, new, who="ada")
     statement = _get(store, new.id)
+    assert statement == inserted
+    assert statement.ordinal == 0
     for name in ("owner", "text", "parameters", "conf", "disposition", "row_limit", "byte_limit"):
         assert getattr(statement, name) == getattr(new, name)
     assert statement.location == "s3://bucket/x"
@@ -220,8 +222,23 @@ def test_a_cancel_is_asked_for(
     assert after.state is target
     assert (after.cancel_requested_at is not None) is (source is not target)
     with store.read() as tx:
-        asked = [statement_id] if target is StatementState.CANCELLING else []
-        assert statements.cancelling(tx, session_id) == asked
+        known = duties.duty(tx, session_id)
+    assert known is not None
+    assert known.in_hand == ([(statement_id, target)] if target in IN_HAND else [])
+
+
+def test_a_duty_is_what_waits_and_what_is_in_hand(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    with store.read() as tx:
+        assert duties.duty(tx, "se_x") is None
+        idle = duties.duty(tx, session_id)
+    assert idle == duties.Duty(epoch, SessionState.RUNNING, waits=False, in_hand=[])
+    made = {state: new_statement(store, session_id, state) for state in StatementState}
+    with store.read() as tx:
+        busy = duties.duty(tx, session_id)
+    assert busy is not None
+    assert busy.waits
+    assert busy.in_hand == [(one, state) for state, one in made.items() if state in IN_HAND]
 
 
 def test_the_end_of_a_session_ends_its_statements(store: Database) -> None:

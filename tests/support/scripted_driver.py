@@ -96,16 +96,30 @@ class ScriptedDriver:
         *,
         result: ResultReport | None = None,
         failure: Failure | None = None,
+        ran_seconds: float | None = None,
     ) -> Acknowledged:
-        message = Ended(statement_id=statement_id, state=state, result=result, failure=failure)
+        message = Ended(
+            statement_id=statement_id,
+            state=state,
+            result=result,
+            failure=failure,
+            ran_seconds=ran_seconds,
+        )
         return self._call("ended", message, Acknowledged)
 
-    def succeed(self, statement_id: str, result: ResultReport | None = None) -> Acknowledged:
+    def succeed(
+        self,
+        statement_id: str,
+        result: ResultReport | None = None,
+        *,
+        ran_seconds: float | None = None,
+    ) -> Acknowledged:
         """Reports a result, one row of one column unless told otherwise."""
         return self.ended(
             statement_id,
             StatementState.SUCCESS,
             result=result or inline_result([("x", "integer")], [[1]]),
+            ran_seconds=ran_seconds,
         )
 
     def goodbye(self, failure: Failure | None = None) -> Acknowledged:

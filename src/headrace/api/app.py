@@ -42,6 +42,7 @@ def create_app(node: Node) -> FastAPI:
     speakers = Speakers(problems.respond, {opensearch.PREFIX: opensearch_errors.respond})
     app.add_middleware(BodyLimit, speakers=speakers)
     install(app, speakers)
+    app.router.routes.append(driver.ROUTE)
     guarded = [Depends(authenticated)]
     for room in (sessions, statements, events, nodes):
         app.include_router(
@@ -52,7 +53,6 @@ def create_app(node: Node) -> FastAPI:
         )
     app.include_router(opensearch.router, dependencies=guarded)
     app.include_router(health.router)
-    app.include_router(driver.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 

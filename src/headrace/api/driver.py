@@ -1,70 +1,120 @@
-"""The link's other end: what drivers call."""
+"""The link's other end: what drivers call.
+
+Plain routes of Starlette's: around every statement a driver calls three times, and FastAPI's own
+machinery would take longer than the work.
+"""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from fastapi.concurrency import run_in_threadpool
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from headrace.api.auth import bearer
 from headrace.api.context import node_of, waiters_of
 from headrace.control.link import Link
+from headrace.errors import InvalidRequest
 from headrace.model.messages import (
     LINK_PREFIX,
-    Acknowledged,
     Ended,
     Goodbye,
     Hello,
+    Message,
     Orders,
     Poll,
     Renew,
-    Renewed,
     Started,
 )
 from headrace.store.signals import session_topic
 
-router = APIRouter(prefix=f"{LINK_PREFIX}/{{session_id}}/{{epoch}}", include_in_schema=False)
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """A driver that asks: the session and epoch that it claims to serve."""
+
+    link: Link
+    session_id: str
+    epoch: int
+    token: str
+
+    def ask(self, name: str, message: Message) -> Message:
+        """What the node answers. Raises as the methods of `control.link.Link` do."""
+        self.link.authenticate(self.session_id, self.epoch, self.token)
+        return _ANSWERS[name](self.link, self.session_id, self.epoch, message)
 
 
-def _link(request: Request, session_id: str, epoch: int) -> Link:
-    link = node_of(request).link
-    link.authenticate(session_id, epoch, bearer(request))
-    return link
+_ANSWERS: dict[str, Callable[..., Message]] = {
+    "hello": Link.hello,
+    "poll": Link.poll,
+    "renew": lambda link, session_id, epoch, _message: link.renew(session_id, epoch),
+    "started": lambda link, session_id, epoch, message: link.started(
+        session_id, epoch, message.statement_id
+    ),
+    "ended": Link.ended,
+    "goodbye": lambda link, session_id, epoch, message: link.goodbye(
+        session_id, epoch, message.failure
+    ),
+}
+_MESSAGES: dict[str, type[Message]] = {
+    "hello": Hello,
+    "poll": Poll,
+    "renew": Renew,
+    "started": Started,
+    "ended": Ended,
+    "goodbye": Goodbye,
+}
 
 
-@router.post("/hello")
-def hello(request: Request, session_id: str, epoch: int, message: Hello) -> Acknowledged:
-    return _link(request, session_id, epoch).hello(session_id, epoch, message)
+async def _call(request: Request) -> Response:
+    name = request.path_params["call"]
+    if name not in _MESSAGES:
+        raise HTTPException(404)
+    caller = _Caller(
+        node_of(request).link,
+        request.path_params["session_id"],
+        request.path_params["epoch"],
+        bearer(request),
+    )
+    message = _read(_MESSAGES[name], await request.body())
+    if isinstance(message, Poll):
+        answer = await _poll(request, caller, message)
+    else:
+        answer = await run_in_threadpool(caller.ask, name, message)
+    return Response(answer.model_dump_json(), media_type="application/json")
 
 
-@router.post("/poll")
-async def poll(request: Request, session_id: str, epoch: int, message: Poll) -> Orders:
-    link = await run_in_threadpool(_link, request, session_id, epoch)
-
-    async def look() -> Orders | None:
-        orders = await run_in_threadpool(link.poll, session_id, epoch, message)
-        return None if orders == Orders() else orders
+async def _poll(request: Request, caller: _Caller, message: Poll) -> Message:
+    async def look() -> Message | None:
+        orders = await run_in_threadpool(caller.ask, "poll", message)
+        return None if orders == _NOTHING else orders
 
     found = await waiters_of(request).until(
-        session_topic(session_id), look, seconds=message.wait_seconds
+        session_topic(caller.session_id), look, seconds=message.wait_seconds
     )
-    return found or Orders()
+    return found or _NOTHING
 
 
-@router.post("/renew")
-def renew(request: Request, session_id: str, epoch: int, _message: Renew) -> Renewed:
-    return _link(request, session_id, epoch).renew(session_id, epoch)
+def _read(kind: type[Message], body: bytes) -> Message:
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in error.errors()
+        )
+        raise InvalidRequest(f"No {kind.__name__}: {wrong}.") from error
 
 
-@router.post("/started")
-def started(request: Request, session_id: str, epoch: int, message: Started) -> Acknowledged:
-    return _link(request, session_id, epoch).started(session_id, epoch, message.statement_id)
+_NOTHING = Orders()
 
-
-@router.post("/ended")
-def ended(request: Request, session_id: str, epoch: int, message: Ended) -> Acknowledged:
-    return _link(request, session_id, epoch).ended(session_id, epoch, message)
-
-
-@router.post("/goodbye")
-def goodbye(request: Request, session_id: str, epoch: int, message: Goodbye) -> Acknowledged:
-    return _link(request, session_id, epoch).goodbye(session_id, epoch, message.failure)
+ROUTE = Route(
+    f"{LINK_PREFIX}/{{session_id}}/{{epoch:int}}/{{call}}",
+    _call,
+    methods=["POST"],
+    include_in_schema=False,
+)

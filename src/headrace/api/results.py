@@ -11,6 +11,7 @@ from fastapi import Response
 from fastapi.responses import StreamingResponse
 
 from headrace.api.accept import preferred
+from headrace.api.answers import answer
 from headrace.api.bodies import statement_body
 from headrace.control.node import Node
 from headrace.errors import NoResult, NotAcceptable, ResultGone, ResultNotReady
@@ -37,6 +38,8 @@ MEDIA_TYPES = {
     Format.PARQUET: "application/vnd.apache.parquet",
 }
 _BEGINNING = 256 * 1024
+_ROWS_BYTES = 256 * 1024
+"""Of record batches: up to here, rows come in the answer to their submit."""
 _WRITERS = {Format.ARROW: arrow.write, Format.CSV: csv.write, Format.PARQUET: parquet.write}
 
 
@@ -83,24 +86,30 @@ def result_response(
     return streamed(content, MEDIA_TYPES[chosen], truncated)
 
 
-def with_rows(
-    node: Node, statement: Statement, headers: dict[str, str], *, numbers: Numbers
-) -> Response:
-    """A statement that has just succeeded, with the rows of its first chunk."""
-    body = statement_body(statement)
+def place_of(statement: Statement) -> str:
+    """Where a statement is found."""
+    return f"/api/v1/statements/{statement.id}"
+
+
+def submitted(node: Node, statement: Statement, *, numbers: Numbers) -> Response:
+    """The answer to a submit: the statement as it is, with its rows when they are few.
+
+    With more rows, `next_chunk` says where they begin.
+    """
+    body, headers = statement_body(statement), {"Location": place_of(statement)}
+    if statement.result is None or statement.result.gone:
+        return answer(body, 201, headers)
+    if statement.result.byte_count > _ROWS_BYTES:
+        return answer(body.model_copy(update={"next_chunk": 0}), 201, headers)
     try:
         rows = rows_of(node, statement)
     except ResultGone:
-        return Response(body.model_dump_json(by_alias=True), 201, headers, "application/json")
+        return answer(body, 201, headers)
     head = body.model_dump_json(by_alias=True, exclude={"rows", "next_chunk"}).encode()[:-1]
-    following = b"1" if rows.chunks > 1 else b"null"
     values = b"".join(json.write_rows(rows, 0, numbers=numbers))
-    return Response(
-        head + b',"rows":' + values + b',"next_chunk":' + following + b"}",
-        201,
-        headers,
-        media_type="application/json",
-    )
+    following = b"1" if rows.chunks > 1 else b"null"
+    content = head + b',"rows":' + values + b',"next_chunk":' + following + b"}"
+    return Response(content, 201, headers, media_type="application/json")
 
 
 def _truncated(statement: Statement) -> bool:

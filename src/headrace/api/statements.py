@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import timedelta
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -15,7 +16,7 @@ from headrace.api.bodies import statement_body
 from headrace.api.context import node_of, waiters_of
 from headrace.api.paging import Before, Limit, page_end
 from headrace.api.problems import problems
-from headrace.api.results import Format, result_response, with_rows
+from headrace.api.results import Format, place_of, result_response, submitted
 from headrace.api.strict_json import StrictRoute
 from headrace.api.wire import (
     LONGEST_WAIT,
@@ -61,8 +62,9 @@ async def submit(
 ) -> Response:
     """Submits one statement.
 
-    With `wait_timeout`, answers when it has ended or the time is over, with its first rows when it
-    succeeded. With `Idempotency-Key`, a repeated submit gets the first one's answer.
+    With `wait_timeout`, answers when it has ended or the time is over, with its rows when it has
+    succeeded and they are few. With `Idempotency-Key`, a repeated submit gets the first one's
+    answer.
     """
     seconds = _seconds(body.wait_timeout)
     asked = Submit(
@@ -78,16 +80,11 @@ async def submit(
         idempotency_key=idempotency_key,
         body_hash=_hash(body),
     )
-    node = node_of(request)
-    statement = await run_in_threadpool(node.submissions.submit, asked)
-    headers = {"Location": f"/api/v1/statements/{statement.id}"}
     if seconds > 0:
-        statement = await _await_end(request, statement, seconds)
-        if statement.state in STATEMENT.live and body.on_wait_timeout == "cancel":
-            statement = await _cancelled(request, statement)
-    if statement.state is StatementState.SUCCESS and seconds > 0:
-        return await run_in_threadpool(with_rows, node, statement, headers, numbers=numbers)
-    return answer(statement_body(statement), 201, headers)
+        cancels = body.on_wait_timeout == "cancel"
+        return await _submit_and_wait(request, asked, seconds, cancels=cancels, numbers=numbers)
+    statement = await run_in_threadpool(node_of(request).submissions.submit, asked)
+    return answer(statement_body(statement), 201, {"Location": place_of(statement)})
 
 
 @router.get("", response_model=StatementPage, responses=problems(404))
@@ -181,6 +178,36 @@ def _hash(body: StatementRequest) -> str:
 def _find(node: Node, statement_id: str) -> Statement:
     with node.database.read() as tx:
         return cancelling.find(tx, OWNER, statement_id)
+
+
+async def _submit_and_wait(
+    request: Request, asked: Submit, seconds: float, *, cancels: bool, numbers: Numbers
+) -> Response:
+    node, waiters = node_of(request), waiters_of(request)
+
+    def ended(statement_id: str) -> Response | None:
+        """In one turn of a thread, which costs about as much as what is done in it."""
+        statement = _find(node, statement_id)
+        if statement.state in STATEMENT.live:
+            return None
+        return submitted(node, statement, numbers=numbers)
+
+    # From before the submit, so that nobody has to look between it and the end.
+    with waiters.interest(statement_topic(asked.statement_id)) as interest:
+        statement = await run_in_threadpool(node.submissions.submit, asked)
+        look = partial(run_in_threadpool, ended, statement.id)
+        if statement.id == asked.statement_id:
+            response = await interest.until(look, seconds=seconds)
+        else:
+            topic = statement_topic(statement.id)
+            response = await waiters.until(topic, look, seconds=seconds)
+    if response is not None:
+        return response
+    if cancels:
+        statement = await _cancelled(request, statement)
+    else:
+        statement = await run_in_threadpool(_find, node, statement.id)
+    return await run_in_threadpool(submitted, node, statement, numbers=numbers)
 
 
 async def _await_end(request: Request, statement: Statement, seconds: float) -> Statement:

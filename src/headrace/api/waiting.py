@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from headrace.store.database import Database
@@ -39,26 +41,43 @@ class Waiters:
 
         None when the time is over. A wake-up is a hint: a lost one costs the poll interval.
         """
-        deadline = time.monotonic() + seconds
+        with self.interest(topic) as interest:
+            return await look() or await interest.until(look, seconds=seconds)
+
+    @contextmanager
+    def interest(self, topic: str) -> Iterator[Interest]:
+        """Keeps wake-ups of a topic for `Interest.until`, from now to the end of the block."""
         loop = asyncio.get_running_loop()
-        event = asyncio.Event()
+        interest = Interest(self, self._poll_seconds)
 
         def wake() -> None:
-            loop.call_soon_threadsafe(event.set)
+            loop.call_soon_threadsafe(interest.event.set)
 
         self._wakes.add(wake)
         try:
             with self._database.signals.subscribe(topic, wake):
-                while True:
-                    event.clear()
-                    found = await look()
-                    left = deadline - time.monotonic()
-                    if found is not None or left <= 0 or self._ending:
-                        return found
-                    try:
-                        async with asyncio.timeout(min(left, self._poll_seconds)):
-                            await event.wait()
-                    except TimeoutError:
-                        continue
+                yield interest
         finally:
             self._wakes.discard(wake)
+
+
+class Interest:
+    """The wake-ups of one topic that have come and were not looked at yet."""
+
+    def __init__(self, waiters: Waiters, poll_seconds: float) -> None:
+        self.event = asyncio.Event()
+        self._waiters = waiters
+        self._poll_seconds = poll_seconds
+
+    async def until(self, look: Callable[[], Awaitable[T | None]], *, seconds: float) -> T | None:
+        """What `look` finds, asked on each wake-up, and now and then. None when time is over."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0 and not self._waiters.ending:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, self._poll_seconds)):
+                    await self.event.wait()
+            self.event.clear()
+            found = await look()
+            if found is not None:
+                return found
+        return None

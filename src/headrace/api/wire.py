@@ -116,7 +116,7 @@ class StatementBody(Given):
     error: ErrorBody | None
     result: ResultBody | None
     rows: list[list[JsonValue]] | None = None
-    """The first chunk, when it ended within the wait."""
+    """In the answer to a submit that waited: all of them, or the first chunk, when they are few."""
     next_chunk: int | None = None
 
 

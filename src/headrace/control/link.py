@@ -14,10 +14,9 @@ from headrace.errors import DriverLost, LeaseLost, Unauthorized
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.messages import Acknowledged, Ended, Hello, Orders, Poll, Renewed, Work
-from headrace.model.session import Session
 from headrace.model.statement import Statement
 from headrace.settings import Settings
-from headrace.store import nodes, sessions, statements
+from headrace.store import duties, nodes, sessions, statements
 from headrace.store.database import Database, Tx
 
 
@@ -70,23 +69,22 @@ class Link:
         its way: it is handed out again.
         """
         with self._database.read() as tx:
-            session = _held(tx, session_id, epoch)
-            claimed = statements.claimed(tx, session_id)
-            orders = Orders(
-                cancel=[
-                    statement_id
-                    for statement_id, state in claimed
-                    if state is StatementState.CANCELLING
-                    and statement_id in message.in_hand
-                    and statement_id not in message.heard
-                ],
-                close=session.state is SessionState.CLOSING,
-            )
-            lost = [one for one, _state in claimed if one not in message.in_hand]
+            duty = duties.duty(tx, session_id)
+            if duty is None or duty.epoch != epoch or duty.state in SESSION.terminal:
+                raise _over(session_id, epoch)
+            lost = [one for one, _state in duty.in_hand if one not in message.in_hand]
             work = _work(statements.get(tx, lost[0])) if lost else None
-        if work is None and not orders.close and session.active > len(claimed):
+        closing = duty.state is SessionState.CLOSING
+        if work is None and duty.waits and not closing:
             work = self._claim(session_id, epoch)
-        return orders.model_copy(update={"work": work})
+        unheard = [
+            statement_id
+            for statement_id, state in duty.in_hand
+            if state is StatementState.CANCELLING
+            and statement_id in message.in_hand
+            and statement_id not in message.heard
+        ]
+        return Orders(work=work, cancel=unheard, close=closing)
 
     def renew(self, session_id: str, epoch: int) -> Renewed:
         """Prolongs the driver's lease, and says where nodes are now."""
@@ -99,14 +97,12 @@ class Link:
     def started(self, session_id: str, epoch: int, statement_id: str) -> Acknowledged:
         """Execution has begun."""
         with self._database.write() as tx:
-            statement = statements.get(tx, statement_id)
-            if statement is None or statement.session_id != session_id:
-                return Acknowledged(landed=False)
             landed = statements.transition(
                 tx,
                 statement_id,
                 StatementState.RUNNING,
                 who=_who(session_id, epoch),
+                session_id=session_id,
                 epoch=epoch,
             )
         return Acknowledged(landed=landed)
@@ -116,23 +112,21 @@ class Link:
         if message.state not in STATEMENT.terminal:
             return Acknowledged(landed=False)
         with self._database.write() as tx:
-            statement = statements.get(tx, message.statement_id)
-            if statement is None or statement.session_id != session_id:
-                return Acknowledged(landed=False)
-            if statement.state in STATEMENT.terminal:
-                return Acknowledged(landed=False)
-            _held(tx, session_id, epoch)
             landed = statements.transition(
                 tx,
                 message.statement_id,
-                _agreed(statement, message),
+                _agreed(tx, message),
                 who=_who(session_id, epoch),
+                session_id=session_id,
                 epoch=epoch,
                 failure=message.failure,
                 result=message.result,
                 result_seconds=self._settings.results.retention.total_seconds(),
                 detail=message.detail,
+                ran_seconds=message.ran_seconds,
             )
+            if not landed:
+                _held(tx, session_id, epoch)
         return Acknowledged(landed=landed)
 
     def goodbye(self, session_id: str, epoch: int, failure: Failure | None) -> Acknowledged:
@@ -153,11 +147,14 @@ class Link:
             return _work(statements.claim_next(tx, session_id, epoch, who=_who(session_id, epoch)))
 
 
-def _held(tx: Tx, session_id: str, epoch: int) -> Session:
-    session = sessions.get(tx, session_id)
-    if session is None or session.epoch != epoch or session.state in SESSION.terminal:
-        raise LeaseLost(f"Epoch {epoch} of session {session_id} is over.")
-    return session
+def _held(tx: Tx, session_id: str, epoch: int) -> None:
+    duty = duties.duty(tx, session_id)
+    if duty is None or duty.epoch != epoch or duty.state in SESSION.terminal:
+        raise _over(session_id, epoch)
+
+
+def _over(session_id: str, epoch: int) -> LeaseLost:
+    return LeaseLost(f"Epoch {epoch} of session {session_id} is over.")
 
 
 def _work(statement: Statement | None) -> Work | None:
@@ -176,13 +173,13 @@ def _work(statement: Statement | None) -> Work | None:
     )
 
 
-def _agreed(statement: Statement, message: Ended) -> StatementState:
+def _agreed(tx: Tx, message: Ended) -> StatementState:
     """A driver that was told to cancel says `cancelled`; nobody else may."""
-    if message.state is StatementState.CANCELLED and statement.state is not (
-        StatementState.CANCELLING
-    ):
-        return StatementState.FAILED
-    return message.state
+    if message.state is not StatementState.CANCELLED:
+        return message.state
+    statement = statements.get(tx, message.statement_id)
+    asked = statement is not None and statement.state is StatementState.CANCELLING
+    return StatementState.CANCELLED if asked else StatementState.FAILED
 
 
 def _who(session_id: str, epoch: int) -> str:

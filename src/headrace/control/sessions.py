@@ -28,15 +28,19 @@ def check_conf(conf: dict[str, str]) -> None:
             raise InvalidSetting(f"{key!r} is set by Headrace alone.")
 
 
-def resolve(tx: Tx, owner: str, name_or_id: str) -> Session:
-    """The session with that id, or the live one with that name. Raises SessionNotFound."""
+def resolve(tx: Tx, owner: str, name_or_id: str) -> str:
+    """The id of the session with that id, or of the live one with that name.
+
+    Raises SessionNotFound.
+    """
+    session_id: str | None
     if looks_like_id(name_or_id):
-        session = sessions.get(tx, name_or_id)
+        session_id = name_or_id if sessions.is_owned(tx, owner, name_or_id) else None
     else:
-        session = sessions.find_live(tx, owner, name_or_id)
-    if session is None or session.owner != owner:
+        session_id = sessions.id_of_name(tx, owner, name_or_id)
+    if session_id is None:
         raise SessionNotFound(f"There is no session {name_or_id!r}.")
-    return session
+    return session_id
 
 
 class Sessions:
@@ -62,7 +66,7 @@ class Sessions:
     def get(self, owner: str, name_or_id: str) -> Session:
         """One session. Raises SessionNotFound."""
         with self._database.read() as tx:
-            return resolve(tx, owner, name_or_id)
+            return _stored(tx, resolve(tx, owner, name_or_id))
 
     def close(self, owner: str, name_or_id: str) -> Session:
         """Asks for the end of a session: what waits is failed, what runs is cancelled.
@@ -70,7 +74,7 @@ class Sessions:
         Closing what has ended already changes nothing. Raises SessionNotFound.
         """
         with self._database.write() as tx:
-            session = resolve(tx, owner, name_or_id)
+            session = _stored(tx, resolve(tx, owner, name_or_id))
             if session.state in SESSION.live - {SessionState.CLOSING}:
                 close_in(tx, session, who=owner)
             return _stored(tx, session.id)

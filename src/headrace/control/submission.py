@@ -58,7 +58,7 @@ class Submissions:
             if first is not None:
                 return first
             session_id = self._session(tx, request)
-            statements.insert(tx, _statement(request, session_id), who=request.owner)
+            statement = statements.insert(tx, _statement(request, session_id), who=request.owner)
             if request.idempotency_key is not None:
                 idempotency.remember(
                     tx,
@@ -67,7 +67,7 @@ class Submissions:
                     request.body_hash,
                     request.statement_id,
                 )
-            return _stored(tx, request.statement_id)
+            return statement
 
     def _check(self, request: Submit) -> None:
         check_text(request.text)
@@ -92,7 +92,7 @@ class Submissions:
 
     def _session(self, tx: Tx, request: Submit) -> str:
         if request.session is not None:
-            return resolve(tx, request.owner, request.session).id
+            return resolve(tx, request.owner, request.session)
         new = NewSession(id=new_id("se"), owner=request.owner, catalog=request.catalog)
         sessions.insert(tx, new, who=request.owner)
         return new.id

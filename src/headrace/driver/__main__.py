@@ -22,7 +22,7 @@ _LOG = logging.getLogger("headrace.driver")
 def main(arguments: list[str]) -> int:
     """Serves until the session is closed, the lease is lost, or no node is found for long."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     file = Path(arguments[0])
     bootstrap, token = take(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from headrace.driver.failures import failure_of
 from headrace.driver.output import OutputSpec, write_result
-from headrace.driver.parameters import bind
+from headrace.driver.parameters import asked
 from headrace.driver.spark import Spark
 from headrace.errors import DriverLost, HeadraceError
 from headrace.model.lifecycle import StatementState
@@ -47,20 +48,30 @@ class Execution:
         """
         work = self.work
         context = self._spark.context
+        began = time.monotonic()
         try:
             context.addJobTag(work.statement_id)
             context.setJobDescription(work.text[:200])
             with self._configured():
-                frame = self._spark.session.sql(work.text, bind(self._spark.session, work))
+                frame = asked(self._spark.session, work)
                 report = write_result(frame, self._spec())
         except Exception as error:
             doubt = 0.0 if isinstance(error, _TOLD_BY_A_LIVING_JVM) else _DYING_SECONDS
             if not self._spark.alive(doubt_seconds=doubt):
                 raise DriverLost("The JVM of the driver died.") from error
-            return self._failed(error)
+            ended = self._failed(error)
+        else:
+            ended = Ended(
+                statement_id=work.statement_id, state=StatementState.SUCCESS, result=report
+            )
         finally:
             self._ended.set()
-        return Ended(statement_id=work.statement_id, state=StatementState.SUCCESS, result=report)
+        self._leave_no_tag()
+        return ended.model_copy(update={"ran_seconds": time.monotonic() - began})
+
+    def ends_within(self, seconds: float) -> bool:
+        """Waits until the statement has run to its end, but no longer."""
+        return self._ended.wait(seconds)
 
     def cancel(self) -> None:
         """Cancels the Spark work again and again until `run` returns.
@@ -81,6 +92,13 @@ class Execution:
                 _LOG.warning("cancel of %s: %s", tag, error)
             if self._ended.wait(_CANCEL_EVERY_SECONDS):
                 return
+
+    def _leave_no_tag(self) -> None:
+        """The thread's next statement is not to be cancelled by this one's name."""
+        try:
+            self._spark.context.removeJobTag(self.work.statement_id)
+        except (Py4JError, OSError) as error:
+            _LOG.warning("the tag of %s stays: %s", self.work.statement_id, error)
 
     def _failed(self, error: Exception) -> Ended:
         statement_id = self.work.statement_id

@@ -11,10 +11,11 @@ import logging
 import random
 import threading
 import time
+from http import HTTPStatus
 from pathlib import Path
 from typing import TypeVar
 
-import httpx
+import urllib3
 
 from headrace.driver.bootstrap import addresses
 from headrace.errors import HeadraceError, LeaseLost
@@ -39,6 +40,7 @@ _POLL_SECONDS = 20.0
 _CALL_SECONDS = 10.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0
+_CONNECTIONS = 8
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -64,14 +66,15 @@ class Link:
         self._path = f"{LINK_PREFIX}/{bootstrap.session_id}/{bootstrap.epoch}"
         self._nodes = list(bootstrap.nodes)
         self._lock = threading.Lock()
-        self._client = httpx.Client(
+        self._pool = urllib3.PoolManager(
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
-            trust_env=False,
+            maxsize=_CONNECTIONS,
+            retries=False,
         )
 
     def close(self) -> None:
         """Lets go of the connections."""
-        self._client.close()
+        self._pool.clear()
 
     def hello(self, message: Hello) -> Acknowledged:
         return self._call("hello", message, Acknowledged)
@@ -132,22 +135,24 @@ class Link:
         with self._lock:
             node = self._nodes[0]
         try:
-            response = self._client.post(
-                f"{node}{self._path}/{name}", content=body, timeout=seconds
+            response = self._pool.request(
+                "POST", f"{node}{self._path}/{name}", body=body, timeout=seconds
             )
-        except httpx.TransportError as error:
+        except urllib3.exceptions.HTTPError as error:
             _LOG.info("node %s is out of reach: %s", node, error)
             self._turn_to_next(node)
             return False, None
-        if response.is_success:
-            return True, response.content
-        if response.status_code in {401, 409}:
-            raise LeaseLost(f"{node} answers {response.status_code}: {response.text}")
-        if response.is_client_error:
-            raise Refused(f"{node} answers {response.status_code} to {name}: {response.text}")
-        _LOG.warning("node %s answers %s to %s", node, response.status_code, name)
+        status = response.status
+        if status < HTTPStatus.MULTIPLE_CHOICES:
+            return True, response.data
+        told = response.data.decode(errors="replace")
+        if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.CONFLICT}:
+            raise LeaseLost(f"{node} answers {status}: {told}")
+        if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise Refused(f"{node} answers {status} to {name}: {told}")
+        _LOG.warning("node %s answers %s to %s", node, status, name)
         self._turn_to_next(node)
-        return response.status_code == httpx.codes.SERVICE_UNAVAILABLE, None
+        return status == HTTPStatus.SERVICE_UNAVAILABLE, None
 
     def _turn_to_next(self, failed: str) -> None:
         """Another node's turn; the file may name one that came back on another port."""

@@ -1,6 +1,7 @@
 """What a driver does all day: poll for orders, run each statement in a thread, renew the lease.
 
-A fresh thread for each statement: Spark's job tags would leak into the next on a reused one.
+Threads are used again: a new one has a connection and a thread of the JVM to make, which takes
+longer than a small statement's planning.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from headrace.driver.execute import Execution
 from headrace.driver.link import Link
@@ -19,6 +20,9 @@ from headrace.model.messages import Work
 
 _LOG = logging.getLogger("headrace.driver")
 _CLOSE_SECONDS = 10.0
+_BRIEF_SECONDS = 0.1
+"""A statement that ends sooner is told of once: its beginning goes with its end."""
+_THREADS = 64
 
 
 class Loop:
@@ -28,11 +32,12 @@ class Loop:
         self._link = link
         self._spark = spark
         self._executions: dict[str, Execution] = {}
-        self._threads: dict[str, threading.Thread] = {}
+        self._futures: set[Future[None]] = set()
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._broken: HeadraceError | None = None
-        self._reporter = ThreadPoolExecutor(1, thread_name_prefix="headrace-report")
+        self._workers = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-run")
+        self._reporters = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-report")
 
     def stop(self) -> None:
         """Leave at the next occasion: SIGTERM."""
@@ -70,19 +75,17 @@ class Loop:
 
     def _start(self, work: Work) -> None:
         execution = Execution(self._spark, self._link.bootstrap, work)
-        thread = threading.Thread(
-            target=self._execute, args=(execution,), name=f"headrace-{work.statement_id}"
-        )
         with self._lock:
             self._executions[work.statement_id] = execution
-            self._threads[work.statement_id] = thread
+        self._futures = {one for one in self._futures if not one.done()}
+        self._futures.add(self._workers.submit(self._execute, execution))
         # Beside the execution, never before it: its time is the user's.
-        self._reporter.submit(self._started, work.statement_id)
-        thread.start()
+        self._reporters.submit(self._started, execution)
 
-    def _started(self, statement_id: str) -> None:
+    def _started(self, execution: Execution) -> None:
         try:
-            self._link.started(statement_id)
+            if not execution.ends_within(_BRIEF_SECONDS):
+                self._link.started(execution.work.statement_id)
         except HeadraceError as error:
             self._break(error)
 
@@ -97,7 +100,6 @@ class Loop:
             # In hand until acknowledged: the node hands out again what a driver does not have.
             with self._lock:
                 self._executions.pop(statement_id)
-                self._threads.pop(statement_id)
 
     def _cancel(self, statement_id: str) -> None:
         with self._lock:
@@ -128,9 +130,9 @@ class Loop:
     def _finish(self) -> None:
         """Cancels what still runs, and waits a while for it to report."""
         with self._lock:
-            left = list(self._threads.items())
-        for statement_id, _thread in left:
+            left = list(self._executions)
+        for statement_id in left:
             self._cancel(statement_id)
-        for _statement_id, thread in left:
-            thread.join(_CLOSE_SECONDS)
-        self._reporter.shutdown(wait=False, cancel_futures=True)
+        wait(self._futures, _CLOSE_SECONDS)
+        for pool in (self._workers, self._reporters):
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.functions import lit
 
 from headrace.model.messages import Work
 from headrace.model.statement import Parameter
 
 
-def bind(spark: SparkSession, work: Work) -> dict[str, Any] | list[Any] | None:
-    """The `args` of `spark.sql`: by name, by position, or None without parameters."""
-    if not work.parameters:
-        return None
-    if work.parameters[0].name is not None:
-        return {str(one.name): _value(spark, one) for one in work.parameters}
-    return [_value(spark, one) for one in work.parameters]
+def asked(spark: SparkSession, work: Work) -> DataFrame:
+    """What Spark makes of a statement: a command has run, a query has not. Raises as Spark does."""
+    parameters = work.parameters
+    if not parameters:
+        # What `spark.sql` does, less four round trips for no parameters.
+        return ClassicDataFrame(spark._jsparkSession.sql(work.text), spark)  # noqa: SLF001
+    args: dict[str, Any] | list[Any]
+    if parameters[0].name is not None:
+        args = {str(one.name): _value(spark, one) for one in parameters}
+    else:
+        args = [_value(spark, one) for one in parameters]
+    return spark.sql(work.text, args)
 
 
 def _value(spark: SparkSession, parameter: Parameter) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Generic, TypeVar
 
 S = TypeVar("S", bound=StrEnum)
@@ -22,12 +23,12 @@ class Lifecycle(Generic[S]):
     initial: S
     transitions: Mapping[S, frozenset[S]]
 
-    @property
+    @cached_property
     def terminal(self) -> frozenset[S]:
         """The states that nothing follows."""
         return frozenset(state for state, following in self.transitions.items() if not following)
 
-    @property
+    @cached_property
     def live(self) -> frozenset[S]:
         """The states that something follows."""
         return frozenset(self.transitions) - self.terminal
@@ -91,6 +92,9 @@ STATEMENT: Lifecycle[StatementState] = Lifecycle(
         _ST.CANCELLED: frozenset(),
     },
 )
+
+IN_HAND = frozenset({_ST.LAUNCHED, _ST.RUNNING, _ST.CANCELLING})
+"""The states in which a driver has a statement."""
 
 SESSION: Lifecycle[SessionState] = Lifecycle(
     "session",

@@ -94,7 +94,7 @@ class Orders(Message):
 
 
 class Started(Message):
-    """`started`: execution has begun."""
+    """`started`: execution has begun. Not sent for a statement that has ended meanwhile."""
 
     statement_id: str
 
@@ -107,6 +107,8 @@ class Ended(Message):
     failure: Failure | None = None
     result: ResultReport | None = None
     detail: dict[str, Any] = {}
+    ran_seconds: float | None = Field(default=None, ge=0)
+    """How long it ran: it is not told apart that a brief statement began."""
 
     @model_validator(mode="after")
     def _agrees(self) -> Ended:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, bindparam, insert, select, tuple_
+from sqlalchemy import BigInteger, ColumnElement, Float, bindparam, insert, select, tuple_
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -60,7 +60,7 @@ _APPEND = insert(events).values(
     entity_id=bindparam("entity_id"),
     source=bindparam("source"),
     target=bindparam("target"),
-    at=clock(),
+    at=clock(bindparam("offset", type_=Float())),
     who=bindparam("who"),
     detail=bindparam("detail"),
 )
@@ -76,6 +76,7 @@ def append(
     who: str,
     detail: dict[str, Any] | None = None,
     failure: Failure | None = None,
+    seconds_ago: float = 0.0,
 ) -> None:
     """Record one change of state."""
     known = dict(detail or {})
@@ -90,6 +91,7 @@ def append(
             "target": target,
             "who": who,
             "detail": known,
+            "offset": -seconds_ago,
         },
     )
     tx.wake(EVENTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Float, bindparam, select, update
 
 from headrace.model.result import ResultInfo, ResultReport
 from headrace.store.clock import clock
@@ -12,6 +12,9 @@ from headrace.store.database import Tx
 from headrace.store.tables import results
 
 INFO_COLUMNS = [column for column in results.c if column.name not in {"statement_id", "data"}]
+
+_INSERT = results.insert().values(expires_at=clock(bindparam("kept_seconds", type_=Float())))
+_DATA = select(results.c.data).where(results.c.statement_id == bindparam("statement"))
 
 
 def insert(tx: Tx, statement_id: str, report: ResultReport, seconds: float) -> None:
@@ -27,7 +30,7 @@ def insert(tx: Tx, statement_id: str, report: ResultReport, seconds: float) -> N
         "location": report.location,
         "data": report.data,
     }
-    tx.execute(results.insert().values(expires_at=clock(seconds)), row)
+    tx.execute(_INSERT, row | {"kept_seconds": seconds})
 
 
 def info(columns: dict[str, Any]) -> ResultInfo | None:
@@ -40,8 +43,7 @@ def info(columns: dict[str, Any]) -> ResultInfo | None:
 
 def inline_data(tx: Tx, statement_id: str) -> bytes | None:
     """The Arrow IPC stream of an inline result; None when there is none, or no longer."""
-    query = select(results.c.data).where(results.c.statement_id == statement_id)
-    data: bytes | None = tx.execute(query).scalar_one_or_none()
+    data: bytes | None = tx.execute(_DATA, {"statement": statement_id}).scalar_one_or_none()
     return data
 
 

@@ -36,6 +36,12 @@ _SELECT = select(
     *(column for column in sessions.c if column.name not in _INTERNAL), _ACTIVE.label("active")
 )
 _GET = _SELECT.where(sessions.c.id == bindparam("session"))
+_ID_OF_NAME = select(sessions.c.id).where(
+    sessions.c.owner == bindparam("who"), sessions.c.name == bindparam("called"), _LIVE
+)
+_ID_IF_OWNED = select(sessions.c.id).where(
+    sessions.c.owner == bindparam("who"), sessions.c.id == bindparam("called")
+)
 # Every driver does this every few seconds.
 _RENEW = (
     update(sessions)
@@ -86,10 +92,15 @@ def get(tx: Tx, session_id: str) -> Session | None:
     return None if row is None else Session(**row)
 
 
-def find_live(tx: Tx, owner: str, name: str) -> Session | None:
-    """The owner's live session of that name."""
-    found = _all(tx, _SELECT.where(sessions.c.owner == owner, sessions.c.name == name, _LIVE))
-    return found[0] if found else None
+def id_of_name(tx: Tx, owner: str, name: str) -> str | None:
+    """The id of the owner's live session of that name."""
+    found: str | None = tx.execute(_ID_OF_NAME, {"who": owner, "called": name}).scalar()
+    return found
+
+
+def is_owned(tx: Tx, owner: str, session_id: str) -> bool:
+    """Whether there is a session of that id and it is this owner's."""
+    return tx.execute(_ID_IF_OWNED, {"who": owner, "called": session_id}).scalar() is not None
 
 
 def page(

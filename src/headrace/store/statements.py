@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, Update, bindparam, exists, func, select, update
+from sqlalchemy import Float, Select, Update, bindparam, exists, func, select, update
 
 from headrace.errors import SessionEnded, SessionNotFound
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import IN_HAND, SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.result import ResultReport
 from headrace.model.statement import NewStatement, Statement
 from headrace.store import events, results
@@ -23,7 +24,17 @@ from headrace.store.tables import sessions, statements
 _ENTITY = "statement"
 _LIVE = statements.c.ended_at.is_(None)
 _TAKING = sorted(SESSION.live - {SessionState.CLOSING})
-_IN_HAND = [StatementState.LAUNCHED, StatementState.RUNNING, StatementState.CANCELLING]
+
+_GIVEN = [field.name for field in fields(NewStatement)]
+_UNTOUCHED: dict[str, Any] = {
+    "attempts": 0,
+    **dict.fromkeys(
+        field.name
+        for field in fields(Statement)
+        if field.name not in {*_GIVEN, "attempts", "ordinal", "state", "created_at"}
+    ),
+}
+"""What a statement is before anybody has taken it up."""
 
 # Changes that a session's driver makes itself and need not be told of.
 _DRIVERS_OWN = {StatementState.LAUNCHED, StatementState.RUNNING}
@@ -33,12 +44,19 @@ _SELECT = select(
     *statements.c, *(column.label(f"result_{column.name}") for column in results.INFO_COLUMNS)
 ).outerjoin_from(statements, results_table)
 _GET = _SELECT.where(statements.c.id == bindparam("statement"))
-_INSERT = statements.insert().values(attempts=0, created_at=clock())
+_INSERT = (
+    statements.insert().values(attempts=0, created_at=clock()).returning(statements.c.created_at)
+)
 _TAKE_ORDINAL = (
     update(sessions)
     .where(sessions.c.id == bindparam("session"), sessions.c.state.in_(_TAKING))
     .values(next_ordinal=sessions.c.next_ordinal + 1)
     .returning(sessions.c.next_ordinal)
+)
+_LIVE_IDS = (
+    select(statements.c.id)
+    .where(statements.c.session_id == bindparam("session"), _LIVE)
+    .order_by(statements.c.ordinal)
 )
 # The lock makes claims of one session take turns, and a takeover wait for its end.
 _LOCK_SESSION = (
@@ -52,30 +70,16 @@ _LOCK_SESSION = (
 )
 
 
-def insert(tx: Tx, new: NewStatement, *, who: str) -> int:
-    """Make a statement that waits for its session's driver; returns its ordinal.
+def insert(tx: Tx, new: NewStatement, *, who: str) -> Statement:
+    """Make a statement that waits for its session's driver.
 
     Raises SessionNotFound, or SessionEnded when the session takes no more.
     """
-    ordinal = _next_ordinal(tx, new.session_id)
-    row = {
-        "id": new.id,
-        "session_id": new.session_id,
-        "ordinal": ordinal,
-        "owner": new.owner,
-        "kind": new.kind,
-        "state": STATEMENT.initial,
-        "text": new.text,
-        "parameters": new.parameters,
-        "conf": new.conf,
-        "disposition": new.disposition,
-        "row_limit": new.row_limit,
-        "byte_limit": new.byte_limit,
-        "location": new.location,
-    }
-    tx.execute(_INSERT, row)
+    row = {name: getattr(new, name) for name in _GIVEN}
+    row.update(ordinal=_next_ordinal(tx, new.session_id), state=STATEMENT.initial)
+    created_at = tx.execute(_INSERT, row).scalar_one()
     _record(tx, new.id, new.session_id, None, STATEMENT.initial, who=who)
-    return ordinal
+    return Statement(**_UNTOUCHED | row, created_at=created_at)
 
 
 def _next_ordinal(tx: Tx, session_id: str) -> int:
@@ -123,20 +127,7 @@ def page(
 
 def live_ids(tx: Tx, session_id: str) -> list[str]:
     """The session's statements that have not ended, in order."""
-    return list(tx.execute(_live_ids(None), {"session": session_id}).scalars())
-
-
-def cancelling(tx: Tx, session_id: str) -> list[str]:
-    """The session's statements whose cancel was asked for and that have not ended, in order."""
-    return list(tx.execute(_live_ids(StatementState.CANCELLING), {"session": session_id}).scalars())
-
-
-def claimed(tx: Tx, session_id: str) -> list[tuple[str, StatementState]]:
-    """What the session's driver has been given and has not ended, in order: id and state."""
-    query = select(statements.c.id, statements.c.state).where(
-        statements.c.session_id == session_id, _LIVE, statements.c.state.in_(_IN_HAND)
-    )
-    return [(row.id, row.state) for row in tx.execute(query.order_by(statements.c.ordinal))]
+    return list(tx.execute(_LIVE_IDS, {"session": session_id}).scalars())
 
 
 def active_count(tx: Tx) -> int:
@@ -168,34 +159,45 @@ def transition(
     target: StatementState,
     *,
     who: str,
+    session_id: str | None = None,
     epoch: int | None = None,
     failure: Failure | None = None,
     result: ResultReport | None = None,
     result_seconds: float | None = None,
     detail: dict[str, Any] | None = None,
+    ran_seconds: float | None = None,
 ) -> bool:
     """Change the state, when the lifecycle allows it from where the statement is.
 
-    With `epoch`, only while that driver has it (for `launched`: the driver that gets it). A
-    `result` becomes readable in the same transaction and is kept `result_seconds`. Returns whether
-    it landed.
+    With `session_id`, only when it is that session's; with `epoch`, only while that driver has it
+    (for `launched`: the driver that gets it). A `result` becomes readable in the same transaction
+    and is kept `result_seconds`. An end that tells how long the statement ran stands for its
+    beginning too, where that was not told. Returns whether it landed.
     """
     fenced = epoch is not None and target is not StatementState.LAUNCHED
     names = {"statement": statement_id, "holder": epoch}
     held = tx.execute(_lock(fenced=fenced), names).one_or_none()
     if held is None or not STATEMENT.allows(held.state, target):
         return False
-    if not _change(tx, statement_id, held.state, target, epoch=epoch, failure=failure):
+    if session_id not in {None, held.session_id}:
+        return False
+    source: StatementState = held.state
+    change: dict[str, Any] = {"epoch": epoch, "failure": failure, "ran_seconds": ran_seconds}
+    if not _change(tx, statement_id, source, target, **change):
         return False
     if result is not None:
         if result_seconds is None:
             raise ValueError("a result is kept for a stated time")
         results.insert(tx, statement_id, result, result_seconds)
+    if ran_seconds is not None and source is StatementState.LAUNCHED:
+        running, ago = StatementState.RUNNING, ran_seconds
+        events.append(tx, _ENTITY, statement_id, source, running, who=who, seconds_ago=ago)
+        source = running
     _record(
         tx,
         statement_id,
         held.session_id,
-        held.state,
+        source,
         target,
         who=who,
         detail=detail,
@@ -265,9 +267,14 @@ def _change(
     *,
     epoch: int | None = None,
     failure: Failure | None = None,
+    ran_seconds: float | None = None,
 ) -> bool:
-    names = {"statement": statement_id, "source": source, "holder": epoch, "reason": failure}
-    return tx.execute(_update(target), names).rowcount > 0
+    names: dict[str, Any] = {"statement": statement_id, "source": source}
+    names.update(holder=epoch, reason=failure)
+    if ran_seconds is not None:
+        names["offset"] = -ran_seconds
+    change = _update(target, has_run=ran_seconds is not None)
+    return tx.execute(change, names).rowcount > 0
 
 
 def _record(
@@ -292,8 +299,8 @@ def _statement(row: Any) -> Statement:
     return Statement(**known, result=results.info(result))
 
 
-def _entering(target: StatementState) -> dict[str, Any]:
-    """What changes with the state."""
+def _entering(target: StatementState, *, has_run: bool = False) -> dict[str, Any]:
+    """What changes with the state; `has_run`: the parameter `offset` leads to its beginning."""
     values: dict[str, Any] = {"state": target, "failure": bindparam("reason")}
     if target is StatementState.LAUNCHED:
         values["launched_at"] = clock()
@@ -301,26 +308,27 @@ def _entering(target: StatementState) -> dict[str, Any]:
         values["attempts"] = statements.c.attempts + 1
     elif target is StatementState.WAITING:
         values.update(launched_at=None, started_at=None, epoch=None)
-    elif target in {StatementState.RUNNING, StatementState.SUCCESS}:
-        values["started_at"] = func.coalesce(statements.c.started_at, clock())
+    elif has_run or target in {StatementState.RUNNING, StatementState.SUCCESS}:
+        began = clock(bindparam("offset", type_=Float())) if has_run else clock()
+        values["started_at"] = func.coalesce(statements.c.started_at, began)
     if target in STATEMENT.terminal:
         values["ended_at"] = clock()
     return values
 
 
 @cache
-def _update(target: StatementState) -> Update:
+def _update(target: StatementState, *, has_run: bool) -> Update:
     return (
         update(statements)
         .where(statements.c.id == bindparam("statement"), statements.c.state == bindparam("source"))
-        .values(_entering(target))
+        .values(_entering(target, has_run=has_run))
     )
 
 
 @cache
 def _claim() -> Any:
     mine = (statements.c.session_id == bindparam("session"), _LIVE)
-    in_hand = exists().where(*mine, statements.c.state.in_(_IN_HAND))
+    in_hand = exists().where(*mine, statements.c.state.in_(sorted(IN_HAND)))
     oldest = (
         select(statements.c.id)
         .where(*mine, statements.c.state == StatementState.WAITING, ~in_hand)
@@ -343,11 +351,3 @@ def _lock(*, fenced: bool) -> Select[Any]:
         .with_for_update()
     )
     return query.where(statements.c.epoch == bindparam("holder")) if fenced else query
-
-
-@cache
-def _live_ids(state: StatementState | None) -> Select[Any]:
-    query = select(statements.c.id).where(statements.c.session_id == bindparam("session"), _LIVE)
-    if state is not None:
-        query = query.where(statements.c.state == state)
-    return query.order_by(statements.c.ordinal)

@@ -1,8 +1,9 @@
 """Small results: rows brought to the driver.
 
-Two ways. `plan_rows` asks the physical plan for its rows and has the JVM put them into Arrow: no
-Spark job for local rows, and only as many partitions as a plain LIMIT needs. `job_rows` is what
-`toArrow` does: one job over all partitions, visible in Spark's SQL page.
+Three ways. `constant_rows` computes a `SELECT` without FROM while it is planned. `plan_rows` asks
+the physical plan for its rows and has the JVM put them into Arrow: no Spark job for local rows, and
+only as many partitions as a plain LIMIT needs. `job_rows` is what `toArrow` does: one job over all
+partitions, visible in Spark's SQL page.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.driver.output.collect import collected
+from headrace.driver.output.constant import constant_rows
 from headrace.results.batches import conform
 from headrace.results.schema import Kind, Schema, SparkType
 
@@ -32,16 +34,20 @@ def gathered(
 ) -> Iterator[pa.RecordBatch] | None:
     """The rows of a frame that is known to be small or is here already, else None."""
     execution = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark's way to its plan
+    optimized = execution.optimizedPlan()
+    jvm = frame.sparkSession._jvm  # noqa: SLF001 - the way to the JVM
+    constant = constant_rows(jvm, optimized)
+    if constant is not None:
+        return arrow_rows(jvm, constant, frame._jdf.schema(), stored)  # noqa: SLF001 - as above
     plan = execution.executedPlan()
     name = plan.nodeName()
     if name in {"LocalTableScan", "CommandResult"}:
-        return plan_rows(frame, plan, stored)
-    optimized = execution.optimizedPlan()
+        return plan_rows(jvm, plan, stored)
     bound = optimized.maxRows().toString()
     if not (bound.startswith("Some(") and _is_small(schema, int(bound[5:-1]))):
         return None
-    if name == "CollectLimit" or _is_one_row(optimized, name):
-        return plan_rows(frame, plan, stored)
+    if name == "CollectLimit":
+        return plan_rows(jvm, plan, stored)
     return job_rows(frame, stored)
 
 
@@ -60,24 +66,20 @@ def _values(kind: SparkType) -> int:
     return max(1, sum(map(_values, kind.children)))
 
 
-def _is_one_row(optimized: Any, name: str) -> bool:
-    """`SELECT` without FROM, and without anything that would need a job of its own."""
-    return (name == "Project" or name.startswith("WholeStageCodegen")) and (
-        # The leaf's own text ends with a line feed.
-        "".join(optimized.collectLeaves().toString().split()) == "List(OneRowRelation)"
-    )
+def plan_rows(jvm: Any, plan: Any, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a physical plan, by its own `executeCollect`."""
+    rows = jvm.scala.Predef.genericWrapArray(plan.executeCollect()).iterator()
+    return arrow_rows(jvm, rows, plan.schema(), stored)
 
 
-def plan_rows(frame: DataFrame, plan: Any, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a physical plan, by its own `executeCollect`.
+def arrow_rows(jvm: Any, rows: Any, schema: Any, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """An iterator of the JVM's own rows, with their schema there, as record batches.
 
     Every call here is a round trip to the JVM, and every object it returns another one when it is
     let go of: there are no more of them than needed.
     """
-    wrapped, converters = _jvm_parts(frame.sparkSession._jvm)  # noqa: SLF001 - the way to the JVM
-    rows = wrapped(plan.executeCollect()).iterator()
-    messages = converters.toBatchIterator(
-        rows, plan.schema(), _BATCH_ROWS, "UTC", False, False, None
+    messages = _converters(jvm).toBatchIterator(
+        rows, schema, _BATCH_ROWS, "UTC", False, False, None
     )
     ended = False
     try:
@@ -90,10 +92,9 @@ def plan_rows(frame: DataFrame, plan: Any, stored: pa.Schema) -> Iterator[pa.Rec
 
 
 @lru_cache(maxsize=1)
-def _jvm_parts(jvm: Any) -> tuple[Any, Any]:
+def _converters(jvm: Any) -> Any:
     """Found once: each step to a class is a round trip to the JVM."""
-    converters = getattr(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters$")
-    return jvm.scala.Predef.genericWrapArray, getattr(converters, "MODULE$")
+    return getattr(getattr(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters$"), "MODULE$")
 
 
 def job_rows(frame: DataFrame, stored: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,51 @@
+"""What a driver's poll is answered from, in one read: it is asked for around every statement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import and_, bindparam, exists, select
+
+from headrace.model.lifecycle import IN_HAND, SessionState, StatementState
+from headrace.store.database import Tx
+from headrace.store.tables import sessions, statements
+
+_LIVE = (statements.c.session_id == sessions.c.id, statements.c.ended_at.is_(None))
+_WAITS = exists().where(*_LIVE, statements.c.state == StatementState.WAITING).correlate(sessions)
+_DUTY = (
+    select(
+        sessions.c.epoch,
+        sessions.c.state.label("session_state"),
+        _WAITS.label("waits"),
+        statements.c.id,
+        statements.c.state,
+        statements.c.ordinal,
+    )
+    .outerjoin_from(sessions, statements, and_(*_LIVE, statements.c.state.in_(sorted(IN_HAND))))
+    .where(sessions.c.id == bindparam("session"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """A session as its driver is concerned with it."""
+
+    epoch: int
+    state: SessionState
+    waits: bool
+    """Whether a statement waits to be taken up."""
+    in_hand: list[tuple[str, StatementState]]
+    """What a driver has been given and has not ended, in order: id and state."""
+
+
+def duty(tx: Tx, session_id: str) -> Duty | None:
+    """The duty of a session's driver; None when there is no such session."""
+    rows = tx.execute(_DUTY, {"session": session_id}).all()
+    if not rows:
+        return None
+    first = rows[0]
+    # Sorted here: they are few, and SQLite would build a tree of its own for it.
+    in_hand = sorted((row for row in rows if row.id is not None), key=lambda row: row.ordinal)
+    return Duty(
+        first.epoch, first.session_state, first.waits, [(row.id, row.state) for row in in_hand]
+    )
