@@ -216,8 +216,8 @@ def test_a_brief_statement_is_told_of_once(node: RunningNode) -> None:
     driver.take()
     driver.succeed(statement_id, ran_seconds=0.001)
     told = node.http.get("/api/v1/events", params={"entity_id": statement_id}).json()["items"]
-    assert [one["target"] for one in told] == ["waiting", "launched", "running", "success"]
-    assert [one["source"] for one in told] == [None, "waiting", "launched", "running"]
+    assert [one["to"] for one in told] == ["waiting", "launched", "running", "success"]
+    assert [one["from"] for one in told] == [None, "waiting", "launched", "running"]
     statement = node.statement(statement_id)
     began, ended = (datetime.fromisoformat(statement[key]) for key in ("started_at", "ended_at"))
     assert timedelta(microseconds=900) < ended - began < timedelta(milliseconds=100)
@@ -233,7 +233,7 @@ def test_what_was_told_of_as_begun_began_then(node: RunningNode) -> None:
     driver.succeed(statement_id, ran_seconds=3600)
     assert node.statement(statement_id)["started_at"] == began
     told = node.http.get("/api/v1/events", params={"entity_id": statement_id}).json()["items"]
-    assert [one["target"] for one in told] == ["waiting", "launched", "running", "success"]
+    assert [one["to"] for one in told] == ["waiting", "launched", "running", "success"]
 
 
 def test_a_call_that_there_is_not_is_not_found(node: RunningNode) -> None:
