@@ -87,6 +87,12 @@ class MultipleStatements(InvalidRequest):
     code = "multiple_statements"
 
 
+class InvalidStatement(InvalidRequest):
+    """A statement of Headrace's own is not written as it has to be."""
+
+    code = "invalid_statement"
+
+
 class ReservedStatement(InvalidRequest):
     """A statement of Headrace's own that this version does not run."""
 
@@ -183,6 +189,12 @@ class AlreadyEnded(Conflict):
     code = "already_ended"
 
 
+class NotCancellable(Conflict):
+    """The statement cannot be cancelled."""
+
+    code = "not_cancellable"
+
+
 class SessionEnded(Conflict):
     """The session has ended and takes no more statements."""
 
@@ -269,6 +281,13 @@ class StatementFailed(HeadraceError):
     """The statement failed."""
 
     code = "statement_failed"
+
+
+class StatementTimeout(StatementFailed):
+    """The statement took longer than it may."""
+
+    code = "statement_timeout"
+    exit_code = EXIT_TIMEOUT
 
 
 class DriverLost(StatementFailed):

@@ -76,6 +76,15 @@ class LeaseSettings(Section):
     cancel_grace: Duration = timedelta(seconds=5)
 
 
+class SessionSettings(Section):
+    """When sessions end by themselves, unless they say so themselves."""
+
+    idle_timeout: Duration | None = timedelta(minutes=30)
+    """Nothing has run in it for that long. None: never."""
+    ttl: Duration | None = None
+    """That long after it was made, busy or not. Default: never."""
+
+
 class CatalogSettings(Section):
     """The persistent catalog that sessions share."""
 
@@ -137,6 +146,7 @@ class Settings(BaseSettings):
     store: StoreSettings = StoreSettings()
     results: ResultsSettings = ResultsSettings()
     lease: LeaseSettings = LeaseSettings()
+    sessions: SessionSettings = SessionSettings()
     catalog: CatalogSettings = CatalogSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
     opensearch: OpenSearchSettings = OpenSearchSettings()

@@ -158,6 +158,7 @@ class ScriptedNode:
         statement = {
             "id": f"st_{len(self.statements) + 1:032x}",
             "session_id": session,
+            "kind": "interactive",
             "state": "running",
             "statement": text,
             "owner": "anonymous",

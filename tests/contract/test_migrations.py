@@ -43,7 +43,7 @@ def test_migrations_make_the_tables_that_the_code_speaks_of(store: Database) -> 
                 str(index.name): str(index.dialect_options[store.dialect]["where"])
                 for index in table.indexes
             }
-            assert {name: _plain(where) for name, where in indexes.items()} == expected
+            assert _plain(indexes) == _plain(expected)
             checks = {check["name"] for check in found.get_check_constraints(table.name)}
             assert checks == {
                 constraint.name
@@ -52,9 +52,9 @@ def test_migrations_make_the_tables_that_the_code_speaks_of(store: Database) -> 
             }
 
 
-def _plain(condition: str) -> str:
-    """PostgreSQL writes conditions in parentheses."""
-    return condition.strip("()")
+def _plain(conditions: dict[str, str]) -> dict[str, str]:
+    """PostgreSQL writes parentheses of its own."""
+    return {name: where.translate({40: "", 41: ""}) for name, where in conditions.items()}
 
 
 def test_migrating_again_changes_nothing(store: Database) -> None:

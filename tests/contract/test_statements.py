@@ -232,7 +232,9 @@ def test_a_duty_is_what_waits_and_what_is_in_hand(store: Database) -> None:
     with store.read() as tx:
         assert duties.duty(tx, "se_x") is None
         idle = duties.duty(tx, session_id)
-    assert idle == duties.Duty(epoch, SessionState.RUNNING, waits=False, in_hand=[])
+    assert idle == duties.Duty(
+        epoch=epoch, state=SessionState.RUNNING, spent=False, waits=False, in_hand=[]
+    )
     made = {state: new_statement(store, session_id, state) for state in StatementState}
     with store.read() as tx:
         busy = duties.duty(tx, session_id)

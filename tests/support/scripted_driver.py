@@ -83,8 +83,8 @@ class ScriptedDriver:
         assert work is not None
         return work
 
-    def renew(self) -> Renewed:
-        return self._call("renew", Renew(), Renewed)
+    def renew(self, *, streams: int = 0) -> Renewed:
+        return self._call("renew", Renew(streams=streams), Renewed)
 
     def started(self, statement_id: str) -> Acknowledged:
         return self._call("started", Started(statement_id=statement_id), Acknowledged)

@@ -52,7 +52,7 @@ class _Caller:
 _ANSWERS: dict[str, Callable[..., Message]] = {
     "hello": Link.hello,
     "poll": Link.poll,
-    "renew": lambda link, session_id, epoch, _message: link.renew(session_id, epoch),
+    "renew": Link.renew,
     "started": lambda link, session_id, epoch, message: link.started(
         session_id, epoch, message.statement_id
     ),

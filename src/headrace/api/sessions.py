@@ -17,7 +17,7 @@ from headrace.api.strict_json import StrictRoute
 from headrace.api.wire import SessionBody, SessionPage, SessionRequest
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
-from headrace.model.session import NewSession
+from headrace.model.session import NewSession, SessionKind
 from headrace.store import sessions
 
 router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=StrictRoute)
@@ -39,6 +39,9 @@ def open_session(request: Request, body: SessionRequest) -> Response:
         jars=body.jars,
         files=body.files,
         py_files=body.py_files,
+        kind=SessionKind(body.kind),
+        idle_seconds=body.idle_timeout.total_seconds() if body.idle_timeout else None,
+        ttl_seconds=body.ttl.total_seconds() if body.ttl else None,
     )
     session = node_of(request).sessions.open(new)
     return answer(session_body(session), 201, {"Location": f"/api/v1/sessions/{session.id}"})

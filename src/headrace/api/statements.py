@@ -31,6 +31,7 @@ from headrace.control.submission import Submit
 from headrace.durations import Duration
 from headrace.errors import AlreadyEnded, InvalidRequest
 from headrace.model.lifecycle import STATEMENT, StatementState
+from headrace.model.session import SessionKind
 from headrace.model.statement import Statement
 from headrace.results.tokens import Numbers
 from headrace.store import statements
@@ -77,6 +78,9 @@ async def submit(
         row_limit=body.row_limit,
         byte_limit=body.byte_limit,
         location=body.location,
+        kind=SessionKind(body.kind),
+        timeout=body.timeout,
+        queue_timeout=body.queue_timeout,
         idempotency_key=idempotency_key,
         body_hash=_hash(body),
     )
@@ -128,10 +132,18 @@ async def show_statement(
     response_model=StatementBody,
     responses=problems(404, 409),
 )
-def cancel_statement(request: Request, statement_id: str) -> Response:
-    """Asks for a cancel. What was published before it arrived is a success, and stays one."""
+def cancel_statement(
+    request: Request,
+    statement_id: str,
+    force: Annotated[
+        bool, Query(description="end its driver if need be, even when other work runs there")
+    ] = False,
+) -> Response:
+    """Asks for a cancel. What was published before it arrived is a success, and stays one. A driver
+    that does not stop it within the grace period is ended, unless other work runs there."""
+    database = node_of(request).database
     return answer(
-        statement_body(cancelling.cancel(node_of(request).database, OWNER, statement_id)), 202
+        statement_body(cancelling.cancel(database, OWNER, statement_id, force=force)), 202
     )
 
 

@@ -11,7 +11,7 @@ from headrace.durations import Duration
 from headrace.model.lifecycle import NodeState, SessionState, StatementState
 from headrace.model.result import Disposition
 from headrace.model.session import SessionKind
-from headrace.model.statement import Parameter
+from headrace.model.statement import CancelReason, Parameter
 
 LONGEST_WAIT = timedelta(seconds=60)
 
@@ -46,6 +46,12 @@ class SessionRequest(Taken):
     files: list[str] = []
     py_files: list[str] = []
     profile: str = "default"
+    kind: Literal["interactive", "batch", "streaming"] = "interactive"
+    """Batch: its driver quits after one statement. Streaming: it stays while a stream runs."""
+    idle_timeout: Duration | None = None
+    """Closed after nothing has run in it for so long; default: the node's setting."""
+    ttl: Duration | None = None
+    """Closed so long after it was made, busy or not; default: the node's setting."""
 
 
 class StatementRequest(Taken):
@@ -54,6 +60,12 @@ class StatementRequest(Taken):
     statement: str = Field(examples=["SELECT 1 AS x"])
     session: str | None = None
     """Id or name; without one the statement gets a session of its own."""
+    kind: Literal["interactive", "batch", "streaming"] = "interactive"
+    """Batch and streaming: in a session of that kind, like the one named."""
+    timeout: Duration | None = None
+    """How long it may run."""
+    queue_timeout: Duration | None = None
+    """How long it may wait before it runs."""
     conf: Conf = {}
     parameters: list[Parameter] = []
     wait_timeout: Duration | None = None
@@ -110,6 +122,8 @@ class StatementBody(Given):
     launched_at: Instant | None
     started_at: Instant | None
     cancel_requested_at: Instant | None
+    cancel_reason: CancelReason | None
+    cancel_note: str | None
     ended_at: Instant | None
     attempts: int
     progress: dict[str, Any] | None
@@ -137,6 +151,9 @@ class SessionBody(Given):
     jars: list[str]
     files: list[str]
     py_files: list[str]
+    idle_seconds: float | None
+    ttl_seconds: float | None
+    streams: int
     epoch: int
     driver: dict[str, Any] | None
     created_at: Instant

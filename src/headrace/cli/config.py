@@ -30,6 +30,7 @@ KNOWN_KEYS = (
     "store",
     "results",
     "lease",
+    "sessions",
     "catalog",
     "embedded",
     "opensearch",

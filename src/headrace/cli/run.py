@@ -108,7 +108,7 @@ class Run:
         if not self._plan.detach:
             body["wait_timeout"] = f"{wait:g}s"
         statement = self._client.submit(body)
-        if self._session is None:
+        if self._session is None and statement["kind"] == "interactive":
             self._session = statement["session_id"]
         return statement
 

@@ -26,6 +26,13 @@ def session() -> None:
 @click.option("--name", metavar="NAME", help="A name to call it by.")
 @options.profile
 @options.conf
+@click.option(
+    "--kind",
+    type=click.Choice(["interactive", "batch", "streaming"]),
+    help="Batch quits after one statement; streaming stays while a stream runs.",
+)
+@click.option("--idle-timeout", metavar="DURATION", help="Close it when idle for so long.")
+@click.option("--ttl", metavar="DURATION", help="Close it so long after it was made.")
 @click.option("--catalog", metavar="NAME", help="Its current catalog.")
 @click.option("--database", metavar="NAME", help="Its current database.")
 @click.option("--jar", "jars", multiple=True, metavar="URI", help="A jar to add; repeatable.")

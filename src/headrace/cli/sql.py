@@ -52,6 +52,13 @@ from headrace.errors import InvalidRequest
     metavar="auto|inline|stored",
     help="Where the node keeps results.",
 )
+@click.option(
+    "--kind",
+    type=click.Choice(["interactive", "batch"]),
+    help="Batch: each statement has a driver of its own, which quits after it.",
+)
+@click.option("--timeout", metavar="DURATION", help="How long a statement may run, e.g. 10m.")
+@click.option("--queue-timeout", metavar="DURATION", help="How long it may wait before it runs.")
 @click.option("--detach", is_flag=True, help="Print the statement id and leave it running.")
 @click.option("--wait", metavar="DURATION", help="Wait that long, e.g. 30s, then leave it running.")
 @click.option(
@@ -102,6 +109,9 @@ class _Given:
     row_limit: int | None
     byte_limit: int | None
     result: options.Disposition
+    kind: str | None
+    timeout: str | None
+    queue_timeout: str | None
     detach: bool
     wait: str | None
     on_error: options.OnError
@@ -117,6 +127,9 @@ class _Given:
             "row_limit": self.row_limit,
             "byte_limit": self.byte_limit,
             "result": self.result.value,
+            "kind": self.kind,
+            "timeout": _duration(self.timeout, "--timeout"),
+            "queue_timeout": _duration(self.queue_timeout, "--queue-timeout"),
         }
         return Plan(
             fields={key: value for key, value in fields.items() if value},
@@ -125,6 +138,13 @@ class _Given:
             limit=None if self.wait is None else options.seconds(self.wait, "--wait"),
             detach=self.detach,
         )
+
+
+def _duration(text: str | None, flag: str) -> str | None:
+    """A duration as it is sent. Raises InvalidRequest, which names the flag."""
+    if text is not None:
+        options.seconds(text, flag)
+    return text
 
 
 def _run(this: Command, chosen: Format | None, given: _Given) -> int:

@@ -92,12 +92,15 @@ def result(
 @statement.command()
 @_of_id
 @click.option("--wait/--no-wait", default=True, help="Stay until it has really ended.")
+@click.option("--force", is_flag=True, help="End its driver if need be, with all that runs there.")
 @options.connected
-def cancel(*, id_: str, wait: bool, server: str | None, home: str | None, debug: bool) -> None:
+def cancel(
+    *, id_: str, wait: bool, force: bool, server: str | None, home: str | None, debug: bool
+) -> None:
     """Cancel a statement and print how it really ended."""
     with command(server=server, home=home, debug=debug) as this:
         client = this.connect()
-        asked = client.cancel(id_)
+        asked = client.cancel(id_, force=force)
         if wait:
             asked = follow.until_end(client, asked)
         this.terminal.out.write(asked["state"] + "\n")

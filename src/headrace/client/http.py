@@ -118,9 +118,14 @@ class Client:
         _check(answer)
         return blocks
 
-    def cancel(self, statement: str) -> Json:
-        """Ask for a statement's end; the answer is its state now."""
-        return self._call("POST", f"/api/v1/statements/{_part(statement)}/cancel", body={})
+    def cancel(self, statement: str, *, force: bool = False) -> Json:
+        """Ask for a statement's end; the answer is its state now.
+
+        With `force` its driver is ended if need be, with everything that runs there.
+        """
+        path = f"/api/v1/statements/{_part(statement)}/cancel"
+        query = {"force": "true"} if force else {}
+        return self._call("POST", path, body={}, query=query)
 
     # Sessions.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.errors import AlreadyEnded, StatementNotFound
+from headrace.errors import AlreadyEnded, NotCancellable, StatementNotFound
 from headrace.model.lifecycle import STATEMENT
+from headrace.model.session import SessionKind
 from headrace.model.statement import Statement
 from headrace.store import statements
 from headrace.store.database import Database, Tx
@@ -17,17 +18,27 @@ def find(tx: Tx, owner: str, statement_id: str) -> Statement:
     return statement
 
 
-def cancel(database: Database, owner: str, statement_id: str) -> Statement:
+def cancel(database: Database, owner: str, statement_id: str, *, force: bool = False) -> Statement:
     """`waiting` ends at once; what a driver has in hand becomes `cancelling` first.
 
-    Asking again while it is cancelling is no error. Raises StatementNotFound, and AlreadyEnded,
-    which says how it ended.
+    With `force`, a driver that does not stop it in time is killed even when other work runs there.
+    Asking again while it is cancelling is no error. Raises StatementNotFound, NotCancellable, and
+    AlreadyEnded, which says how it ended.
     """
     with database.write() as tx:
         statement = find(tx, owner, statement_id)
-        if statement.state in STATEMENT.terminal:
-            raise AlreadyEnded(
-                f"Statement {statement_id} cannot be cancelled: it has ended, {statement.state}."
-            )
-        statements.request_cancel(tx, statement_id, who=owner)
+        request(tx, statement, who=owner, force=force)
         return find(tx, owner, statement_id)
+
+
+def request(tx: Tx, statement: Statement, *, who: str, force: bool = False) -> None:
+    """Asks for a cancel. Raises AlreadyEnded, and NotCancellable for what a node does itself."""
+    if statement.state in STATEMENT.terminal:
+        raise AlreadyEnded(
+            f"Statement {statement.id} cannot be cancelled: it has ended, {statement.state}."
+        )
+    if statement.kind is SessionKind.LOCAL:
+        raise NotCancellable(
+            f"Statement {statement.id} cannot be cancelled: a node does it by itself, in one step."
+        )
+    statements.request_cancel(tx, statement.id, who=who, force=force)

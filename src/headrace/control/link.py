@@ -9,11 +9,21 @@ from __future__ import annotations
 import hashlib
 import secrets
 
+from headrace.control.local import Locals
 from headrace.control.sessions import end_session
 from headrace.errors import DriverLost, LeaseLost, Unauthorized
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
-from headrace.model.messages import Acknowledged, Ended, Hello, Orders, Poll, Renewed, Work
+from headrace.model.messages import (
+    Acknowledged,
+    Ended,
+    Hello,
+    Orders,
+    Poll,
+    Renew,
+    Renewed,
+    Work,
+)
 from headrace.model.statement import Statement
 from headrace.settings import Settings
 from headrace.store import duties, nodes, sessions, statements
@@ -31,6 +41,7 @@ class Link:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
+        self._locals = Locals(database, settings)
         self._tokens: dict[tuple[str, int], str] = {}
 
     def authenticate(self, session_id: str, epoch: int, token: str) -> None:
@@ -75,8 +86,12 @@ class Link:
             lost = [one for one, _state in duty.in_hand if one not in message.in_hand]
             work = _work(statements.get(tx, lost[0])) if lost else None
         closing = duty.state is SessionState.CLOSING
-        if work is None and duty.waits and not closing:
+        if duty.waits and not duty.in_hand and not closing:
             work = self._claim(session_id, epoch)
+            if work is None:
+                self._locals.run_due(session_id)
+        elif duty.spent and not duty.waits and not duty.in_hand and not closing:
+            closing = self._quit(session_id, epoch)
         unheard = [
             statement_id
             for statement_id, state in duty.in_hand
@@ -86,11 +101,12 @@ class Link:
         ]
         return Orders(work=work, cancel=unheard, close=closing)
 
-    def renew(self, session_id: str, epoch: int) -> Renewed:
+    def renew(self, session_id: str, epoch: int, message: Renew) -> Renewed:
         """Prolongs the driver's lease, and says where nodes are now."""
         with self._database.write() as tx:
             seconds = self._settings.lease.duration.total_seconds()
-            if sessions.renew(tx, session_id, epoch, seconds) is None:
+            renewed = sessions.renew(tx, session_id, epoch, seconds, streams=message.streams)
+            if renewed is None:
                 raise LeaseLost(f"Epoch {epoch} of session {session_id} has been superseded.")
             return Renewed(landed=True, nodes=nodes.addresses(tx))
 
@@ -112,14 +128,15 @@ class Link:
         if message.state not in STATEMENT.terminal:
             return Acknowledged(landed=False)
         with self._database.write() as tx:
+            state, failure = _agreed(tx, message)
             landed = statements.transition(
                 tx,
                 message.statement_id,
-                _agreed(tx, message),
+                state,
                 who=_who(session_id, epoch),
                 session_id=session_id,
                 epoch=epoch,
-                failure=message.failure,
+                failure=failure,
                 result=message.result,
                 result_seconds=self._settings.results.retention.total_seconds(),
                 detail=message.detail,
@@ -141,6 +158,18 @@ class Link:
                 epoch=epoch,
             )
         return Acknowledged(landed=landed)
+
+    def _quit(self, session_id: str, epoch: int) -> bool:
+        """Closes a batch session that has had its statement. Returns whether it landed."""
+        with self._database.write() as tx:
+            return sessions.transition(
+                tx,
+                session_id,
+                SessionState.CLOSING,
+                who=_who(session_id, epoch),
+                epoch=epoch,
+                detail={"reason": "its one statement has ended"},
+            )
 
     def _claim(self, session_id: str, epoch: int) -> Work | None:
         with self._database.write() as tx:
@@ -173,13 +202,14 @@ def _work(statement: Statement | None) -> Work | None:
     )
 
 
-def _agreed(tx: Tx, message: Ended) -> StatementState:
+def _agreed(tx: Tx, message: Ended) -> tuple[StatementState, Failure | None]:
     """A driver that was told to cancel says `cancelled`; nobody else may."""
     if message.state is not StatementState.CANCELLED:
-        return message.state
+        return message.state, message.failure
     statement = statements.get(tx, message.statement_id)
-    asked = statement is not None and statement.state is StatementState.CANCELLING
-    return StatementState.CANCELLED if asked else StatementState.FAILED
+    if statement is None or statement.state is not StatementState.CANCELLING:
+        return StatementState.FAILED, message.failure
+    return statements.cancelled_as(statement.cancel_reason)
 
 
 def _who(session_id: str, epoch: int) -> str:

@@ -12,13 +12,16 @@ from pathlib import Path
 
 from headrace import __version__
 from headrace.control.embedded import Commands
+from headrace.control.expiry import Expiry
 from headrace.control.launch import Launches
 from headrace.control.launchers.contract import Launcher
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.link import Link
+from headrace.control.local import Locals
 from headrace.control.metastore import Metastore
 from headrace.control.retention import Retention
 from headrace.control.sessions import Sessions, bury, close_in
+from headrace.control.stuck import StuckCancels
 from headrace.control.submission import Submissions
 from headrace.control.sweep import Sweeper
 from headrace.errors import StoreUnavailable
@@ -80,6 +83,9 @@ class Node:
             launcher=self._launcher,
             launches=self.launches,
             retention=Retention(self.database),
+            expiry=Expiry(self.database, node_id=self.id),
+            stuck=StuckCancels(self.database, settings, node_id=self.id, launcher=self._launcher),
+            locals_=Locals(self.database, settings),
             after_round=self._end_if_unused,
         )
         self._end: Callable[[], None] = lambda: None

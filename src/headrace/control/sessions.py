@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from headrace.errors import InvalidRequest, InvalidSetting, SessionClosed, SessionNotFound
 from headrace.model.failure import Failure
-from headrace.model.ids import looks_like_id
+from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import SESSION, SessionState
-from headrace.model.session import NewSession, Session
+from headrace.model.session import NewSession, Session, SessionKind
+from headrace.model.statement import CancelReason
 from headrace.settings import Settings
 from headrace.store import sessions, statements
 from headrace.store.database import Database, Tx
@@ -43,6 +45,22 @@ def resolve(tx: Tx, owner: str, name_or_id: str) -> str:
     return session_id
 
 
+def own_session(settings: Settings, owner: str, kind: SessionKind) -> NewSession:
+    """A new session for one submit."""
+    return with_defaults(settings, NewSession(id=new_id("se"), owner=owner, kind=kind))
+
+
+def with_defaults(settings: Settings, new: NewSession) -> NewSession:
+    """A new session that ends by itself as the settings say where it does not say so itself."""
+    idle, ttl = settings.sessions.idle_timeout, settings.sessions.ttl
+    idle_seconds, ttl_seconds = new.idle_seconds, new.ttl_seconds
+    if idle_seconds is None and idle is not None:
+        idle_seconds = idle.total_seconds()
+    if ttl_seconds is None and ttl is not None:
+        ttl_seconds = ttl.total_seconds()
+    return replace(new, idle_seconds=idle_seconds, ttl_seconds=ttl_seconds)
+
+
 class Sessions:
     """Opens and closes sessions for one node."""
 
@@ -60,7 +78,7 @@ class Sessions:
         if new.name is not None:
             _check_name(new.name)
         with self._database.write() as tx:
-            sessions.insert(tx, new, who=new.owner)
+            sessions.insert(tx, with_defaults(self._settings, new), who=new.owner)
             return _stored(tx, new.id)
 
     def get(self, owner: str, name_or_id: str) -> Session:
@@ -80,11 +98,12 @@ class Sessions:
             return _stored(tx, session.id)
 
 
-def close_in(tx: Tx, session: Session, *, who: str) -> None:
+def close_in(tx: Tx, session: Session, *, who: str, reason: str | None = None) -> None:
     """Moves a live session to `closing`, and on to `dead` when it never had a driver."""
-    sessions.transition(tx, session.id, SessionState.CLOSING, who=who)
+    detail = {"reason": reason} if reason else None
+    sessions.transition(tx, session.id, SessionState.CLOSING, who=who, detail=detail)
     for statement_id in statements.live_ids(tx, session.id):
-        statements.request_cancel(tx, statement_id, who=who)
+        statements.request_cancel(tx, statement_id, who=who, reason=CancelReason.CLOSED)
     if session.state is SessionState.NOT_STARTED:
         bury(tx, session.id, who=who)
 

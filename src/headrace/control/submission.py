@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
-from headrace.control.sessions import check_conf, resolve
+from headrace.control.local import Locals
+from headrace.control.sessions import check_conf, own_session, resolve
 from headrace.errors import IdempotencyConflict, InvalidRequest, StatementNotFound
-from headrace.grammar.statements import refuse_reserved, single
+from headrace.grammar.local import parse_local
+from headrace.grammar.statements import is_local, refuse_reserved, single
 from headrace.grammar.text import check_text
 from headrace.model.ids import new_id
 from headrace.model.result import Disposition
-from headrace.model.session import NewSession
+from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, Parameter, Statement
 from headrace.settings import Settings
 from headrace.store import idempotency, sessions, statements
 from headrace.store.database import Database, Tx
+
+_SHARED = ("profile", "conf", "catalog", "database", "jars", "files", "py_files")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +38,11 @@ class Submit:
     row_limit: int | None = None
     byte_limit: int | None = None
     location: str | None = None
+    kind: SessionKind = SessionKind.INTERACTIVE
+    timeout: timedelta | None = None
+    """How long it may run."""
+    queue_timeout: timedelta | None = None
+    """How long it may wait."""
     idempotency_key: str | None = None
     body_hash: str = ""
     """Tells a repeated request from another one with the same key."""
@@ -45,6 +55,7 @@ class Submissions:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
+        self._locals = Locals(database, settings)
 
     def submit(self, request: Submit) -> Statement:
         """Makes the statement durable and returns it; a repeated key returns the first answer.
@@ -57,8 +68,13 @@ class Submissions:
             first = self._first_answer(tx, request)
             if first is not None:
                 return first
-            session_id = self._session(tx, request)
-            statement = statements.insert(tx, _statement(request, session_id), who=request.owner)
+            kind = self._kind(request)
+            session_id = self._session(tx, request, kind)
+            new = _statement(request, session_id, kind)
+            statement = statements.insert(tx, new, who=request.owner)
+            if kind is SessionKind.LOCAL and request.session is None:
+                self._locals.run(tx, statement)
+                statement = _stored(tx, statement.id)
             if request.idempotency_key is not None:
                 idempotency.remember(
                     tx,
@@ -74,6 +90,8 @@ class Submissions:
         single(request.text)
         if self._settings.reserved_statements:
             refuse_reserved(request.text)
+            if is_local(request.text):
+                parse_local(request.text)
         check_conf(request.conf)
         _check_parameters(request.parameters)
 
@@ -90,15 +108,31 @@ class Submissions:
             )
         return _stored(tx, statement_id)
 
-    def _session(self, tx: Tx, request: Submit) -> str:
+    def _kind(self, request: Submit) -> SessionKind:
+        """What the first words say; what is asked for decides where they say nothing."""
+        if self._settings.reserved_statements and is_local(request.text):
+            return SessionKind.LOCAL
+        return request.kind
+
+    def _session(self, tx: Tx, request: Submit, kind: SessionKind) -> str:
+        """The session that is named, or a new one where that is not for this kind."""
+        new = own_session(self._settings, request.owner, kind)
         if request.session is not None:
-            return resolve(tx, request.owner, request.session)
-        new = NewSession(id=new_id("se"), owner=request.owner, catalog=request.catalog)
+            named = resolve(tx, request.owner, request.session)
+            if kind in {SessionKind.INTERACTIVE, SessionKind.LOCAL}:
+                return named
+            session = sessions.get(tx, named)
+            assert session is not None
+            if session.kind is kind:
+                return named
+            new = replace(new, **{name: getattr(session, name) for name in _SHARED})
+        elif request.catalog is not None:
+            new = replace(new, catalog=request.catalog)
         sessions.insert(tx, new, who=request.owner)
         return new.id
 
 
-def _statement(request: Submit, session_id: str) -> NewStatement:
+def _statement(request: Submit, session_id: str, kind: SessionKind) -> NewStatement:
     return NewStatement(
         id=request.statement_id,
         session_id=session_id,
@@ -110,6 +144,9 @@ def _statement(request: Submit, session_id: str) -> NewStatement:
         row_limit=request.row_limit,
         byte_limit=request.byte_limit,
         location=request.location,
+        kind=kind,
+        timeout_seconds=request.timeout.total_seconds() if request.timeout else None,
+        queue_seconds=request.queue_timeout.total_seconds() if request.queue_timeout else None,
     )
 
 

@@ -7,10 +7,13 @@ import threading
 import time
 from collections.abc import Callable
 
+from headrace.control.expiry import Expiry
 from headrace.control.launch import Launches
 from headrace.control.launchers.contract import Exit, Launcher
+from headrace.control.local import Locals
 from headrace.control.retention import Retention
 from headrace.control.sessions import end_session
+from headrace.control.stuck import StuckCancels
 from headrace.errors import DriverLost, StoreUnavailable
 from headrace.model.failure import Failure
 from headrace.model.session import Session
@@ -34,6 +37,9 @@ class Sweeper:
         launcher: Launcher,
         launches: Launches,
         retention: Retention,
+        expiry: Expiry,
+        stuck: StuckCancels,
+        locals_: Locals,
         after_round: Callable[[], None],
     ) -> None:
         self._database = database
@@ -42,6 +48,9 @@ class Sweeper:
         self._launcher = launcher
         self._launches = launches
         self._retention = retention
+        self._expiry = expiry
+        self._stuck = stuck
+        self._locals = locals_
         self._after_round = after_round
         self._stopping = threading.Event()
         self._away = True
@@ -89,6 +98,9 @@ class Sweeper:
             overdue = sessions.overdue(tx, 100)
         for session in overdue:
             self._overdue(session)
+        self._expiry.sweep()
+        self._stuck.sweep()
+        self._locals.run_due()
         self._launches.start_pending()
         if time.monotonic() - self._retained_at > _RETENTION_SECONDS:
             self._retention.sweep()

@@ -83,9 +83,9 @@ class Link:
         message = Poll(wait_seconds=_POLL_SECONDS, in_hand=in_hand, heard=heard)
         return self._call("poll", message, Orders, seconds=_POLL_SECONDS + _CALL_SECONDS)
 
-    def renew(self) -> Renewed:
-        """Prolongs the lease, and learns where nodes are."""
-        renewed = self._call("renew", Renew(), Renewed)
+    def renew(self, streams: int = 0) -> Renewed:
+        """Prolongs the lease, says how many streams run, and learns where nodes are."""
+        renewed = self._call("renew", Renew(streams=streams), Renewed)
         if renewed.nodes:
             with self._lock:
                 known = [node for node in self._nodes if node in renewed.nodes]

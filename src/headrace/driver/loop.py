@@ -112,7 +112,7 @@ class Loop:
             try:
                 if not self._spark.alive():
                     raise DriverLost("The JVM of the driver died.")
-                self._link.renew()
+                self._link.renew(self._spark.streams())
             except HeadraceError as error:
                 self._break(error)
                 return

@@ -11,7 +11,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.errors import HeadraceError
+from headrace.errors import DriverLost, HeadraceError
 from headrace.model.messages import Bootstrap, Hello
 
 
@@ -60,6 +60,13 @@ class Spark:
         except subprocess.TimeoutExpired:
             return True
         return False
+
+    def streams(self) -> int:
+        """How many streaming queries run. Raises DriverLost when the JVM does not answer."""
+        try:
+            return len(self.session.streams.active)
+        except (Py4JError, OSError) as error:
+            raise DriverLost("The JVM of the driver died.") from error
 
     def stop(self) -> None:
         """Ends the application in order."""

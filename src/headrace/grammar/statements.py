@@ -29,6 +29,7 @@ _RESERVED = {
     )
 }
 _LONGEST = 3
+_LOCAL = "CANCEL STATEMENT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,15 @@ def classify(text: str, *, reserved: bool = True) -> Classified:
     return Classified(name, first[0].start if first else 0)
 
 
+def is_local(text: str) -> bool:
+    """Whether a node does it by itself."""
+    return classify(text).reserved == _LOCAL
+
+
 def refuse_reserved(text: str) -> None:
-    """Raises ReservedStatement, with its position, for one of Headrace's own statements."""
+    """Raises ReservedStatement, with its position, for what this version does not run."""
     found = classify(text)
-    if found.reserved is not None:
+    if found.reserved not in {None, _LOCAL}:
         raise ReservedStatement(
             f"{found.reserved} is reserved for Headrace, and this version does not run it.",
             position=position(text, found.offset),

@@ -128,6 +128,9 @@ class Acknowledged(Message):
 class Renew(Message):
     """`renew`: the driver lives. One for all its statements."""
 
+    streams: int = Field(default=0, ge=0)
+    """Streaming queries that run in it."""
+
 
 class Renewed(Acknowledged):
     """The answer to `renew`."""

@@ -12,7 +12,12 @@ from headrace.model.lifecycle import SessionState
 
 
 class SessionKind(StrEnum):
-    INTERACTIVE = "interactive"
+    """Of a session, what its driver does; of a statement, which session it needs."""
+
+    INTERACTIVE = "interactive"  # one statement after the other, until it is closed
+    BATCH = "batch"  # one statement, then its driver quits
+    STREAMING = "streaming"  # stays for as long as a streaming query runs in it
+    LOCAL = "local"  # a node does the work; no driver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +35,10 @@ class NewSession:
     jars: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     py_files: list[str] = field(default_factory=list)
+    idle_seconds: float | None = None
+    """It is closed when it has been idle that long; None: never."""
+    ttl_seconds: float | None = None
+    """It is closed that long after it was made, busy or not; None: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +59,10 @@ class Session:
     jars: list[str]
     files: list[str]
     py_files: list[str]
+    idle_seconds: float | None
+    ttl_seconds: float | None
+    streams: int
+    """Streaming queries that run in its driver."""
     epoch: int
     """Raised by every launch; the fence of every write a driver makes."""
     launched_by: str | None
@@ -61,6 +74,8 @@ class Session:
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    last_used_at: datetime | None
+    """When a statement of it was last live, as far as anybody has looked."""
     last_update_time: datetime | None
     lease_until: datetime | None
     failure: Failure | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -12,6 +13,14 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.result import Disposition, ResultInfo
 from headrace.model.session import SessionKind
+
+
+class CancelReason(StrEnum):
+    """Why a cancel was asked for; it decides how the statement ends."""
+
+    ASKED = "asked"
+    TIMEOUT = "timeout"
+    CLOSED = "closed"  # its session is ending
 
 
 class Parameter(BaseModel):
@@ -43,6 +52,10 @@ class NewStatement:
     byte_limit: int | None = None
     location: str | None = None
     """A results location of its own."""
+    timeout_seconds: float | None = None
+    """How long it may run; None: as long as it takes."""
+    queue_seconds: float | None = None
+    """How long it may wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +76,8 @@ class Statement:
     row_limit: int | None
     byte_limit: int | None
     location: str | None
+    timeout_seconds: float | None
+    queue_seconds: float | None
     epoch: int | None
     """The epoch of the driver that claimed it."""
     attempts: int
@@ -70,6 +85,11 @@ class Statement:
     launched_at: datetime | None
     started_at: datetime | None
     cancel_requested_at: datetime | None
+    cancel_reason: CancelReason | None
+    cancel_forced: bool
+    """Whether it may cost what else runs in the same driver."""
+    cancel_note: str | None
+    """Why a cancel is not done yet."""
     ended_at: datetime | None
     progress: dict[str, Any] | None
     failure: Failure | None

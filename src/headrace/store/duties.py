@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import and_, bindparam, exists, select
 
 from headrace.model.lifecycle import IN_HAND, SessionState, StatementState
+from headrace.model.session import SessionKind
 from headrace.store.database import Tx
 from headrace.store.tables import sessions, statements
 
@@ -16,6 +17,7 @@ _DUTY = (
     select(
         sessions.c.epoch,
         sessions.c.state.label("session_state"),
+        (and_(sessions.c.kind == SessionKind.BATCH, sessions.c.next_ordinal > 0)).label("spent"),
         _WAITS.label("waits"),
         statements.c.id,
         statements.c.state,
@@ -26,12 +28,14 @@ _DUTY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Duty:
     """A session as its driver is concerned with it."""
 
     epoch: int
     state: SessionState
+    spent: bool
+    """Whether it takes no further statement: a batch session that has had its one."""
     waits: bool
     """Whether a statement waits to be taken up."""
     in_hand: list[tuple[str, StatementState]]
@@ -47,5 +51,9 @@ def duty(tx: Tx, session_id: str) -> Duty | None:
     # Sorted here: they are few, and SQLite would build a tree of its own for it.
     in_hand = sorted((row for row in rows if row.id is not None), key=lambda row: row.ordinal)
     return Duty(
-        first.epoch, first.session_state, first.waits, [(row.id, row.state) for row in in_hand]
+        epoch=first.epoch,
+        state=first.session_state,
+        spent=first.spent,
+        waits=first.waits,
+        in_hand=[(row.id, row.state) for row in in_hand],
     )

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Float, Select, bindparam, func, or_, select, update
+from sqlalchemy import Float, Select, bindparam, case, exists, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import NameTaken
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, SessionState
-from headrace.model.session import NewSession, Session
+from headrace.model.session import NewSession, Session, SessionKind
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
@@ -27,6 +27,9 @@ _LIVE = sessions.c.ended_at.is_(None)
 # The states in which somebody answers for a session by a lease.
 _LEASED = [SessionState.STARTING, SessionState.RUNNING, SessionState.CLOSING]
 
+_HAS_LIVE = exists().where(
+    statements.c.session_id == sessions.c.id, statements.c.ended_at.is_(None)
+)
 _ACTIVE = (
     select(func.count())
     .where(statements.c.session_id == sessions.c.id, statements.c.ended_at.is_(None))
@@ -42,6 +45,14 @@ _ID_OF_NAME = select(sessions.c.id).where(
 _ID_IF_OWNED = select(sessions.c.id).where(
     sessions.c.owner == bindparam("who"), sessions.c.id == bindparam("called")
 )
+_IDLE = _SELECT.where(
+    _LIVE,
+    sessions.c.state == SessionState.RUNNING,
+    sessions.c.streams == 0,
+    ~_HAS_LIVE,
+    # A session that was never used is idle since its driver is there.
+    func.coalesce(sessions.c.last_used_at, sessions.c.started_at) < clock(-sessions.c.idle_seconds),
+)
 # Every driver does this every few seconds.
 _RENEW = (
     update(sessions)
@@ -53,6 +64,9 @@ _RENEW = (
     .values(
         lease_until=clock(bindparam("seconds", type_=Float())),
         last_update_time=clock(),
+        streams=bindparam("running_streams"),
+        # While anything is live in it, a session is used: it becomes idle from here on.
+        last_used_at=case((_HAS_LIVE, clock()), else_=sessions.c.last_used_at),
     )
     .returning(sessions.c.state)
 )
@@ -76,8 +90,10 @@ def insert(tx: Tx, new: NewSession, *, who: str) -> None:
         "jars": new.jars,
         "files": new.files,
         "py_files": new.py_files,
+        "idle_seconds": new.idle_seconds,
+        "ttl_seconds": new.ttl_seconds,
     }
-    query = sessions.insert().values(epoch=0, next_ordinal=0, created_at=clock())
+    query = sessions.insert().values(epoch=0, next_ordinal=0, streams=0, created_at=clock())
     try:
         tx.execute(query, row)
     except IntegrityError as error:
@@ -126,7 +142,11 @@ def page(
 
 def launchable(tx: Tx, limit: int) -> list[Session]:
     """Sessions that no driver was started for yet, oldest first."""
-    waiting = _SELECT.where(_LIVE, sessions.c.state == SessionState.NOT_STARTED)
+    waiting = _SELECT.where(
+        _LIVE,
+        sessions.c.state == SessionState.NOT_STARTED,
+        sessions.c.kind != SessionKind.LOCAL,
+    )
     return _all(tx, waiting.order_by(sessions.c.id).limit(limit))
 
 
@@ -223,14 +243,70 @@ def transition(
     return landed
 
 
-def renew(tx: Tx, session_id: str, epoch: int, seconds: float) -> SessionState | None:
+def idle(tx: Tx, limit: int) -> list[Session]:
+    """Sessions that have been idle for longer than they may, by the database's clock.
+
+    One with a live statement or a streaming query is never idle.
+    """
+    return _all(tx, _IDLE.order_by(sessions.c.id).limit(limit))
+
+
+def is_idle(tx: Tx, session_id: str) -> bool:
+    """Whether that session has been idle for longer than it may."""
+    return tx.execute(_IDLE.where(sessions.c.id == session_id)).first() is not None
+
+
+def lock(tx: Tx, session_id: str) -> None:
+    """Nobody else changes the session, or submits to it, until this transaction ends."""
+    tx.execute(select(sessions.c.id).where(sessions.c.id == session_id).with_for_update())
+
+
+def aged(tx: Tx, limit: int) -> list[Session]:
+    """Sessions that have lived for longer than they may and are not closing yet."""
+    query = _SELECT.where(
+        _LIVE,
+        sessions.c.state != SessionState.CLOSING,
+        sessions.c.created_at < clock(-sessions.c.ttl_seconds),
+    )
+    return _all(tx, query.order_by(sessions.c.id).limit(limit))
+
+
+def renew(
+    tx: Tx, session_id: str, epoch: int, seconds: float, *, streams: int = 0
+) -> SessionState | None:
     """Prolong a driver's lease, an expired one too, until a takeover has raised the epoch.
 
-    Returns the session's state, or None when the lease is lost.
+    The driver says how many streaming queries run in it. Returns the session's state, or None when
+    the lease is lost.
     """
-    names = {"session": session_id, "holder": epoch, "seconds": seconds}
+    names = {
+        "session": session_id,
+        "holder": epoch,
+        "seconds": seconds,
+        "running_streams": streams,
+    }
     state: SessionState | None = tx.execute(_RENEW, names).scalar_one_or_none()
     return state
+
+
+def fence(tx: Tx, session_id: str, epoch: int, *, seconds: float) -> int | None:
+    """Take a running session from its driver: the new epoch, or None when it has another already.
+
+    From here on the driver can report nothing. Who fences has `seconds` to end its process; after
+    that the lease has run out, and any node does it.
+    """
+    taken = (
+        update(sessions)
+        .where(
+            sessions.c.id == session_id,
+            sessions.c.epoch == epoch,
+            sessions.c.state.in_([SessionState.RUNNING, SessionState.CLOSING]),
+        )
+        .values(epoch=sessions.c.epoch + 1, lease_until=clock(seconds))
+        .returning(sessions.c.epoch)
+    )
+    raised: int | None = tx.execute(taken).scalar_one_or_none()
+    return raised
 
 
 def extend_all(tx: Tx, *, node: str, seconds: float) -> int:

@@ -7,13 +7,14 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Float, Select, Update, bindparam, exists, func, select, update
+from sqlalchemy import Float, Select, Update, bindparam, exists, func, or_, select, update
 
-from headrace.errors import SessionEnded, SessionNotFound
+from headrace.errors import SessionEnded, SessionNotFound, StatementTimeout
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import IN_HAND, SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.result import ResultReport
-from headrace.model.statement import NewStatement, Statement
+from headrace.model.session import SessionKind
+from headrace.model.statement import CancelReason, NewStatement, Statement
 from headrace.store import events, results
 from headrace.store.clock import clock
 from headrace.store.database import Tx
@@ -28,10 +29,12 @@ _TAKING = sorted(SESSION.live - {SessionState.CLOSING})
 _GIVEN = [field.name for field in fields(NewStatement)]
 _UNTOUCHED: dict[str, Any] = {
     "attempts": 0,
+    "cancel_forced": False,
     **dict.fromkeys(
         field.name
         for field in fields(Statement)
-        if field.name not in {*_GIVEN, "attempts", "ordinal", "state", "created_at"}
+        if field.name
+        not in {*_GIVEN, "attempts", "cancel_forced", "ordinal", "state", "created_at"}
     ),
 }
 """What a statement is before anybody has taken it up."""
@@ -45,12 +48,19 @@ _SELECT = select(
 ).outerjoin_from(statements, results_table)
 _GET = _SELECT.where(statements.c.id == bindparam("statement"))
 _INSERT = (
-    statements.insert().values(attempts=0, created_at=clock()).returning(statements.c.created_at)
+    statements.insert()
+    .values(attempts=0, cancel_forced=False, created_at=clock())
+    .returning(statements.c.created_at)
 )
 _TAKE_ORDINAL = (
     update(sessions)
-    .where(sessions.c.id == bindparam("session"), sessions.c.state.in_(_TAKING))
-    .values(next_ordinal=sessions.c.next_ordinal + 1)
+    .where(
+        sessions.c.id == bindparam("session"),
+        sessions.c.state.in_(_TAKING),
+        # A batch session is for one statement.
+        or_(sessions.c.kind != SessionKind.BATCH, sessions.c.next_ordinal == 0),
+    )
+    .values(next_ordinal=sessions.c.next_ordinal + 1, last_used_at=clock())
     .returning(sessions.c.next_ordinal)
 )
 _LIVE_IDS = (
@@ -86,10 +96,13 @@ def _next_ordinal(tx: Tx, session_id: str) -> int:
     following: int | None = tx.execute(_TAKE_ORDINAL, {"session": session_id}).scalar_one_or_none()
     if following is not None:
         return following - 1
-    state = tx.execute(select(sessions.c.state).where(sessions.c.id == session_id)).scalar()
-    if state is None:
+    query = select(sessions.c.state, sessions.c.kind).where(sessions.c.id == session_id)
+    known = tx.execute(query).one_or_none()
+    if known is None:
         raise SessionNotFound(f"There is no session {session_id}.")
-    raise SessionEnded(f"Session {session_id} is {state} and takes no more statements.")
+    if known.state in _TAKING:
+        raise SessionEnded(f"Session {session_id} is a batch session: it takes one statement.")
+    raise SessionEnded(f"Session {session_id} is {known.state} and takes no more statements.")
 
 
 def get(tx: Tx, statement_id: str) -> Statement | None:
@@ -206,11 +219,18 @@ def transition(
     return True
 
 
-def request_cancel(tx: Tx, statement_id: str, *, who: str) -> StatementState | None:
+def request_cancel(
+    tx: Tx,
+    statement_id: str,
+    *,
+    who: str,
+    reason: CancelReason = CancelReason.ASKED,
+    force: bool = False,
+) -> StatementState | None:
     """Ask for a cancel: a waiting statement is cancelled at once, one in hand is `cancelling`.
 
-    Returns the state after that (a terminal one is left as it is), or None when there is no such
-    statement.
+    The first reason holds; force may be added later. Returns the state after that (a terminal one
+    is left as it is), or None when there is no such statement.
     """
     held = tx.execute(_lock(fenced=False), {"statement": statement_id}).one_or_none()
     if held is None:
@@ -218,12 +238,15 @@ def request_cancel(tx: Tx, statement_id: str, *, who: str) -> StatementState | N
     source: StatementState = held.state
     waiting = source is StatementState.WAITING
     target = StatementState.CANCELLED if waiting else StatementState.CANCELLING
+    asked = update(statements).where(statements.c.id == statement_id)
+    if source is StatementState.CANCELLING and force:
+        tx.execute(asked.values(cancel_forced=True))
     if not STATEMENT.allows(source, target):
         return source
-    asked = update(statements).where(statements.c.id == statement_id)
-    tx.execute(asked.values(cancel_requested_at=clock()))
+    tx.execute(asked.values(cancel_requested_at=clock(), cancel_reason=reason, cancel_forced=force))
     _change(tx, statement_id, source, target)
-    _record(tx, statement_id, held.session_id, source, target, who=who)
+    detail = {"reason": reason}
+    _record(tx, statement_id, held.session_id, source, target, who=who, detail=detail)
     return target
 
 
@@ -235,28 +258,35 @@ def end_all(
     failure: Failure,
     waiting: Failure | None = None,
 ) -> int:
-    """End everything of a session: `failed`, or `cancelled` where a cancel was asked for.
+    """End everything of a session: `failed`, or as cancelled where a cancel was asked for.
 
     Statements that were waiting get the failure `waiting`, if given. Returns how many ended.
     """
     query = (
-        select(statements.c.id, statements.c.state)
+        select(statements.c.id, statements.c.state, statements.c.cancel_reason)
         .where(statements.c.session_id == session_id, _LIVE)
         .order_by(statements.c.ordinal)
         .with_for_update()
     )
     rows = tx.execute(query).all()
     for row in rows:
-        target, reason = StatementState.FAILED, failure
+        target: StatementState = StatementState.FAILED
+        known: Failure | None = failure
         if row.state is StatementState.WAITING:
-            reason = waiting or failure
-        cancelled = row.state is StatementState.CANCELLING
-        if cancelled:
-            target = StatementState.CANCELLED
-        known = None if cancelled else reason
+            known = waiting or failure
+        elif row.state is StatementState.CANCELLING:
+            target, known = cancelled_as(row.cancel_reason)
         _change(tx, row.id, row.state, target, failure=known)
         _record(tx, row.id, session_id, row.state, target, who=who, failure=known)
     return len(rows)
+
+
+def cancelled_as(reason: CancelReason | None) -> tuple[StatementState, Failure | None]:
+    """How a statement ends whose cancel has stopped it."""
+    if reason is CancelReason.TIMEOUT:
+        failure = Failure.of(StatementTimeout("It ran for longer than its timeout."))
+        return StatementState.TIMEOUT, failure
+    return StatementState.CANCELLED, None
 
 
 def _change(
@@ -336,7 +366,10 @@ def _claim() -> Any:
         .limit(1)
     )
     claimed = update(statements).where(
-        statements.c.id == oldest.scalar_subquery(), statements.c.state == StatementState.WAITING
+        statements.c.id == oldest.scalar_subquery(),
+        statements.c.state == StatementState.WAITING,
+        # One of a node's own keeps its turn: what follows it waits.
+        statements.c.kind != SessionKind.LOCAL,
     )
     values = {**_entering(StatementState.LAUNCHED), "failure": None}
     return claimed.values(values).returning(*statements.c)

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 
@@ -28,11 +30,12 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import NodeState, SessionState, StatementState
 from headrace.model.result import Disposition
 from headrace.model.session import SessionKind
-from headrace.model.statement import Parameter
+from headrace.model.statement import CancelReason, Parameter
 from headrace.store.clock import Instant
 from headrace.store.columns import Document, identifier, one_of
 
 _LIVE = text("ended_at IS NULL")
+_TIMED = text("ended_at IS NULL AND (timeout_seconds IS NOT NULL OR queue_seconds IS NOT NULL)")
 
 metadata = MetaData(
     naming_convention={
@@ -81,6 +84,9 @@ sessions = Table(
     Column("jars", JSON, nullable=False),
     Column("files", JSON, nullable=False),
     Column("py_files", JSON, nullable=False),
+    Column("idle_seconds", Float),
+    Column("ttl_seconds", Float),
+    Column("streams", Integer, nullable=False, server_default="0"),
     Column("epoch", Integer, nullable=False),
     Column("next_ordinal", Integer, nullable=False),
     Column("launched_by", Text),
@@ -90,6 +96,7 @@ sessions = Table(
     Column("created_at", Instant, nullable=False),
     Column("started_at", Instant),
     Column("ended_at", Instant),
+    Column("last_used_at", Instant),
     Column("last_update_time", Instant),
     Column("lease_until", Instant),
     Column("failure", Document(Failure)),
@@ -123,12 +130,17 @@ statements = Table(
     Column("row_limit", BigInteger),
     Column("byte_limit", BigInteger),
     Column("location", Text),
+    Column("timeout_seconds", Float),
+    Column("queue_seconds", Float),
     Column("epoch", Integer),
     Column("attempts", Integer, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("launched_at", Instant),
     Column("started_at", Instant),
     Column("cancel_requested_at", Instant),
+    Column("cancel_reason", one_of(CancelReason)),
+    Column("cancel_forced", Boolean, nullable=False, server_default=false()),
+    Column("cancel_note", Text),
     Column("ended_at", Instant),
     Column("progress", _NULLABLE_JSON),
     Column("failure", Document(Failure)),
@@ -143,6 +155,12 @@ statements = Table(
         "ordinal",
         sqlite_where=_LIVE,
         postgresql_where=_LIVE,
+    ),
+    Index(
+        "statements_timed",
+        "id",
+        sqlite_where=_TIMED,
+        postgresql_where=_TIMED,
     ),
     Index("statements_by_owner", "owner", "id"),
     Index("statements_by_session", "session_id", "id"),

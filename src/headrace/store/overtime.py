@@ -1,0 +1,105 @@
+"""Statements whose time is over, by the database's clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, exists, or_, select, text, update
+
+from headrace.model.lifecycle import IN_HAND, StatementState
+from headrace.store.clock import clock
+from headrace.store.database import Tx
+from headrace.store.tables import sessions, statements
+
+# The words of the partial index, so that both databases use it.
+_TIMED = text("ended_at IS NULL AND (timeout_seconds IS NOT NULL OR queue_seconds IS NOT NULL)")
+
+
+def overtime(tx: Tx, limit: int) -> list[tuple[str, StatementState]]:
+    """Statements that have run, or waited, for longer than they may: id and state.
+
+    Those that are being cancelled already are left out.
+    """
+    too_long_in_line = and_(
+        statements.c.state == StatementState.WAITING,
+        statements.c.created_at < clock(-statements.c.queue_seconds),
+    )
+    too_long_at_work = and_(
+        statements.c.state == StatementState.RUNNING,
+        statements.c.started_at < clock(-statements.c.timeout_seconds),
+    )
+    query = (
+        select(statements.c.id, statements.c.state)
+        .where(_TIMED, or_(too_long_in_line, too_long_at_work))
+        .order_by(statements.c.id)
+        .limit(limit)
+    )
+    return [(row.id, row.state) for row in tx.execute(query)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckCancel:
+    """A statement whose driver has not stopped it within the grace period."""
+
+    statement_id: str
+    session_id: str
+    epoch: int
+    handle: dict[str, Any] | None
+    """What the launcher finds the driver by."""
+    alone: bool
+    """Whether nothing else runs in that driver."""
+    forced: bool
+    noted: bool
+    """Whether it is known already why it is not done."""
+
+
+def stuck_cancels(tx: Tx, grace_seconds: float, limit: int) -> list[StuckCancel]:
+    """Statements whose cancel was asked for longer ago than the grace period."""
+    other = statements.alias("other")
+    neighbour = exists().where(
+        other.c.session_id == statements.c.session_id,
+        other.c.ended_at.is_(None),
+        other.c.state.in_(sorted(IN_HAND)),
+        other.c.id != statements.c.id,
+    )
+    query = (
+        select(
+            statements.c.id,
+            statements.c.session_id,
+            statements.c.cancel_forced,
+            statements.c.cancel_note,
+            sessions.c.epoch,
+            sessions.c.handle,
+            or_(neighbour, sessions.c.streams > 0).label("shared"),
+        )
+        .join_from(statements, sessions, sessions.c.id == statements.c.session_id)
+        .where(
+            statements.c.ended_at.is_(None),
+            statements.c.state == StatementState.CANCELLING,
+            statements.c.cancel_requested_at < clock(-grace_seconds),
+            statements.c.epoch == sessions.c.epoch,
+        )
+        .order_by(statements.c.id)
+        .limit(limit)
+    )
+    return [
+        StuckCancel(
+            statement_id=row.id,
+            session_id=row.session_id,
+            epoch=row.epoch,
+            handle=row.handle,
+            alone=not row.shared,
+            forced=row.cancel_forced,
+            noted=row.cancel_note is not None,
+        )
+        for row in tx.execute(query)
+    ]
+
+
+def note(tx: Tx, statement_id: str, words: str) -> None:
+    """Keep why a cancel is not done yet."""
+    asked = update(statements).where(
+        statements.c.id == statement_id, statements.c.state == StatementState.CANCELLING
+    )
+    tx.execute(asked.values(cancel_note=words))

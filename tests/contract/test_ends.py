@@ -1,0 +1,226 @@
+"""What ends by itself: told by the database's clock alone, on every store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+from tests.support.store import new_statement, running_session
+
+from headrace.errors import SessionEnded
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.session import NewSession, SessionKind
+from headrace.model.statement import CancelReason, NewStatement
+from headrace.store import local, overtime, sessions, statements, tables
+from headrace.store.clock import clock
+from headrace.store.database import Database
+
+MINUTE = 60.0
+
+
+def _set(store: Database, table: Any, row: str, **values: Any) -> None:
+    with store.write() as tx:
+        tx.execute(update(table).where(table.c.id == row).values(**values))
+
+
+def _aged(store: Database, table: Any, row: str, column: str, seconds: float) -> None:
+    """Puts an instant of a row into the past, by the database's clock."""
+    _set(store, table, row, **{column: clock(-seconds)})
+
+
+def _idle(store: Database) -> list[str]:
+    with store.read() as tx:
+        return [one.id for one in sessions.idle(tx, 10)]
+
+
+def test_a_session_is_idle_after_its_time(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    _aged(store, tables.sessions, session_id, "started_at", 2 * MINUTE)
+    assert _idle(store) == []  # it may be idle for ever
+    _set(store, tables.sessions, session_id, idle_seconds=MINUTE)
+    assert _idle(store) == [session_id]
+    # A submit makes it used, and a live statement keeps it busy however old that is.
+    statement_id = new_statement(store, session_id, epoch=epoch)
+    assert _idle(store) == []
+    _aged(store, tables.sessions, session_id, "last_used_at", 2 * MINUTE)
+    assert _idle(store) == []
+    with store.write() as tx:
+        assert statements.transition(tx, statement_id, StatementState.SUCCESS, who="test")
+    assert _idle(store) == [session_id]
+    with store.read() as tx:
+        assert sessions.is_idle(tx, session_id)
+
+
+def test_a_renewal_counts_a_live_statement_as_use(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    statement_id = new_statement(store, session_id, epoch=epoch)
+    _aged(store, tables.sessions, session_id, "last_used_at", 2 * MINUTE)
+    _set(store, tables.sessions, session_id, idle_seconds=MINUTE)
+    with store.write() as tx:
+        sessions.renew(tx, session_id, epoch, 60)
+        assert statements.transition(tx, statement_id, StatementState.CANCELLED, who="test")
+    assert _idle(store) == []
+    _aged(store, tables.sessions, session_id, "last_used_at", 2 * MINUTE)
+    with store.write() as tx:
+        sessions.renew(tx, session_id, epoch, 60)
+    assert _idle(store) == [session_id]
+
+
+def test_a_session_with_a_stream_is_never_idle(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    _aged(store, tables.sessions, session_id, "started_at", 2 * MINUTE)
+    _set(store, tables.sessions, session_id, idle_seconds=MINUTE)
+    with store.write() as tx:
+        sessions.renew(tx, session_id, epoch, 60, streams=1)
+    assert _idle(store) == []
+    with store.write() as tx:
+        sessions.renew(tx, session_id, epoch, 60, streams=0)
+    assert _idle(store) == [session_id]
+
+
+def test_a_session_that_is_not_running_is_not_idle(store: Database) -> None:
+    with store.write() as tx:
+        new = NewSession(id=new_id("se"), owner="ada", idle_seconds=0.0)
+        sessions.insert(tx, new, who="ada")
+    assert _idle(store) == []
+
+
+def test_a_session_is_aged_busy_or_not(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    new_statement(store, session_id, epoch=epoch)
+    _aged(store, tables.sessions, session_id, "created_at", 2 * MINUTE)
+
+    def aged() -> list[str]:
+        with store.read() as tx:
+            return [one.id for one in sessions.aged(tx, 10)]
+
+    assert aged() == []
+    _set(store, tables.sessions, session_id, ttl_seconds=3 * MINUTE)
+    assert aged() == []
+    _set(store, tables.sessions, session_id, ttl_seconds=MINUTE)
+    assert aged() == [session_id]
+    with store.write() as tx:
+        assert sessions.transition(tx, session_id, SessionState.CLOSING, who="test")
+    assert aged() == []
+
+
+def test_overtime_is_counted_from_the_submit_while_waiting_then_from_the_start(
+    store: Database,
+) -> None:
+    session_id, epoch = running_session(store)
+    waiting = new_statement(store, session_id)
+    running = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
+    for one in (waiting, running):
+        _aged(store, tables.statements, one, "created_at", 5 * MINUTE)
+        _set(store, tables.statements, one, timeout_seconds=MINUTE)
+
+    def late() -> list[tuple[str, StatementState]]:
+        with store.read() as tx:
+            return overtime.overtime(tx, 10)
+
+    assert late() == []
+    _aged(store, tables.statements, running, "started_at", 2 * MINUTE)
+    assert late() == [(running, StatementState.RUNNING)]
+    for one in (waiting, running):
+        _set(store, tables.statements, one, timeout_seconds=None, queue_seconds=MINUTE)
+    assert late() == [(waiting, StatementState.WAITING)]
+    with store.write() as tx:
+        statements.request_cancel(tx, running, who="test", reason=CancelReason.TIMEOUT)
+    _set(store, tables.statements, running, timeout_seconds=MINUTE)
+    assert late() == [(waiting, StatementState.WAITING)]
+
+
+def test_the_first_reason_of_a_cancel_holds_and_force_may_come_later(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    one = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
+    for reason, force in ((CancelReason.TIMEOUT, False), (CancelReason.ASKED, True)):
+        with store.write() as tx:
+            state = statements.request_cancel(tx, one, who="ada", reason=reason, force=force)
+        assert state is StatementState.CANCELLING
+    with store.read() as tx:
+        found = statements.get(tx, one)
+    assert found is not None
+    assert (found.cancel_reason, found.cancel_forced) == (CancelReason.TIMEOUT, True)
+
+
+def test_a_cancel_is_stuck_after_its_grace(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    with store.write() as tx:
+        sessions.set_handle(tx, session_id, epoch, {"name": "x"})
+    one = new_statement(store, session_id, StatementState.CANCELLING, epoch=epoch)
+
+    def stuck() -> list[overtime.StuckCancel]:
+        with store.read() as tx:
+            return overtime.stuck_cancels(tx, MINUTE, 10)
+
+    assert stuck() == []
+    _aged(store, tables.statements, one, "cancel_requested_at", 2 * MINUTE)
+    (found,) = stuck()
+    assert (found.statement_id, found.session_id, found.epoch) == (one, session_id, epoch)
+    assert (found.handle, found.alone, found.forced, found.noted) == (
+        {"name": "x"},
+        True,
+        False,
+        False,
+    )
+    other = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
+    with store.write() as tx:
+        overtime.note(tx, one, "because")
+    (found,) = stuck()
+    assert (found.alone, found.noted) == (False, True)
+    with store.write() as tx:
+        assert statements.transition(tx, other, StatementState.SUCCESS, who="test")
+        sessions.renew(tx, session_id, epoch, 60, streams=1)
+    assert not stuck()[0].alone
+
+
+def test_who_fences_a_session_takes_it_from_its_driver(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    with store.write() as tx:
+        assert sessions.fence(tx, session_id, epoch, seconds=60) == epoch + 1
+        assert sessions.fence(tx, session_id, epoch, seconds=60) is None
+        assert sessions.renew(tx, session_id, epoch, 60) is None
+        assert statements.claim_next(tx, session_id, epoch, who="driver") is None
+
+
+def test_a_batch_session_takes_one_statement(store: Database) -> None:
+    session_id = new_id("se")
+    with store.write() as tx:
+        new = NewSession(id=session_id, owner="ada", kind=SessionKind.BATCH)
+        sessions.insert(tx, new, who="ada")
+    new_statement(store, session_id)
+    with pytest.raises(SessionEnded, match="takes one statement"):
+        new_statement(store, session_id)
+
+
+def test_a_local_statement_keeps_its_turn(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    first = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
+    own = new_id("st")
+    with store.write() as tx:
+        new = NewStatement(
+            id=own, session_id=session_id, owner="ada", text="x", kind=SessionKind.LOCAL
+        )
+        statements.insert(tx, new, who="ada")
+    last = new_statement(store, session_id)
+
+    def due() -> list[str]:
+        with store.read() as tx:
+            assert local.due(tx, "se_x", 10) == []
+            assert local.due(tx, session_id, 10) == local.due(tx, None, 10)
+            return local.due(tx, None, 10)
+
+    assert due() == []
+    with store.write() as tx:
+        assert statements.transition(tx, first, StatementState.SUCCESS, who="test")
+        # What follows it waits for it.
+        assert statements.claim_next(tx, session_id, epoch, who="driver") is None
+    assert due() == [own]
+    with store.write() as tx:
+        assert statements.transition(tx, own, StatementState.SUCCESS, who="test")
+        claimed = statements.claim_next(tx, session_id, epoch, who="driver")
+    assert claimed is not None
+    assert claimed.id == last
+    assert due() == []
