@@ -9,7 +9,16 @@ from sqlalchemy import event, text
 from tests.support.store import new_session, new_statement, running_session
 
 from headrace.model.lifecycle import StatementState
-from headrace.store import duties, events, idempotency, results, sessions, statements
+from headrace.store import (
+    duties,
+    events,
+    idempotency,
+    local,
+    overtime,
+    results,
+    sessions,
+    statements,
+)
 from headrace.store.database import Database, Tx
 
 _ENDED = 3000
@@ -71,6 +80,9 @@ def _plans(tx: Tx, act: Any) -> list[str]:
         lambda tx, session, epoch: statements.live_ids(tx, session),
         lambda tx, session, epoch: duties.duty(tx, session),
         lambda tx, session, epoch: statements.active_count(tx),
+        lambda tx, session, epoch: overtime.overtime(tx, 10),
+        lambda tx, session, epoch: overtime.stuck_cancels(tx, 5, 10),
+        lambda tx, session, epoch: local.due(tx, None, 10),
         lambda tx, session, epoch: statements.get(tx, "st_x"),
         lambda tx, session, epoch: statements.page(tx, limit=10),
         lambda tx, session, epoch: statements.page(tx, owner="ada", before="st_9", limit=10),
@@ -86,6 +98,9 @@ def _plans(tx: Tx, act: Any) -> list[str]:
         "live_ids",
         "duty",
         "active_count",
+        "overtime",
+        "stuck cancels",
+        "local",
         "get",
         "page",
         "page of an owner",

@@ -74,3 +74,23 @@ def test_cancel_statement_stops_the_job(node: NodeProcess, session: str) -> None
     asked = node.run(f"CANCEL STATEMENT '{statement['id']}'")
     assert asked["rows"] == [[statement["id"], "cancelling"]]
     assert node.statement(statement["id"], wait_timeout="20s")["state"] == "cancelled"
+
+
+def test_a_driver_that_cannot_start_says_why_in_sparks_own_words(node: NodeProcess) -> None:
+    wrong = {
+        "Master must either be yarn or start with": {"conf": {"spark.master": "nonsense"}},
+        "could not add the jar /nowhere/x.jar": {"jars": ["/nowhere/x.jar"]},
+        "/nowhere/data.csv": {"files": ["/nowhere/data.csv"]},
+    }
+    for words, fields in wrong.items():
+        session = node.session(**fields)
+        wait_until(
+            lambda one=session: node.session_state(one) == "failed",
+            seconds=90,
+            what=f"the session of {fields} has failed",
+        )
+        error = node.http.get(f"/api/v1/sessions/{session}").json()["error"]
+        assert error["code"] == "spark_unavailable"
+        assert words in error["message"]
+        assert f"headrace session log {session}" in error["message"]
+        assert "\tat " not in error["message"]

@@ -138,6 +138,8 @@ class ScriptedDriver:
 class Desk:
     """A launcher that keeps each launch until a test takes it up."""
 
+    backend = "local"
+
     def __init__(self) -> None:
         self._launched = threading.Condition()
         self._requests: dict[str, LaunchRequest] = {}

@@ -12,6 +12,7 @@ from headrace.api import (
     driver,
     events,
     health,
+    metrics,
     nodes,
     opensearch,
     opensearch_errors,
@@ -52,6 +53,7 @@ def create_app(node: Node) -> FastAPI:
             responses=problems.problems(400, 401, 503),
         )
     app.include_router(opensearch.router, dependencies=guarded)
+    app.include_router(metrics.router, dependencies=guarded)
     app.include_router(health.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app

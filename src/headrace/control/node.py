@@ -10,15 +10,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
 from headrace import __version__
 from headrace.control.embedded import Commands
 from headrace.control.expiry import Expiry
 from headrace.control.launch import Launches
 from headrace.control.launchers.contract import Launcher
+from headrace.control.launchers.counted import CountedLauncher
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.link import Link
 from headrace.control.local import Locals
 from headrace.control.metastore import Metastore
+from headrace.control.metrics import StoreMetrics
 from headrace.control.retention import Retention
 from headrace.control.sessions import Sessions, bury, close_in
 from headrace.control.stuck import StuckCancels
@@ -65,7 +69,11 @@ class Node:
         self.link = Link(self.database, settings)
         self.sessions = Sessions(self.database, settings)
         self.submissions = Submissions(self.database, settings)
-        self._launcher = launcher or LocalLauncher(settings.home.absolute())
+        self.metrics = CollectorRegistry()
+        StoreMetrics(self.database, self.metrics)
+        self._launcher = CountedLauncher(
+            launcher or LocalLauncher(settings.home.absolute()), self.metrics
+        )
         self._metastore = _metastore(settings)
         self.launches = Launches(
             self.database,

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.errors import DriverLost, HeadraceError
 from headrace.model.messages import Bootstrap, Hello
+
+_LOG_BYTES = 64 * 1024
+_EXCEPTION = re.compile(
+    r"^(?:Exception in thread .*? |Caused by: )?((?:[a-z]\w*\.)+\w*(?:Exception|Error): .*)$",
+    re.MULTILINE,
+)
 
 
 class SparkUnavailable(HeadraceError):
@@ -29,10 +38,9 @@ class Spark:
         self._conf = bootstrap.conf
         try:
             self.session = _start(bootstrap)
+            _refuse_missing_jars(self.session, bootstrap)
         except (PySparkException, Py4JError, RuntimeError, OSError) as error:
-            raise SparkUnavailable(
-                f"Spark did not start: {error} See: headrace session log {bootstrap.session_id}"
-            ) from error
+            raise _unavailable(_words_of(error), bootstrap) from error
 
     @property
     def context(self) -> SparkContext:
@@ -90,6 +98,55 @@ def _start(bootstrap: Bootstrap) -> SparkSession:
     if bootstrap.database is not None:
         session.catalog.setCurrentDatabase(bootstrap.database)
     return session
+
+
+def _refuse_missing_jars(session: SparkSession, bootstrap: Bootstrap) -> None:
+    """Spark only logs that it could not add a jar. Raises SparkUnavailable."""
+    asked = [jar for jar in bootstrap.conf.get("spark.jars", "").split(",") if jar]
+    if not asked:
+        return
+    jars = session.sparkContext._jsc.sc().listJars()  # noqa: SLF001 - PySpark has no way to it
+    added = {jars.apply(at).rpartition("/")[2] for at in range(jars.size())}
+    missing = [jar for jar in asked if jar.rpartition("/")[2] not in added]
+    if missing:
+        session.stop()
+        raise _unavailable(f"it could not add the jar {', '.join(missing)}.", bootstrap)
+
+
+def _unavailable(words: str, bootstrap: Bootstrap) -> SparkUnavailable:
+    return SparkUnavailable(
+        f"Spark did not start: {words} See: headrace session log {bootstrap.session_id}"
+    )
+
+
+def _words_of(error: Exception) -> str:
+    """What Java said, without its stack, where it said anything."""
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        return str(cause.toString())
+    told = last_exception(_own_log()) if isinstance(error, RuntimeError) else None
+    return told or str(error).strip()
+
+
+def last_exception(log: str) -> str | None:
+    """The last exception that a log tells of, by its own line."""
+    found = _EXCEPTION.findall(log)
+    return found[-1] if found else None
+
+
+def _own_log() -> str:
+    """The end of what this process and its JVM wrote to standard error, where that is a file.
+
+    A JVM that never came up says why nowhere else.
+    """
+    try:
+        with Path("/dev/fd/2").resolve().open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_BYTES))
+            return log.read().decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _jvm_process() -> Any:

@@ -79,8 +79,8 @@ def stuck_cancels(tx: Tx, grace_seconds: float, limit: int) -> list[StuckCancel]
             statements.c.state == StatementState.CANCELLING,
             statements.c.cancel_requested_at < clock(-grace_seconds),
             statements.c.epoch == sessions.c.epoch,
+            sessions.c.ended_at.is_(None),
         )
-        .order_by(statements.c.id)
         .limit(limit)
     )
     return [

@@ -39,7 +39,10 @@ class Exit:
 
 
 class Launcher(Protocol):
-    """Implementations: local.py."""
+    """Implementations: local.py; counted.py wraps them."""
+
+    backend: str
+    """The backend's name in a profile."""
 
     def start(self, request: LaunchRequest) -> Handle:
         """Starts the driver and returns at once. Raises LaunchFailed with the backend's words."""

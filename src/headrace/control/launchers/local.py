@@ -25,6 +25,8 @@ from headrace.private_files import write_private
 class LocalLauncher:
     """Starts `python -m headrace.driver`."""
 
+    backend = "local"
+
     def __init__(self, home: Path) -> None:
         self._bootstraps = home / "drivers"
         self._children: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
