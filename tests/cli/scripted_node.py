@@ -24,6 +24,7 @@ class Script:
     chunks: list[list[list[Any]]] = field(default_factory=lambda: [[]])
     error: Json | None = None
     state: str = "success"
+    kind: str = "interactive"
     truncated: bool = False
     hangs: bool = False
     """Stays running until it is cancelled or `finish` is called."""
@@ -149,6 +150,7 @@ class ScriptedNode:
         elif self._find(session) is None:
             return 404, _problem(404, "session_not_found", f"There is no session {session!r}.")
         statement = self._make_statement(text, session)
+        statement["kind"] = request.body.get("kind", script.kind)
         self._keys[key] = statement["id"]
         if not script.hangs:
             self._end(statement, script.state)
