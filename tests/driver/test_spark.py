@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.waiting import wait_until
 
+from headrace.driver.progress import progress_of
 from headrace.driver.spark import Spark, last_exception
+from headrace.model.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +28,35 @@ def test_streaming_queries_are_counted_while_they_run(spark: SparkSession) -> No
     finally:
         query.stop()
     assert held.streams() == 0
+
+
+def test_progress_is_that_of_the_jobs_with_a_tag(spark: SparkSession, tmp_path: Path) -> None:
+    held = Spark.__new__(Spark)
+    held.session = spark
+    assert progress_of(held, "st_none") is None
+    places = [str(tmp_path / name) for name in ("in", "out")]
+    spark.range(0, 1000, 1, 3).write.parquet(places[0])
+    spark.sparkContext.addJobTag("st_tagged")
+    try:
+        spark.read.parquet(places[0]).repartition(2).write.parquet(places[1])
+    finally:
+        spark.sparkContext.removeJobTag("st_tagged")
+    spark.range(10).write.format("noop").mode("append").save()
+    # Spark's bus of events is a little behind.
+    wait_until(lambda: _done(progress_of(held, "st_tagged")), what="all tasks are counted")
+    found = progress_of(held, "st_tagged")
+    assert found is not None
+    assert found.jobs >= 1
+    assert found.stages_done == found.stages_total >= 2
+    assert found.tasks_done == found.tasks_total >= 4
+    assert (found.tasks_active, found.tasks_failed) == (0, 0)
+    assert (found.rows_read, found.rows_written) == (1000, 1000)
+    assert found.bytes_read > 0
+    assert found.bytes_written > 0
+
+
+def _done(progress: Progress | None) -> bool:
+    return progress is not None and progress.rows_written == 1000
 
 
 def test_the_last_exception_of_a_log_is_found() -> None:

@@ -42,6 +42,20 @@ def test_what_follows_a_cancelled_statement_is_not_cancelled(
         assert node.statement(statement["id"])["state"] == "cancelled"
 
 
+def test_a_long_statement_tells_how_far_it_is(node: NodeProcess, session: str) -> None:
+    statement = node.submit(LONG, session)
+
+    def progress() -> dict[str, int]:
+        return node.statement(statement["id"])["progress"] or {}
+
+    wait_until(lambda: progress().get("tasks_active", 0) > 0, what="tasks are at work")
+    found = progress()
+    assert found["jobs"] == 1
+    assert found["tasks_done"] < found["tasks_total"]
+    node.http.post(f"/api/v1/statements/{statement['id']}/cancel")
+    assert node.statement(statement["id"], wait_timeout="20s")["state"] == "cancelled"
+
+
 def test_a_batch_statement_runs_and_its_driver_quits(node: NodeProcess) -> None:
     statement = node.run("SELECT count(*) FROM range(3)", kind="batch")
     assert statement["rows"] == [["3"]]

@@ -20,6 +20,7 @@ from headrace.model.lifecycle import StatementState
 from headrace.model.messages import (
     LINK_PREFIX,
     Acknowledged,
+    Advanced,
     Bootstrap,
     Ended,
     Goodbye,
@@ -32,6 +33,7 @@ from headrace.model.messages import (
     Started,
     Work,
 )
+from headrace.model.progress import Progress
 from headrace.model.result import ResultReport
 
 HELLO = Hello(pid=1, spark_version="4.1.3", application_id="local-1", ui_url=None)
@@ -88,6 +90,9 @@ class ScriptedDriver:
 
     def started(self, statement_id: str) -> Acknowledged:
         return self._call("started", Started(statement_id=statement_id), Acknowledged)
+
+    def advanced(self, progress: dict[str, Progress]) -> Acknowledged:
+        return self._call("advanced", Advanced(progress=progress), Acknowledged)
 
     def ended(
         self,

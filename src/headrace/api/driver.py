@@ -22,6 +22,7 @@ from headrace.control.link import Link
 from headrace.errors import InvalidRequest
 from headrace.model.messages import (
     LINK_PREFIX,
+    Advanced,
     Ended,
     Goodbye,
     Hello,
@@ -56,6 +57,7 @@ _ANSWERS: dict[str, Callable[..., Message]] = {
     "started": lambda link, session_id, epoch, message: link.started(
         session_id, epoch, message.statement_id
     ),
+    "advanced": Link.advanced,
     "ended": Link.ended,
     "goodbye": lambda link, session_id, epoch, message: link.goodbye(
         session_id, epoch, message.failure
@@ -66,6 +68,7 @@ _MESSAGES: dict[str, type[Message]] = {
     "poll": Poll,
     "renew": Renew,
     "started": Started,
+    "advanced": Advanced,
     "ended": Ended,
     "goodbye": Goodbye,
 }

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer
 
 from headrace.durations import Duration
 from headrace.model.lifecycle import NodeState, SessionState, StatementState
+from headrace.model.progress import Progress
 from headrace.model.result import Disposition
 from headrace.model.session import SessionKind
 from headrace.model.statement import CancelReason, Parameter
@@ -126,7 +127,7 @@ class StatementBody(Given):
     cancel_note: str | None
     ended_at: Instant | None
     attempts: int
-    progress: dict[str, Any] | None
+    progress: Progress | None
     error: ErrorBody | None
     result: ResultBody | None
     rows: list[list[JsonValue]] | None = None

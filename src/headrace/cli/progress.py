@@ -55,7 +55,30 @@ def describe(statement: Json, session_state: str | None, elapsed: float) -> str:
     share = percent(statement.get("progress"))
     if share is not None:
         parts.append(f"{share} %")
+    parts += counts(statement.get("progress"))
     return " · ".join(parts)
+
+
+def counts(progress: Any) -> list[str]:
+    """What has been read so far, in words; nothing when it is not known."""
+    if not isinstance(progress, dict):
+        return []
+    rows, size = progress.get("rows_read", 0), progress.get("bytes_read", 0)
+    words = []
+    if rows:
+        words.append(f"{rows:,} rows read")
+    if size:
+        words.append(_size(size))
+    return words
+
+
+def _size(count: float) -> str:
+    """Bytes in binary units, e.g. `1.5 MiB`."""
+    units = iter(("B", "KiB", "MiB", "GiB", "TiB"))
+    unit = next(units)
+    while count >= 1024 and unit != "TiB":
+        count, unit = count / 1024, next(units)
+    return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
 
 
 def percent(progress: Any) -> int | None:

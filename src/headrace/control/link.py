@@ -16,6 +16,7 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.messages import (
     Acknowledged,
+    Advanced,
     Ended,
     Hello,
     Orders,
@@ -26,7 +27,7 @@ from headrace.model.messages import (
 )
 from headrace.model.statement import Statement
 from headrace.settings import Settings
-from headrace.store import duties, nodes, sessions, statements
+from headrace.store import duties, nodes, progress, sessions, statements
 from headrace.store.database import Database, Tx
 
 
@@ -122,6 +123,12 @@ class Link:
                 epoch=epoch,
             )
         return Acknowledged(landed=landed)
+
+    def advanced(self, session_id: str, epoch: int, message: Advanced) -> Acknowledged:
+        """How far statements are."""
+        with self._database.write() as tx:
+            kept = progress.keep(tx, session_id, epoch, message.progress)
+        return Acknowledged(landed=kept > 0)
 
     def ended(self, session_id: str, epoch: int, message: Ended) -> Acknowledged:
         """How a statement ended; its result becomes readable in the same transaction."""

@@ -7,6 +7,7 @@ A store outage is none of these: nodes answer 503 and the call is repeated, so n
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
@@ -23,6 +24,7 @@ from headrace.model.failure import Failure
 from headrace.model.messages import (
     LINK_PREFIX,
     Acknowledged,
+    Advanced,
     Bootstrap,
     Ended,
     Goodbye,
@@ -34,6 +36,7 @@ from headrace.model.messages import (
     Renewed,
     Started,
 )
+from headrace.model.progress import Progress
 
 _LOG = logging.getLogger("headrace.link")
 _POLL_SECONDS = 20.0
@@ -94,6 +97,11 @@ class Link:
 
     def started(self, statement_id: str) -> Acknowledged:
         return self._call("started", Started(statement_id=statement_id), Acknowledged)
+
+    def advanced(self, progress: dict[str, Progress]) -> None:
+        """Best effort: the next report says more."""
+        with contextlib.suppress(Orphaned):
+            self._call("advanced", Advanced(progress=progress), Acknowledged, patience=0.0)
 
     def ended(self, message: Ended) -> Acknowledged:
         return self._call("ended", message, Acknowledged)

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from headrace.driver.execute import Execution
 from headrace.driver.link import Link
+from headrace.driver.progress import Reports
 from headrace.driver.spark import Spark
 from headrace.errors import DriverLost, HeadraceError
 from headrace.model.failure import Failure
@@ -51,6 +52,16 @@ class Loop:
         self._link.hello(self._spark.describe(os.getpid()))
         renewal = threading.Thread(target=self._renew, name="headrace-renew", daemon=True)
         renewal.start()
+        reports = Reports(self._link, self._spark, lambda: self._in_hand()[0])
+        reports.start()
+        try:
+            self._serve()
+        finally:
+            reports.stop()
+        self._check()
+        self._link.goodbye()
+
+    def _serve(self) -> None:
         while not self._stopping.is_set():
             orders = self._link.poll(*self._in_hand())
             self._check()
@@ -61,8 +72,6 @@ class Loop:
             if orders.close:
                 self._stopping.set()
         self._finish()
-        self._check()
-        self._link.goodbye()
 
     def _check(self) -> None:
         if self._broken is not None:
@@ -96,6 +105,9 @@ class Loop:
             self._link.ended(ended)
         except HeadraceError as error:
             self._break(error)
+        except Exception as error:  # noqa: BLE001 - who cannot report an end must not go on
+            _LOG.exception("statement %s: its end cannot be reported", statement_id)
+            self._break(DriverLost(f"The driver could not report how it ended: {error}"))
         finally:
             # In hand until acknowledged: the node hands out again what a driver does not have.
             with self._lock:

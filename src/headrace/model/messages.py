@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
+from headrace.model.progress import Progress
 from headrace.model.result import Disposition, ResultReport
 from headrace.model.statement import Parameter
 
@@ -119,10 +120,17 @@ class Ended(Message):
 
 
 class Acknowledged(Message):
-    """The answer to `hello`, `started`, `ended` and `goodbye`."""
+    """The answer to `hello`, `started`, `advanced`, `ended` and `goodbye`."""
 
     landed: bool
     """False when the state had moved on, e.g. a repeated report."""
+
+
+class Advanced(Message):
+    """`advanced`: how far statements are, once a second at most."""
+
+    progress: dict[str, Progress]
+    """By statement id."""
 
 
 class Renew(Message):

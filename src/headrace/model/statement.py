@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
+from headrace.model.progress import Progress
 from headrace.model.result import Disposition, ResultInfo
 from headrace.model.session import SessionKind
 
@@ -91,6 +91,7 @@ class Statement:
     cancel_note: str | None
     """Why a cancel is not done yet."""
     ended_at: datetime | None
-    progress: dict[str, Any] | None
+    progress: Progress | None
+    """As of a second ago at most, while it runs."""
     failure: Failure | None
     result: ResultInfo | None

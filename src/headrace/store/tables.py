@@ -28,6 +28,7 @@ from sqlalchemy import (
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import NodeState, SessionState, StatementState
+from headrace.model.progress import Progress
 from headrace.model.result import Disposition
 from headrace.model.session import SessionKind
 from headrace.model.statement import CancelReason, Parameter
@@ -142,7 +143,7 @@ statements = Table(
     Column("cancel_forced", Boolean, nullable=False, server_default=false()),
     Column("cancel_note", Text),
     Column("ended_at", Instant),
-    Column("progress", _NULLABLE_JSON),
+    Column("progress", Document(Progress)),
     Column("failure", Document(Failure)),
     CheckConstraint(
         "(ended_at IS NOT NULL) = (state IN ('success', 'failed', 'timeout', 'cancelled'))",
