@@ -53,7 +53,7 @@ def test_the_api_is_as_it_describes_itself(served: RunningNode, tmp_path: Path) 
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Tested: 17" in done.stdout, done.stdout
+    assert "Tested: 18" in done.stdout, done.stdout
 
 
 def test_every_call_is_described(node: RunningNode) -> None:
@@ -77,6 +77,7 @@ def test_every_call_is_described(node: RunningNode) -> None:
         "GET /api/v1/events",
         "GET /api/v1/nodes",
         "GET /health",
+        "GET /metrics",
         "GET /ready",
         "POST /_plugins/_async_query",
         "GET /_plugins/_async_query/{query_id}",

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -100,7 +100,9 @@ def _shown_float(value: float) -> Any:
 
 
 def _shown_decimal(value: Decimal) -> str:
-    return format(value.quantize(Decimal("1e-20")) if value else Decimal("0E-20"), "f")
+    # Thirty digits are more than Decimal's own context has.
+    exact = value.quantize(Decimal("1e-20"), context=Context(prec=30))
+    return format(exact if value else Decimal("0E-20"), "f")
 
 
 _PLAIN = [

@@ -20,6 +20,7 @@ from headrace.api.strict_json import StrictRoute
 from headrace.api.wire import Taken
 from headrace.control import cancel as cancelling
 from headrace.control.node import Node
+from headrace.control.statements import find
 from headrace.control.submission import Submit
 from headrace.errors import SessionEnded, SessionNotFound
 from headrace.model.lifecycle import SESSION, SessionState, StatementState
@@ -123,7 +124,7 @@ def show_async_query(request: Request, query_id: str) -> Response:
     """How a query stands, or all its rows."""
     node = node_of(request)
     with node.database.read() as tx:
-        statement = cancelling.find(tx, OWNER, query_id)
+        statement = find(tx, OWNER, query_id)
     if statement.state is StatementState.SUCCESS:
         return _rows(node, statement)
     result = {"status": _STATUS[statement.state]}

@@ -27,6 +27,7 @@ from headrace.api.wire import (
 )
 from headrace.control import cancel as cancelling
 from headrace.control.node import Node
+from headrace.control.statements import find
 from headrace.control.submission import Submit
 from headrace.durations import Duration
 from headrace.errors import AlreadyEnded, InvalidRequest
@@ -189,7 +190,7 @@ def _hash(body: StatementRequest) -> str:
 
 def _find(node: Node, statement_id: str) -> Statement:
     with node.database.read() as tx:
-        return cancelling.find(tx, OWNER, statement_id)
+        return find(tx, OWNER, statement_id)
 
 
 async def _submit_and_wait(

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from headrace.errors import AlreadyEnded, NotCancellable, StatementNotFound
+from headrace.control.statements import find
+from headrace.errors import AlreadyEnded, NotCancellable
 from headrace.model.lifecycle import STATEMENT
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement
 from headrace.store import statements
 from headrace.store.database import Database, Tx
-
-
-def find(tx: Tx, owner: str, statement_id: str) -> Statement:
-    """One statement of the owner's. Raises StatementNotFound."""
-    statement = statements.get(tx, statement_id)
-    if statement is None or statement.owner != owner:
-        raise StatementNotFound(f"There is no statement {statement_id!r}.")
-    return statement
 
 
 def cancel(database: Database, owner: str, statement_id: str, *, force: bool = False) -> Statement:

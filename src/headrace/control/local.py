@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.control import cancel
 from headrace.control.sessions import bury
+from headrace.control.statements import find, stored
 from headrace.errors import HeadraceError, StoreUnavailable
 from headrace.grammar.local import parse_local
 from headrace.model.failure import Failure
@@ -32,9 +33,9 @@ class Locals:
             found = local.due(tx, session_id, 100)
         for statement_id in found:
             with self._database.write() as tx:
-                statement = statements.get(tx, statement_id)
-                if statement is not None and statement.state is StatementState.WAITING:
-                    self.run(tx, statement)
+                # Locked before anything is done: another node may have found it as well.
+                if statements.lock(tx, statement_id) is StatementState.WAITING:
+                    self.run(tx, stored(tx, statement_id))
 
     def run(self, tx: Tx, statement: Statement) -> None:
         """Does what the statement says, and ends it and a session that was made for it."""
@@ -62,7 +63,7 @@ class Locals:
 
 def _done(tx: Tx, statement: Statement) -> ResultReport:
     asked = parse_local(statement.text)
-    target = cancel.find(tx, statement.owner, asked.statement_id)
+    target = find(tx, statement.owner, asked.statement_id)
     cancel.request(tx, target, who=statement.owner)
-    state = cancel.find(tx, statement.owner, target.id).state
+    state = find(tx, statement.owner, target.id).state
     return text_rows(["statement", "state"], [[target.id, state]])

@@ -84,18 +84,7 @@ class Node:
             metastore=self._metastore,
         )
         self._commands = Commands(settings.home, settings.embedded.linger.total_seconds())
-        self._sweeper = Sweeper(
-            self.database,
-            settings,
-            node_id=self.id,
-            launcher=self._launcher,
-            launches=self.launches,
-            retention=Retention(self.database),
-            expiry=Expiry(self.database, node_id=self.id),
-            stuck=StuckCancels(self.database, settings, node_id=self.id, launcher=self._launcher),
-            locals_=Locals(self.database, settings),
-            after_round=self._end_if_unused,
-        )
+        self._sweeper = self._make_sweeper()
         self._end: Callable[[], None] = lambda: None
 
     def start(self, *, end: Callable[[], None]) -> None:
@@ -129,6 +118,21 @@ class Node:
         if self._metastore is not None:
             self._metastore.stop() if self.embedded else self._metastore.release()
         self.database.close()
+
+    def _make_sweeper(self) -> Sweeper:
+        database, settings = self.database, self.settings
+        return Sweeper(
+            database,
+            settings,
+            node_id=self.id,
+            launcher=self._launcher,
+            launches=self.launches,
+            retention=Retention(database),
+            expiry=Expiry(database, node_id=self.id),
+            stuck=StuckCancels(database, settings, node_id=self.id, launcher=self._launcher),
+            locals_=Locals(database, settings),
+            after_round=self._end_if_unused,
+        )
 
     @property
     def _node_file(self) -> Path:

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from headrace.control.local import Locals
 from headrace.control.sessions import check_conf, own_session, resolve
-from headrace.errors import IdempotencyConflict, InvalidRequest, StatementNotFound
+from headrace.control.statements import stored
+from headrace.errors import IdempotencyConflict, InvalidRequest
 from headrace.grammar.local import parse_local
 from headrace.grammar.statements import is_local, refuse_reserved, single
 from headrace.grammar.text import check_text
@@ -74,7 +75,7 @@ class Submissions:
             statement = statements.insert(tx, new, who=request.owner)
             if kind is SessionKind.LOCAL and request.session is None:
                 self._locals.run(tx, statement)
-                statement = _stored(tx, statement.id)
+                statement = stored(tx, statement.id)
             if request.idempotency_key is not None:
                 idempotency.remember(
                     tx,
@@ -106,7 +107,7 @@ class Submissions:
             raise IdempotencyConflict(
                 f"The Idempotency-Key was used for {statement_id} with another request."
             )
-        return _stored(tx, statement_id)
+        return stored(tx, statement_id)
 
     def _kind(self, request: Submit) -> SessionKind:
         """What the first words say; what is asked for decides where they say nothing."""
@@ -148,13 +149,6 @@ def _statement(request: Submit, session_id: str, kind: SessionKind) -> NewStatem
         timeout_seconds=request.timeout.total_seconds() if request.timeout else None,
         queue_seconds=request.queue_timeout.total_seconds() if request.queue_timeout else None,
     )
-
-
-def _stored(tx: Tx, statement_id: str) -> Statement:
-    statement = statements.get(tx, statement_id)
-    if statement is None:
-        raise StatementNotFound(f"There is no statement {statement_id!r}.")
-    return statement
 
 
 def _check_parameters(parameters: list[Parameter]) -> None:

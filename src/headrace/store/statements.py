@@ -111,6 +111,12 @@ def get(tx: Tx, statement_id: str) -> Statement | None:
     return None if row is None else _statement(row)
 
 
+def lock(tx: Tx, statement_id: str) -> StatementState | None:
+    """The state, which nobody else changes until this transaction ends."""
+    held = tx.execute(_lock(fenced=False), {"statement": statement_id}).one_or_none()
+    return None if held is None else held.state
+
+
 def page(
     tx: Tx,
     *,
