@@ -51,6 +51,12 @@ def handles(launcher: LocalLauncher) -> Iterator[list[Handle]]:
     launcher.exits()
 
 
+def at_work(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that can still do anything."""
+    left = [one for one in processes if one.is_running()]
+    return [one for one in left if one.status() != psutil.STATUS_ZOMBIE]
+
+
 def request(tmp_path: Path, python: Path, **env: str) -> LaunchRequest:
     bootstrap = Bootstrap(
         session_id="se_1",
@@ -85,11 +91,27 @@ def test_a_driver_is_started_and_killed_with_all_it_started(
     assert launcher.alive(handles[0])
     assert launcher.exits() == []
     launcher.kill(handles[0])
+    # At once: who kills goes on to what the driver must not touch any more.
+    assert not at_work(family)
+    assert not launcher.alive(handles[0])
     launcher.kill(handles[0])
-    wait_until(lambda: not launcher.alive(handles[0]), what="it is gone")
-    _gone, alive = psutil.wait_procs(family, timeout=5)
-    assert not alive
     assert not Path(handles[0]["bootstrap"]).exists()
+
+
+def test_what_a_dead_driver_left_running_is_killed(
+    launcher: LocalLauncher, tmp_path: Path, python: Path, handles: list[Handle]
+) -> None:
+    """A JVM outlives its Python process for a while, and may write."""
+    asked = request(tmp_path, python)
+    handles.append(launcher.start(asked))
+    wait_until(lambda: "ready" in asked.log.read_text(), what="the driver is up")
+    driver = psutil.Process(handles[0]["pid"])
+    [child] = driver.children()
+    driver.kill()
+    wait_until(lambda: not launcher.alive(handles[0]), what="the driver is gone")
+    assert at_work([child])
+    launcher.kill(handles[0])
+    assert not at_work([child])
 
 
 def test_only_the_owner_may_read_the_bootstrap_file(

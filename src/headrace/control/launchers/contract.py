@@ -51,7 +51,10 @@ class Launcher(Protocol):
         """Whether the driver still runs. A call to the backend."""
 
     def kill(self, handle: Handle) -> None:
-        """Ends the driver and its JVM for certain. Killing what is gone already is no error."""
+        """Ends the driver and its JVM: when this returns, neither can do anything any more.
+
+        Killing what is gone already is no error. Raises LaunchFailed when they do not die.
+        """
 
     def exits(self) -> list[Exit]:
         """Drivers seen to end since the last call. No call to the backend."""

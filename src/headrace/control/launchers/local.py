@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,9 @@ from headrace.control.launchers.contract import Exit, Handle, LaunchRequest
 from headrace.errors import LaunchFailed
 from headrace.model.messages import Bootstrap
 from headrace.private_files import write_private
+
+_DYING_SECONDS = 20.0
+_LOOK_SECONDS = 0.01
 
 
 class LocalLauncher:
@@ -66,9 +70,15 @@ class LocalLauncher:
         return _created(handle["pid"]) == handle["created"] and handle["created"] is not None
 
     def kill(self, handle: Handle) -> None:
-        if self.alive(handle):
+        left = _group(handle)
+        if left:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(handle["pid"], signal.SIGKILL)
+        deadline = time.monotonic() + _DYING_SECONDS
+        while left := [one for one in left if _may_act(one)]:
+            if time.monotonic() > deadline:
+                raise LaunchFailed(f"Processes {_pids(left)} of a driver do not die.")
+            time.sleep(_LOOK_SECONDS)
         Path(handle["bootstrap"]).unlink(missing_ok=True)
 
     def exits(self) -> list[Exit]:
@@ -96,6 +106,34 @@ class LocalLauncher:
             for child in self._children.values():
                 if child.pid == pid:
                     child.poll()
+
+
+def _group(handle: Handle) -> list[psutil.Process]:
+    """The processes of a driver's group, also when its leader is gone.
+
+    None are left when the number is somebody else's: only an empty group's is given out again.
+    """
+    created = _created(handle["pid"])
+    if created not in {None, handle["created"]}:
+        return []
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError):
+            if os.getpgid(process.pid) == handle["pid"]:
+                found.append(process)
+    return found
+
+
+def _may_act(process: psutil.Process) -> bool:
+    """Whether a process that was killed may still do anything: a large one takes a while to go."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _pids(processes: list[psutil.Process]) -> str:
+    return ", ".join(str(one.pid) for one in processes)
 
 
 def _environment(request: LaunchRequest) -> dict[str, str]:
