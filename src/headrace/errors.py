@@ -259,6 +259,13 @@ class LaunchFailed(HeadraceError):
     code = "launch_failed"
 
 
+class BackendUnreachable(HeadraceError):
+    """The backend that drivers run on does not answer."""
+
+    code = "backend_unreachable"
+    status = 503
+
+
 class JavaMissing(LaunchFailed):
     """Spark needs Java 17 or 21, and none was found."""
 

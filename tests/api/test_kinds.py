@@ -178,7 +178,7 @@ def test_a_driver_that_does_not_stop_is_ended(start_node: StartNode) -> None:
     node.http.post(f"/api/v1/statements/{statement_id}/cancel")
     statement = node.statement(statement_id, wait_timeout="20s")
     assert statement["state"] == "cancelled"
-    assert node.desk.killed == [{"name": f"headrace-{session_id}-1"}]
+    assert node.desk.killed == [{"backend": "local", "name": f"headrace-{session_id}-1"}]
     failed = session(node, session_id)
     assert (failed["state"], failed["error"]["code"]) == ("failed", "driver_lost")
     assert statement_id in failed["error"]["message"]

@@ -165,7 +165,7 @@ def test_a_driver_that_does_not_renew_is_lost(start_node: StartNode) -> None:
     driver.take()
     statement = node.statement(statement_id, wait_timeout="20s")
     assert (statement["state"], statement["error"]["code"]) == ("failed", "driver_lost")
-    assert node.desk.killed == [{"name": f"headrace-{session_id}-1"}]
+    assert node.desk.killed == [{"backend": "local", "name": f"headrace-{session_id}-1"}]
     assert refused(driver.renew).status_code == 409
 
 

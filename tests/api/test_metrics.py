@@ -36,7 +36,7 @@ def test_status_reads_never_ask_the_backend(start_node: StartNode) -> None:
     driver.take()
     driver.started(statement["id"])
     before = backend_calls(node)
-    assert before == {"start": 1, "alive": 0, "kill": 0}
+    assert before == {"start": 1, "find": 0, "poll": 0, "kill": 0}
     for _ in range(1000):
         assert node.statement(statement["id"])["state"] == "running"
     assert backend_calls(node) == before
@@ -45,7 +45,7 @@ def test_status_reads_never_ask_the_backend(start_node: StartNode) -> None:
 def test_a_lost_lease_is_what_the_backend_is_asked_for(start_node: StartNode) -> None:
     node = start_node(lease={"duration": "300ms", "sweep": "20ms"})
     node.driven_session()
-    wait_until(lambda: backend_calls(node) == {"start": 1, "alive": 1, "kill": 1})
+    wait_until(lambda: backend_calls(node) == {"start": 1, "find": 0, "poll": 1, "kill": 1})
 
 
 def test_what_is_live_is_counted(start_node: StartNode) -> None:

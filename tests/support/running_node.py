@@ -104,7 +104,7 @@ def running_node(settings: Settings, desk: Desk | None = None) -> Iterator[Runni
     desk = desk or Desk()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        node = Node(settings, address=address, embedded=False, launcher=desk)
+        node = Node(settings, address=address, embedded=False, launchers=[desk])
         app = create_app(node)
         server = uvicorn.Server(
             uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import httpx
 from tests.support.made_results import inline_result
 
-from headrace.control.launchers.contract import Exit, Handle, LaunchRequest
+from headrace.control.launchers.contract import Exit, Handle, LaunchRequest, Status
 from headrace.errors import LaunchFailed
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -35,6 +35,7 @@ from headrace.model.messages import (
 )
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport
+from headrace.settings import Profile
 
 HELLO = Hello(pid=1, spark_version="4.1.3", application_id="local-1", ui_url=None)
 
@@ -150,6 +151,7 @@ class Desk:
         self._requests: dict[str, LaunchRequest] = {}
         self._drivers: list[ScriptedDriver] = []
         self._ended: list[Exit] = []
+        self.started: list[Handle] = []
         self.killed: list[Handle] = []
         self.refusal: str | None = None
         """When set, no driver can be started, for this reason."""
@@ -182,10 +184,17 @@ class Desk:
         with self._launched:
             self._requests[request.bootstrap.session_id] = request
             self._launched.notify_all()
-        return {"name": request.name}
+        handle = {"backend": self.backend, "name": request.name}
+        self.started.append(handle)
+        return handle
 
-    def alive(self, handle: Handle) -> bool:
-        return handle not in self.killed
+    def find(self, name: str, profile: Profile) -> Handle | None:
+        found = (one for one in self.started if one["name"] == name and one not in self.killed)
+        return next(found, None)
+
+    def poll(self, handle: Handle) -> Status:
+        alive = handle not in self.killed
+        return Status(alive=alive, words="it is at its desk" if alive else "it was killed")
 
     def kill(self, handle: Handle) -> None:
         self.killed.append(handle)

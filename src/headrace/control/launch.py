@@ -7,7 +7,8 @@ import os
 import secrets
 from pathlib import Path
 
-from headrace.control.launchers.contract import Launcher, LaunchRequest
+from headrace.control.launchers.backends import Backends
+from headrace.control.launchers.contract import LaunchRequest
 from headrace.control.link import hash_token
 from headrace.control.metastore import Metastore
 from headrace.control.sessions import end_session
@@ -32,14 +33,14 @@ class Launches:
         *,
         node_id: str,
         address: str,
-        launcher: Launcher,
+        backends: Backends,
         metastore: Metastore | None,
     ) -> None:
         self._database = database
         self._settings = settings
         self._node_id = node_id
         self._address = address
-        self._launcher = launcher
+        self._backends = backends
         self._metastore = metastore
 
     def log_file(self, session_id: str) -> Path:
@@ -77,7 +78,7 @@ class Launches:
         if epoch is None:
             return
         try:
-            handle = self._launcher.start(self._request(session, epoch, token, profile))
+            handle = self._backends.start(self._request(session, epoch, token, profile))
         except (HeadraceError, OSError) as error:
             self._refused(session, error)
             return

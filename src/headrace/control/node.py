@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -16,8 +16,8 @@ from headrace import __version__
 from headrace.control.embedded import Commands
 from headrace.control.expiry import Expiry
 from headrace.control.launch import Launches
+from headrace.control.launchers.backends import Backends
 from headrace.control.launchers.contract import Launcher
-from headrace.control.launchers.counted import CountedLauncher
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.link import Link
 from headrace.control.local import Locals
@@ -49,9 +49,9 @@ class Node:
         *,
         address: str,
         embedded: bool,
-        launcher: Launcher | None = None,
+        launchers: Sequence[Launcher] = (),
     ) -> None:
-        """Opens and migrates the store; drivers are started by `launcher`, default a local one.
+        """Opens and migrates the store; drivers are started by `launchers`, default Headrace's own.
 
         Raises StoreInUse, StoreUnavailable, SchemaTooNew.
         """
@@ -71,16 +71,14 @@ class Node:
         self.submissions = Submissions(self.database, settings)
         self.metrics = CollectorRegistry()
         StoreMetrics(self.database, self.metrics)
-        self._launcher = CountedLauncher(
-            launcher or LocalLauncher(settings.home.absolute()), self.metrics
-        )
+        self._backends = Backends(launchers or _launchers(settings), self.metrics)
         self._metastore = _metastore(settings)
         self.launches = Launches(
             self.database,
             settings,
             node_id=self.id,
             address=address,
-            launcher=self._launcher,
+            backends=self._backends,
             metastore=self._metastore,
         )
         self._commands = Commands(settings.home, settings.embedded.linger.total_seconds())
@@ -99,7 +97,7 @@ class Node:
                 seconds=self.settings.lease.duration.total_seconds(),
             )
         self.database.listen()
-        self._launcher.announce([self.address])
+        self._backends.announce([self.address])
         self._sweeper.start()
         write_private(self._node_file, json.dumps(self._described()))
         _LOG.info("node %s serves %s from %s", self.id, self.address, self.database.dialect)
@@ -125,11 +123,11 @@ class Node:
             database,
             settings,
             node_id=self.id,
-            launcher=self._launcher,
+            backends=self._backends,
             launches=self.launches,
             retention=Retention(database),
             expiry=Expiry(database, node_id=self.id),
-            stuck=StuckCancels(database, settings, node_id=self.id, launcher=self._launcher),
+            stuck=StuckCancels(database, settings, node_id=self.id, backends=self._backends),
             locals_=Locals(database, settings),
             after_round=self._end_if_unused,
         )
@@ -161,16 +159,16 @@ class Node:
                     close_in(tx, session, who=self.id)
         deadline = time.monotonic() + _CLOSE_SECONDS
         while time.monotonic() < deadline:
-            self._launcher.exits()
+            self._backends.exits()
             with self.database.read() as tx:
                 left = sessions.live(tx)
-            if not any(one.handle and self._launcher.alive(one.handle) for one in left):
+            if not any(one.handle and self._backends.poll(one.handle).alive for one in left):
                 break
             time.sleep(0.1)
         with self.database.write() as tx:
             for session in sessions.live(tx):
                 if session.handle is not None:
-                    self._launcher.kill(session.handle)
+                    self._backends.kill(session.handle)
                 bury(tx, session.id, who=self.id)
 
 
@@ -179,6 +177,10 @@ def _node_id(home: Path) -> str:
     if not file.exists():
         write_private(file, new_id("no"))
     return file.read_text().strip()
+
+
+def _launchers(settings: Settings) -> list[Launcher]:
+    return [LocalLauncher(settings.home.absolute())]
 
 
 def _metastore(settings: Settings) -> Metastore | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from headrace.control.launchers.contract import Launcher
+from headrace.control.launchers.backends import Backends
 from headrace.control.sessions import end_session
 from headrace.errors import DriverLost
 from headrace.model.failure import Failure
@@ -30,12 +30,12 @@ class StuckCancels:
     """Sweeps the whole store; any number of nodes may do so at once."""
 
     def __init__(
-        self, database: Database, settings: Settings, *, node_id: str, launcher: Launcher
+        self, database: Database, settings: Settings, *, node_id: str, backends: Backends
     ) -> None:
         self._database = database
         self._settings = settings
         self._node_id = node_id
-        self._launcher = launcher
+        self._backends = backends
 
     def sweep(self) -> None:
         """One round: ends the drivers that have not stopped a cancelled statement in time."""
@@ -56,7 +56,7 @@ class StuckCancels:
         if epoch is None:
             return
         if stuck.handle is not None:
-            self._launcher.kill(stuck.handle)
+            self._backends.kill(stuck.handle)
         reason = f"The driver was ended: it did not stop {stuck.statement_id} when asked to."
         _LOG.warning("session %s: %s", stuck.session_id, reason)
         with self._database.write() as tx:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from headrace.control.expiry import Expiry
 from headrace.control.launch import Launches
-from headrace.control.launchers.contract import Exit, Launcher
+from headrace.control.launchers.backends import Backends
+from headrace.control.launchers.contract import Exit
 from headrace.control.local import Locals
 from headrace.control.retention import Retention
 from headrace.control.sessions import end_session
@@ -34,7 +35,7 @@ class Sweeper:
         settings: Settings,
         *,
         node_id: str,
-        launcher: Launcher,
+        backends: Backends,
         launches: Launches,
         retention: Retention,
         expiry: Expiry,
@@ -45,7 +46,7 @@ class Sweeper:
         self._database = database
         self._settings = settings
         self._node_id = node_id
-        self._launcher = launcher
+        self._backends = backends
         self._launches = launches
         self._retention = retention
         self._expiry = expiry
@@ -92,7 +93,7 @@ class Sweeper:
         if self._away:
             _LOG.info("the store answers")
             self._away = False
-        for driver in self._launcher.exits():
+        for driver in self._backends.exits():
             self._lost(driver)
         with self._database.read() as tx:
             overdue = sessions.overdue(tx, 100)
@@ -118,11 +119,11 @@ class Sweeper:
         """
         reason = "its start was never finished"
         if session.handle is not None:
-            alive = self._launcher.alive(session.handle)
+            alive = self._backends.poll(session.handle).alive
             reason = "it did not report within its lease" if alive else "its process is gone"
         ended = self._end(session.id, session.epoch, reason, if_overdue=True)
         if ended and session.handle is not None:
-            self._launcher.kill(session.handle)
+            self._backends.kill(session.handle)
 
     def _end(self, session_id: str, epoch: int, reason: str, *, if_overdue: bool) -> bool:
         message = f"The driver was lost: {reason}. See: headrace session log {session_id}"

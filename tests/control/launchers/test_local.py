@@ -47,7 +47,7 @@ def handles(launcher: LocalLauncher) -> Iterator[list[Handle]]:
     yield started
     for handle in started:
         launcher.kill(handle)
-        wait_until(lambda one=handle: not launcher.alive(one), what="it is gone")
+        wait_until(lambda one=handle: not launcher.poll(one).alive, what="it is gone")
     launcher.exits()
 
 
@@ -88,12 +88,12 @@ def test_a_driver_is_started_and_killed_with_all_it_started(
     driver = psutil.Process(handles[0]["pid"])
     family = [driver, *driver.children(recursive=True)]
     assert len(family) == 2
-    assert launcher.alive(handles[0])
+    assert launcher.poll(handles[0]).alive
     assert launcher.exits() == []
     launcher.kill(handles[0])
     # At once: who kills goes on to what the driver must not touch any more.
     assert not at_work(family)
-    assert not launcher.alive(handles[0])
+    assert not launcher.poll(handles[0]).alive
     launcher.kill(handles[0])
     assert not Path(handles[0]["bootstrap"]).exists()
 
@@ -108,7 +108,7 @@ def test_what_a_dead_driver_left_running_is_killed(
     driver = psutil.Process(handles[0]["pid"])
     [child] = driver.children()
     driver.kill()
-    wait_until(lambda: not launcher.alive(handles[0]), what="the driver is gone")
+    wait_until(lambda: not launcher.poll(handles[0]).alive, what="the driver is gone")
     assert at_work([child])
     launcher.kill(handles[0])
     assert not at_work([child])
@@ -147,7 +147,7 @@ def test_an_exit_is_seen_once_and_told_in_words(
     [ended] = wait_until(launcher.exits, what="the exit is seen")
     assert (ended.session_id, ended.epoch, ended.reason) == ("se_1", 1, "exit status 3")
     assert launcher.exits() == []
-    assert not launcher.alive(handles[0])
+    assert not launcher.poll(handles[0]).alive
 
 
 def test_another_launcher_finds_what_this_one_started(
@@ -155,10 +155,12 @@ def test_another_launcher_finds_what_this_one_started(
 ) -> None:
     handles.append(launcher.start(request(tmp_path, python)))
     another = LocalLauncher(tmp_path)
-    assert another.alive(handles[0])
-    assert not another.alive({**handles[0], "created": 1.0}), "the pid was given to another process"
+    assert another.poll(handles[0]).alive
+    assert not another.poll({**handles[0], "created": 1.0}).alive, (
+        "the pid was given to another process"
+    )
     another.kill(handles[0])
-    wait_until(lambda: not launcher.alive(handles[0]), what="it is gone")
+    wait_until(lambda: not launcher.poll(handles[0]).alive, what="it is gone")
 
 
 def test_what_cannot_be_started_says_so(launcher: LocalLauncher, tmp_path: Path) -> None:
@@ -174,3 +176,14 @@ def test_a_new_address_is_announced(
     launcher.announce(["http://127.0.0.1:2"])
     known = Bootstrap.model_validate_json(Path(handles[0]["bootstrap"]).read_text())
     assert known.nodes == ["http://127.0.0.1:2"]
+
+
+def test_a_driver_is_found_by_its_name(
+    launcher: LocalLauncher, tmp_path: Path, python: Path, handles: list[Handle]
+) -> None:
+    asked = request(tmp_path, python)
+    assert launcher.find(asked.name, asked.profile) is None
+    handles.append(launcher.start(asked))
+    found = wait_until(lambda: launcher.find(asked.name, asked.profile), what="it is found")
+    assert found == handles[0]
+    assert launcher.find("headrace-se_1-2", asked.profile) is None

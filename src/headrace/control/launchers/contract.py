@@ -1,8 +1,10 @@
-"""The launcher contract: how a node starts, polls and kills drivers on a backend.
+"""The launcher contract: how a node starts, finds, polls and kills drivers on a backend.
 
 A launch is claimed in the store before `start` is called, and what is started carries the name
-`headrace-<session>-<epoch>`. A handle is a JSON object that the store keeps; every node that may
-reach the backend can use it.
+`headrace-<session>-<epoch>`, so that it can be found when nobody had the time to keep its handle.
+A handle is a JSON object that the store keeps; its `backend` says whose it is, and every node that
+may reach that backend can use it. Every call but `exits` and `announce` may raise
+BackendUnreachable: nothing is known then, and nothing may be concluded.
 """
 
 from __future__ import annotations
@@ -25,7 +27,17 @@ class LaunchRequest:
     bootstrap: Bootstrap
     profile: Profile
     log: Path
-    """Where the driver's stdout and stderr are appended."""
+    """Where the stdout and stderr of what this host starts are appended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What a backend says of a driver."""
+
+    alive: bool
+    """Whether it, or anything that belongs to it, may still do something."""
+    words: str
+    """In the backend's own words, e.g. `exit status 1`, `ACCEPTED: waiting for a container`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +51,7 @@ class Exit:
 
 
 class Launcher(Protocol):
-    """Implementations: local.py; counted.py wraps them."""
+    """Implementations: a module each in this package; backends.py picks one by a profile."""
 
     backend: str
     """The backend's name in a profile."""
@@ -47,8 +59,11 @@ class Launcher(Protocol):
     def start(self, request: LaunchRequest) -> Handle:
         """Starts the driver and returns at once. Raises LaunchFailed with the backend's words."""
 
-    def alive(self, handle: Handle) -> bool:
-        """Whether the driver still runs. A call to the backend."""
+    def find(self, name: str, profile: Profile) -> Handle | None:
+        """What was started under a name and has not ended; None when there is nothing."""
+
+    def poll(self, handle: Handle) -> Status:
+        """How a driver is. A call to the backend."""
 
     def kill(self, handle: Handle) -> None:
         """Ends the driver and its JVM: when this returns, neither can do anything any more.

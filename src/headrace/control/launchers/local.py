@@ -17,10 +17,11 @@ from pathlib import Path
 import psutil
 
 from headrace.control.java import find_java
-from headrace.control.launchers.contract import Exit, Handle, LaunchRequest
+from headrace.control.launchers.contract import Exit, Handle, LaunchRequest, Status
 from headrace.errors import LaunchFailed
 from headrace.model.messages import Bootstrap
 from headrace.private_files import write_private
+from headrace.settings import Profile
 
 _DYING_SECONDS = 20.0
 _LOOK_SECONDS = 0.01
@@ -63,11 +64,25 @@ class LocalLauncher:
             raise LaunchFailed(f"The driver could not be started: {error}.") from error
         with self._lock:
             self._children[bootstrap.session_id, bootstrap.epoch] = child
-        return {"pid": child.pid, "created": _created(child.pid), "bootstrap": str(file)}
+        return self._handle(child.pid, _created(child.pid), file)
 
-    def alive(self, handle: Handle) -> bool:
-        self._reap(handle["pid"])
-        return _created(handle["pid"]) == handle["created"] and handle["created"] is not None
+    def find(self, name: str, profile: Profile) -> Handle | None:  # noqa: ARG002 - one host, one place
+        file = self._bootstraps / f"{name}.json"
+        marks = {str(file), f"spark.app.name={name}"}
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                # The driver has the file's name among its arguments, its JVM the application's.
+                if not marks.isdisjoint(process.cmdline()):
+                    leader = os.getpgid(process.pid)
+                    return self._handle(leader, _created(leader), file)
+        return None
+
+    def poll(self, handle: Handle) -> Status:
+        status = self._reaped(handle["pid"])
+        if status is not None:
+            return Status(alive=False, words=_reason(status))
+        alive = _created(handle["pid"]) == handle["created"] and handle["created"] is not None
+        return Status(alive=alive, words="it runs" if alive else "its process is gone")
 
     def kill(self, handle: Handle) -> None:
         left = _group(handle)
@@ -101,11 +116,16 @@ class LocalLauncher:
                 known = Bootstrap.model_validate_json(file.read_text())
                 write_private(file, known.model_copy(update={"nodes": addresses}).model_dump_json())
 
-    def _reap(self, pid: int) -> None:
+    def _handle(self, pid: int, created: float | None, file: Path) -> Handle:
+        return {"backend": self.backend, "pid": pid, "created": created, "bootstrap": str(file)}
+
+    def _reaped(self, pid: int) -> int | None:
+        """The exit status of a child of this process, where it has ended."""
         with self._lock:
             for child in self._children.values():
                 if child.pid == pid:
-                    child.poll()
+                    return child.poll()
+        return None
 
 
 def _group(handle: Handle) -> list[psutil.Process]:
