@@ -16,7 +16,7 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import NewSession
 from headrace.model.statement import NewStatement
-from headrace.store import sessions, statements
+from headrace.store import changes, sessions, statements, takeovers
 from headrace.store.database import Database
 
 FEW, MANY = 1_000, 1_000_000
@@ -45,7 +45,7 @@ class Claims:
         self._session = new_id("se")
         with self._database.write() as tx:
             sessions.insert(tx, NewSession(id=self._session, owner=WHO), who=WHO)
-            epoch = sessions.claim_launch(
+            epoch = takeovers.claim_launch(
                 tx, self._session, node=WHO, seconds=3600, token_hash="unused"
             )
             assert epoch is not None
@@ -61,13 +61,13 @@ class Claims:
             statements.insert(tx, new, who=WHO)
         began = time.perf_counter()
         with self._database.write() as tx:
-            claimed = statements.claim_next(tx, self._session, self._epoch, who=WHO)
+            claimed = changes.claim_next(tx, self._session, self._epoch, who=WHO)
         seconds = time.perf_counter() - began
         assert claimed is not None
         assert claimed.id == new.id
         with self._database.write() as tx:
             for state in (StatementState.RUNNING, StatementState.SUCCESS):
-                statements.transition(tx, new.id, state, who=WHO, epoch=self._epoch)
+                changes.transition(tx, new.id, state, who=WHO, epoch=self._epoch)
         self._last = new.id
         return seconds
 

@@ -43,6 +43,11 @@ def format_duration(duration: timedelta) -> str:
     return f"{duration // timedelta(microseconds=1)}us" if rest else f"{seconds}s"
 
 
+def seconds_of(duration: timedelta | None) -> float | None:
+    """Its length in seconds; None for none."""
+    return None if duration is None else duration.total_seconds()
+
+
 Duration = Annotated[
     timedelta,
     BeforeValidator(parse_duration),

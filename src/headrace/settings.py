@@ -85,6 +85,13 @@ class SessionSettings(Section):
     """That long after it was made, busy or not. Default: never."""
 
 
+class StatementSettings(Section):
+    """How statements are run."""
+
+    max_attempts: int = Field(default=2, ge=1)
+    """How often a pure query is tried at most, when its driver dies under it."""
+
+
 class CatalogSettings(Section):
     """The persistent catalog that sessions share."""
 
@@ -147,6 +154,7 @@ class Settings(BaseSettings):
     results: ResultsSettings = ResultsSettings()
     lease: LeaseSettings = LeaseSettings()
     sessions: SessionSettings = SessionSettings()
+    statements: StatementSettings = StatementSettings()
     catalog: CatalogSettings = CatalogSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
     opensearch: OpenSearchSettings = OpenSearchSettings()

@@ -67,10 +67,10 @@ def test_every_change_of_a_statement_is_an_event(node: RunningNode) -> None:
 
 def test_every_change_of_a_session_is_an_event(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
-    driver.goodbye()
+    driver.fail()
     found = listed(node, entity_id=session_id)
     assert [one["to"] for one in found] == ["not_started", "starting", "running", "failed"]
-    assert found[-1]["detail"]["failure"]["code"] == "driver_lost"
+    assert found[-1]["detail"]["failure"]["code"] == "spark_unavailable"
 
 
 def test_events_come_in_pages_in_order(node: RunningNode) -> None:

@@ -139,7 +139,7 @@ def test_who_has_lost_the_lease_changes_nothing(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.take()
-    driver.goodbye()
+    driver.fail()
     assert node.statement(statement_id)["state"] == "failed"
     ended = node.statement(statement_id)
     succeed = partial(driver.succeed, statement_id)
@@ -161,7 +161,7 @@ def test_an_epoch_that_is_not_the_sessions_is_lost(node: RunningNode) -> None:
 def test_a_driver_that_does_not_renew_is_lost(start_node: StartNode) -> None:
     node = start_node(lease={"duration": "1s", "sweep": "100ms"})
     session_id, driver = node.driven_session()
-    statement_id = node.submit(session=session_id)["id"]
+    statement_id = node.submit("SHOW TABLES", session=session_id)["id"]
     driver.take()
     statement = node.statement(statement_id, wait_timeout="20s")
     assert (statement["state"], statement["error"]["code"]) == ("failed", "driver_lost")

@@ -222,7 +222,7 @@ def test_a_session_is_used_again(node: RunningNode) -> None:
 
 def test_a_dead_session_is_silently_replaced(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
-    driver.goodbye()
+    driver.fail()
     _query_id, other = created(node, sessionId=session_id)
     assert other != session_id
     assert node.http.get(f"/api/v1/sessions/{other}").json()["state"] in {"not_started", "starting"}

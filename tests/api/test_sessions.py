@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 from tests.support.running_node import RunningNode
-from tests.support.waiting import wait_until
 
 StartNode = Callable[..., RunningNode]
 
@@ -58,7 +57,7 @@ def test_a_name_is_free_again_once_its_session_has_ended(node: RunningNode) -> N
     response = node.http.post("/api/v1/sessions", json={"name": "once"})
     assert (response.status_code, response.json()["code"]) == (409, "name_taken")
 
-    assert driver.goodbye().landed
+    assert driver.fail().landed
     assert node.http.get("/api/v1/sessions/once").status_code == 404
     second = node.new_session(name="once")
     assert node.http.get("/api/v1/sessions/once").json()["id"] == second != first
@@ -89,21 +88,6 @@ def test_closing_cancels_what_runs_and_ends_with_the_drivers_goodbye(node: Runni
     assert (again.status_code, again.json()["state"]) == (202, "dead")
 
 
-def test_a_session_whose_driver_is_lost_fails_with_its_statements(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
-    running = node.submit(session=session_id)["id"]
-    waiting = node.submit(session=session_id)["id"]
-    driver.take()
-    node.desk.lose(session_id, "killed by SIGKILL")
-
-    wait_until(lambda: node.statement(running)["state"] == "failed")
-    session = node.http.get(f"/api/v1/sessions/{session_id}").json()
-    assert (session["state"], session["error"]["code"]) == ("failed", "driver_lost")
-    assert "SIGKILL" in session["error"]["message"]
-    assert node.statement(running)["error"]["code"] == "driver_lost"
-    assert node.statement(waiting)["error"]["code"] == "session_failed"
-
-
 def test_a_session_whose_driver_cannot_be_started_says_why(start_node: StartNode) -> None:
     node = start_node()
     node.desk.refusal = "no such backend"
@@ -129,7 +113,7 @@ def test_sessions_are_listed_by_state(start_node: StartNode) -> None:
     node = start_node()
     running, driver = node.driven_session()
     ended, other = node.driven_session()
-    other.goodbye()
+    other.fail()
     for state, expected in (("running", [running]), ("failed", [ended]), ("closing", [])):
         page = node.http.get("/api/v1/sessions", params={"state": state}).json()
         assert [one["id"] for one in page["items"]] == expected

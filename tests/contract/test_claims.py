@@ -10,13 +10,13 @@ from tests.support.store import INLINE, new_session, new_statement, running_sess
 
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.statement import Statement
-from headrace.store import sessions, statements
+from headrace.store import changes, sessions, statements, takeovers
 from headrace.store.database import Database
 
 
 def _claim(store: Database, session_id: str, epoch: int) -> Statement | None:
     with store.write() as tx:
-        return statements.claim_next(tx, session_id, epoch, who="driver")
+        return changes.claim_next(tx, session_id, epoch, who="driver")
 
 
 def test_statements_are_claimed_one_after_the_other_in_order(store: Database) -> None:
@@ -32,7 +32,7 @@ def test_statements_are_claimed_one_after_the_other_in_order(store: Database) ->
         assert _claim(store, session_id, epoch) is None, "one at a time"
         with store.write() as tx:
             done = StatementState.SUCCESS
-            assert statements.transition(tx, statement.id, done, who="driver", epoch=epoch)
+            assert changes.transition(tx, statement.id, done, who="driver", epoch=epoch)
         claimed.append(statement.id)
     assert claimed == submitted
     assert _claim(store, session_id, epoch) is None
@@ -83,7 +83,7 @@ def test_a_zombie_changes_nothing(store: Database) -> None:
     with store.write() as tx:
         for target in StatementState:
             if target is not StatementState.LAUNCHED:
-                assert not statements.transition(
+                assert not changes.transition(
                     tx,
                     statement_id,
                     target,
@@ -120,7 +120,7 @@ def test_many_claims_at_once_get_each_statement_once(store: Database) -> None:
             claimed.append(statement.id)
             with store.write() as tx:
                 ended = StatementState.FAILED
-                assert statements.transition(tx, statement.id, ended, who="t", epoch=epoch)
+                assert changes.transition(tx, statement.id, ended, who="t", epoch=epoch)
 
     with ThreadPoolExecutor(6) as pool:
         for done in [pool.submit(work) for _ in range(6)]:
@@ -135,7 +135,7 @@ def test_one_node_wins_a_launch(store: Database) -> None:
     def claim(node: str) -> int | None:
         ready.wait()
         with store.write() as tx:
-            return sessions.claim_launch(tx, session_id, node=node, seconds=60, token_hash=node)
+            return takeovers.claim_launch(tx, session_id, node=node, seconds=60, token_hash=node)
 
     with ThreadPoolExecutor(6) as pool:
         epochs = list(pool.map(claim, [f"no_{number}" for number in range(6)]))
@@ -157,8 +157,37 @@ def test_only_one_of_many_ends_of_a_statement_lands(store: Database) -> None:
     def end(target: StatementState) -> bool:
         ready.wait()
         with store.write() as tx:
-            return statements.transition(tx, statement_id, target, who="test")
+            return changes.transition(tx, statement_id, target, who="test")
 
     ends = [StatementState.SUCCESS, StatementState.FAILED, StatementState.TIMEOUT] * 2
     with ThreadPoolExecutor(6) as pool:
         assert sum(pool.map(end, ends)) == 1
+
+
+def test_queries_run_beside_each_other_and_anything_else_alone(store: Database) -> None:
+    session_id, epoch = running_session(store, parallelism=3)
+    queries = [new_statement(store, session_id, is_query=True) for _ in range(4)]
+    barrier = new_statement(store, session_id)
+    last = new_statement(store, session_id, is_query=True)
+
+    def claimed() -> list[str]:
+        found = []
+        while statement := _claim(store, session_id, epoch):
+            found.append(statement.id)
+        return found
+
+    def end(*ended: str) -> None:
+        with store.write() as tx:
+            for one in ended:
+                assert changes.transition(tx, one, StatementState.SUCCESS, who="d", epoch=epoch)
+
+    assert claimed() == queries[:3]
+    end(queries[1])
+    assert claimed() == queries[3:]
+    end(queries[0], queries[2])
+    # Nothing overtakes what runs alone.
+    assert claimed() == []
+    end(queries[3])
+    assert claimed() == [barrier]
+    end(barrier)
+    assert claimed() == [last]

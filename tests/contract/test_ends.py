@@ -13,7 +13,7 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.statement import CancelReason, NewStatement
-from headrace.store import local, overtime, sessions, statements, tables
+from headrace.store import changes, local, overtime, sessions, statements, tables
 from headrace.store.clock import clock
 from headrace.store.database import Database
 
@@ -47,7 +47,7 @@ def test_a_session_is_idle_after_its_time(store: Database) -> None:
     _aged(store, tables.sessions, session_id, "last_used_at", 2 * MINUTE)
     assert _idle(store) == []
     with store.write() as tx:
-        assert statements.transition(tx, statement_id, StatementState.SUCCESS, who="test")
+        assert changes.transition(tx, statement_id, StatementState.SUCCESS, who="test")
     assert _idle(store) == [session_id]
     with store.read() as tx:
         assert sessions.is_idle(tx, session_id)
@@ -60,7 +60,7 @@ def test_a_renewal_counts_a_live_statement_as_use(store: Database) -> None:
     _set(store, tables.sessions, session_id, idle_seconds=MINUTE)
     with store.write() as tx:
         sessions.renew(tx, session_id, epoch, 60)
-        assert statements.transition(tx, statement_id, StatementState.CANCELLED, who="test")
+        assert changes.transition(tx, statement_id, StatementState.CANCELLED, who="test")
     assert _idle(store) == []
     _aged(store, tables.sessions, session_id, "last_used_at", 2 * MINUTE)
     with store.write() as tx:
@@ -127,7 +127,7 @@ def test_overtime_is_counted_from_the_submit_while_waiting_then_from_the_start(
         _set(store, tables.statements, one, timeout_seconds=None, queue_seconds=MINUTE)
     assert late() == [(waiting, StatementState.WAITING)]
     with store.write() as tx:
-        statements.request_cancel(tx, running, who="test", reason=CancelReason.TIMEOUT)
+        changes.request_cancel(tx, running, who="test", reason=CancelReason.TIMEOUT)
     _set(store, tables.statements, running, timeout_seconds=MINUTE)
     assert late() == [(waiting, StatementState.WAITING)]
 
@@ -137,7 +137,7 @@ def test_the_first_reason_of_a_cancel_holds_and_force_may_come_later(store: Data
     one = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
     for reason, force in ((CancelReason.TIMEOUT, False), (CancelReason.ASKED, True)):
         with store.write() as tx:
-            state = statements.request_cancel(tx, one, who="ada", reason=reason, force=force)
+            state = changes.request_cancel(tx, one, who="ada", reason=reason, force=force)
         assert state is StatementState.CANCELLING
     with store.read() as tx:
         found = statements.get(tx, one)
@@ -147,8 +147,6 @@ def test_the_first_reason_of_a_cancel_holds_and_force_may_come_later(store: Data
 
 def test_a_cancel_is_stuck_after_its_grace(store: Database) -> None:
     session_id, epoch = running_session(store)
-    with store.write() as tx:
-        sessions.set_handle(tx, session_id, epoch, {"name": "x"})
     one = new_statement(store, session_id, StatementState.CANCELLING, epoch=epoch)
 
     def stuck() -> list[overtime.StuckCancel]:
@@ -159,30 +157,16 @@ def test_a_cancel_is_stuck_after_its_grace(store: Database) -> None:
     _aged(store, tables.statements, one, "cancel_requested_at", 2 * MINUTE)
     (found,) = stuck()
     assert (found.statement_id, found.session_id, found.epoch) == (one, session_id, epoch)
-    assert (found.handle, found.alone, found.forced, found.noted) == (
-        {"name": "x"},
-        True,
-        False,
-        False,
-    )
+    assert (found.alone, found.forced, found.noted) == (True, False, False)
     other = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
     with store.write() as tx:
         overtime.note(tx, one, "because")
     (found,) = stuck()
     assert (found.alone, found.noted) == (False, True)
     with store.write() as tx:
-        assert statements.transition(tx, other, StatementState.SUCCESS, who="test")
+        assert changes.transition(tx, other, StatementState.SUCCESS, who="test")
         sessions.renew(tx, session_id, epoch, 60, streams=1)
     assert not stuck()[0].alone
-
-
-def test_who_fences_a_session_takes_it_from_its_driver(store: Database) -> None:
-    session_id, epoch = running_session(store)
-    with store.write() as tx:
-        assert sessions.fence(tx, session_id, epoch, seconds=60) == epoch + 1
-        assert sessions.fence(tx, session_id, epoch, seconds=60) is None
-        assert sessions.renew(tx, session_id, epoch, 60) is None
-        assert statements.claim_next(tx, session_id, epoch, who="driver") is None
 
 
 def test_a_batch_session_takes_one_statement(store: Database) -> None:
@@ -214,13 +198,13 @@ def test_a_local_statement_keeps_its_turn(store: Database) -> None:
 
     assert due() == []
     with store.write() as tx:
-        assert statements.transition(tx, first, StatementState.SUCCESS, who="test")
+        assert changes.transition(tx, first, StatementState.SUCCESS, who="test")
         # What follows it waits for it.
-        assert statements.claim_next(tx, session_id, epoch, who="driver") is None
+        assert changes.claim_next(tx, session_id, epoch, who="driver") is None
     assert due() == [own]
     with store.write() as tx:
-        assert statements.transition(tx, own, StatementState.SUCCESS, who="test")
-        claimed = statements.claim_next(tx, session_id, epoch, who="driver")
+        assert changes.transition(tx, own, StatementState.SUCCESS, who="test")
+        claimed = changes.claim_next(tx, session_id, epoch, who="driver")
     assert claimed is not None
     assert claimed.id == last
     assert due() == []

@@ -13,7 +13,7 @@ from headrace.model.lifecycle import (
     SessionState,
     StatementState,
 )
-from headrace.store import events, nodes, sessions, statements
+from headrace.store import changes, events, nodes, sessions, statements
 from headrace.store.database import Database
 
 
@@ -32,7 +32,7 @@ def test_a_statement_goes_only_where_its_lifecycle_allows(
         statement_id = new_statement(store, session_id, source)
         before = _trail(store, statement_id)
         with store.write() as tx:
-            landed = statements.transition(tx, statement_id, target, who="test", failure=LOST)
+            landed = changes.transition(tx, statement_id, target, who="test", failure=LOST)
         with store.read() as tx:
             after = statements.get(tx, statement_id)
         assert after is not None
@@ -88,10 +88,10 @@ def test_a_node_goes_only_where_its_lifecycle_allows(
 
 def test_a_change_of_what_does_not_exist_does_not_land(store: Database) -> None:
     with store.write() as tx:
-        assert not statements.transition(tx, "st_x", StatementState.FAILED, who="test")
+        assert not changes.transition(tx, "st_x", StatementState.FAILED, who="test")
         assert not sessions.transition(tx, "se_x", SessionState.FAILED, who="test")
         assert not nodes.transition(tx, "no_x", NodeState.GONE, who="test")
-        assert statements.request_cancel(tx, "st_x", who="test") is None
+        assert changes.request_cancel(tx, "st_x", who="test") is None
     with store.read() as tx:
         assert events.read(tx, after=None, limit=10) == []
 

@@ -10,6 +10,7 @@ from tests.support.store import new_session, new_statement, running_session
 
 from headrace.model.lifecycle import StatementState
 from headrace.store import (
+    changes,
     duties,
     events,
     idempotency,
@@ -76,7 +77,7 @@ def _plans(tx: Tx, act: Any) -> list[str]:
 @pytest.mark.parametrize(
     "act",
     [
-        lambda tx, session, epoch: statements.claim_next(tx, session, epoch, who="d"),
+        lambda tx, session, epoch: changes.claim_next(tx, session, epoch, who="d"),
         lambda tx, session, epoch: statements.live_ids(tx, session),
         lambda tx, session, epoch: duties.duty(tx, session),
         lambda tx, session, epoch: statements.active_count(tx),

@@ -12,7 +12,7 @@ from headrace.errors import NameTaken
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import NewSession, Session
-from headrace.store import events, sessions, statements
+from headrace.store import events, sessions, statements, takeovers
 from headrace.store.database import Database
 
 _AGO = -1.0
@@ -120,8 +120,10 @@ def test_pages_go_from_the_newest_to_the_oldest(store: Database) -> None:
 
 
 def test_launchable_sessions_come_oldest_first(store: Database) -> None:
-    made = [new_session(store) for _ in range(3)]
-    new_session(store, SessionState.STARTING)
+    made = [new_session(store), new_session(store, SessionState.STARTING), new_session(store)]
+    claimed = new_session(store)
+    with store.write() as tx:
+        takeovers.claim_launch(tx, claimed, node="no_1", seconds=60, token_hash="h")
     with store.read() as tx:
         assert [one.id for one in sessions.launchable(tx, 10)] == made
         assert [one.id for one in sessions.launchable(tx, 2)] == made[:2]
@@ -140,7 +142,7 @@ def test_live_sessions_can_be_those_of_one_node(store: Database) -> None:
 def test_hello_tells_who_the_driver_is_and_starts_the_lease(store: Database) -> None:
     session_id = new_session(store)
     with store.write() as tx:
-        epoch = sessions.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="h")
+        epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="h")
         assert epoch is not None
         assert sessions.set_handle(tx, session_id, epoch, {"pid": 7})
         assert sessions.transition(
@@ -165,27 +167,20 @@ def test_a_lease_runs_out_by_the_databases_clock(store: Database) -> None:
     running_session(store, lease_seconds=60)
     new_session(store)
     with store.read() as tx:
-        assert [one.id for one in sessions.overdue(tx, 10)] == [late]
+        assert [one.id for one in takeovers.overdue(tx, 10)] == [late]
     with store.write() as tx:
         # Until a takeover has raised the epoch, even an expired lease can be renewed.
         assert sessions.renew(tx, late, epoch, 60) is SessionState.RUNNING
     with store.read() as tx:
-        assert sessions.overdue(tx, 10) == []
+        assert takeovers.overdue(tx, 10) == []
 
 
 def test_an_unfinished_launch_is_overdue(store: Database) -> None:
     session_id = new_session(store)
     with store.write() as tx:
-        sessions.claim_launch(tx, session_id, node="no_1", seconds=_AGO, token_hash="h")
+        takeovers.claim_launch(tx, session_id, node="no_1", seconds=_AGO, token_hash="h")
     with store.read() as tx:
-        assert [one.id for one in sessions.overdue(tx, 10)] == [session_id]
-
-
-def test_a_session_that_nobody_answers_for_is_overdue(store: Database) -> None:
-    closing = new_session(store, SessionState.CLOSING)
-    new_session(store, SessionState.DEAD)
-    with store.read() as tx:
-        assert [one.id for one in sessions.overdue(tx, 10)] == [closing]
+        assert [one.id for one in takeovers.overdue(tx, 10)] == [session_id]
 
 
 @pytest.mark.parametrize("state", [SessionState.RUNNING, SessionState.CLOSING])
@@ -204,7 +199,7 @@ def test_renewing_tells_the_state(store: Database, state: SessionState) -> None:
     assert after.last_update_time is not None
 
 
-@pytest.mark.parametrize("state", [SessionState.DEAD, SessionState.FAILED, SessionState.RECOVERING])
+@pytest.mark.parametrize("state", [SessionState.DEAD, SessionState.FAILED])
 def test_a_lease_is_lost_with_the_driver(store: Database, state: SessionState) -> None:
     session_id, epoch = running_session(store)
     with store.write() as tx:
@@ -219,18 +214,9 @@ def test_a_node_that_was_away_gives_every_driver_a_full_lease(store: Database) -
     with store.write() as tx:
         assert sessions.extend_all(tx, node="no_2", seconds=15) == 1
     with store.read() as tx:
-        assert sessions.overdue(tx, 10) == []
+        assert takeovers.overdue(tx, 10) == []
     assert _get(store, early).lease_until == untouched
     assert _get(store, late).lease_until is not None
-
-
-def test_a_takeover_asks_the_lease_in_the_same_step(store: Database) -> None:
-    held, _ = running_session(store, lease_seconds=60)
-    late, epoch = running_session(store, lease_seconds=_AGO)
-    failed = SessionState.FAILED
-    with store.write() as tx:
-        assert not sessions.transition(tx, held, failed, who="no_2", if_overdue=True)
-        assert sessions.transition(tx, late, failed, who="no_2", epoch=epoch, if_overdue=True)
 
 
 def test_the_end_of_a_session_is_recorded(store: Database) -> None:

@@ -14,7 +14,7 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import IN_HAND, STATEMENT, SessionState, StatementState
 from headrace.model.result import Disposition
 from headrace.model.statement import NewStatement, Parameter, Statement
-from headrace.store import duties, events, results, statements
+from headrace.store import changes, duties, events, results, statements
 from headrace.store.database import Database
 
 NEVER_RAN = Failure(code="session_failed", message="The session failed.")
@@ -29,7 +29,7 @@ def _get(store: Database, statement_id: str) -> Statement:
 
 def _succeed(store: Database, statement_id: str, *, seconds: float = 60) -> None:
     with store.write() as tx:
-        assert statements.transition(
+        assert changes.transition(
             tx,
             statement_id,
             StatementState.SUCCESS,
@@ -113,10 +113,10 @@ def test_every_step_keeps_its_time(store: Database) -> None:
     session_id, epoch = running_session(store)
     statement_id = new_statement(store, session_id)
     with store.write() as tx:
-        statements.claim_next(tx, session_id, epoch, who="driver")
+        changes.claim_next(tx, session_id, epoch, who="driver")
     with store.write() as tx:
         state = StatementState.RUNNING
-        assert statements.transition(tx, statement_id, state, who="driver", epoch=epoch)
+        assert changes.transition(tx, statement_id, state, who="driver", epoch=epoch)
     _succeed(store, statement_id)
     after = _get(store, statement_id)
     assert after.launched_at is not None
@@ -136,11 +136,11 @@ def test_a_statement_that_waits_again_is_as_new(store: Database) -> None:
     session_id, epoch = running_session(store)
     statement_id = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
     with store.write() as tx:
-        assert statements.transition(tx, statement_id, StatementState.WAITING, who="no_1")
+        assert changes.transition(tx, statement_id, StatementState.WAITING, who="no_1")
     again = _get(store, statement_id)
     assert again.launched_at is again.started_at is again.epoch is None
     with store.write() as tx:
-        claimed = statements.claim_next(tx, session_id, epoch, who="driver")
+        claimed = changes.claim_next(tx, session_id, epoch, who="driver")
     assert claimed is not None
     assert (claimed.id, claimed.attempts) == (statement_id, 2)
 
@@ -184,7 +184,7 @@ def test_a_result_goes_when_its_time_is_over(store: Database) -> None:
 def test_a_result_is_never_left_by_a_transition_that_did_not_land(store: Database) -> None:
     statement_id = new_statement(store, new_session(store), StatementState.CANCELLED)
     with store.write() as tx:
-        assert not statements.transition(
+        assert not changes.transition(
             tx,
             statement_id,
             StatementState.SUCCESS,
@@ -217,7 +217,7 @@ def test_a_cancel_is_asked_for(
     session_id = new_session(store)
     statement_id = new_statement(store, session_id, source)
     with store.write() as tx:
-        assert statements.request_cancel(tx, statement_id, who="ada") is target
+        assert changes.request_cancel(tx, statement_id, who="ada") is target
     after = _get(store, statement_id)
     assert after.state is target
     assert (after.cancel_requested_at is not None) is (source is not target)
@@ -233,7 +233,12 @@ def test_a_duty_is_what_waits_and_what_is_in_hand(store: Database) -> None:
         assert duties.duty(tx, "se_x") is None
         idle = duties.duty(tx, session_id)
     assert idle == duties.Duty(
-        epoch=epoch, state=SessionState.RUNNING, spent=False, waits=False, in_hand=[]
+        epoch=epoch,
+        state=SessionState.RUNNING,
+        parallelism=1,
+        spent=False,
+        waits=False,
+        in_hand=[],
     )
     made = {state: new_statement(store, session_id, state) for state in StatementState}
     with store.read() as tx:
@@ -249,10 +254,10 @@ def test_the_end_of_a_session_ends_its_statements(store: Database) -> None:
     live = [made[state] for state in StatementState if state in STATEMENT.live]
     with store.write() as tx:
         assert statements.live_ids(tx, session_id) == live
-        count = statements.end_all(tx, session_id, who="no_1", failure=LOST, waiting=NEVER_RAN)
+        count = changes.end_all(tx, session_id, who="no_1", failure=LOST, waiting=NEVER_RAN)
         assert count == 4
         assert statements.live_ids(tx, session_id) == []
-        assert statements.end_all(tx, session_id, who="no_1", failure=LOST) == 0
+        assert changes.end_all(tx, session_id, who="no_1", failure=LOST) == 0
     ends = {state: _get(store, one) for state, one in made.items()}
     assert ends[StatementState.WAITING].failure == NEVER_RAN
     assert ends[StatementState.RUNNING].failure == LOST
@@ -270,7 +275,7 @@ def test_a_failure_keeps_every_character(store: Database) -> None:
     failure = Failure(code="c", message="a\x00b \ud83c 🍏", condition="X", line=1, column=2)
     statement_id = new_statement(store, new_session(store))
     with store.write() as tx:
-        assert statements.transition(
+        assert changes.transition(
             tx, statement_id, StatementState.FAILED, who="driver", failure=failure
         )
     assert _get(store, statement_id).failure == failure

@@ -13,7 +13,7 @@ from tests.support.waiting import wait_until
 
 from headrace.errors import StoreUnavailable
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.store import sessions, statements
+from headrace.store import changes, sessions, statements
 from headrace.store.database import Database
 from headrace.store.signals import EVENTS, LAUNCH, Subscription, session_topic, statement_topic
 
@@ -46,7 +46,7 @@ def test_a_change_wakes_who_waits_for_it(store: Database) -> None:
     assert woken(EVENTS, LAUNCH, "session") == [EVENTS, "session"]
     waits["statement"] = store.signals.subscribe(statement_topic(statement_id))
     with store.write() as tx:
-        statements.request_cancel(tx, statement_id, who="ada")
+        changes.request_cancel(tx, statement_id, who="ada")
     assert woken(EVENTS, "session", "statement") == [EVENTS, "session", "statement"]
     with store.write() as tx:
         sessions.transition(tx, session_id, SessionState.CLOSING, who="ada")
@@ -65,7 +65,7 @@ def test_what_is_woken_can_read_the_change(store: Database) -> None:
             read.append(statements.get(tx, statement_id))
 
     with store.signals.subscribe(statement_topic(statement_id), look), store.write() as tx:
-        statements.transition(tx, statement_id, StatementState.FAILED, who="test")
+        changes.transition(tx, statement_id, StatementState.FAILED, who="test")
         assert read == [], "not before the commit"
     assert [one.state for one in read] == [StatementState.FAILED]
 

@@ -33,6 +33,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.sql.codegen.wholeStage", "false")
             .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
             .config("spark.sql.geospatial.enabled", "true")
+            .config("spark.sql.scripting.enabled", "true")
             .config("spark.sql.timeType.enabled", "true")
             .config("spark.sql.preserveCharVarcharTypeInfo", "true")
             .getOrCreate()

@@ -20,7 +20,7 @@ from headrace.errors import InvalidSetting, StoreInUse, StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState
 from headrace.model.statement import NewStatement
-from headrace.store import statements
+from headrace.store import changes, statements
 from headrace.store.database import Database
 
 
@@ -137,11 +137,11 @@ def test_a_statement_takes_four_transactions(store: Database) -> None:
     before = store.write_count
     statement_id = new_statement(store, session_id)
     with store.write() as tx:
-        assert statements.claim_next(tx, session_id, epoch, who="driver")
+        assert changes.claim_next(tx, session_id, epoch, who="driver")
     for state in (StatementState.RUNNING, StatementState.SUCCESS):
         with store.write() as tx:
             report = INLINE if state is StatementState.SUCCESS else None
-            assert statements.transition(
+            assert changes.transition(
                 tx, statement_id, state, who="d", epoch=epoch, result=report, result_seconds=60
             )
     assert store.write_count - before == 4

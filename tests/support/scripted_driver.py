@@ -6,6 +6,7 @@ The launchers here start no process: the only token of a session is in its launc
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -14,7 +15,7 @@ import httpx
 from tests.support.made_results import inline_result
 
 from headrace.control.launchers.contract import Exit, Handle, LaunchRequest, Status
-from headrace.errors import LaunchFailed
+from headrace.errors import BackendUnreachable, LaunchFailed
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import (
@@ -30,14 +31,15 @@ from headrace.model.messages import (
     Poll,
     Renew,
     Renewed,
+    Restore,
+    Restored,
     Started,
     Work,
 )
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport
+from headrace.model.snapshot import Snapshot
 from headrace.settings import Profile
-
-HELLO = Hello(pid=1, spark_version="4.1.3", application_id="local-1", ui_url=None)
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -71,8 +73,19 @@ class ScriptedDriver:
         """Hangs up, without a word to the node."""
         self._client.close()
 
-    def hello(self) -> Acknowledged:
-        return self._call("hello", HELLO, Acknowledged)
+    def restore(self) -> Snapshot | None:
+        return self._call("restore", Restore(), Restored).snapshot
+
+    def hello(self, *, lost: list[str] | None = None, keeps_tables: bool = True) -> Acknowledged:
+        message = Hello(
+            pid=1,
+            spark_version="4.1.3",
+            application_id="local-1",
+            ui_url=None,
+            keeps_tables=keeps_tables,
+            lost=lost or [],
+        )
+        return self._call("hello", message, Acknowledged)
 
     def poll(
         self, *, in_hand: list[str] | None = None, heard: list[str] | None = None, wait: float = 0
@@ -103,6 +116,7 @@ class ScriptedDriver:
         result: ResultReport | None = None,
         failure: Failure | None = None,
         ran_seconds: float | None = None,
+        snapshot: Snapshot | None = None,
     ) -> Acknowledged:
         message = Ended(
             statement_id=statement_id,
@@ -110,6 +124,7 @@ class ScriptedDriver:
             result=result,
             failure=failure,
             ran_seconds=ran_seconds,
+            snapshot=snapshot,
         )
         return self._call("ended", message, Acknowledged)
 
@@ -119,6 +134,7 @@ class ScriptedDriver:
         result: ResultReport | None = None,
         *,
         ran_seconds: float | None = None,
+        snapshot: Snapshot | None = None,
     ) -> Acknowledged:
         """Reports a result, one row of one column unless told otherwise."""
         return self.ended(
@@ -126,7 +142,12 @@ class ScriptedDriver:
             StatementState.SUCCESS,
             result=result or inline_result([("x", "integer")], [[1]]),
             ran_seconds=ran_seconds,
+            snapshot=snapshot,
         )
+
+    def fail(self) -> Acknowledged:
+        """Leaves for a reason that would end every other driver as well."""
+        return self.goodbye(Failure(code="spark_unavailable", message="Spark did not start."))
 
     def goodbye(self, failure: Failure | None = None) -> Acknowledged:
         return self._call("goodbye", Goodbye(failure=failure), Acknowledged)
@@ -148,29 +169,33 @@ class Desk:
 
     def __init__(self) -> None:
         self._launched = threading.Condition()
-        self._requests: dict[str, LaunchRequest] = {}
+        self._requests: defaultdict[str, list[LaunchRequest]] = defaultdict(list)
         self._drivers: list[ScriptedDriver] = []
         self._ended: list[Exit] = []
         self.started: list[Handle] = []
         self.killed: list[Handle] = []
         self.refusal: str | None = None
         """When set, no driver can be started, for this reason."""
+        self.unreachable = False
+        self.asked = 0
+        """Calls so far."""
 
-    def driver(self, session_id: str) -> ScriptedDriver:
-        """The driver of a session, once the node has launched it."""
-        driver = ScriptedDriver(self.request(session_id).bootstrap)
+    def driver(self, session_id: str, *, launch: int = 1) -> ScriptedDriver:
+        """The driver of a session's first or later launch, once the node has made it."""
+        driver = ScriptedDriver(self.request(session_id, launch=launch).bootstrap)
         self._drivers.append(driver)
         return driver
 
-    def request(self, session_id: str) -> LaunchRequest:
-        """The launch of a session, which must come within ten seconds."""
+    def request(self, session_id: str, *, launch: int = 1) -> LaunchRequest:
+        """A launch of a session, which must come within ten seconds."""
+        requests = self._requests[session_id]
         with self._launched:
-            assert self._launched.wait_for(lambda: session_id in self._requests, 10)
-            return self._requests[session_id]
+            assert self._launched.wait_for(lambda: len(requests) >= launch, 10)
+            return requests[launch - 1]
 
     def lose(self, session_id: str, reason: str) -> None:
         """Makes the node see that the driver's process has ended."""
-        epoch = self.request(session_id).bootstrap.epoch
+        epoch = self._requests[session_id][-1].bootstrap.epoch
         self._ended.append(Exit(session_id=session_id, epoch=epoch, reason=reason))
 
     def close(self) -> None:
@@ -179,24 +204,28 @@ class Desk:
             driver.close()
 
     def start(self, request: LaunchRequest) -> Handle:
+        self._answer()
         if self.refusal is not None:
             raise LaunchFailed(self.refusal)
         with self._launched:
-            self._requests[request.bootstrap.session_id] = request
+            self._requests[request.bootstrap.session_id].append(request)
             self._launched.notify_all()
         handle = {"backend": self.backend, "name": request.name}
         self.started.append(handle)
         return handle
 
     def find(self, name: str, profile: Profile) -> Handle | None:
+        self._answer()
         found = (one for one in self.started if one["name"] == name and one not in self.killed)
         return next(found, None)
 
     def poll(self, handle: Handle) -> Status:
+        self._answer()
         alive = handle not in self.killed
         return Status(alive=alive, words="it is at its desk" if alive else "it was killed")
 
     def kill(self, handle: Handle) -> None:
+        self._answer()
         self.killed.append(handle)
 
     def exits(self) -> list[Exit]:
@@ -205,6 +234,11 @@ class Desk:
 
     def announce(self, addresses: list[str]) -> None:
         """No driver looks for a node."""
+
+    def _answer(self) -> None:
+        self.asked += 1
+        if self.unreachable:
+            raise BackendUnreachable("Nobody is at the desk.")
 
 
 class Crew(Desk):

@@ -9,7 +9,7 @@ from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.result import Disposition, ResultReport
 from headrace.model.session import NewSession
 from headrace.model.statement import NewStatement
-from headrace.store import sessions, statements
+from headrace.store import changes, sessions, statements, takeovers
 from headrace.store.database import Database
 
 OWNER = "ada"
@@ -56,21 +56,25 @@ def new_session(
     *,
     owner: str = OWNER,
     name: str | None = None,
+    parallelism: int = 1,
 ) -> str:
     """The id of a new session in that state, at epoch 0: nobody has claimed its launch."""
     session_id = new_id("se")
     with store.write() as tx:
-        sessions.insert(tx, NewSession(id=session_id, owner=owner, name=name), who=owner)
+        new = NewSession(id=session_id, owner=owner, name=name, parallelism=parallelism)
+        sessions.insert(tx, new, who=owner)
         for step in SESSION_PATHS[state]:
             assert sessions.transition(tx, session_id, step, who="test")
     return session_id
 
 
-def running_session(store: Database, *, lease_seconds: float = 60.0) -> tuple[str, int]:
+def running_session(
+    store: Database, *, lease_seconds: float = 60.0, parallelism: int = 1
+) -> tuple[str, int]:
     """The id and epoch of a session whose driver has said hello."""
-    session_id = new_session(store)
+    session_id = new_session(store, parallelism=parallelism)
     with store.write() as tx:
-        epoch = sessions.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="hash")
+        epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="hash")
         assert epoch is not None
         assert sessions.transition(
             tx,
@@ -91,13 +95,16 @@ def new_statement(
     owner: str = OWNER,
     epoch: int | None = None,
     text: str = "SELECT 1",
+    is_query: bool = False,
 ) -> str:
     """The id of a new statement in that state, in the hands of the driver of `epoch`."""
     statement_id = new_id("st")
     with store.write() as tx:
-        new = NewStatement(id=statement_id, session_id=session_id, owner=owner, text=text)
+        new = NewStatement(
+            id=statement_id, session_id=session_id, owner=owner, text=text, is_query=is_query
+        )
         statements.insert(tx, new, who=owner)
         for step in STATEMENT_PATHS[state]:
             fence = epoch if STATEMENT_PATHS[state][0] is StatementState.LAUNCHED else None
-            assert statements.transition(tx, statement_id, step, who="test", epoch=fence)
+            assert changes.transition(tx, statement_id, step, who="test", epoch=fence)
     return statement_id

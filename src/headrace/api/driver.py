@@ -30,6 +30,7 @@ from headrace.model.messages import (
     Orders,
     Poll,
     Renew,
+    Restore,
     Started,
 )
 from headrace.store.signals import session_topic
@@ -47,36 +48,26 @@ class _Caller:
     def ask(self, name: str, message: Message) -> Message:
         """What the node answers. Raises as the methods of `control.link.Link` do."""
         self.link.authenticate(self.session_id, self.epoch, self.token)
-        return _ANSWERS[name](self.link, self.session_id, self.epoch, message)
+        _kind, answer = _CALLS[name]
+        return answer(self.link, self.session_id, self.epoch, message)
 
 
-_ANSWERS: dict[str, Callable[..., Message]] = {
-    "hello": Link.hello,
-    "poll": Link.poll,
-    "renew": Link.renew,
-    "started": lambda link, session_id, epoch, message: link.started(
-        session_id, epoch, message.statement_id
-    ),
-    "advanced": Link.advanced,
-    "ended": Link.ended,
-    "goodbye": lambda link, session_id, epoch, message: link.goodbye(
-        session_id, epoch, message.failure
-    ),
+_CALLS: dict[str, tuple[type[Message], Callable[..., Message]]] = {
+    "restore": (Restore, Link.restore),
+    "hello": (Hello, Link.hello),
+    "poll": (Poll, Link.poll),
+    "renew": (Renew, Link.renew),
+    "started": (Started, Link.started),
+    "advanced": (Advanced, Link.advanced),
+    "ended": (Ended, Link.ended),
+    "goodbye": (Goodbye, Link.goodbye),
 }
-_MESSAGES: dict[str, type[Message]] = {
-    "hello": Hello,
-    "poll": Poll,
-    "renew": Renew,
-    "started": Started,
-    "advanced": Advanced,
-    "ended": Ended,
-    "goodbye": Goodbye,
-}
+"""By the last word of the path: what a driver sends, and what answers it."""
 
 
 async def _call(request: Request) -> Response:
     name = request.path_params["call"]
-    if name not in _MESSAGES:
+    if name not in _CALLS:
         raise HTTPException(404)
     caller = _Caller(
         node_of(request).link,
@@ -84,7 +75,7 @@ async def _call(request: Request) -> Response:
         request.path_params["epoch"],
         bearer(request),
     )
-    message = _read(_MESSAGES[name], await request.body())
+    message = _read(_CALLS[name][0], await request.body())
     if isinstance(message, Poll):
         answer = await _poll(request, caller, message)
     else:

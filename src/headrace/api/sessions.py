@@ -15,6 +15,7 @@ from headrace.api.paging import Before, Limit, page_end
 from headrace.api.problems import problems
 from headrace.api.strict_json import StrictRoute
 from headrace.api.wire import SessionBody, SessionPage, SessionRequest
+from headrace.durations import seconds_of
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import NewSession, SessionKind
@@ -40,8 +41,9 @@ def open_session(request: Request, body: SessionRequest) -> Response:
         files=body.files,
         py_files=body.py_files,
         kind=SessionKind(body.kind),
-        idle_seconds=body.idle_timeout.total_seconds() if body.idle_timeout else None,
-        ttl_seconds=body.ttl.total_seconds() if body.ttl else None,
+        parallelism=body.parallelism,
+        idle_seconds=seconds_of(body.idle_timeout),
+        ttl_seconds=seconds_of(body.ttl),
     )
     session = node_of(request).sessions.open(new)
     return answer(session_body(session), 201, {"Location": f"/api/v1/sessions/{session.id}"})

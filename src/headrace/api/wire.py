@@ -49,6 +49,8 @@ class SessionRequest(Taken):
     profile: str = "default"
     kind: Literal["interactive", "batch", "streaming"] = "interactive"
     """Batch: its driver quits after one statement. Streaming: it stays while a stream runs."""
+    parallelism: Annotated[int, Field(ge=1, le=64, strict=True)] = 1
+    """How many of its queries run at once; anything but a query runs alone, in its turn."""
     idle_timeout: Duration | None = None
     """Closed after nothing has run in it for so long; default: the node's setting."""
     ttl: Duration | None = None
@@ -154,8 +156,11 @@ class SessionBody(Given):
     py_files: list[str]
     idle_seconds: float | None
     ttl_seconds: float | None
+    parallelism: int
     streams: int
     epoch: int
+    lost: list[str]
+    """What could not be brought back when its driver was lost the last time."""
     driver: dict[str, Any] | None
     created_at: Instant
     started_at: Instant | None

@@ -7,7 +7,7 @@ from headrace.errors import AlreadyEnded, NotCancellable
 from headrace.model.lifecycle import STATEMENT
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement
-from headrace.store import statements
+from headrace.store import changes
 from headrace.store.database import Database, Tx
 
 
@@ -34,4 +34,4 @@ def request(tx: Tx, statement: Statement, *, who: str, force: bool = False) -> N
         raise NotCancellable(
             f"Statement {statement.id} cannot be cancelled: a node does it by itself, in one step."
         )
-    statements.request_cancel(tx, statement.id, who=who, force=force)
+    changes.request_cancel(tx, statement.id, who=who, force=force)

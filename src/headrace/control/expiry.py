@@ -10,7 +10,7 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.session import Session
 from headrace.model.statement import CancelReason
-from headrace.store import sessions, statements
+from headrace.store import changes, sessions
 from headrace.store.database import Database
 from headrace.store.overtime import overtime
 
@@ -56,13 +56,13 @@ class Expiry:
                 failure = Failure.of(
                     StatementTimeout("It waited for longer than its queue_timeout.")
                 )
-                landed = statements.transition(
+                landed = changes.transition(
                     tx, statement_id, StatementState.TIMEOUT, who=self._node_id, failure=failure
                 )
             else:
                 # Its driver stops the work first; then it is out of time.
                 landed = (
-                    statements.request_cancel(
+                    changes.request_cancel(
                         tx, statement_id, who=self._node_id, reason=CancelReason.TIMEOUT
                     )
                     is StatementState.CANCELLING

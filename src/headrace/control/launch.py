@@ -8,16 +8,18 @@ import secrets
 from pathlib import Path
 
 from headrace.control.launchers.backends import Backends
-from headrace.control.launchers.contract import LaunchRequest
+from headrace.control.launchers.contract import LaunchRequest, launch_name
 from headrace.control.link import hash_token
 from headrace.control.metastore import Metastore
 from headrace.control.sessions import end_session
-from headrace.errors import HeadraceError, LaunchFailed
+from headrace.control.takeover import Takeovers
+from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed
 from headrace.model.failure import Failure
+from headrace.model.lifecycle import SessionState
 from headrace.model.messages import Bootstrap
 from headrace.model.session import Session
 from headrace.settings import Profile, Settings
-from headrace.store import sessions
+from headrace.store import sessions, takeovers
 from headrace.store.database import Database
 
 _LOG = logging.getLogger("headrace.launch")
@@ -34,6 +36,7 @@ class Launches:
         node_id: str,
         address: str,
         backends: Backends,
+        takeovers_: Takeovers,
         metastore: Metastore | None,
     ) -> None:
         self._database = database
@@ -41,6 +44,7 @@ class Launches:
         self._node_id = node_id
         self._address = address
         self._backends = backends
+        self._takeovers = takeovers_
         self._metastore = metastore
 
     def log_file(self, session_id: str) -> Path:
@@ -57,18 +61,46 @@ class Launches:
         except FileNotFoundError:
             return ""
 
+    def adopt(self) -> None:
+        """What this node was starting when it was ended: found by its name, or given up.
+
+        To be called before anything is started.
+        """
+        with self._database.read() as tx:
+            found = takeovers.half_launched(tx, self._node_id)
+        for session in found:
+            try:
+                self._adopt(session)
+            except HeadraceError as error:
+                # Once its lease has run out, it is looked for again.
+                _LOG.error("session %s: its launch is in doubt: %s", session.id, error.message)
+
+    def _adopt(self, session: Session) -> None:
+        name = launch_name(session.id, session.epoch)
+        handle = self._backends.find(name, self._settings.profile(session.profile))
+        if handle is not None:
+            _LOG.info("session %s: driver of epoch %d found again", session.id, session.epoch)
+            with self._database.write() as tx:
+                sessions.set_handle(tx, session.id, session.epoch, handle)
+        elif session.state is not SessionState.RUNNING:
+            self._takeovers.lose(session.id, session.epoch, "its node ended before it was started")
+
     def start_pending(self) -> None:
-        """Claims and starts every session that has no driver yet."""
+        """Claims and starts every session that needs a driver and has none."""
         with self._database.read() as tx:
             pending = sessions.launchable(tx, 100)
         for session in pending:
-            self._start(session)
+            try:
+                profile = self._settings.profile(session.profile)
+            except HeadraceError as error:
+                self._refused(session.id, session.epoch, error)
+            else:
+                self._start(session, profile)
 
-    def _start(self, session: Session) -> None:
-        profile = self._settings.profile(session.profile)
+    def _start(self, session: Session, profile: Profile) -> None:
         token = secrets.token_urlsafe(32)
         with self._database.write() as tx:
-            epoch = sessions.claim_launch(
+            epoch = takeovers.claim_launch(
                 tx,
                 session.id,
                 node=self._node_id,
@@ -79,21 +111,24 @@ class Launches:
             return
         try:
             handle = self._backends.start(self._request(session, epoch, token, profile))
+        except BackendUnreachable as error:
+            # It may have been started all the same.
+            self._takeovers.lose(session.id, epoch, error.message.rstrip("."))
         except (HeadraceError, OSError) as error:
-            self._refused(session, error)
-            return
-        _LOG.info("session %s: driver of epoch %d started: %s", session.id, epoch, handle)
-        with self._database.write() as tx:
-            sessions.set_handle(tx, session.id, epoch, handle)
+            self._refused(session.id, epoch, error)
+        else:
+            _LOG.info("session %s: driver of epoch %d started: %s", session.id, epoch, handle)
+            with self._database.write() as tx:
+                sessions.set_handle(tx, session.id, epoch, handle)
 
-    def _refused(self, session: Session, error: Exception) -> None:
+    def _refused(self, session_id: str, epoch: int, error: Exception) -> None:
         known = error if isinstance(error, HeadraceError) else LaunchFailed(str(error))
-        _LOG.error("session %s: its driver could not be started: %s", session.id, known.message)
+        _LOG.error("session %s: its driver could not be started: %s", session_id, known.message)
         with self._database.write() as tx:
-            end_session(tx, session.id, Failure.of(known), who=self._node_id)
+            end_session(tx, session_id, Failure.of(known), who=self._node_id, epoch=epoch)
 
     def _request(self, session: Session, epoch: int, token: str, profile: Profile) -> LaunchRequest:
-        name = f"headrace-{session.id}-{epoch}"
+        name = launch_name(session.id, epoch)
         lease = self._settings.lease
         catalog = self._metastore.ensure() if self._metastore else {}
         bootstrap = Bootstrap(
@@ -104,6 +139,7 @@ class Launches:
             conf=_conf(session, name, self._settings, catalog, profile),
             catalog=session.catalog,
             database=session.database,
+            parallelism=session.parallelism,
             results=self._settings.results_location,
             inline_limit=self._settings.results.inline_limit,
             chunk_limit=self._settings.results.chunk_limit,

@@ -10,7 +10,7 @@ import hashlib
 import secrets
 
 from headrace.control.local import Locals
-from headrace.control.sessions import end_session
+from headrace.control.sessions import bury, end_session
 from headrace.errors import DriverLost, LeaseLost, Unauthorized
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
@@ -18,17 +18,31 @@ from headrace.model.messages import (
     Acknowledged,
     Advanced,
     Ended,
+    Goodbye,
     Hello,
     Orders,
     Poll,
     Renew,
     Renewed,
+    Restore,
+    Restored,
+    Started,
     Work,
 )
 from headrace.model.statement import Statement
 from headrace.settings import Settings
-from headrace.store import duties, nodes, progress, sessions, statements
+from headrace.store import (
+    changes,
+    duties,
+    nodes,
+    progress,
+    sessions,
+    snapshots,
+    statements,
+    takeovers,
+)
 from headrace.store.database import Database, Tx
+from headrace.store.duties import Duty
 
 
 def hash_token(token: str) -> str:
@@ -58,6 +72,12 @@ class Link:
         if not secrets.compare_digest(known, hash_token(token)):
             raise Unauthorized("The token is not good for this session and epoch.")
 
+    def restore(self, session_id: str, epoch: int, _message: Restore) -> Restored:
+        """What the driver has to rebuild before it says hello."""
+        with self._database.read() as tx:
+            _held(tx, session_id, epoch)
+            return Restored(snapshot=snapshots.get(tx, session_id))
+
     def hello(self, session_id: str, epoch: int, message: Hello) -> Acknowledged:
         """Spark is up: the session runs."""
         with self._database.write() as tx:
@@ -67,8 +87,10 @@ class Link:
                 SessionState.RUNNING,
                 who=_who(session_id, epoch),
                 epoch=epoch,
-                driver=message.model_dump(),
+                driver=message.model_dump(exclude={"lost"}),
                 lease_seconds=self._settings.lease.duration.total_seconds(),
+                lost=message.lost,
+                detail={"epoch": epoch} | ({"lost": message.lost} if message.lost else {}),
             )
             if not landed:
                 _held(tx, session_id, epoch)
@@ -81,13 +103,11 @@ class Link:
         its way: it is handed out again.
         """
         with self._database.read() as tx:
-            duty = duties.duty(tx, session_id)
-            if duty is None or duty.epoch != epoch or duty.state in SESSION.terminal:
-                raise _over(session_id, epoch)
+            duty = _held(tx, session_id, epoch)
             lost = [one for one, _state in duty.in_hand if one not in message.in_hand]
             work = _work(statements.get(tx, lost[0])) if lost else None
         closing = duty.state is SessionState.CLOSING
-        if duty.waits and not duty.in_hand and not closing:
+        if duty.waits and len(duty.in_hand) < duty.parallelism and not closing:
             work = self._claim(session_id, epoch)
             if work is None:
                 self._locals.run_due(session_id)
@@ -111,12 +131,12 @@ class Link:
                 raise LeaseLost(f"Epoch {epoch} of session {session_id} has been superseded.")
             return Renewed(landed=True, nodes=nodes.addresses(tx))
 
-    def started(self, session_id: str, epoch: int, statement_id: str) -> Acknowledged:
+    def started(self, session_id: str, epoch: int, message: Started) -> Acknowledged:
         """Execution has begun."""
         with self._database.write() as tx:
-            landed = statements.transition(
+            landed = changes.transition(
                 tx,
-                statement_id,
+                message.statement_id,
                 StatementState.RUNNING,
                 who=_who(session_id, epoch),
                 session_id=session_id,
@@ -136,7 +156,7 @@ class Link:
             return Acknowledged(landed=False)
         with self._database.write() as tx:
             state, failure = _agreed(tx, message)
-            landed = statements.transition(
+            landed = changes.transition(
                 tx,
                 message.statement_id,
                 state,
@@ -151,19 +171,30 @@ class Link:
             )
             if not landed:
                 _held(tx, session_id, epoch)
+            elif message.snapshot is not None:
+                snapshots.keep(tx, session_id, message.snapshot)
         return Acknowledged(landed=landed)
 
-    def goodbye(self, session_id: str, epoch: int, failure: Failure | None) -> Acknowledged:
-        """The driver is about to exit; the session ends with it."""
+    def goodbye(self, session_id: str, epoch: int, message: Goodbye) -> Acknowledged:
+        """The driver is about to exit.
+
+        What keeps Spark from starting would keep the next one from it as well: the session fails.
+        Any other end that nobody asked for is a lost driver; the sweeper sees that it is gone.
+        """
+        failure = message.failure
+        who = _who(session_id, epoch)
         with self._database.write() as tx:
-            _held(tx, session_id, epoch)
-            landed = end_session(
-                tx,
-                session_id,
-                failure or Failure.of(DriverLost("The driver ended without being asked to.")),
-                who=_who(session_id, epoch),
-                epoch=epoch,
-            )
+            duty = _held(tx, session_id, epoch)
+            if duty.state is SessionState.CLOSING:
+                landed = bury(tx, session_id, who=who, epoch=epoch)
+            elif failure is not None and failure.code != DriverLost.code:
+                landed = end_session(tx, session_id, failure, who=who, epoch=epoch)
+            else:
+                reason = failure.message.rstrip(".") if failure else "it ended without being asked"
+                fence = takeovers.condemn(
+                    tx, session_id, epoch, who=who, reason=reason, seconds=0.0
+                )
+                landed = fence is not None
         return Acknowledged(landed=landed)
 
     def _quit(self, session_id: str, epoch: int) -> bool:
@@ -180,17 +211,15 @@ class Link:
 
     def _claim(self, session_id: str, epoch: int) -> Work | None:
         with self._database.write() as tx:
-            return _work(statements.claim_next(tx, session_id, epoch, who=_who(session_id, epoch)))
+            return _work(changes.claim_next(tx, session_id, epoch, who=_who(session_id, epoch)))
 
 
-def _held(tx: Tx, session_id: str, epoch: int) -> None:
+def _held(tx: Tx, session_id: str, epoch: int) -> Duty:
+    """What the driver of an epoch has to do. Raises LeaseLost when the session is not its."""
     duty = duties.duty(tx, session_id)
     if duty is None or duty.epoch != epoch or duty.state in SESSION.terminal:
-        raise _over(session_id, epoch)
-
-
-def _over(session_id: str, epoch: int) -> LeaseLost:
-    return LeaseLost(f"Epoch {epoch} of session {session_id} is over.")
+        raise LeaseLost(f"Epoch {epoch} of session {session_id} is over.")
+    return duty
 
 
 def _work(statement: Statement | None) -> Work | None:
@@ -205,6 +234,7 @@ def _work(statement: Statement | None) -> Work | None:
         row_limit=statement.row_limit,
         byte_limit=statement.byte_limit,
         location=statement.location,
+        is_query=statement.is_query,
         attempt=statement.attempts,
     )
 
@@ -216,7 +246,7 @@ def _agreed(tx: Tx, message: Ended) -> tuple[StatementState, Failure | None]:
     statement = statements.get(tx, message.statement_id)
     if statement is None or statement.state is not StatementState.CANCELLING:
         return StatementState.FAILED, message.failure
-    return statements.cancelled_as(statement.cancel_reason)
+    return changes.cancelled_as(statement.cancel_reason)
 
 
 def _who(session_id: str, epoch: int) -> str:

@@ -14,7 +14,7 @@ from headrace.model.session import SessionKind
 from headrace.model.statement import Statement
 from headrace.results.small import text_rows
 from headrace.settings import Settings
-from headrace.store import local, sessions, statements
+from headrace.store import changes, local, sessions
 from headrace.store.database import Database, Tx
 
 _WHO = "node"
@@ -34,7 +34,7 @@ class Locals:
         for statement_id in found:
             with self._database.write() as tx:
                 # Locked before anything is done: another node may have found it as well.
-                if statements.lock(tx, statement_id) is StatementState.WAITING:
+                if changes.lock(tx, statement_id) is StatementState.WAITING:
                     self.run(tx, stored(tx, statement_id))
 
     def run(self, tx: Tx, statement: Statement) -> None:
@@ -46,7 +46,7 @@ class Locals:
             raise
         except HeadraceError as error:
             failure = Failure.of(error)
-        statements.transition(
+        changes.transition(
             tx,
             statement.id,
             StatementState.FAILED if failure else StatementState.SUCCESS,

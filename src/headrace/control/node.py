@@ -24,13 +24,15 @@ from headrace.control.local import Locals
 from headrace.control.metastore import Metastore
 from headrace.control.metrics import StoreMetrics
 from headrace.control.retention import Retention
-from headrace.control.sessions import Sessions, bury, close_in
+from headrace.control.sessions import Sessions, close_in
 from headrace.control.stuck import StuckCancels
 from headrace.control.submission import Submissions
 from headrace.control.sweep import Sweeper
+from headrace.control.takeover import Takeovers
 from headrace.errors import StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState, SessionState
+from headrace.model.session import Session
 from headrace.private_files import write_private
 from headrace.settings import Settings
 from headrace.store import nodes, sessions
@@ -72,6 +74,9 @@ class Node:
         self.metrics = CollectorRegistry()
         StoreMetrics(self.database, self.metrics)
         self._backends = Backends(launchers or _launchers(settings), self.metrics)
+        self._takeovers = Takeovers(
+            self.database, settings, node_id=self.id, backends=self._backends
+        )
         self._metastore = _metastore(settings)
         self.launches = Launches(
             self.database,
@@ -79,6 +84,7 @@ class Node:
             node_id=self.id,
             address=address,
             backends=self._backends,
+            takeovers_=self._takeovers,
             metastore=self._metastore,
         )
         self._commands = Commands(settings.home, settings.embedded.linger.total_seconds())
@@ -123,11 +129,11 @@ class Node:
             database,
             settings,
             node_id=self.id,
-            backends=self._backends,
+            takeovers=self._takeovers,
             launches=self.launches,
             retention=Retention(database),
             expiry=Expiry(database, node_id=self.id),
-            stuck=StuckCancels(database, settings, node_id=self.id, backends=self._backends),
+            stuck=StuckCancels(database, settings, self._takeovers),
             locals_=Locals(database, settings),
             after_round=self._end_if_unused,
         )
@@ -152,24 +158,33 @@ class Node:
             self._end()
 
     def _close_everything(self) -> None:
-        """Ends the sessions of an embedded node, and their drivers with them."""
+        """Ends the drivers of an embedded node. Sessions with a name are rebuilt when needed."""
         with self.database.write() as tx:
-            for session in sessions.live(tx):
-                if session.state is not SessionState.CLOSING:
+            live = sessions.live(tx)
+            kept = [one for one in live if one.name is not None and _outlives(one)]
+            for session in live:
+                if session not in kept and session.state is not SessionState.CLOSING:
                     close_in(tx, session, who=self.id)
+        for session in kept:
+            self._takeovers.lose(session.id, session.epoch, "its node has ended")
         deadline = time.monotonic() + _CLOSE_SECONDS
-        while time.monotonic() < deadline:
-            self._backends.exits()
-            with self.database.read() as tx:
-                left = sessions.live(tx)
-            if not any(one.handle and self._backends.poll(one.handle).alive for one in left):
-                break
+        while time.monotonic() < deadline and any(map(self._is_there, self._driven())):
             time.sleep(0.1)
-        with self.database.write() as tx:
-            for session in sessions.live(tx):
-                if session.handle is not None:
-                    self._backends.kill(session.handle)
-                bury(tx, session.id, who=self.id)
+        for session in self._driven():
+            self._takeovers.lose(session.id, session.epoch, "its node has ended")
+
+    def _driven(self) -> list[Session]:
+        """Sessions that a driver answers for."""
+        with self.database.read() as tx:
+            return [one for one in sessions.live(tx) if one.lease_until is not None]
+
+    def _is_there(self, session: Session) -> bool:
+        return session.handle is not None and self._backends.poll(session.handle).alive
+
+
+def _outlives(session: Session) -> bool:
+    """Whether a session can be rebuilt without its driver."""
+    return session.driver is None or bool(session.driver.get("keeps_tables"))
 
 
 def _node_id(home: Path) -> str:

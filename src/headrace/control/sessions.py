@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from headrace.durations import seconds_of
 from headrace.errors import InvalidRequest, InvalidSetting, SessionClosed, SessionNotFound
 from headrace.model.failure import Failure
 from headrace.model.ids import looks_like_id, new_id
@@ -12,7 +13,7 @@ from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import NewSession, Session, SessionKind
 from headrace.model.statement import CancelReason
 from headrace.settings import Settings
-from headrace.store import sessions, statements
+from headrace.store import changes, sessions, statements
 from headrace.store.database import Database, Tx
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
@@ -52,12 +53,11 @@ def own_session(settings: Settings, owner: str, kind: SessionKind) -> NewSession
 
 def with_defaults(settings: Settings, new: NewSession) -> NewSession:
     """A new session that ends by itself as the settings say where it does not say so itself."""
-    idle, ttl = settings.sessions.idle_timeout, settings.sessions.ttl
     idle_seconds, ttl_seconds = new.idle_seconds, new.ttl_seconds
-    if idle_seconds is None and idle is not None:
-        idle_seconds = idle.total_seconds()
-    if ttl_seconds is None and ttl is not None:
-        ttl_seconds = ttl.total_seconds()
+    if idle_seconds is None:
+        idle_seconds = seconds_of(settings.sessions.idle_timeout)
+    if ttl_seconds is None:
+        ttl_seconds = seconds_of(settings.sessions.ttl)
     return replace(new, idle_seconds=idle_seconds, ttl_seconds=ttl_seconds)
 
 
@@ -99,57 +99,41 @@ class Sessions:
 
 
 def close_in(tx: Tx, session: Session, *, who: str, reason: str | None = None) -> None:
-    """Moves a live session to `closing`, and on to `dead` when it never had a driver."""
+    """Moves a live session to `closing`, and on to `dead` when it has no driver."""
     detail = {"reason": reason} if reason else None
     sessions.transition(tx, session.id, SessionState.CLOSING, who=who, detail=detail)
     for statement_id in statements.live_ids(tx, session.id):
-        statements.request_cancel(tx, statement_id, who=who, reason=CancelReason.CLOSED)
-    if session.state is SessionState.NOT_STARTED:
+        changes.request_cancel(tx, statement_id, who=who, reason=CancelReason.CLOSED)
+    if session.lease_until is None:
         bury(tx, session.id, who=who)
 
 
-def bury(
-    tx: Tx, session_id: str, *, who: str, epoch: int | None = None, if_overdue: bool = False
-) -> bool:
+def bury(tx: Tx, session_id: str, *, who: str, epoch: int | None = None) -> bool:
     """Ends a closing session whose driver is gone. Returns whether it landed."""
-    if not sessions.transition(
-        tx, session_id, SessionState.DEAD, who=who, epoch=epoch, if_overdue=if_overdue
-    ):
+    if not sessions.transition(tx, session_id, SessionState.DEAD, who=who, epoch=epoch):
         return False
     closed = Failure.of(SessionClosed("The session was closed before the statement ended."))
-    statements.end_all(tx, session_id, who=who, failure=closed)
+    changes.end_all(tx, session_id, who=who, failure=closed)
     return True
 
 
 def end_session(
-    tx: Tx,
-    session_id: str,
-    failure: Failure,
-    *,
-    who: str,
-    epoch: int | None = None,
-    if_overdue: bool = False,
+    tx: Tx, session_id: str, failure: Failure, *, who: str, epoch: int | None = None
 ) -> bool:
-    """Ends a session whose driver is gone, and every statement of it that has not ended.
+    """Ends a session that cannot go on, and every statement of it that has not ended.
 
-    One that was closing is dead, any other has failed. With `epoch` and `if_overdue` as in
-    `store.sessions.transition`. Returns whether it landed.
+    One that was closing is dead, any other has failed. With `epoch`, only while that is the
+    session's. Returns whether it landed.
     """
     session = sessions.get(tx, session_id)
     if session is not None and session.state is SessionState.CLOSING:
-        return bury(tx, session_id, who=who, epoch=epoch, if_overdue=if_overdue)
+        return bury(tx, session_id, who=who, epoch=epoch)
     landed = sessions.transition(
-        tx,
-        session_id,
-        SessionState.FAILED,
-        who=who,
-        epoch=epoch,
-        failure=failure,
-        if_overdue=if_overdue,
+        tx, session_id, SessionState.FAILED, who=who, epoch=epoch, failure=failure
     )
     if landed:
         waiting = Failure(code="session_failed", message=f"The session failed: {failure.message}")
-        statements.end_all(tx, session_id, who=who, failure=failure, waiting=waiting)
+        changes.end_all(tx, session_id, who=who, failure=failure, waiting=waiting)
     return landed
 
 

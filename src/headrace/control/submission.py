@@ -8,8 +8,10 @@ from datetime import timedelta
 from headrace.control.local import Locals
 from headrace.control.sessions import check_conf, own_session, resolve
 from headrace.control.statements import stored
+from headrace.durations import seconds_of
 from headrace.errors import IdempotencyConflict, InvalidRequest
 from headrace.grammar.local import parse_local
+from headrace.grammar.queries import is_query
 from headrace.grammar.statements import is_local, refuse_reserved, single
 from headrace.grammar.text import check_text
 from headrace.model.ids import new_id
@@ -146,8 +148,9 @@ def _statement(request: Submit, session_id: str, kind: SessionKind) -> NewStatem
         byte_limit=request.byte_limit,
         location=request.location,
         kind=kind,
-        timeout_seconds=request.timeout.total_seconds() if request.timeout else None,
-        queue_seconds=request.queue_timeout.total_seconds() if request.queue_timeout else None,
+        is_query=is_query(request.text),
+        timeout_seconds=seconds_of(request.timeout),
+        queue_seconds=seconds_of(request.queue_timeout),
     )
 
 

@@ -9,15 +9,11 @@ from collections.abc import Callable
 
 from headrace.control.expiry import Expiry
 from headrace.control.launch import Launches
-from headrace.control.launchers.backends import Backends
-from headrace.control.launchers.contract import Exit
 from headrace.control.local import Locals
 from headrace.control.retention import Retention
-from headrace.control.sessions import end_session
 from headrace.control.stuck import StuckCancels
-from headrace.errors import DriverLost, StoreUnavailable
-from headrace.model.failure import Failure
-from headrace.model.session import Session
+from headrace.control.takeover import Takeovers
+from headrace.errors import StoreUnavailable
 from headrace.settings import Settings
 from headrace.store import nodes, sessions
 from headrace.store.database import Database
@@ -35,7 +31,7 @@ class Sweeper:
         settings: Settings,
         *,
         node_id: str,
-        backends: Backends,
+        takeovers: Takeovers,
         launches: Launches,
         retention: Retention,
         expiry: Expiry,
@@ -46,7 +42,7 @@ class Sweeper:
         self._database = database
         self._settings = settings
         self._node_id = node_id
-        self._backends = backends
+        self._takeovers = takeovers
         self._launches = launches
         self._retention = retention
         self._expiry = expiry
@@ -55,6 +51,7 @@ class Sweeper:
         self._after_round = after_round
         self._stopping = threading.Event()
         self._away = True
+        self._adopted = False
         self._retained_at = 0.0
         self._thread = threading.Thread(target=self._run, name="headrace-sweep", daemon=True)
 
@@ -93,12 +90,10 @@ class Sweeper:
         if self._away:
             _LOG.info("the store answers")
             self._away = False
-        for driver in self._backends.exits():
-            self._lost(driver)
-        with self._database.read() as tx:
-            overdue = sessions.overdue(tx, 100)
-        for session in overdue:
-            self._overdue(session)
+        if not self._adopted:
+            self._launches.adopt()
+            self._adopted = True
+        self._takeovers.sweep()
         self._expiry.sweep()
         self._stuck.sweep()
         self._locals.run_due()
@@ -106,36 +101,3 @@ class Sweeper:
         if time.monotonic() - self._retained_at > _RETENTION_SECONDS:
             self._retention.sweep()
             self._retained_at = time.monotonic()
-
-    def _lost(self, driver: Exit) -> None:
-        """A driver that this node started has ended; most have said goodbye before."""
-        self._end(driver.session_id, driver.epoch, driver.reason, if_overdue=False)
-
-    def _overdue(self, session: Session) -> None:
-        """The lease has run out: only now is the backend asked.
-
-        The session ends first, by a compare-and-set on the lease: a driver that renews meanwhile is
-        left alone, and one that does not can change nothing any more when it is killed.
-        """
-        reason = "its start was never finished"
-        if session.handle is not None:
-            alive = self._backends.poll(session.handle).alive
-            reason = "it did not report within its lease" if alive else "its process is gone"
-        ended = self._end(session.id, session.epoch, reason, if_overdue=True)
-        if ended and session.handle is not None:
-            self._backends.kill(session.handle)
-
-    def _end(self, session_id: str, epoch: int, reason: str, *, if_overdue: bool) -> bool:
-        message = f"The driver was lost: {reason}. See: headrace session log {session_id}"
-        with self._database.write() as tx:
-            ended = end_session(
-                tx,
-                session_id,
-                Failure.of(DriverLost(message)),
-                who=self._node_id,
-                epoch=epoch,
-                if_overdue=if_overdue,
-            )
-        if ended:
-            _LOG.warning("session %s: driver of epoch %d lost: %s", session_id, epoch, reason)
-        return ended

@@ -18,6 +18,7 @@ from headrace.driver.spark import Spark
 from headrace.errors import DriverLost, HeadraceError
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Bootstrap, Ended, Work
+from headrace.model.snapshot import Snapshot
 
 _LOG = logging.getLogger("headrace.driver")
 _CANCEL_EVERY_SECONDS = 0.1
@@ -67,7 +68,8 @@ class Execution:
         finally:
             self._ended.set()
         self._leave_no_tag()
-        return ended.model_copy(update={"ran_seconds": time.monotonic() - began})
+        told = {"ran_seconds": time.monotonic() - began, "snapshot": self._snapshot()}
+        return ended.model_copy(update=told)
 
     def ends_within(self, seconds: float) -> bool:
         """Waits until the statement has run to its end, but no longer."""
@@ -92,6 +94,17 @@ class Execution:
                 _LOG.warning("cancel of %s: %s", tag, error)
             if self._ended.wait(_CANCEL_EVERY_SECONDS):
                 return
+
+    def _snapshot(self) -> Snapshot | None:
+        """What the statement has changed of the session, whether it succeeded or not."""
+        if self.work.is_query:
+            return None
+        try:
+            return self._spark.state.changed()
+        except (Py4JError, OSError) as error:
+            # The state told last still holds; a dead JVM is found out by the lease's renewal.
+            _LOG.warning("no snapshot after %s: %s", self.work.statement_id, error)
+            return None
 
     def _leave_no_tag(self) -> None:
         """The thread's next statement is not to be cancelled by this one's name."""

@@ -34,9 +34,12 @@ from headrace.model.messages import (
     Poll,
     Renew,
     Renewed,
+    Restore,
+    Restored,
     Started,
 )
 from headrace.model.progress import Progress
+from headrace.model.snapshot import Snapshot
 
 _LOG = logging.getLogger("headrace.link")
 _POLL_SECONDS = 20.0
@@ -78,6 +81,10 @@ class Link:
     def close(self) -> None:
         """Lets go of the connections."""
         self._pool.clear()
+
+    def restore(self) -> Snapshot | None:
+        """The state that a driver before this one has left."""
+        return self._call("restore", Restore(), Restored).snapshot
 
     def hello(self, message: Hello) -> Acknowledged:
         return self._call("hello", message, Acknowledged)

@@ -49,7 +49,9 @@ class Loop:
 
         Raises LeaseLost, Orphaned, Refused, and DriverLost when the JVM has died.
         """
-        self._link.hello(self._spark.describe(os.getpid()))
+        snapshot = self._link.restore()
+        lost = self._spark.state.restore(snapshot) if snapshot is not None else []
+        self._link.hello(self._spark.describe(os.getpid(), lost))
         renewal = threading.Thread(target=self._renew, name="headrace-renew", daemon=True)
         renewal.start()
         reports = Reports(self._link, self._spark, lambda: self._in_hand()[0])

@@ -14,10 +14,12 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from headrace.driver.state import SessionState
 from headrace.errors import DriverLost, HeadraceError
 from headrace.model.messages import Bootstrap, Hello
 
 _LOG_BYTES = 64 * 1024
+_CATALOG = "spark.sql.catalogImplementation"
 _EXCEPTION = re.compile(
     r"^(?:Exception in thread .*? |Caused by: )?((?:[a-z]\w*\.)+\w*(?:Exception|Error): .*)$",
     re.MULTILINE,
@@ -39,6 +41,7 @@ class Spark:
         try:
             self.session = _start(bootstrap)
             _refuse_missing_jars(self.session, bootstrap)
+            self.state = SessionState(self.session)
         except (PySparkException, Py4JError, RuntimeError, OSError) as error:
             raise _unavailable(_words_of(error), bootstrap) from error
 
@@ -46,13 +49,15 @@ class Spark:
     def context(self) -> SparkContext:
         return self.session.sparkContext
 
-    def describe(self, pid: int) -> Hello:
-        """What the driver says of itself."""
+    def describe(self, pid: int, lost: list[str]) -> Hello:
+        """What the driver says of itself, and what of the session's state is `lost`."""
         return Hello(
             pid=pid,
             spark_version=self.context.version,
             application_id=self.context.applicationId,
             ui_url=self.context.uiWebUrl,
+            keeps_tables=self.session.conf.get(_CATALOG) == "hive",
+            lost=lost,
         )
 
     def alive(self, *, doubt_seconds: float = 0.0) -> bool:

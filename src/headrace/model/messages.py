@@ -15,6 +15,7 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.progress import Progress
 from headrace.model.result import Disposition, ResultReport
+from headrace.model.snapshot import Snapshot
 from headrace.model.statement import Parameter
 
 LINK_PREFIX = "/driver/v1/sessions"
@@ -39,6 +40,8 @@ class Bootstrap(Message):
     """Spark configuration the driver starts with."""
     catalog: str | None = None
     database: str | None = None
+    parallelism: int = 1
+    """How many queries may run at once."""
     results: str
     """The results location."""
     inline_limit: int
@@ -51,13 +54,28 @@ class Bootstrap(Message):
     """A file to hold a shared lock on for as long as the driver lives."""
 
 
+class Restore(Message):
+    """`restore`: Spark is up. What is to be rebuilt in it, before it says hello?"""
+
+
+class Restored(Message):
+    """The answer to `restore`."""
+
+    snapshot: Snapshot | None
+    """None for a session in which nothing was changed yet."""
+
+
 class Hello(Message):
-    """`hello`: Spark is up. The session becomes `running`."""
+    """`hello`: Spark is up and the session rebuilt in it. The session becomes `running`."""
 
     pid: int
     spark_version: str
     application_id: str
     ui_url: str | None
+    keeps_tables: bool
+    """Whether its catalog outlives the driver."""
+    lost: list[str] = []
+    """What could not be rebuilt, in words."""
 
 
 class Poll(Message):
@@ -81,6 +99,8 @@ class Work(Message):
     row_limit: int | None
     byte_limit: int | None
     location: str | None
+    is_query: bool
+    """Whether it can change nothing."""
     attempt: int
 
 
@@ -108,6 +128,8 @@ class Ended(Message):
     failure: Failure | None = None
     result: ResultReport | None = None
     detail: dict[str, Any] = {}
+    snapshot: Snapshot | None = None
+    """The state of the session after it, where that may have changed."""
     ran_seconds: float | None = Field(default=None, ge=0)
     """How long it ran: it is not told apart that a brief statement began."""
 

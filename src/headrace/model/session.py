@@ -7,6 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 
@@ -18,6 +20,22 @@ class SessionKind(StrEnum):
     BATCH = "batch"  # one statement, then its driver quits
     STREAMING = "streaming"  # stays for as long as a streaming query runs in it
     LOCAL = "local"  # a node does the work; no driver
+
+
+class Condemned(BaseModel):
+    """A lost driver, fenced off, whose process may still be there.
+
+    Nothing of its session goes on before its backend has confirmed that it is gone.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    epoch: int
+    """The one that it was launched with."""
+    handle: dict[str, Any] | None
+    """None when it was lost before its handle was kept: it is found by its name."""
+    reason: str
+    """Why it counts as lost, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +57,8 @@ class NewSession:
     """It is closed when it has been idle that long; None: never."""
     ttl_seconds: float | None = None
     """It is closed that long after it was made, busy or not; None: never."""
+    parallelism: int = 1
+    """How many of its queries run at once, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +81,16 @@ class Session:
     py_files: list[str]
     idle_seconds: float | None
     ttl_seconds: float | None
+    parallelism: int
     streams: int
     """Streaming queries that run in its driver."""
     epoch: int
-    """Raised by every launch; the fence of every write a driver makes."""
+    """Raised by every launch and every takeover; the fence of every write a driver makes."""
+    starts: int
+    """Drivers started for it since one has last said hello."""
+    condemned: Condemned | None
+    lost: list[str]
+    """What the driver could not bring back of the session's state when it was rebuilt."""
     launched_by: str | None
     """The node that claimed the launch."""
     handle: dict[str, Any] | None
@@ -78,6 +104,7 @@ class Session:
     """When a statement of it was last live, as far as anybody has looked."""
     last_update_time: datetime | None
     lease_until: datetime | None
+    """None when nobody answers for it: no driver runs or is being started."""
     failure: Failure | None
     active: int = 0
     """Statements of it that have not ended."""

@@ -44,6 +44,8 @@ class NewStatement:
     owner: str
     text: str
     kind: SessionKind = SessionKind.INTERACTIVE
+    is_query: bool = False
+    """Whether it can change nothing, so that it may be run again and beside others."""
     parameters: list[Parameter] = field(default_factory=list)
     conf: dict[str, str] = field(default_factory=dict)
     """Spark configuration for this statement alone."""
@@ -70,6 +72,7 @@ class Statement:
     kind: SessionKind
     state: StatementState
     text: str
+    is_query: bool
     parameters: list[Parameter]
     conf: dict[str, str]
     disposition: Disposition

@@ -17,6 +17,7 @@ _DUTY = (
     select(
         sessions.c.epoch,
         sessions.c.state.label("session_state"),
+        sessions.c.parallelism,
         (and_(sessions.c.kind == SessionKind.BATCH, sessions.c.next_ordinal > 0)).label("spent"),
         _WAITS.label("waits"),
         statements.c.id,
@@ -34,6 +35,8 @@ class Duty:
 
     epoch: int
     state: SessionState
+    parallelism: int
+    """How many queries it may have in hand."""
     spent: bool
     """Whether it takes no further statement: a batch session that has had its one."""
     waits: bool
@@ -53,6 +56,7 @@ def duty(tx: Tx, session_id: str) -> Duty | None:
     return Duty(
         epoch=first.epoch,
         state=first.session_state,
+        parallelism=first.parallelism,
         spent=first.spent,
         waits=first.waits,
         in_hand=[(row.id, row.state) for row in in_hand],

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import and_, exists, or_, select, text, update
+from sqlalchemy import and_, exists, or_, select, update
 
 from headrace.model.lifecycle import IN_HAND, StatementState
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.tables import sessions, statements
-
-# The words of the partial index, so that both databases use it.
-_TIMED = text("ended_at IS NULL AND (timeout_seconds IS NOT NULL OR queue_seconds IS NOT NULL)")
+from headrace.store.tables import TIMED, sessions, statements
 
 
 def overtime(tx: Tx, limit: int) -> list[tuple[str, StatementState]]:
@@ -31,7 +27,8 @@ def overtime(tx: Tx, limit: int) -> list[tuple[str, StatementState]]:
     )
     query = (
         select(statements.c.id, statements.c.state)
-        .where(_TIMED, or_(too_long_in_line, too_long_at_work))
+        # The words of the partial index, so that both databases use it.
+        .where(TIMED, or_(too_long_in_line, too_long_at_work))
         .order_by(statements.c.id)
         .limit(limit)
     )
@@ -45,8 +42,6 @@ class StuckCancel:
     statement_id: str
     session_id: str
     epoch: int
-    handle: dict[str, Any] | None
-    """What the launcher finds the driver by."""
     alone: bool
     """Whether nothing else runs in that driver."""
     forced: bool
@@ -70,7 +65,6 @@ def stuck_cancels(tx: Tx, grace_seconds: float, limit: int) -> list[StuckCancel]
             statements.c.cancel_forced,
             statements.c.cancel_note,
             sessions.c.epoch,
-            sessions.c.handle,
             or_(neighbour, sessions.c.streams > 0).label("shared"),
         )
         .join_from(statements, sessions, sessions.c.id == statements.c.session_id)
@@ -88,7 +82,6 @@ def stuck_cancels(tx: Tx, grace_seconds: float, limit: int) -> list[StuckCancel]
             statement_id=row.id,
             session_id=row.session_id,
             epoch=row.epoch,
-            handle=row.handle,
             alone=not row.shared,
             forced=row.cancel_forced,
             noted=row.cancel_note is not None,

@@ -1,4 +1,4 @@
-"""Sessions in the store: made, launched, leased and ended."""
+"""Sessions in the store: made, leased and ended; takeovers.py launches and takes over drivers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import logging
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Float, Select, bindparam, case, exists, func, or_, select, update
+from sqlalchemy import Float, Select, and_, bindparam, case, exists, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import NameTaken
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import NewSession, Session, SessionKind
-from headrace.store import events
+from headrace.store import events, snapshots
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.signals import LAUNCH, session_topic
@@ -25,7 +25,7 @@ _ENTITY = "session"
 _INTERNAL = {"next_ordinal", "token_hash"}
 _LIVE = sessions.c.ended_at.is_(None)
 # The states in which somebody answers for a session by a lease.
-_LEASED = [SessionState.STARTING, SessionState.RUNNING, SessionState.CLOSING]
+_LEASED = sorted(SESSION.live - {SessionState.NOT_STARTED})
 
 _HAS_LIVE = exists().where(
     statements.c.session_id == sessions.c.id, statements.c.ended_at.is_(None)
@@ -47,7 +47,7 @@ _ID_IF_OWNED = select(sessions.c.id).where(
 )
 _IDLE = _SELECT.where(
     _LIVE,
-    sessions.c.state == SessionState.RUNNING,
+    sessions.c.state.in_([SessionState.RUNNING, SessionState.RECOVERING]),
     sessions.c.streams == 0,
     ~_HAS_LIVE,
     # A session that was never used is idle since its driver is there.
@@ -92,8 +92,9 @@ def insert(tx: Tx, new: NewSession, *, who: str) -> None:
         "py_files": new.py_files,
         "idle_seconds": new.idle_seconds,
         "ttl_seconds": new.ttl_seconds,
+        "parallelism": new.parallelism,
     }
-    query = sessions.insert().values(epoch=0, next_ordinal=0, streams=0, created_at=clock())
+    query = sessions.insert().values(epoch=0, next_ordinal=0, created_at=clock())
     try:
         tx.execute(query, row)
     except IntegrityError as error:
@@ -137,17 +138,21 @@ def page(
             query = query.where(_LIVE)
     if before is not None:
         query = query.where(sessions.c.id < before)
-    return _all(tx, query.order_by(sessions.c.id.desc()).limit(limit))
+    return all_of(tx, query.order_by(sessions.c.id.desc()).limit(limit))
 
 
 def launchable(tx: Tx, limit: int) -> list[Session]:
-    """Sessions that no driver was started for yet, oldest first."""
-    waiting = _SELECT.where(
-        _LIVE,
-        sessions.c.state == SessionState.NOT_STARTED,
-        sessions.c.kind != SessionKind.LOCAL,
+    """Sessions that need a driver and have none, oldest first.
+
+    One whose driver was lost is rebuilt when it is needed: when a statement waits in it.
+    """
+    wanted = or_(
+        and_(sessions.c.state == SessionState.NOT_STARTED, sessions.c.kind != SessionKind.LOCAL),
+        sessions.c.state == SessionState.STARTING,
+        and_(sessions.c.state == SessionState.RECOVERING, _HAS_LIVE),
     )
-    return _all(tx, waiting.order_by(sessions.c.id).limit(limit))
+    free = (sessions.c.lease_until.is_(None), sessions.c.condemned.is_(None))
+    return all_of(tx, _SELECT.where(_LIVE, wanted, *free).order_by(sessions.c.id).limit(limit))
 
 
 def live(tx: Tx, *, launched_by: str | None = None) -> list[Session]:
@@ -155,43 +160,13 @@ def live(tx: Tx, *, launched_by: str | None = None) -> list[Session]:
     query = _SELECT.where(_LIVE).order_by(sessions.c.id)
     if launched_by is not None:
         query = query.where(sessions.c.launched_by == launched_by)
-    return _all(tx, query)
+    return all_of(tx, query)
 
 
-def overdue(tx: Tx, limit: int) -> list[Session]:
-    """Sessions whose lease has run out by the database's clock, or that nobody holds one for."""
-    query = _SELECT.where(
-        _LIVE, sessions.c.state != SessionState.NOT_STARTED, _lease_has_run_out()
-    ).order_by(sessions.c.id)
-    return _all(tx, query.limit(limit))
-
-
-def claim_launch(
-    tx: Tx, session_id: str, *, node: str, seconds: float, token_hash: str
-) -> int | None:
-    """Win the launch of a session: the new epoch, or None when another node was quicker.
-
-    The driver has `seconds` to say hello, and speaks with the token of this hash.
-    """
-    claim = (
-        update(sessions)
-        .where(sessions.c.id == session_id, sessions.c.state == SessionState.NOT_STARTED)
-        .values(
-            state=SessionState.STARTING,
-            epoch=sessions.c.epoch + 1,
-            launched_by=node,
-            token_hash=token_hash,
-            lease_until=clock(seconds),
-            last_update_time=clock(),
-        )
-        .returning(sessions.c.epoch)
-    )
-    epoch: int | None = tx.execute(claim).scalar_one_or_none()
-    if epoch is not None:
-        source, target = SessionState.NOT_STARTED, SessionState.STARTING
-        events.append(tx, _ENTITY, session_id, source, target, who=node, detail={"epoch": epoch})
-        tx.wake(session_topic(session_id))
-    return epoch
+def overdue_query(*, over: bool = True) -> Select[Any]:
+    """Live sessions that somebody answers for; with `over`, whose lease has run out."""
+    query = _SELECT.where(_LIVE, sessions.c.lease_until.is_not(None))
+    return query.where(sessions.c.lease_until < clock()) if over else query
 
 
 def set_handle(tx: Tx, session_id: str, epoch: int, handle: dict[str, Any]) -> bool:
@@ -211,30 +186,34 @@ def transition(
     driver: dict[str, Any] | None = None,
     detail: dict[str, Any] | None = None,
     lease_seconds: float | None = None,
-    if_overdue: bool = False,
+    lost: list[str] | None = None,
 ) -> bool:
     """Change the state, when the lifecycle allows it from where the session is.
 
-    With `epoch`, only while that is the session's; with `if_overdue`, only when its lease has run
-    out by the database's clock. Returns whether it landed.
+    With `epoch`, only while that is the session's. Returns whether it landed.
     """
-    source = _lock(tx, session_id, epoch, if_overdue=if_overdue)
+    source = _lock(tx, session_id, epoch)
     if source is None or not SESSION.allows(source, target):
         return False
     values: dict[str, Any] = {"state": target}
     if target is SessionState.RUNNING:
         values["started_at"] = func.coalesce(sessions.c.started_at, clock())
         values["last_update_time"] = clock()
+        values["starts"] = 0
     if target in SESSION.terminal:
-        values.update(ended_at=clock(), lease_until=None)
+        values.update(ended_at=clock(), lease_until=None, condemned=None)
     elif lease_seconds is not None:
         values["lease_until"] = clock(lease_seconds)
     if failure is not None:
         values["failure"] = failure
     if driver is not None:
         values["driver"] = driver
+    if lost is not None:
+        values["lost"] = lost
     same = update(sessions).where(sessions.c.id == session_id, sessions.c.state == source)
     landed = tx.execute(same.values(values)).rowcount > 0
+    if landed and target in SESSION.terminal:
+        snapshots.drop(tx, session_id)
     if landed:
         events.append(
             tx, _ENTITY, session_id, source, target, who=who, detail=detail, failure=failure
@@ -248,7 +227,7 @@ def idle(tx: Tx, limit: int) -> list[Session]:
 
     One with a live statement or a streaming query is never idle.
     """
-    return _all(tx, _IDLE.order_by(sessions.c.id).limit(limit))
+    return all_of(tx, _IDLE.order_by(sessions.c.id).limit(limit))
 
 
 def is_idle(tx: Tx, session_id: str) -> bool:
@@ -268,7 +247,7 @@ def aged(tx: Tx, limit: int) -> list[Session]:
         sessions.c.state != SessionState.CLOSING,
         sessions.c.created_at < clock(-sessions.c.ttl_seconds),
     )
-    return _all(tx, query.order_by(sessions.c.id).limit(limit))
+    return all_of(tx, query.order_by(sessions.c.id).limit(limit))
 
 
 def renew(
@@ -287,26 +266,6 @@ def renew(
     }
     state: SessionState | None = tx.execute(_RENEW, names).scalar_one_or_none()
     return state
-
-
-def fence(tx: Tx, session_id: str, epoch: int, *, seconds: float) -> int | None:
-    """Take a running session from its driver: the new epoch, or None when it has another already.
-
-    From here on the driver can report nothing. Who fences has `seconds` to end its process; after
-    that the lease has run out, and any node does it.
-    """
-    taken = (
-        update(sessions)
-        .where(
-            sessions.c.id == session_id,
-            sessions.c.epoch == epoch,
-            sessions.c.state.in_([SessionState.RUNNING, SessionState.CLOSING]),
-        )
-        .values(epoch=sessions.c.epoch + 1, lease_until=clock(seconds))
-        .returning(sessions.c.epoch)
-    )
-    raised: int | None = tx.execute(taken).scalar_one_or_none()
-    return raised
 
 
 def extend_all(tx: Tx, *, node: str, seconds: float) -> int:
@@ -338,20 +297,15 @@ def token_hash(tx: Tx, session_id: str, epoch: int) -> str | None:
     return known
 
 
-def _lease_has_run_out() -> Any:
-    return or_(sessions.c.lease_until < clock(), sessions.c.lease_until.is_(None))
-
-
-def _lock(tx: Tx, session_id: str, epoch: int | None, *, if_overdue: bool) -> SessionState | None:
+def _lock(tx: Tx, session_id: str, epoch: int | None) -> SessionState | None:
     """The present state, which nobody else changes until this transaction ends."""
     query = select(sessions.c.state).where(sessions.c.id == session_id).with_for_update()
     if epoch is not None:
         query = query.where(sessions.c.epoch == epoch)
-    if if_overdue:
-        query = query.where(_lease_has_run_out())
     state: SessionState | None = tx.execute(query).scalar_one_or_none()
     return state
 
 
-def _all(tx: Tx, query: Select[Any]) -> list[Session]:
+def all_of(tx: Tx, query: Select[Any]) -> list[Session]:
+    """The sessions that a query finds."""
     return [Session(**row) for row in tx.execute(query).mappings()]

@@ -30,13 +30,14 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import NodeState, SessionState, StatementState
 from headrace.model.progress import Progress
 from headrace.model.result import Disposition
-from headrace.model.session import SessionKind
+from headrace.model.session import Condemned, SessionKind
+from headrace.model.snapshot import Snapshot
 from headrace.model.statement import CancelReason, Parameter
 from headrace.store.clock import Instant
 from headrace.store.columns import Document, identifier, one_of
 
 _LIVE = text("ended_at IS NULL")
-_TIMED = text("ended_at IS NULL AND (timeout_seconds IS NOT NULL OR queue_seconds IS NOT NULL)")
+TIMED = text("ended_at IS NULL AND (timeout_seconds IS NOT NULL OR queue_seconds IS NOT NULL)")
 
 metadata = MetaData(
     naming_convention={
@@ -87,8 +88,12 @@ sessions = Table(
     Column("py_files", JSON, nullable=False),
     Column("idle_seconds", Float),
     Column("ttl_seconds", Float),
+    Column("parallelism", Integer, nullable=False, server_default="1"),
     Column("streams", Integer, nullable=False, server_default="0"),
     Column("epoch", Integer, nullable=False),
+    Column("starts", Integer, nullable=False, server_default="0"),
+    Column("condemned", Document(Condemned)),
+    Column("lost", JSON, nullable=False, server_default="[]"),
     Column("next_ordinal", Integer, nullable=False),
     Column("launched_by", Text),
     Column("token_hash", Text),
@@ -115,6 +120,14 @@ sessions = Table(
     sqlite_autoincrement=True,
 )
 
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("session_id", identifier(), ForeignKey("sessions.id"), primary_key=True),
+    Column("snapshot", Document(Snapshot), nullable=False),
+    Column("taken_at", Instant, nullable=False),
+)
+
 statements = Table(
     "statements",
     metadata,
@@ -125,6 +138,7 @@ statements = Table(
     Column("kind", one_of(SessionKind), nullable=False),
     Column("state", one_of(StatementState, check="known_state"), nullable=False),
     Column("text", Text, nullable=False),
+    Column("is_query", Boolean, nullable=False, server_default=false()),
     Column("parameters", Document(list[Parameter]), nullable=False),
     Column("conf", JSON, nullable=False),
     Column("disposition", one_of(Disposition), nullable=False),
@@ -160,8 +174,8 @@ statements = Table(
     Index(
         "statements_timed",
         "id",
-        sqlite_where=_TIMED,
-        postgresql_where=_TIMED,
+        sqlite_where=TIMED,
+        postgresql_where=TIMED,
     ),
     Index("statements_by_owner", "owner", "id"),
     Index("statements_by_session", "session_id", "id"),

@@ -50,6 +50,11 @@ class Exit:
     """In words, e.g. `exit status 1` or `killed by SIGKILL`."""
 
 
+def launch_name(session_id: str, epoch: int) -> str:
+    """The name of what is started for one epoch of a session."""
+    return f"headrace-{session_id}-{epoch}"
+
+
 class Launcher(Protocol):
     """Implementations: a module each in this package; backends.py picks one by a profile."""
 

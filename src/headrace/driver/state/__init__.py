@@ -1,0 +1,65 @@
+"""The state of a session: taken after each statement that may change it, rebuilt by a new driver.
+
+How a kind of state is taken and how it is brought back stand side by side, a module for each.
+docs/sessions.md says what outlives a driver and what does not.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from headrace.driver.state import functions, resources, variables, views
+from headrace.driver.state.jvm import Jvm
+from headrace.driver.state.restoration import Restoration
+from headrace.model.snapshot import Snapshot
+
+
+class SessionState:
+    """Compares a session with what it was when its driver started."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._jvm = Jvm(session)
+        self._conf = self._settings()
+        self._resources = resources.take(self._jvm)
+        self._told = self.take()
+
+    def changed(self) -> Snapshot | None:
+        """The state, where it is not what was told, or was there at the start. Raises Py4JError."""
+        taken = self.take()
+        if taken == self._told:
+            return None
+        self._told = taken
+        return taken
+
+    def take(self) -> Snapshot:
+        """The state as it is. Raises Py4JError."""
+        jvm, settings = self._jvm, self._settings()
+        added = {
+            kind: [one for one in found if one not in self._resources[kind]]
+            for kind, found in resources.take(jvm).items()
+        }
+        manager = jvm.state.catalogManager()
+        own_functions, odd_functions = functions.take(jvm)
+        own_views, odd_views = views.take(jvm)
+        global_views, odd_globals = views.take_global(jvm)
+        return Snapshot(
+            conf={key: value for key, value in settings.items() if self._conf.get(key) != value},
+            catalog=manager.currentCatalog().name(),
+            namespace=list(manager.currentNamespace()),
+            variables=variables.take(jvm),
+            functions=own_functions,
+            views=own_views,
+            global_views=global_views,
+            unsaved=odd_functions + odd_views + odd_globals,
+            **added,
+        )
+
+    def restore(self, snapshot: Snapshot) -> list[str]:
+        """Brings back what a snapshot holds; says in words what cannot be."""
+        lost = Restoration(self._session, self._jvm, snapshot).run()
+        self._told = self.take()
+        return lost
+
+    def _settings(self) -> dict[str, str]:
+        return self._jvm.java_map(self._jvm.session.conf().getAllAsJava())

@@ -1,0 +1,73 @@
+"""Ways into the JVM that PySpark has none of its own for: session state is not in its API."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+class Jvm:
+    """What is read and made in the JVM of one session. Every call may raise Py4JError."""
+
+    def __init__(self, session: SparkSession) -> None:
+        root: Any = session._jvm  # noqa: SLF001 - PySpark has no public way to it
+        self.root = root
+        self.session = session._jsparkSession  # noqa: SLF001
+        self.state = self.session.sessionState()
+        self.context = session.sparkContext._jsc.sc()  # noqa: SLF001
+        self._gateway: Any = session.sparkContext._gateway  # noqa: SLF001
+        self._mapper = root.com.fasterxml.jackson.databind.ObjectMapper()
+        self._collections = root.scala.jdk.javaapi.CollectionConverters
+        self._serde = self.type("org.apache.spark.util.Utils")
+
+    def type(self, name: str) -> Any:
+        """A class of Spark's by its full name, to be called or to call its static methods."""
+        return getattr(self.root, name)
+
+    def singleton(self, name: str) -> Any:
+        """A Scala object."""
+        return getattr(self.type(f"{name}$"), "MODULE$")
+
+    def map_of(self, scala_map: Any) -> dict[str, str]:
+        """A map of strings, in one call however large it is."""
+        return self.java_map(self._collections.asJava(scala_map))
+
+    def java_map(self, java_map: Any) -> dict[str, str]:
+        """The same of a Java map."""
+        known: dict[str, str] = json.loads(self._mapper.writeValueAsString(java_map))
+        return known
+
+    def list_of(self, sequence: Any) -> list[Any]:
+        """What a Scala sequence holds."""
+        return [sequence.apply(at) for at in range(sequence.size())]
+
+    def sequence(self, values: list[Any]) -> Any:
+        """A Scala sequence."""
+        made = self.root.java.util.ArrayList()
+        for value in values:
+            made.add(value)
+        return self._collections.asScala(made).toSeq()
+
+    def array(self, values: list[str]) -> Any:
+        """A Java array of strings."""
+        made = self._gateway.new_array(self.root.java.lang.String, len(values))
+        for at, value in enumerate(values):
+            made[at] = value
+        return made
+
+    def field(self, of: Any, name: str) -> Any:
+        """A private field of a Spark object: what has no method that lists it."""
+        declared = of.getClass().getDeclaredField(name)
+        declared.setAccessible(True)
+        return declared.get(of)
+
+    def freeze(self, value: Any) -> str:
+        """A Java object as text. Raises Py4JError for what cannot be serialised."""
+        return base64.b64encode(self._serde.serialize(value)).decode()
+
+    def thaw(self, text: str) -> Any:
+        """What `freeze` was given. Raises Py4JError, e.g. for another version of Spark."""
+        return self._serde.deserialize(base64.b64decode(text))

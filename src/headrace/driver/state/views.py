@@ -1,0 +1,78 @@
+"""Temporary views, of the session and of all sessions of its driver.
+
+A view of SQL is kept as Spark holds it: its text, and the catalog, namespace and settings it was
+made with. One that was made `USING` a source has no text: the statement is written again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.driver.state.jvm import Jvm
+from headrace.grammar.quoting import name, string
+from headrace.model.snapshot import Form, Part
+
+_CATALOG = "org.apache.spark.sql.catalyst.catalog"
+_FILES = "HadoopFsRelation"
+_JDBC = "JDBCRelation"
+
+
+def take(jvm: Jvm) -> tuple[list[Part], list[str]]:
+    """The session's own temporary views, and in words those that cannot be taken."""
+    catalog = jvm.state.catalog()
+    names = jvm.list_of(catalog.getTempViewNames())
+    return _taken(jvm, [(one, catalog.getRawTempView(one)) for one in names], "TEMPORARY VIEW")
+
+
+def take_global(jvm: Jvm) -> tuple[list[Part], list[str]]:
+    """Those of all sessions of the driver."""
+    catalog = jvm.state.catalog()
+    listed = catalog.listTables(catalog.globalTempDatabase(), "*", False)
+    names = [one.table() for one in jvm.list_of(listed)]
+    views = [(one, catalog.getRawGlobalTempView(one)) for one in names]
+    return _taken(jvm, views, "GLOBAL TEMPORARY VIEW")
+
+
+def bring_back(jvm: Jvm, part: Part, *, is_global: bool) -> None:
+    """Makes a view of SQL again as it was; what it reads need not be there."""
+    relation = jvm.type(f"{_CATALOG}.TemporaryViewRelation")
+    view = relation(jvm.thaw(part.body), jvm.root.scala.Option.empty())
+    catalog = jvm.state.catalog()
+    make = catalog.createGlobalTempView if is_global else catalog.createTempView
+    make(part.name, view, True)
+
+
+def _taken(jvm: Jvm, views: list[tuple[str, Any]], kind: str) -> tuple[list[Part], list[str]]:
+    taken, unsaved = [], []
+    for called, found in views:
+        view = found.get()
+        if view.plan().isEmpty():
+            body = jvm.freeze(view.tableMeta())
+            taken.append(Part(name=called, form=Form.JAVA, body=body))
+            continue
+        text = _using(jvm, view.plan().get(), f"CREATE OR REPLACE {kind} {name(called)}")
+        if text is None:
+            unsaved.append(f"view {called}: Spark keeps no text of it")
+        else:
+            taken.append(Part(name=called, form=Form.SQL, body=text))
+    return sorted(taken, key=lambda part: part.name), unsaved
+
+
+def _using(jvm: Jvm, plan: Any, head: str) -> str | None:
+    """The statement that makes a view over a source again; None for a source of another kind."""
+    leaves = plan.collectLeaves()
+    if leaves.size() != 1 or leaves.apply(0).getClass().getSimpleName() != "LogicalRelation":
+        return None
+    relation = leaves.apply(0).relation()
+    kind = relation.getClass().getSimpleName()
+    if kind == _FILES:
+        source = relation.fileFormat().shortName()
+        columns = f" ({relation.schema().toDDL()})"
+        options = jvm.map_of(relation.options())
+    elif kind == _JDBC:
+        source, columns = "jdbc", ""
+        options = jvm.map_of(relation.jdbcOptions().parameters().originalMap())
+    else:
+        return None
+    given = ", ".join(f"{string(key)} {string(value)}" for key, value in sorted(options.items()))
+    return f"{head}{columns} USING {source} OPTIONS ({given})"

@@ -1,0 +1,256 @@
+"""A driver is lost: what becomes of its session and its statements, by the API and the link."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.support.running_node import RunningNode
+from tests.support.waiting import wait_until
+
+from headrace.model.snapshot import Snapshot
+
+StartNode = Callable[..., RunningNode]
+
+QUICK = {"duration": "1s", "sweep": "50ms"}
+SNAPSHOT = Snapshot(catalog="spark_catalog", namespace=["d"], conf={"a.b": "1"})
+
+
+def session(node: RunningNode, session_id: str) -> dict[str, Any]:
+    body: dict[str, Any] = node.http.get(f"/api/v1/sessions/{session_id}").json()
+    return body
+
+
+def states(node: RunningNode, entity_id: str) -> list[str]:
+    page = node.http.get("/api/v1/events", params={"entity_id": entity_id}).json()
+    return [one["to"] for one in page["items"]]
+
+
+def test_a_query_is_run_again_by_the_next_driver(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    session_id, driver = node.driven_session()
+    query = node.submit(session=session_id)["id"]
+    command = node.submit("SHOW TABLES", session=session_id)["id"]
+    assert driver.take().attempt == 1
+    driver.started(query)
+    node.desk.lose(session_id, "killed by SIGKILL")
+
+    second = node.desk.driver(session_id, launch=2)
+    assert session(node, session_id)["state"] == "recovering"
+    assert node.statement(query)["state"] == "waiting"
+    assert second.hello(lost=["view v: gone"]).landed
+    assert session(node, session_id)["lost"] == ["view v: gone"]
+    work = second.take()
+    assert (work.statement_id, work.attempt) == (query, 2)
+    second.succeed(query)
+    assert second.take().statement_id == command
+    assert states(node, query) == [
+        "waiting",
+        "launched",
+        "running",
+        "waiting",
+        "launched",
+        "success",
+    ]
+
+
+def test_what_may_have_changed_something_is_not_run_again(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    session_id, driver = node.driven_session()
+    running = node.submit("INSERT INTO t VALUES (1)", session=session_id)["id"]
+    waiting = node.submit("INSERT INTO t VALUES (2)", session=session_id)["id"]
+    driver.take()
+    node.desk.lose(session_id, "killed by SIGKILL")
+    statement = node.statement(running, wait_timeout="20s")
+    assert (statement["state"], statement["error"]["code"]) == ("failed", "driver_lost")
+    assert "SIGKILL" in statement["error"]["message"]
+    # What had not begun is run, once, by the next.
+    second = node.desk.driver(session_id, launch=2)
+    second.hello()
+    assert second.take().statement_id == waiting
+
+
+def test_a_query_that_ends_every_driver_is_tried_no_more(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"}, statements={"max_attempts": 2})
+    session_id = node.new_session()
+    query = node.submit(session=session_id)["id"]
+    for launch in (1, 2):
+        driver = node.desk.driver(session_id, launch=launch)
+        driver.hello()
+        assert driver.take().attempt == launch
+        node.desk.lose(session_id, "exit status 137")
+    statement = node.statement(query, wait_timeout="20s")
+    assert (statement["state"], statement["attempts"]) == ("failed", 2)
+    assert statement["error"]["code"] == "driver_lost"
+    assert session(node, session_id)["state"] == "recovering"
+
+
+@pytest.mark.parametrize("ended", ["SELECT 1", "SET a = 1"])
+def test_the_next_driver_gets_the_last_snapshot(start_node: StartNode, ended: str) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    session_id, driver = node.driven_session()
+    assert driver.restore() is None
+    one = node.submit("SET a.b = 1", session=session_id)["id"]
+    driver.take()
+    driver.succeed(one, snapshot=SNAPSHOT)
+    other = node.submit(ended, session=session_id)["id"]
+    driver.take()
+    driver.succeed(other)
+    driver.goodbye()
+    node.submit(session=session_id)
+    second = node.desk.driver(session_id, launch=2)
+    assert second.restore() == SNAPSHOT
+
+
+def test_an_idle_session_is_rebuilt_when_it_is_needed(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    session_id, driver = node.driven_session()
+    driver.goodbye()
+    wait_until(lambda: node.desk.killed != [])
+    assert session(node, session_id)["state"] == "recovering"
+    other, _driver = node.driven_session()
+    assert len(node.desk.started) == 2
+    assert other != session_id
+    node.submit(session=session_id)
+    assert node.desk.driver(session_id, launch=2).hello().landed
+
+
+def test_a_session_without_a_driver_is_closed_at_once(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    session_id, driver = node.driven_session()
+    driver.goodbye()
+    wait_until(lambda: node.desk.killed != [])
+    wait_until(lambda: session(node, session_id)["driver"] is None)
+    closed = node.http.delete(f"/api/v1/sessions/{session_id}").json()
+    assert closed["state"] == "dead"
+
+
+def test_a_closing_session_whose_driver_is_lost_is_dead(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    session_id, driver = node.driven_session()
+    running = node.submit(session=session_id)["id"]
+    driver.take()
+    node.http.delete(f"/api/v1/sessions/{session_id}")
+    node.desk.lose(session_id, "killed by SIGKILL")
+    assert node.statement(running, wait_timeout="20s")["state"] == "cancelled"
+    wait_until(lambda: session(node, session_id)["state"] == "dead")
+
+
+def test_tables_in_memory_end_with_their_driver(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    session_id = node.new_session()
+    driver = node.desk.driver(session_id)
+    driver.hello(keeps_tables=False)
+    running = node.submit(session=session_id)["id"]
+    waiting = node.submit(session=session_id)["id"]
+    driver.take()
+    node.desk.lose(session_id, "killed by SIGKILL")
+    assert node.statement(running, wait_timeout="20s")["error"]["code"] == "driver_lost"
+    assert node.statement(waiting)["error"]["code"] == "session_failed"
+    failed = session(node, session_id)
+    assert (failed["state"], failed["error"]["code"]) == ("failed", "driver_lost")
+    assert "in the memory" in failed["error"]["message"]
+
+
+def test_a_driver_that_dies_at_its_start_is_started_three_times(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    statement = node.submit()
+    session_id = statement["session_id"]
+    for launch in (1, 2, 3):
+        node.desk.request(session_id, launch=launch)
+        node.desk.lose(session_id, "exit status 1")
+    failed = node.statement(statement["id"], wait_timeout="20s")
+    assert (failed["state"], failed["error"]["code"]) == ("failed", "session_failed")
+    assert "3 attempts" in failed["error"]["message"]
+    assert "exit status 1" in failed["error"]["message"]
+    assert len(node.desk.started) == 3
+    assert session(node, session_id)["error"]["code"] == "launch_failed"
+
+
+def test_starts_are_counted_anew_once_a_driver_was_there(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    session_id = node.new_session()
+    for launch in range(1, 6):
+        node.submit("SHOW TABLES", session=session_id)
+        driver = node.desk.driver(session_id, launch=launch)
+        assert driver.hello().landed
+        driver.take()
+        node.desk.lose(session_id, "exit status 1")
+    node.submit("SHOW TABLES", session=session_id)
+    assert node.desk.driver(session_id, launch=6).hello().landed
+
+
+def test_a_batch_statement_that_cannot_be_run_again_ends_its_session(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    statement = node.submit("INSERT INTO t VALUES (1)", kind="batch")
+    driver = node.desk.driver(statement["session_id"])
+    driver.hello()
+    driver.take()
+    node.desk.lose(statement["session_id"], "killed by SIGKILL")
+    assert node.statement(statement["id"], wait_timeout="20s")["state"] == "failed"
+    wait_until(lambda: session(node, statement["session_id"])["state"] == "dead")
+
+
+def test_a_batch_query_is_run_again_in_its_session(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    statement = node.submit("SELECT 1", kind="batch")
+    node.desk.driver(statement["session_id"]).hello()
+    first = node.desk.driver(statement["session_id"])
+    first.take()
+    node.desk.lose(statement["session_id"], "killed by SIGKILL")
+    second = node.desk.driver(statement["session_id"], launch=2)
+    second.hello()
+    second.take()
+    second.succeed(statement["id"])
+    assert second.poll().close
+    second.goodbye()
+    assert session(node, statement["session_id"])["state"] == "dead"
+
+
+def test_a_backend_that_is_out_of_reach_ends_nothing(start_node: StartNode) -> None:
+    """Nobody can tell whether the driver is gone: it may come back, and nothing else is started."""
+    node = start_node(lease=QUICK)
+    session_id, driver = node.driven_session()
+    query = node.submit(session=session_id)["id"]
+    driver.take()
+    node.desk.unreachable = True
+    asked = node.desk.asked
+    wait_until(lambda: node.desk.asked >= asked + 2)
+    assert session(node, session_id)["state"] == "running"
+    assert driver.renew().landed
+    assert node.statement(query)["state"] == "launched"
+    node.desk.unreachable = False
+    node.desk.driver(session_id, launch=2)
+    assert len(node.desk.killed) == 1
+
+
+def test_a_lost_driver_that_cannot_be_ended_yet_holds_everything_up(start_node: StartNode) -> None:
+    node = start_node(lease=QUICK)
+    session_id, driver = node.driven_session()
+    query = node.submit(session=session_id)["id"]
+    driver.take()
+    node.desk.unreachable = True
+    node.desk.lose(session_id, "killed by SIGKILL")
+    asked = node.desk.asked
+    wait_until(lambda: node.desk.asked >= asked + 2)
+    assert session(node, session_id)["state"] == "recovering"
+    assert node.statement(query)["state"] == "launched"
+    assert len(node.desk.started) == 1
+    node.desk.unreachable = False
+    second = node.desk.driver(session_id, launch=2)
+    second.hello()
+    assert second.take().statement_id == query
+
+
+def test_a_start_in_doubt_is_looked_for_and_made_again(start_node: StartNode) -> None:
+    node = start_node(lease=QUICK)
+    node.desk.unreachable = True
+    session_id = node.new_session()
+    wait_until(lambda: node.desk.asked >= 2)
+    node.desk.unreachable = False
+    driver = node.desk.driver(session_id, launch=1)
+    assert driver.bootstrap.epoch == 3
+    assert driver.hello().landed

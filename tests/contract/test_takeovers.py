@@ -1,0 +1,266 @@
+"""Lost drivers in every store: condemned, released, launched again; their statements settled."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.support.store import LOST, new_session, new_statement, running_session
+
+from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.session import Condemned, Session
+from headrace.model.snapshot import Snapshot
+from headrace.store import changes, events, sessions, snapshots, statements, takeovers
+from headrace.store.database import Database
+
+_AGO = -1.0
+
+
+def _get(store: Database, session_id: str) -> Session:
+    with store.read() as tx:
+        session = sessions.get(tx, session_id)
+    assert session is not None
+    return session
+
+
+def _condemn(
+    store: Database,
+    session_id: str,
+    epoch: int,
+    *,
+    seconds: float = 60,
+    if_overdue: bool = False,
+) -> int | None:
+    with store.write() as tx:
+        return takeovers.condemn(
+            tx,
+            session_id,
+            epoch,
+            who="no_1",
+            reason="it died",
+            seconds=seconds,
+            if_overdue=if_overdue,
+        )
+
+
+def test_a_condemned_driver_can_do_nothing_any_more(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    in_hand = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
+    with store.write() as tx:
+        sessions.set_handle(tx, session_id, epoch, {"pid": 7})
+    assert _condemn(store, session_id, epoch) == epoch + 1
+    assert _condemn(store, session_id, epoch) is None
+    assert _condemn(store, session_id, epoch + 1) is None
+    with store.write() as tx:
+        assert sessions.renew(tx, session_id, epoch, 60) is None
+        assert sessions.token_hash(tx, session_id, epoch) is None
+        assert changes.claim_next(tx, session_id, epoch, who="driver") is None
+        assert not sessions.set_handle(tx, session_id, epoch, {"pid": 8})
+        running = SessionState.RUNNING
+        assert not sessions.transition(tx, session_id, running, who="driver", epoch=epoch)
+        still = statements.get(tx, in_hand)
+    session = _get(store, session_id)
+    assert session.state is SessionState.RECOVERING
+    assert session.condemned == Condemned(epoch=epoch, handle={"pid": 7}, reason="it died")
+    assert session.handle is None
+    # Not before its process is gone is it decided what becomes of its statements.
+    assert still is not None
+    assert still.state is StatementState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("state", "after"),
+    [
+        (SessionState.STARTING, SessionState.STARTING),
+        (SessionState.RUNNING, SessionState.RECOVERING),
+        (SessionState.CLOSING, SessionState.CLOSING),
+    ],
+)
+def test_what_becomes_of_the_state(
+    store: Database, state: SessionState, after: SessionState
+) -> None:
+    session_id = new_session(store)
+    with store.write() as tx:
+        epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="h")
+        if state is not SessionState.STARTING:
+            assert sessions.transition(tx, session_id, state, who="test")
+    assert epoch is not None
+    assert _condemn(store, session_id, epoch) == epoch + 1
+    assert _get(store, session_id).state is after
+    with store.read() as tx:
+        last = events.read(tx, after=None, entity_id=session_id, limit=100)[-1]
+    assert (last.source, last.target) == (state, after)
+    assert last.detail == {"reason": "it died", "epoch": epoch}
+
+
+@pytest.mark.parametrize("state", [SessionState.NOT_STARTED, SessionState.DEAD])
+def test_where_there_is_no_driver_none_is_lost(store: Database, state: SessionState) -> None:
+    session_id = new_session(store, state)
+    assert _condemn(store, session_id, 0) is None
+
+
+def test_a_driver_that_renews_in_time_is_not_overdue(store: Database) -> None:
+    held, epoch = running_session(store, lease_seconds=60)
+    late, late_epoch = running_session(store, lease_seconds=_AGO)
+    assert _condemn(store, held, epoch, if_overdue=True) is None
+    assert _condemn(store, late, late_epoch, if_overdue=True) == late_epoch + 1
+
+
+def test_one_of_many_nodes_wins_a_takeover_and_one_its_end(store: Database) -> None:
+    session_id, epoch = running_session(store, lease_seconds=_AGO)
+    ready = threading.Barrier(6)
+
+    def take(_node: int) -> tuple[int | None, bool]:
+        ready.wait()
+        fence = _condemn(store, session_id, epoch, if_overdue=True)
+        ready.wait()
+        with store.write() as tx:
+            return fence, takeovers.release(tx, session_id, epoch + 1)
+
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(take, range(6)))
+    assert sorted(str(fence) for fence, _ in found) == [str(epoch + 1)] + ["None"] * 5
+    assert [released for _, released in found].count(True) == 1
+
+
+def test_a_takeover_that_is_not_finished_is_gone_on_with(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    fence = _condemn(store, session_id, epoch, seconds=_AGO)
+    assert fence is not None
+    with store.read() as tx:
+        assert [one.id for one in takeovers.overdue(tx, 10)] == [session_id]
+    with store.write() as tx:
+        assert takeovers.retake(tx, session_id, fence, seconds=60)
+        assert not takeovers.retake(tx, session_id, fence, seconds=60)
+        assert takeovers.overdue(tx, 10) == []
+
+
+def test_nothing_is_launched_before_the_lost_driver_is_gone(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    new_statement(store, session_id)
+    fence = _condemn(store, session_id, epoch)
+    assert fence is not None
+
+    def launch() -> int | None:
+        with store.write() as tx:
+            found = [one.id for one in sessions.launchable(tx, 10)]
+            claim = {"node": "no_1", "seconds": 60.0, "token_hash": "new"}
+            launched = takeovers.claim_launch(tx, session_id, **claim)
+        assert found == ([session_id] if launched else [])
+        return launched
+
+    assert launch() is None
+    with store.write() as tx:
+        assert not takeovers.release(tx, session_id, epoch)
+        assert takeovers.release(tx, session_id, fence)
+        assert not takeovers.release(tx, session_id, fence)
+    assert launch() == fence + 1
+    session = _get(store, session_id)
+    assert (session.state, session.starts) == (SessionState.RECOVERING, 1)
+    with store.write() as tx:
+        running = SessionState.RUNNING
+        assert sessions.transition(
+            tx, session_id, running, who="driver", epoch=fence + 1, lost=["view v: gone"]
+        )
+    session = _get(store, session_id)
+    assert (session.starts, session.lost) == (0, ["view v: gone"])
+
+
+def test_a_lost_session_is_rebuilt_when_it_is_needed(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    fence = _condemn(store, session_id, epoch)
+    assert fence is not None
+    with store.write() as tx:
+        takeovers.release(tx, session_id, fence)
+        assert sessions.launchable(tx, 10) == []
+    new_statement(store, session_id)
+    with store.read() as tx:
+        assert [one.id for one in sessions.launchable(tx, 10)] == [session_id]
+
+
+def test_a_launch_that_fails_is_made_again(store: Database) -> None:
+    session_id = new_session(store)
+    for attempt in (1, 2):
+        with store.write() as tx:
+            claim = {"node": "no_1", "seconds": 60.0, "token_hash": "h"}
+            epoch = takeovers.claim_launch(tx, session_id, **claim)
+        assert epoch is not None
+        assert _get(store, session_id).starts == attempt
+        fence = _condemn(store, session_id, epoch)
+        assert fence is not None
+        with store.write() as tx:
+            takeovers.release(tx, session_id, fence)
+            assert [one.id for one in sessions.launchable(tx, 10)] == [session_id]
+
+
+def test_half_launched_is_what_a_node_claimed_and_nobody_has_a_handle_of(store: Database) -> None:
+    half, _ = running_session(store)
+    whole, epoch = running_session(store)
+    with store.write() as tx:
+        sessions.set_handle(tx, whole, epoch, {"pid": 7})
+    new_session(store)
+    with store.read() as tx:
+        assert [one.id for one in takeovers.half_launched(tx, "no_1")] == [half]
+        assert takeovers.half_launched(tx, "no_2") == []
+
+
+@pytest.mark.parametrize("state", [StatementState.LAUNCHED, StatementState.RUNNING])
+@pytest.mark.parametrize("is_query", [True, False])
+def test_what_can_change_nothing_is_tried_again(
+    store: Database, state: StatementState, is_query: bool
+) -> None:
+    session_id, epoch = running_session(store)
+    statement_id = new_statement(store, session_id, state, epoch=epoch, is_query=is_query)
+    waiting = new_statement(store, session_id)
+
+    def settled() -> tuple[StatementState, int]:
+        with store.write() as tx:
+            changes.settle(tx, session_id, who="no_1", failure=LOST, max_attempts=2)
+            statement = statements.get(tx, statement_id)
+            other = statements.get(tx, waiting)
+        assert statement is not None
+        assert other is not None
+        assert other.state is StatementState.WAITING
+        ended = statement.state is not StatementState.WAITING
+        assert statement.failure == (LOST if ended else None)
+        assert (statement.started_at is None) or ended
+        return statement.state, statement.attempts
+
+    if not is_query:
+        assert settled() == (StatementState.FAILED, 1)
+        return
+    assert settled() == (StatementState.WAITING, 1)
+    with store.write() as tx:
+        again = changes.claim_next(tx, session_id, epoch, who="driver")
+    assert again is not None
+    assert (again.id, again.attempts) == (statement_id, 2)
+    assert settled() == (StatementState.FAILED, 2)
+
+
+def test_what_was_being_cancelled_is_cancelled(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    statement_id = new_statement(
+        store, session_id, StatementState.CANCELLING, epoch=epoch, is_query=True
+    )
+    with store.write() as tx:
+        changes.settle(tx, session_id, who="no_1", failure=LOST, max_attempts=2)
+        statement = statements.get(tx, statement_id)
+    assert statement is not None
+    assert (statement.state, statement.failure) == (StatementState.CANCELLED, None)
+
+
+def test_a_snapshot_takes_the_place_of_the_one_before_and_goes_with_its_session(
+    store: Database,
+) -> None:
+    session_id, _ = running_session(store)
+    first = Snapshot(catalog="spark_catalog", namespace=["default"], conf={"a": "\x00"})
+    second = first.model_copy(update={"unset": ["b"]})
+    with store.write() as tx:
+        assert snapshots.get(tx, session_id) is None
+        for one in (first, second):
+            snapshots.keep(tx, session_id, one)
+            assert snapshots.get(tx, session_id) == one
+    with store.write() as tx:
+        assert sessions.transition(tx, session_id, SessionState.DEAD, who="test")
+        assert snapshots.get(tx, session_id) is None
