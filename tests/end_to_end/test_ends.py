@@ -79,7 +79,7 @@ def test_a_driver_that_does_not_hear_a_cancel_is_ended(node: NodeProcess) -> Non
     assert 5 < time.monotonic() - begun < 20
     # Nothing of it was left when the state said so.
     assert not [one for one in processes if one.is_running() and one.status() != "zombie"]
-    assert node.session_state(session) == "failed"
+    assert node.session_state(session) == "recovering"
 
 
 def test_cancel_statement_stops_the_job(node: NodeProcess, session: str) -> None:

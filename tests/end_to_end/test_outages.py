@@ -53,30 +53,6 @@ def test_a_driver_outlives_its_node_and_loses_nothing(node: NodeProcess) -> None
     assert node.http.get(f"/api/v1/sessions/{session}").json()["epoch"] == 1
 
 
-@pytest.mark.parametrize("victim", ["python", "java"])
-def test_a_killed_driver_ends_its_statements(node: NodeProcess, victim: str) -> None:
-    session = node.session()
-    node.wait_running(session)
-    running = node.submit(_SLOW.format(60_000), session)
-    waiting = node.submit("SELECT 1", session)
-    wait_until(lambda: node.statement(running["id"])["state"] == "running", what="it runs")
-    driver = psutil.Process(node.http.get(f"/api/v1/sessions/{session}").json()["driver"]["pid"])
-    processes = [driver, *driver.children(recursive=True)]
-    target = driver if victim == "python" else _jvm(driver)
-    target.kill()
-    lost = node.statement(running["id"], wait_timeout="30s")
-    assert (lost["state"], lost["error"]["code"]) == ("failed", "driver_lost")
-    failed = node.statement(waiting["id"], wait_timeout="30s")
-    assert (failed["state"], failed["error"]["code"]) == ("failed", "session_failed")
-    assert node.session_state(session) == "failed"
-    refused = node.http.post(
-        "/api/v1/statements", json={"statement": "SELECT 1", "session": session}
-    )
-    assert (refused.status_code, refused.json()["code"]) == (409, "session_ended")
-    psutil.wait_procs(processes, timeout=10)
-    assert not [one for one in processes if one.is_running()]
-
-
 def test_a_session_that_cannot_start_says_why(node: NodeProcess) -> None:
     session = node.session(conf={"spark.master": "no-such-master"})
     statement = node.submit("SELECT 1", session)
