@@ -3,56 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
-from tests.support.clusters import LOOPBACK, as_settings, bare_python
+from tests.support.clusters import (
+    as_settings,
+    bare_python,
+    standalone_profile,
+    yarn_cluster_profile,
+    yarn_profile,
+)
 from tests.support.node import NodeProcess
 from tests.support.standalone import StandaloneCluster, running_standalone
 from tests.support.waiting import wait_until
+from tests.support.yarn import YarnCluster, running_yarn
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.yarn]
+
+LONG = "SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7"
+PROFILES = ["standalone", "yarn", "yarn-cluster"]
+Clusters = dict[str, StandaloneCluster | YarnCluster]
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[StandaloneCluster]:
-    with running_standalone() as standalone:
-        yield standalone
+def clusters() -> Iterator[Clusters]:
+    with ExitStack() as stack:
+        yarn = stack.enter_context(running_yarn())
+        standalone = stack.enter_context(running_standalone())
+        yield {"standalone": standalone, "yarn": yarn, "yarn-cluster": yarn}
 
 
 @pytest.fixture(scope="module")
-def node(
-    tmp_path_factory: pytest.TempPathFactory, cluster: StandaloneCluster
-) -> Iterator[NodeProcess]:
+def node(tmp_path_factory: pytest.TempPathFactory, clusters: Clusters) -> Iterator[NodeProcess]:
     folder = tmp_path_factory.mktemp("backends")
-    profile = {
-        "backend": "spark-submit",
-        "master": cluster.master,
-        "cluster_url": cluster.url,
-        "env": LOOPBACK,
-        "conf": {
-            "spark.driver.host": "127.0.0.1",
-            "spark.executor.memory": "600m",
-            "spark.cores.max": "2",
-            "spark.sql.shuffle.partitions": "4",
-            # Executors have no Headrace.
-            "spark.pyspark.python": bare_python(folder),
-        },
+    python = bare_python(folder)
+    standalone, yarn = clusters["standalone"], clusters["yarn"]
+    assert isinstance(standalone, StandaloneCluster)
+    assert isinstance(yarn, YarnCluster)
+    profiles = {
+        "standalone": standalone_profile(standalone, python),
+        "yarn": yarn_profile(yarn, python),
+        "yarn-cluster": yarn_cluster_profile(yarn, python),
     }
-    process = NodeProcess(
-        folder / "home", **as_settings({"standalone": profile}), CATALOG__KIND="memory"
-    )
+    process = NodeProcess(folder / "home", **as_settings(profiles), CATALOG__KIND="memory")
     yield process
     process.close()
 
 
-def test_select(node: NodeProcess, cluster: StandaloneCluster) -> None:
-    session = node.session(profile="standalone")
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_session_runs_on_a_cluster(node: NodeProcess, clusters: Clusters, profile: str) -> None:
+    cluster = clusters[profile]
+    session = node.session(profile=profile)
     node.wait_running(session)
     assert cluster.applications() == [f"headrace-{session}-1"]
     assert node.rows("SELECT 1", session) == [[1]]
     shuffled = "SELECT id % 3 AS k, count(*) FROM range(0, 300000, 1, 3) GROUP BY k ORDER BY k"
     assert node.rows(shuffled, session) == [["0", "100000"], ["1", "100000"], ["2", "100000"]]
-    spread = node.run("SELECT id, sha2(CAST(id AS STRING), 256) FROM range(100000)", session)
-    assert spread["state"] == "success", spread["error"]
+    # Written by the executors.
+    stored = node.run("SELECT id, sha2(string(id), 256) FROM range(100000)", session)
+    assert stored["state"] == "success", stored["error"]
+    assert stored["result"]["disposition"] == "stored"
+    long = node.submit(LONG, session)
+    wait_until(lambda: node.statement(long["id"])["state"] == "running", what="it runs")
+    node.http.post(f"/api/v1/statements/{long['id']}/cancel")
+    assert node.statement(long["id"], wait_timeout="20s")["state"] == "cancelled"
     node.http.delete(f"/api/v1/sessions/{session}")
     wait_until(lambda: not cluster.applications(), what="the application has ended")
+    wait_until(lambda: node.session_state(session) == "dead", what="the session is dead")

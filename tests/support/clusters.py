@@ -1,15 +1,68 @@
-"""Profiles of the backends that tests reach, and what a driver's hosts must not have."""
+"""Profiles that start drivers on the clusters of the tests, sparing of memory and cores."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
 
-LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}
-"""Everything Spark opens stays on this host."""
+from tests.support.standalone import StandaloneCluster
+from tests.support.yarn import YarnCluster
+
+Profiles = dict[str, dict[str, Any]]
+_LOOPBACK = "127.0.0.1"
+
+
+def standalone_profile(cluster: StandaloneCluster, executors_python: str) -> dict[str, Any]:
+    """Client mode on a standalone cluster."""
+    return {
+        "backend": "spark-submit",
+        "master": cluster.master,
+        "cluster_url": cluster.url,
+        "env": {"SPARK_LOCAL_IP": _LOOPBACK},
+        "conf": {
+            **_small(),
+            "spark.cores.max": "2",
+            "spark.driver.host": _LOOPBACK,
+            "spark.pyspark.python": executors_python,
+        },
+    }
+
+
+def yarn_profile(cluster: YarnCluster, executors_python: str) -> dict[str, Any]:
+    """Client mode on YARN."""
+    return {
+        "backend": "spark-submit",
+        "master": "yarn",
+        "cluster_url": cluster.url,
+        "env": {"SPARK_LOCAL_IP": _LOOPBACK, "HADOOP_CONF_DIR": str(cluster.conf)},
+        "conf": {
+            **_small(),
+            **_on_yarn(),
+            "spark.driver.host": _LOOPBACK,
+            "spark.yarn.am.memory": "512m",
+            "spark.pyspark.python": executors_python,
+        },
+    }
+
+
+def yarn_cluster_profile(cluster: YarnCluster, python: str) -> dict[str, Any]:
+    """Cluster mode on YARN; the whole application has this interpreter."""
+    client = yarn_profile(cluster, python)
+    return {
+        **client,
+        "deploy_mode": "cluster",
+        "python": python,
+        "conf": {
+            **_small(),
+            **_on_yarn(),
+            "spark.driver.memory": "800m",
+            "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": _LOOPBACK,
+        },
+    }
 
 
 def bare_python(folder: Path) -> str:
@@ -26,6 +79,21 @@ def bare_python(folder: Path) -> str:
     return str(program)
 
 
-def as_settings(profiles: dict[str, dict[str, Any]]) -> dict[str, str]:
+def as_settings(profiles: Profiles) -> dict[str, str]:
     """Profiles as a node's environment has them."""
     return {"PROFILES": json.dumps(profiles)}
+
+
+def _small() -> dict[str, str]:
+    return {"spark.executor.memory": "600m", "spark.sql.shuffle.partitions": "4"}
+
+
+def _on_yarn() -> dict[str, str]:
+    package = importlib.util.find_spec("pyspark")
+    assert package is not None
+    assert package.origin is not None
+    return {
+        "spark.yarn.jars": f"local:{Path(package.origin).parent}/jars/*",
+        "spark.executor.instances": "1",
+        "spark.executorEnv.SPARK_LOCAL_IP": _LOOPBACK,
+    }
