@@ -13,7 +13,14 @@ from tests.support.standalone import StandaloneCluster
 from tests.support.yarn import YarnCluster
 
 Profiles = dict[str, dict[str, Any]]
+ODD = r"C:\new = größer: #1!"
+"""What a Java properties file can hold only with care; it is `spark.headrace.odd` everywhere."""
 _LOOPBACK = "127.0.0.1"
+# Programs this short are not worth the JVM's second compiler.
+_BRIEF = {
+    "SPARK_LOCAL_IP": _LOOPBACK,
+    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 
 
 def standalone_profile(cluster: StandaloneCluster, executors_python: str) -> dict[str, Any]:
@@ -22,7 +29,7 @@ def standalone_profile(cluster: StandaloneCluster, executors_python: str) -> dic
         "backend": "spark-submit",
         "master": cluster.master,
         "cluster_url": cluster.url,
-        "env": {"SPARK_LOCAL_IP": _LOOPBACK},
+        "env": _BRIEF,
         "conf": {
             **_small(),
             "spark.cores.max": "2",
@@ -38,7 +45,7 @@ def yarn_profile(cluster: YarnCluster, executors_python: str) -> dict[str, Any]:
         "backend": "spark-submit",
         "master": "yarn",
         "cluster_url": cluster.url,
-        "env": {"SPARK_LOCAL_IP": _LOOPBACK, "HADOOP_CONF_DIR": str(cluster.conf)},
+        "env": {**_BRIEF, "HADOOP_CONF_DIR": str(cluster.conf)},
         "conf": {
             **_small(),
             **_on_yarn(),
@@ -60,7 +67,6 @@ def yarn_cluster_profile(cluster: YarnCluster, python: str) -> dict[str, Any]:
             **_small(),
             **_on_yarn(),
             "spark.driver.memory": "800m",
-            "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": _LOOPBACK,
         },
     }
 
@@ -85,7 +91,12 @@ def as_settings(profiles: Profiles) -> dict[str, str]:
 
 
 def _small() -> dict[str, str]:
-    return {"spark.executor.memory": "600m", "spark.sql.shuffle.partitions": "4"}
+    return {
+        "spark.headrace.odd": ODD,
+        "spark.executor.memory": "600m",
+        "spark.sql.shuffle.partitions": "4",
+        **{f"spark.executorEnv.{name}": one for name, one in _BRIEF.items()},
+    }
 
 
 def _on_yarn() -> dict[str, str]:
@@ -95,5 +106,5 @@ def _on_yarn() -> dict[str, str]:
     return {
         "spark.yarn.jars": f"local:{Path(package.origin).parent}/jars/*",
         "spark.executor.instances": "1",
-        "spark.executorEnv.SPARK_LOCAL_IP": _LOOPBACK,
+        **{f"spark.yarn.appMasterEnv.{name}": one for name, one in _BRIEF.items()},
     }

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from tests.support.waiting import wait_until
 
 from headrace.control.java import find_java
 
@@ -38,13 +40,18 @@ class JvmServices:
                 )
             )
 
-    def check(self) -> None:
-        """Fails the test when one has ended."""
-        for process in self._processes:
-            assert process.poll() is None, self.logs()
+    def wait(self, is_up: Callable[[], bool], *, what: str) -> None:
+        """Until they serve; fails the test with their logs when one has ended."""
 
-    def logs(self) -> str:
-        """The ends of all logs."""
+        def is_up_or_dead() -> bool:
+            dead = [process for process in self._processes if process.poll() is not None]
+            return bool(dead) or is_up()
+
+        wait_until(is_up_or_dead, seconds=120, what=what)
+        for process in self._processes:
+            assert process.poll() is None, self._logs()
+
+    def _logs(self) -> str:
         files = sorted(self._folder.glob("*.log"))
         return "\n".join(f"== {file.name}\n{file.read_text()[-4000:]}" for file in files)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import httpx
 from tests.support.jvm import JvmServices, free_ports
-from tests.support.waiting import wait_until
 
 
 class StandaloneCluster:
@@ -32,6 +31,7 @@ class StandaloneCluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_PUBLIC_DNS": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "512m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
         spark_class = str(home / "bin" / "spark-class")
         of = "org.apache.spark.deploy"
@@ -41,11 +41,9 @@ class StandaloneCluster:
         at = ["--host", "127.0.0.1", "--webui-port", str(worker)]
         command = [spark_class, f"{of}.worker.Worker", *at, *size, self.master]
         self._services.start("worker", command, env)
-        try:
-            wait_until(self._is_up, seconds=90, what="the standalone cluster is up")
-        except AssertionError as error:
-            self.stop()
-            raise AssertionError(self._services.logs()) from error
+
+    def wait_up(self) -> None:
+        self._services.wait(self._is_up, what="the standalone cluster is up")
 
     def applications(self) -> list[str]:
         """Names of those that have not ended."""
@@ -58,16 +56,15 @@ class StandaloneCluster:
         return dict(httpx.get(f"{self.url}/json/", timeout=10).json())
 
     def _is_up(self) -> bool:
-        self._services.check()
         try:
             return any(one["state"] == "ALIVE" for one in self._state()["workers"])
-        except httpx.TransportError:
+        except (httpx.TransportError, ValueError):
             return False
 
 
 @contextmanager
 def running_standalone() -> Iterator[StandaloneCluster]:
-    """A cluster for the length of the block."""
+    """A cluster that is coming up; gone after the block."""
     folder = Path(tempfile.mkdtemp(prefix="headrace-standalone-", dir="/tmp"))
     try:
         cluster = StandaloneCluster(folder)

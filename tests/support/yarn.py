@@ -14,7 +14,6 @@ from xml.sax.saxutils import escape
 import httpx
 import pytest
 from tests.support.jvm import JvmServices, free_ports
-from tests.support.waiting import wait_until
 
 JARS = Path(__file__).parents[2] / ".tools" / "yarn"
 _JAVA_OPTIONS = [
@@ -37,7 +36,7 @@ _OVER = {"FINISHED", "FAILED", "KILLED"}
 
 
 class YarnCluster:
-    """Applications get 6 GB and 8 cores between them; both are promised, not there."""
+    """Applications get 12 GB and 8 cores between them; both are promised, not there."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -49,11 +48,9 @@ class YarnCluster:
         self._start("datanode", f"{_HDFS}.datanode.DataNode")
         self._start("resourcemanager", f"{_YARN}.resourcemanager.ResourceManager")
         self._start("nodemanager", f"{_YARN}.nodemanager.NodeManager")
-        try:
-            wait_until(self._is_up, seconds=120, what="YARN is up")
-        except AssertionError as error:
-            self.stop()
-            raise AssertionError(self._services.logs()) from error
+
+    def wait_up(self) -> None:
+        self._services.wait(self._is_up, what="YARN is up")
 
     def applications(self) -> list[str]:
         """Names of those that have not ended."""
@@ -67,7 +64,6 @@ class YarnCluster:
         return list((told["apps"] or {}).get("app", []))
 
     def _is_up(self) -> bool:
-        self._services.check()
         try:
             told = httpx.get(f"{self.url}/ws/v1/cluster/nodes", timeout=10).json()
             nodes = (told["nodes"] or {}).get("node", [])
@@ -128,7 +124,7 @@ class YarnCluster:
             f"{on}.webapp.address": at["nm_web"],
             f"{on}.local-dirs": str(self._folder / "local"),
             f"{on}.log-dirs": str(self._folder / "containers"),
-            f"{on}.resource.memory-mb": "6144",
+            f"{on}.resource.memory-mb": "12288",
             f"{on}.resource.cpu-vcores": "8",
             f"{on}.vmem-check-enabled": "false",
             f"{on}.pmem-check-enabled": "false",
@@ -159,7 +155,7 @@ class YarnCluster:
 
 @contextmanager
 def running_yarn() -> Iterator[YarnCluster]:
-    """A cluster for the length of the block; fails the test where its jars are missing."""
+    """A cluster that is coming up; gone after the block. Fails the test without its jars."""
     if not JARS.is_dir():
         pytest.fail("the jars of YARN are needed by these tests: run scripts/setup-yarn")
     folder = Path(tempfile.mkdtemp(prefix="headrace-yarn-", dir="/tmp"))

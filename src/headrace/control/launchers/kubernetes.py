@@ -12,7 +12,7 @@ from headrace.errors import BackendUnreachable
 
 _CALL_SECONDS = 60.0
 _PHASE = re.compile(r"^\s*phase: (\w+)", re.MULTILINE)
-_NONE = re.compile(r"^No applications? found|application_not_found", re.MULTILINE)
+_NONE = "Application not found."
 _OVER = {"Succeeded", "Failed"}
 
 
@@ -32,7 +32,7 @@ class Kubernetes:
         told = self._call("--status", pod)
         phase = _PHASE.search(told)
         if phase is None:
-            if _NONE.search(told):
+            if _NONE in told:
                 return None
             raise BackendUnreachable(f"{self._master} says nothing of {pod}: {told[-1000:]}")
         return Application(id=pod, alive=phase[1] not in _OVER, words=phase[1])

@@ -59,11 +59,11 @@ class Children:
 
     def poll(self, group: Group) -> Status:
         """How the leader is."""
+        if group["created"] is not None and _created(group["pid"]) == group["created"]:
+            return Status(alive=True, words="it runs")
         status = self._reaped(group["pid"])
-        if status is not None:
-            return Status(alive=False, words=reason(status))
-        alive = group["created"] is not None and _created(group["pid"]) == group["created"]
-        return Status(alive=alive, words="it runs" if alive else "its process is gone")
+        words = "its process is gone" if status is None else reason(status)
+        return Status(alive=False, words=words)
 
     def ended(self) -> list[tuple[Driver, int]]:
         """Leaders seen to end since the last call, with their exit statuses.

@@ -116,6 +116,8 @@ class SparkSubmitLauncher:
             process_group.kill(handle)
         # A driver that comes up hereafter finds no bootstrap, and can do nothing.
         self._clean_up(name)
+        with self._lock:
+            self._failures.pop(name, None)
         cluster = _cluster(handle)
         if cluster is not None:
             end(cluster, name)
@@ -142,23 +144,29 @@ class SparkSubmitLauncher:
         self._properties(name).unlink(missing_ok=True)
         if begun.cluster and status == 0:
             return None
-        told = reason(status)
-        if begun.cluster or self._untouched(name):
-            words = last_exception(end_of(begun.log, begun.log_start))
-            told = f"{told}: {words}" if words else told
+        told = self._with_last_words(name, begun, reason(status))
         self._clean_up(name)
         with self._lock:
             self._failures[name] = told
         return Exit(session_id=driver[0], epoch=driver[1], reason=told)
 
     def _words(self, handle: Handle, group: Status) -> str:
+        name = handle["name"]
+        in_cluster = handle["deploy_mode"] == "cluster"
+        if group.alive:
+            return "it is being submitted" if in_cluster else group.words
         with self._lock:
-            failure = self._failures.get(handle["name"])
-        if failure is not None:
-            return failure
-        if group.alive and handle["deploy_mode"] == "cluster":
-            return "it is being submitted"
-        return group.words
+            failure, begun = self._failures.get(name), self._begun.get(name)
+        if failure is None and begun is not None:
+            failure = self._with_last_words(name, begun, group.words)
+        return failure or group.words
+
+    def _with_last_words(self, name: str, begun: _Begun, told: str) -> str:
+        """What spark-submit said last, unless a driver has spoken since."""
+        if not begun.cluster and not self._untouched(name):
+            return told
+        words = last_exception(end_of(begun.log, begun.log_start))
+        return f"{told}: {words}" if words else told
 
     def _hand_over(self, request: LaunchRequest) -> list[str]:
         """Leaves the bootstrap where the driver will be; the arguments that tell it where."""
