@@ -247,7 +247,8 @@ def _explain(error: ValidationError) -> str:
         if problem["type"] == "extra_forbidden":
             lines.append(f"Unknown setting {key!r}{_nearest(path)}.")
         else:
-            lines.append(f"Setting {key!r}: {problem['msg'].removeprefix('Value error, ')}.")
+            said = f"{problem['msg'].removeprefix('Value error, ')}."
+            lines.append(f"Setting {key!r}: {said}" if key else said[:1].upper() + said[1:])
     return " ".join(lines)
 
 
