@@ -7,7 +7,7 @@ PORT ?= 8040
 help:
 	@echo "make demo     set up, then run SQL on the flights data through the whole chain"
 	@echo "make serve    set up, then start a node on port $(PORT)"
-	@echo "make test     set up, PostgreSQL included, then all tests; ARGS='-k name' goes to pytest"
+	@echo "make test     set up, PostgreSQL and YARN included, then all tests; ARGS='-k name' goes to pytest"
 	@echo "make check    the gate: format, lint, types, imports, tests that need no service"
 	@echo "make bench    measure against Spark alone, Spark Connect and the Spark Thrift Server"
 	@echo "make lock     write requirements/*.lock anew; UPGRADE=1 takes newer versions"
@@ -24,6 +24,7 @@ serve:
 test:
 	@scripts/setup test
 	@scripts/setup-postgres
+	@scripts/setup-yarn
 	.venv/bin/pytest $(ARGS)
 
 check:
@@ -32,7 +33,7 @@ check:
 	.venv/bin/ruff check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/pytest -q -m "not spark and not postgres" $(ARGS)
+	.venv/bin/pytest -q -m "not spark and not postgres and not yarn" $(ARGS)
 
 bench:
 	@scripts/setup bench

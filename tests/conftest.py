@@ -10,7 +10,9 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.support.processes import children, end, processes_of
+from tests.support.standalone import StandaloneCluster, running_standalone
 from tests.support.waiting import wait_until
+from tests.support.yarn import YarnCluster, running_yarn
 
 # No test fails because the machine is busy, and a gate gives the same answer twice.
 # RANDOM_EXAMPLES=1 looks further than it.
@@ -29,6 +31,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
         if "postgresql" in values or "postgres" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.postgres)
+
+
+@pytest.fixture(scope="session")
+def standalone() -> Iterator[StandaloneCluster]:
+    """A Spark standalone cluster for all tests."""
+    with running_standalone() as cluster:
+        cluster.wait_up()
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def yarn() -> Iterator[YarnCluster]:
+    """A YARN on an HDFS for all tests."""
+    with running_yarn() as cluster:
+        cluster.wait_up()
+        yield cluster
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,7 @@ SETS = {
     "bench": (RUN, ["build", "demo", "dev", "bench"]),
     "java": (["java"], []),
 }
+JARS = sorted((ROOT / "requirements").glob("*.jars"))
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 
 
@@ -72,3 +73,12 @@ def test_a_lock_names_no_host_and_has_a_hash_for_every_package(file: Path) -> No
     pins = re.split(r"^(?=\S+==)", text, flags=re.MULTILINE)[1:]
     assert pins
     assert [pin for pin in pins if "--hash=sha256:" not in pin] == []
+
+
+@pytest.mark.parametrize("file", JARS, ids=lambda file: file.stem)
+def test_a_list_of_jars_names_each_by_version_and_checksum(file: Path) -> None:
+    lines = file.read_text().splitlines()[1:]
+
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r"[\w.-]+:[\w.-]+:jar:[\w.:-]+ sha256:[0-9a-f]{64}", line)

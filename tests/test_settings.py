@@ -70,12 +70,25 @@ def test_an_unknown_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         load()
 
 
+def profiles(**fields: str) -> dict[str, Any]:
+    return {"profiles": {"x": fields}}
+
+
+def submitted(**fields: str) -> dict[str, Any]:
+    return profiles(backend="spark-submit", deploy_mode="cluster", **fields)
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
         ({"http": {"port": 70000}}, "'http.port'.*65535"),
         ({"lease": {"renew": 5}}, "'lease.renew'.*a number and a unit"),
         ({"log_level": "loud"}, "'log_level'.*'debug'"),
+        (profiles(deploy_mode="cluster"), "'profiles.x'.*for the backend spark-submit"),
+        (profiles(cluster_url="http://rm:8088"), "'profiles.x'.*for the backend spark-submit"),
+        (submitted(master="yarn"), "'profiles.x'.*needs cluster_url"),
+        (submitted(master="spark://m:7077"), "'profiles.x'.*Spark runs no Python that way"),
+        (submitted(master="k8s://https://k"), "^Drivers of the profile 'x'.*catalog.kind"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_explained(flags: dict[str, Any], said: str) -> None:
@@ -101,6 +114,14 @@ def test_the_default_profile_is_always_there_and_others_are_named() -> None:
     assert settings.profile("default") == Profile()
     with pytest.raises(InvalidSetting, match="'small'; there are: big, default"):
         settings.profile("small")
+
+
+def test_an_application_on_yarn_may_wait_longer_for_its_turn() -> None:
+    yarn = {"backend": "spark-submit", "master": "yarn"}
+    settings = load({"profiles": {"x": yarn, "y": {**yarn, "start_timeout": "3m"}}})
+
+    timeouts = [settings.profile(name).start_timeout for name in ("default", "x", "y")]
+    assert [one.total_seconds() for one in timeouts] == [120, 600, 180]
 
 
 def test_places_are_in_the_home(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ import secrets
 from pathlib import Path
 
 
-def write_private(file: Path, text: str) -> None:
+def write_private(file: Path, content: str | bytes) -> None:
     """Writes with mode 0600 from the first byte on. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as stream:
-        stream.write(text)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
     fresh.replace(file)

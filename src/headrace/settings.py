@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -117,16 +117,42 @@ class OpenSearchSettings(Section):
     every other name stands for the session's own catalog."""
 
 
+def _start_timeout(given: dict[str, Any]) -> timedelta:
+    return timedelta(seconds=600 if given.get("master") == "yarn" else 120)
+
+
 class Profile(Section):
     """A named way to start drivers."""
 
-    backend: Literal["local"] = "local"
+    backend: Literal["local", "spark-submit"] = "local"
     master: str = "local[*]"
+    deploy_mode: Literal["client", "cluster"] = "client"
+    """`client`: the driver runs on the node's host; `cluster`: on one of the cluster's."""
+    cluster_url: str | None = None
+    """Where a standalone master's web UI or YARN's ResourceManager answers over HTTP."""
     conf: dict[str, str] = {}
     env: dict[str, str] = {}
     python: str | None = None
     """The interpreter of the driver; default: the node's own."""
-    start_timeout: Duration = timedelta(seconds=120)
+    start_timeout: Duration = Field(default_factory=_start_timeout)
+    """Default: 2 minutes, 10 with YARN, where an application may have to wait for its turn."""
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Profile:
+        if self.backend != "spark-submit":
+            if self.deploy_mode == "cluster" or self.cluster_url is not None:
+                raise ValueError("deploy_mode and cluster_url are for the backend spark-submit")
+        elif self.deploy_mode == "cluster":
+            if self.master == "yarn" and self.cluster_url is None:
+                raise ValueError(
+                    "deploy_mode cluster on YARN needs cluster_url, the ResourceManager's address"
+                )
+            if self.master != "yarn" and not self.master.startswith("k8s://"):
+                raise ValueError(
+                    "deploy_mode cluster is for the masters yarn and k8s://…:"
+                    f" with {self.master!r} Spark runs no Python that way"
+                )
+        return self
 
 
 class Settings(BaseSettings):
@@ -184,6 +210,16 @@ class Settings(BaseSettings):
     def warehouse(self) -> str:
         return self.catalog.warehouse or str(self.home.absolute() / "warehouse")
 
+    @model_validator(mode="after")
+    def _reachable(self) -> Settings:
+        away = [name for name, one in self.profiles.items() if one.deploy_mode == "cluster"]
+        if away and self.catalog.kind == "managed":
+            raise ValueError(
+                f"drivers of the profile {away[0]!r} run on other hosts, which the managed catalog"
+                " of this one does not serve: set catalog.kind to external or memory"
+            )
+        return self
+
     def profile(self, name: str) -> Profile:
         """The profile of that name; `default` always exists. Raises InvalidSetting."""
         if name in self.profiles:
@@ -219,7 +255,8 @@ def _explain(error: ValidationError) -> str:
         if problem["type"] == "extra_forbidden":
             lines.append(f"Unknown setting {key!r}{_nearest(path)}.")
         else:
-            lines.append(f"Setting {key!r}: {problem['msg'].removeprefix('Value error, ')}.")
+            said = f"{problem['msg'].removeprefix('Value error, ')}."
+            lines.append(f"Setting {key!r}: {said}" if key else said[:1].upper() + said[1:])
     return " ".join(lines)
 
 

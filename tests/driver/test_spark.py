@@ -9,7 +9,7 @@ import pytest
 from tests.support.waiting import wait_until
 
 from headrace.driver.progress import progress_of
-from headrace.driver.spark import Spark, last_exception
+from headrace.driver.spark import Spark
 from headrace.model.progress import Progress
 
 if TYPE_CHECKING:
@@ -57,15 +57,3 @@ def test_progress_is_that_of_the_jobs_with_a_tag(spark: SparkSession, tmp_path: 
 
 def _done(progress: Progress | None) -> bool:
     return progress is not None and progress.rows_written == 1000
-
-
-def test_the_last_exception_of_a_log_is_found() -> None:
-    log = (
-        "26/11/21 WARN Utils: java.net.X is no exception of ours\n"
-        'Exception in thread "main" org.apache.spark.SparkException: Master must be known\n'
-        "\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:1065)\n"
-    )
-    assert last_exception(log) == "org.apache.spark.SparkException: Master must be known"
-    caused = log + "Caused by: java.io.IOException: no disk\n\tat x\n"
-    assert last_exception(caused) == "java.io.IOException: no disk"
-    assert last_exception("all is well\n") is None

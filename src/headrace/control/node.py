@@ -19,6 +19,7 @@ from headrace.control.launch import Launches
 from headrace.control.launchers.backends import Backends
 from headrace.control.launchers.contract import Launcher
 from headrace.control.launchers.local import LocalLauncher
+from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.control.link import Link
 from headrace.control.local import Locals
 from headrace.control.metastore import Metastore
@@ -195,7 +196,8 @@ def _node_id(home: Path) -> str:
 
 
 def _launchers(settings: Settings) -> list[Launcher]:
-    return [LocalLauncher(settings.home.absolute())]
+    home = settings.home.absolute()
+    return [LocalLauncher(home), SparkSubmitLauncher(home, settings.results_location)]
 
 
 def _metastore(settings: Settings) -> Metastore | None:

@@ -1,4 +1,7 @@
-"""The driver's entry point: read the bootstrap file, start Spark, serve the session, leave."""
+"""The driver's entry point: read the bootstrap, start Spark, serve the session, leave.
+
+The argument is the bootstrap file, or `--one-use` and the place of an object that is read once.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from headrace.driver.bootstrap import take
+from headrace.driver.bootstrap import take, take_once
 from headrace.driver.link import Link
 from headrace.driver.loop import Loop
 from headrace.driver.spark import Spark, SparkUnavailable
@@ -24,8 +27,8 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    file = Path(arguments[0])
-    bootstrap, token = take(file)
+    file = None if arguments[0] == "--one-use" else Path(arguments[0])
+    bootstrap, token = take_once(arguments[1]) if file is None else take(file)
     if bootstrap.hold is not None:
         fcntl.flock(os.open(bootstrap.hold, os.O_RDONLY | os.O_CREAT, 0o600), fcntl.LOCK_SH)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,8 @@
-"""The bootstrap file: what a launcher tells a driver. docs in model/messages.py."""
+"""The bootstrap: what a launcher tells a driver. Its fields are in model/messages.py.
+
+On the launcher's host it is a file, which the driver keeps without the token and looks into again.
+Elsewhere it is an object in the results location that can be read once.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from pathlib import Path
 
 from headrace.model.messages import Bootstrap
 from headrace.private_files import write_private
+from headrace.results import one_use
 
 
 def take(file: Path) -> tuple[Bootstrap, str]:
@@ -21,8 +26,18 @@ def take(file: Path) -> tuple[Bootstrap, str]:
     return without, bootstrap.token
 
 
-def addresses(file: Path) -> list[str]:
+def take_once(place: str) -> tuple[Bootstrap, str]:
+    """Reads the object and deletes it. Raises FileNotFoundError, ResultsUnavailable, SystemExit."""
+    bootstrap = Bootstrap.model_validate_json(one_use.take(place))
+    if bootstrap.token is None:
+        raise SystemExit(f"{place} has no token")
+    return bootstrap.model_copy(update={"token": None}), bootstrap.token
+
+
+def addresses(file: Path | None) -> list[str]:
     """The node addresses that the file names now; empty when it cannot be read."""
+    if file is None:
+        return []
     try:
         return Bootstrap.model_validate_json(file.read_text()).nodes
     except (OSError, ValueError):

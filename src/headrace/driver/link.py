@@ -66,7 +66,8 @@ class Refused(HeadraceError):
 class Link:
     """Calls of one session and epoch. Thread safe."""
 
-    def __init__(self, file: Path, bootstrap: Bootstrap, token: str) -> None:
+    def __init__(self, file: Path | None, bootstrap: Bootstrap, token: str) -> None:
+        """`file` names nodes anew when none answers; None where the driver has no such file."""
         self.bootstrap = bootstrap
         self._file = file
         self._path = f"{LINK_PREFIX}/{bootstrap.session_id}/{bootstrap.epoch}"

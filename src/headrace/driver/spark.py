@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
-import subprocess
 from pathlib import Path
-from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from headrace.driver.jvm import jvm
 from headrace.driver.state import SessionState
 from headrace.errors import DriverLost, HeadraceError
+from headrace.last_exception import end_of, last_exception
 from headrace.model.messages import Bootstrap, Hello
 
-_LOG_BYTES = 64 * 1024
 _CATALOG = "spark.sql.catalogImplementation"
-_EXCEPTION = re.compile(
-    r"^(?:Exception in thread .*? |Caused by: )?((?:[a-z]\w*\.)+\w*(?:Exception|Error): .*)$",
-    re.MULTILINE,
-)
 
 
 class SparkUnavailable(HeadraceError):
@@ -44,6 +37,7 @@ class Spark:
             self.state = SessionState(self.session)
         except (PySparkException, Py4JError, RuntimeError, OSError) as error:
             raise _unavailable(_words_of(error), bootstrap) from error
+        self._jvm = jvm()
 
     @property
     def context(self) -> SparkContext:
@@ -65,14 +59,7 @@ class Spark:
 
         A broken connection is seen before the process is gone.
         """
-        process = _jvm_process()
-        if process is None:
-            return True
-        try:
-            process.wait(timeout=doubt_seconds)
-        except subprocess.TimeoutExpired:
-            return True
-        return False
+        return self._jvm.alive(doubt_seconds)
 
     def streams(self) -> int:
         """How many streaming queries run. Raises DriverLost when the JVM does not answer."""
@@ -88,10 +75,7 @@ class Spark:
 
     def kill(self) -> None:
         """Ends the JVM at once: nothing it does may land any more."""
-        process = _jvm_process()
-        if process is not None:
-            process.kill()
-            process.wait()
+        self._jvm.kill()
 
 
 def _start(bootstrap: Bootstrap) -> SparkSession:
@@ -131,29 +115,6 @@ def _words_of(error: Exception) -> str:
         while cause.getCause() is not None:
             cause = cause.getCause()
         return str(cause.toString())
-    told = last_exception(_own_log()) if isinstance(error, RuntimeError) else None
-    return told or str(error).strip()
-
-
-def last_exception(log: str) -> str | None:
-    """The last exception that a log tells of, by its own line."""
-    found = _EXCEPTION.findall(log)
-    return found[-1] if found else None
-
-
-def _own_log() -> str:
-    """The end of what this process and its JVM wrote to standard error, where that is a file.
-
-    A JVM that never came up says why nowhere else.
-    """
-    try:
-        with Path("/dev/fd/2").resolve().open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_BYTES))
-            return log.read().decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def _jvm_process() -> Any:
-    gateway = SparkContext._gateway  # noqa: SLF001 - PySpark has no public way to its JVM's process
-    return getattr(gateway, "proc", None)
+    # A JVM that never came up says why in the log, where standard error is one, and nowhere else.
+    log = end_of(Path("/dev/fd/2").resolve()) if isinstance(error, RuntimeError) else ""
+    return last_exception(log) or str(error).strip()

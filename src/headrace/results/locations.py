@@ -15,6 +15,7 @@ import fsspec
 import pyarrow as pa
 
 from headrace.errors import ResultsUnavailable
+from headrace.private_files import write_private
 
 
 def join(location: str, name: str) -> str:
@@ -70,10 +71,16 @@ def read(location: str) -> bytes:
     return content
 
 
-def write(location: str, content: bytes) -> None:
-    """A small file, whole. Raises the file system's own errors."""
+def write(location: str, content: bytes, *, private: bool = False) -> None:
+    """A small file, whole; a `private` one has mode 0600 where there are modes.
+
+    Raises the file system's own errors.
+    """
     if path := local_path(location):
-        path.write_bytes(content)
+        if private:
+            write_private(path, content)
+        else:
+            path.write_bytes(content)
         return
     system, inner = filesystem(location)
     system.pipe_file(inner, content)
@@ -90,11 +97,28 @@ def exists(location: str) -> bool:
         raise _unavailable("look at", location, error) from error
 
 
+def names(location: str) -> list[str]:
+    """What lies directly in a place; nothing when there is no such place.
+
+    Raises ResultsUnavailable.
+    """
+    try:
+        if path := local_path(location):
+            return [found.name for found in path.iterdir()]
+        system, inner = filesystem(location)
+        system.invalidate_cache()
+        return [found.rpartition("/")[2] for found in system.ls(inner, detail=False)]
+    except FileNotFoundError:
+        return []
+    except Exception as error:
+        raise _unavailable("list", location, error) from error
+
+
 def delete(location: str) -> None:
     """Removes a place and all below it, if there is one. Raises ResultsUnavailable."""
     try:
         if path := local_path(location):
-            shutil.rmtree(path)
+            path.unlink() if path.is_file() else shutil.rmtree(path)
         else:
             system, inner = filesystem(location)
             system.invalidate_cache()

@@ -19,6 +19,11 @@ from headrace.settings import Profile
 Handle = dict[str, Any]
 
 
+def launch_name(session_id: str, epoch: int) -> str:
+    """The name of a launch."""
+    return f"headrace-{session_id}-{epoch}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
     """One driver to start."""
@@ -38,6 +43,8 @@ class Status:
     """Whether it, or anything that belongs to it, may still do something."""
     words: str
     """In the backend's own words, e.g. `exit status 1`, `ACCEPTED: waiting for a container`."""
+    log: str | None = None
+    """A URL of the driver's log, where that is not the request's: the driver runs elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +55,6 @@ class Exit:
     epoch: int
     reason: str
     """In words, e.g. `exit status 1` or `killed by SIGKILL`."""
-
-
-def launch_name(session_id: str, epoch: int) -> str:
-    """The name of what is started for one epoch of a session."""
-    return f"headrace-{session_id}-{epoch}"
 
 
 class Launcher(Protocol):

@@ -1,0 +1,53 @@
+"""What travels with a driver that spark-submit starts: `entry.py` and a zip of this package.
+
+Made of the installed package, once for each state of it, into a folder of the home.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import headrace
+from headrace.private_files import write_private
+
+_ENTRY = """\
+import sys
+
+from headrace.driver.__main__ import main
+
+sys.exit(main(sys.argv[1:]))
+"""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The same package gives the same bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """Two files that Spark may copy to other hosts."""
+
+    entry: Path
+    package: Path
+
+
+def packed(folder: Path) -> Parcel:
+    """The parcel in a folder, made unless it is there. Raises OSError."""
+    content = _zipped(Path(headrace.__file__).parent)
+    place = folder / hashlib.sha256(content).hexdigest()[:16]
+    parcel = Parcel(entry=place / "entry.py", package=place / "headrace.zip")
+    for file, wanted in ((parcel.entry, _ENTRY.encode()), (parcel.package, content)):
+        if not file.exists():
+            write_private(file, wanted)
+    return parcel
+
+
+def _zipped(package: Path) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(package.rglob("*.py")):
+            name = file.relative_to(package.parent).as_posix()
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), file.read_bytes())
+    return buffer.getvalue()

@@ -1,0 +1,98 @@
+"""What every launcher must do, with small programs in the place of drivers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.launches import READY, SECRET, Backend, log_of, request
+from tests.support.waiting import wait_until
+
+from headrace.control.launchers.contract import Handle, Launcher
+from headrace.errors import BackendUnreachable
+
+
+def test_a_driver_is_started_found_told_of_and_killed(
+    backend: Backend, launcher: Launcher, tmp_path: Path, handles: list[Handle]
+) -> None:
+    asked = request(tmp_path, backend.stays)
+    assert launcher.find(asked.name, asked.profile) is None
+    handle = launcher.start(asked)
+    handles.append(handle)
+    assert handle["backend"] == launcher.backend == asked.profile.backend
+    assert launcher.poll(handle).alive
+
+    def is_ready() -> bool:
+        status = launcher.poll(handle)
+        assert status.alive, asked.log.read_text()
+        return READY in log_of(asked, status)
+
+    wait_until(is_ready, seconds=120, what="it runs, and its log is where it is said to be")
+    assert backend.applications() == ([asked.name] if backend.on_cluster else [])
+    assert launcher.exits() == []
+    another = backend.make(tmp_path)
+    found = another.find(asked.name, asked.profile)
+    assert found is not None
+    assert another.poll(found).alive
+    assert another.find(f"{asked.name}1", asked.profile) is None
+    another.kill(found)
+    # At once: who kills goes on to what the driver must not touch any more.
+    assert backend.applications() == []
+    assert not another.poll(found).alive
+    assert not _processes(asked.name)
+    wait_until(lambda: not launcher.poll(handle).alive, what="the one who started it sees it too")
+    assert launcher.find(asked.name, asked.profile) is None
+    another.kill(found)
+    launcher.kill(handle)
+
+
+def test_an_exit_is_seen_once_and_told_in_words(
+    backend: Backend, launcher: Launcher, tmp_path: Path, handles: list[Handle]
+) -> None:
+    asked = request(tmp_path, backend.fails)
+    handles.append(launcher.start(asked))
+    [ended] = wait_until(launcher.exits, seconds=120, what="the exit is seen")
+    assert (ended.session_id, ended.epoch) == (asked.bootstrap.session_id, 1)
+    assert backend.words in ended.reason
+    assert launcher.exits() == []
+    status = launcher.poll(handles[0])
+    assert not status.alive
+    assert _files_with_the_token(tmp_path) == []
+
+
+def test_what_is_told_to_a_driver_is_for_its_owner_alone(
+    backend: Backend, launcher: Launcher, tmp_path: Path, handles: list[Handle]
+) -> None:
+    asked = request(tmp_path, backend.stays)
+    handles.append(launcher.start(asked))
+    [file] = _files_with_the_token(tmp_path)
+    assert file.stat().st_mode & 0o077 == 0
+    assert not [one for one in _processes(asked.name) if SECRET in " ".join(one.cmdline())]
+    launcher.kill(handles[0])
+    assert _files_with_the_token(tmp_path) == []
+    assert backend.applications() == []
+
+
+def test_a_backend_out_of_reach_is_no_answer(backend: Backend, launcher: Launcher) -> None:
+    if backend.unreachable is None:
+        pytest.skip("this host is always in reach")
+    with pytest.raises(BackendUnreachable):
+        launcher.find("headrace-se_1-1", backend.unreachable)
+
+
+def _files_with_the_token(folder: Path) -> list[Path]:
+    files = [one for one in folder.rglob("*") if one.is_file()]
+    return [one for one in files if SECRET in one.read_text(errors="replace")]
+
+
+def _processes(name: str) -> list[psutil.Process]:
+    """Those of this launch that can still do anything."""
+    found = []
+    for one in psutil.process_iter():
+        try:
+            if name in " ".join(one.cmdline()) and one.status() != psutil.STATUS_ZOMBIE:
+                found.append(one)
+        except psutil.Error:
+            continue
+    return found

@@ -1,0 +1,102 @@
+"""A node whose drivers run on real clusters, through the same HTTP calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from tests.support.clusters import (
+    ODD,
+    as_settings,
+    bare_python,
+    standalone_profile,
+    yarn_cluster_profile,
+    yarn_profile,
+)
+from tests.support.node import NodeProcess
+from tests.support.standalone import StandaloneCluster
+from tests.support.waiting import wait_until
+from tests.support.yarn import YarnCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.yarn]
+
+LONG = "SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7"
+PROFILES = ["standalone", "yarn", "yarn-cluster"]
+Clusters = dict[str, StandaloneCluster | YarnCluster]
+
+
+@pytest.fixture(scope="module")
+def clusters(standalone: StandaloneCluster, yarn: YarnCluster) -> Clusters:
+    return {"standalone": standalone, "yarn": yarn, "yarn-cluster": yarn}
+
+
+@pytest.fixture(scope="module")
+def node(
+    tmp_path_factory: pytest.TempPathFactory, standalone: StandaloneCluster, yarn: YarnCluster
+) -> Iterator[NodeProcess]:
+    folder = tmp_path_factory.mktemp("backends")
+    python = bare_python(folder)
+    profiles = {
+        "standalone": standalone_profile(standalone, python),
+        "yarn": yarn_profile(yarn, python),
+        "yarn-cluster": yarn_cluster_profile(yarn, python),
+    }
+    process = NodeProcess(folder / "home", **as_settings(profiles), CATALOG__KIND="memory")
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def sessions(node: NodeProcess) -> dict[str, str]:
+    """One of each profile, begun at once."""
+    return {profile: node.session(profile=profile) for profile in PROFILES}
+
+
+@pytest.fixture(scope="module")
+def doomed(node: NodeProcess, sessions: dict[str, str]) -> dict[str, str]:
+    """Others, whose drivers die."""
+    return {profile: node.session(profile=profile) for profile in PROFILES}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_session_runs_on_a_cluster(
+    node: NodeProcess, clusters: Clusters, sessions: dict[str, str], profile: str
+) -> None:
+    cluster, session = clusters[profile], sessions[profile]
+    node.wait_running(session)
+    name = f"headrace-{session}-1"
+    assert name in cluster.applications()
+    assert node.rows("SELECT 1", session) == [[1]]
+    assert node.rows("SET spark.headrace.odd", session) == [["spark.headrace.odd", ODD]]
+    shuffled = "SELECT id % 3 AS k, count(*) FROM range(0, 300000, 1, 3) GROUP BY k ORDER BY k"
+    assert node.rows(shuffled, session) == [["0", "100000"], ["1", "100000"], ["2", "100000"]]
+    # Written by the executors.
+    stored = node.run("SELECT id, sha2(string(id), 256) FROM range(100000)", session)
+    assert stored["state"] == "success", stored["error"]
+    assert stored["result"]["disposition"] == "stored"
+    long = node.submit(LONG, session)
+    wait_until(lambda: node.statement(long["id"])["state"] == "running", what="it runs")
+    node.http.post(f"/api/v1/statements/{long['id']}/cancel")
+    assert node.statement(long["id"], wait_timeout="20s")["state"] == "cancelled"
+    node.http.delete(f"/api/v1/sessions/{session}")
+    wait_until(lambda: name not in cluster.applications(), what="the application has ended")
+    wait_until(lambda: node.session_state(session) == "dead", what="the session is dead")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_session_whose_driver_is_killed_leaves_no_application(
+    node: NodeProcess, clusters: Clusters, doomed: dict[str, str], profile: str
+) -> None:
+    cluster, session = clusters[profile], doomed[profile]
+    node.wait_running(session)
+    name = f"headrace-{session}-1"
+    told = node.http.get(f"/api/v1/sessions/{session}").json()["driver"]
+    driver = psutil.Process(told["pid"])
+    jvm = driver.parent()
+    assert jvm is not None
+    assert "java" in jvm.name()
+    jvm.kill()
+    wait_until(lambda: node.session_state(session) == "failed", what="the session has failed")
+    wait_until(lambda: name not in cluster.applications(), what="the application has ended")
+    wait_until(lambda: not driver.is_running(), what="its driver is gone")

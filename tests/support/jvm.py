@@ -1,0 +1,74 @@
+"""JVM services for the tests: processes of a main class each, which end with their block."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tests.support.waiting import wait_until
+
+from headrace.control.java import find_java
+
+
+class JvmServices:
+    """A folder of logs and the processes that write them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._java = find_java().path
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def java_home(self) -> Path:
+        return self._java
+
+    def start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
+        """Starts one; its output goes to `<name>.log`."""
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, "JAVA_HOME": str(self._java), **env},
+                    cwd=self._folder,
+                    start_new_session=True,
+                )
+            )
+
+    def wait(self, is_up: Callable[[], bool], *, what: str) -> None:
+        """Until they serve; fails the test with their logs when one has ended."""
+
+        def is_up_or_dead() -> bool:
+            dead = [process for process in self._processes if process.poll() is not None]
+            return bool(dead) or is_up()
+
+        wait_until(is_up_or_dead, seconds=120, what=what)
+        for process in self._processes:
+            assert process.poll() is None, self._logs()
+
+    def _logs(self) -> str:
+        files = sorted(self._folder.glob("*.log"))
+        return "\n".join(f"== {file.name}\n{file.read_text()[-4000:]}" for file in files)
+
+    def stop(self) -> None:
+        """At once: nothing of them is wanted any more."""
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that are free now, all different."""
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports

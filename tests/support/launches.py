@@ -1,0 +1,95 @@
+"""What the suite of launchers needs to know of each: what it starts, and how that is seen."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from headrace.control.launchers.contract import Launcher, LaunchRequest, Status, launch_name
+from headrace.model.messages import Bootstrap
+from headrace.settings import Profile
+
+READY = "the stand-in is ready"
+SECRET = "a-token-that-only-the-driver-may-read"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """A launcher, and programs in the place of drivers that it can start."""
+
+    make: Callable[[Path], Launcher]
+    """The launcher of one more node with a home."""
+    stays: Profile
+    """Starts what writes READY and then waits."""
+    fails: Profile
+    """Starts what ends at once."""
+    words: str
+    """What the launcher says of that, among other things."""
+    applications: Callable[[], list[str]] = field(default=list)
+    """Names of what runs on the cluster; none where there is no cluster."""
+    on_cluster: bool = False
+    unreachable: Profile | None = None
+    """Its cluster does not answer."""
+
+
+def request(folder: Path, profile: Profile) -> LaunchRequest:
+    """A launch of epoch 1 of a session of its own: clusters remember the names of the past."""
+    session = f"se_{secrets.token_hex(8)}"
+    name = launch_name(session, 1)
+    conf = {**profile.conf, "spark.app.name": name, "spark.master": profile.master}
+    bootstrap = Bootstrap(
+        session_id=session,
+        epoch=1,
+        token=SECRET,
+        nodes=["http://127.0.0.1:1"],
+        conf=conf,
+        results=str(folder / "results"),
+        inline_limit=1,
+        chunk_limit=1,
+        lease_seconds=1,
+        renew_seconds=1,
+        orphan_seconds=1,
+    )
+    log = folder / "logs" / f"{session}.log"
+    return LaunchRequest(name=name, bootstrap=bootstrap, profile=profile, log=log)
+
+
+def log_of(asked: LaunchRequest, status: Status) -> str:
+    """The text that is found where the log is said to be."""
+    if status.log is None:
+        return asked.log.read_text()
+    page = httpx.get(f"{status.log}/stdout?start=0", follow_redirects=True, timeout=10)
+    return page.text
+
+
+def program(file: Path, *lines: str) -> str:
+    """An interpreter that does these things, whatever it is asked to run."""
+    file.write_text("\n".join([f"#!{sys.executable}", "import os, sys, time", *lines, ""]))
+    file.chmod(0o755)
+    return str(file)
+
+
+def standing_by(file: Path) -> str:
+    """An interpreter that starts no Spark, but a child in a group of its own, as PySpark does."""
+    child = "subprocess.Popen(['sleep', '600'], process_group=0)"
+    return program(file, "import subprocess", child, *_ready_and_waiting())
+
+
+def spark_standing_by(file: Path) -> str:
+    """An interpreter that makes Spark's context, under the JVM that started it, and no more."""
+    spark = ["from pyspark import SparkContext", "context = SparkContext()"]
+    return program(file, *spark, *_ready_and_waiting())
+
+
+def failing(file: Path) -> str:
+    """An interpreter that ends at once."""
+    return program(file, "sys.exit(3)")
+
+
+def _ready_and_waiting() -> list[str]:
+    return [f"print({READY!r}, flush=True)", "time.sleep(600)"]

@@ -1,0 +1,169 @@
+"""A real YARN on a real HDFS, one node of each, gone when its block ends."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import httpx
+import pytest
+from tests.support.jvm import JvmServices, free_ports
+
+JARS = Path(__file__).parents[2] / ".tools" / "yarn"
+_JAVA_OPTIONS = [
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+    "--add-exports=java.base/sun.net.dns=ALL-UNNAMED",
+]
+_LOGGING = """\
+log4j.rootLogger=WARN,console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d %p %c: %m%n
+"""
+_YARN = "org.apache.hadoop.yarn.server"
+_HDFS = "org.apache.hadoop.hdfs.server"
+_OVER = {"FINISHED", "FAILED", "KILLED"}
+
+
+class YarnCluster:
+    """Applications get 12 GB and 8 cores between them; both are promised, not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._services = JvmServices(folder)
+        self.conf = folder / "conf"
+        self.url = self._configure()
+        self._run(f"{_HDFS}.namenode.NameNode", "-format", "-nonInteractive")
+        self._start("namenode", f"{_HDFS}.namenode.NameNode")
+        self._start("datanode", f"{_HDFS}.datanode.DataNode")
+        self._start("resourcemanager", f"{_YARN}.resourcemanager.ResourceManager")
+        self._start("nodemanager", f"{_YARN}.nodemanager.NodeManager")
+
+    def wait_up(self) -> None:
+        self._services.wait(self._is_up, what="YARN is up")
+
+    def applications(self) -> list[str]:
+        """Names of those that have not ended."""
+        return [one["name"] for one in self._applications() if one["state"] not in _OVER]
+
+    def stop(self) -> None:
+        self._services.stop()
+
+    def _applications(self) -> list[dict[str, Any]]:
+        told = httpx.get(f"{self.url}/ws/v1/cluster/apps", timeout=10).json()
+        return list((told["apps"] or {}).get("app", []))
+
+    def _is_up(self) -> bool:
+        try:
+            told = httpx.get(f"{self.url}/ws/v1/cluster/nodes", timeout=10).json()
+            nodes = (told["nodes"] or {}).get("node", [])
+            storage = httpx.get(f"{self._namenode}/jmx?qry=Hadoop:*,name=FSNamesystem", timeout=10)
+            [state] = storage.json()["beans"]
+        except (httpx.TransportError, ValueError):
+            return False
+        return any(one["state"] == "RUNNING" for one in nodes) and state["NumLiveDataNodes"] == 1
+
+    def _configure(self) -> str:
+        names = ["fs", "namenode", "dn", "dn_http", "dn_ipc"]
+        names += ["rm", "tracker", "scheduler", "admin", "web", "nm", "localizer", "nm_web"]
+        at = dict(zip(names, (f"127.0.0.1:{port}" for port in free_ports(len(names))), strict=True))
+        self._namenode = f"http://{at['namenode']}"
+        for page in ("hdfs", "datanode"):
+            (self.conf / "webapps" / page).mkdir(parents=True)
+        (self.conf / "log4j.properties").write_text(_LOGGING)
+        self._write("core-site", {"fs.defaultFS": f"hdfs://{at['fs']}"})
+        self._write("hdfs-site", self._hdfs(at))
+        self._write("yarn-site", self._yarn(at))
+        queues = "yarn.scheduler.capacity"
+        self._write(
+            "capacity-scheduler",
+            {
+                f"{queues}.root.queues": "default",
+                f"{queues}.root.default.capacity": "100",
+                f"{queues}.maximum-am-resource-percent": "1.0",
+            },
+        )
+        return f"http://{at['web']}"
+
+    def _hdfs(self, at: dict[str, str]) -> dict[str, str]:
+        return {
+            "dfs.replication": "1",
+            "dfs.namenode.name.dir": str(self._folder / "name"),
+            "dfs.datanode.data.dir": str(self._folder / "data"),
+            "dfs.namenode.http-address": at["namenode"],
+            "dfs.datanode.address": at["dn"],
+            "dfs.datanode.http.address": at["dn_http"],
+            "dfs.datanode.ipc.address": at["dn_ipc"],
+            "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+        }
+
+    def _yarn(self, at: dict[str, str]) -> dict[str, str]:
+        of, on = "yarn.resourcemanager", "yarn.nodemanager"
+        return {
+            f"{of}.hostname": "127.0.0.1",
+            f"{of}.address": at["rm"],
+            f"{of}.resource-tracker.address": at["tracker"],
+            f"{of}.scheduler.address": at["scheduler"],
+            f"{of}.admin.address": at["admin"],
+            f"{of}.webapp.address": at["web"],
+            f"{of}.nodemanagers.heartbeat-interval-ms": "100",
+            "yarn.scheduler.minimum-allocation-mb": "128",
+            f"{on}.hostname": "127.0.0.1",
+            f"{on}.address": at["nm"],
+            f"{on}.localizer.address": at["localizer"],
+            f"{on}.webapp.address": at["nm_web"],
+            f"{on}.local-dirs": str(self._folder / "local"),
+            f"{on}.log-dirs": str(self._folder / "containers"),
+            f"{on}.resource.memory-mb": "12288",
+            f"{on}.resource.cpu-vcores": "8",
+            f"{on}.vmem-check-enabled": "false",
+            f"{on}.pmem-check-enabled": "false",
+            f"{on}.disk-health-checker.enable": "false",
+            "yarn.timeline-service.enabled": "false",
+        }
+
+    def _write(self, name: str, properties: dict[str, str]) -> None:
+        fields = "".join(
+            f"<property><name>{name}</name><value>{escape(value)}</value></property>\n"
+            for name, value in properties.items()
+        )
+        (self.conf / f"{name}.xml").write_text(f"<configuration>\n{fields}</configuration>\n")
+
+    def _command(self, main: str) -> list[str]:
+        java = str(self._services.java_home / "bin" / "java")
+        return [java, *_JAVA_OPTIONS, "-cp", f"{self.conf}:{JARS}/*", main]
+
+    def _start(self, name: str, main: str) -> None:
+        self._services.start(name, self._command(main), {})
+
+    def _run(self, main: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [*self._command(main), *arguments], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def running_yarn() -> Iterator[YarnCluster]:
+    """A cluster that is coming up; gone after the block. Fails the test without its jars."""
+    if not JARS.is_dir():
+        pytest.fail("the jars of YARN are needed by these tests: run scripts/setup-yarn")
+    folder = Path(tempfile.mkdtemp(prefix="headrace-yarn-", dir="/tmp"))
+    try:
+        cluster = YarnCluster(folder)
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+    finally:
+        shutil.rmtree(folder)
