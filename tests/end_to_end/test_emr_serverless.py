@@ -70,6 +70,7 @@ def test_a_running_batch_query_costs_no_call_until_its_driver_is_lost(
         wait_until(runs, seconds=120, what="the statement runs")
         *_, bootstrap = run["jobDriver"]["sparkSubmit"]["entryPointArguments"]
         system, inner = url_to_fs(bootstrap)
+        system.invalidate_cache()
         assert not system.exists(inner)
         before = backend_calls(emr_node)
         for _ in range(1000):

@@ -137,7 +137,6 @@ def test_python_files_of_the_session_come_behind_the_package() -> None:
 
 @pytest.mark.parametrize("node", ["http://127.0.0.1:8040", "http://[::1]:1", "http://localhost:1"])
 def test_a_node_that_only_its_host_reaches_is_refused(node: str) -> None:
-    with pytest.raises(LaunchFailed, match=re.escape(node)) as raised:
+    with pytest.raises(LaunchFailed, match=rf"{re.escape(node)}\. Set http\.advertise"):
         refuse_unreachable(launch(bootstrap={"nodes": [node]}))
-    assert "http.advertise" in str(raised.value.hint)
     refuse_unreachable(launch(bootstrap={"nodes": [node, "http://headrace.internal:8040"]}))

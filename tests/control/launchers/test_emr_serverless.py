@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fsspec.core import url_to_fs
+from moto.core.exceptions import JsonRESTError
 from moto.emrserverless import models
 from tests.support.aws import REGION, ROLE, Aws
 
@@ -218,6 +219,54 @@ def test_a_refused_start_has_the_words_of_aws_and_leaves_no_token(
     system, inner = url_to_fs(aws.results)
     system.invalidate_cache()
     assert not [found for found in system.find(inner) if "/handover/" in found]
+
+
+def test_a_run_that_ended_before_its_cancel_came_is_gone(
+    launcher: EmrServerlessLauncher,
+    aws: Aws,
+    launch: LaunchRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handle = launcher.start(launch)
+
+    def too_late(_self: object, application_id: str, job_run_id: str) -> tuple[str, str]:
+        aws.set_state(job_run_id, "SUCCESS")
+        raise models.ValidationException("the job run has ended")
+
+    monkeypatch.setattr(models.EMRServerlessBackend, "cancel_job_run", too_late)
+    launcher.kill(handle)
+    assert launcher.poll(handle).words == "SUCCESS"
+
+
+def test_credentials_that_have_expired_are_no_answer(
+    launcher: EmrServerlessLauncher,
+    aws: Aws,
+    launch: LaunchRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handle = launcher.start(launch)
+
+    def expired(*_arguments: object, **_options: object) -> None:
+        raise JsonRESTError("ExpiredTokenException", "the security token has expired")
+
+    monkeypatch.setattr(models.EMRServerlessBackend, "list_job_runs", expired)
+    monkeypatch.setattr(models.EMRServerlessBackend, "get_job_run", expired)
+    for call in (
+        lambda: launcher.start(launch),
+        lambda: launcher.find(launch.name, launch.profile),
+        lambda: launcher.poll(handle),
+        lambda: launcher.kill(handle),
+    ):
+        with pytest.raises(BackendUnreachable, match="ExpiredTokenException: the security token"):
+            call()
+
+
+def test_a_region_that_nobody_names_is_asked_for(
+    aws: Aws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    with pytest.raises(LaunchFailed, match="You must specify a region"):
+        EmrServerlessLauncher(tmp_path).start(request(aws, tmp_path, region=None))
 
 
 @pytest.fixture

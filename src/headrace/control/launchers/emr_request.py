@@ -32,8 +32,8 @@ def refuse_unreachable(request: LaunchRequest) -> None:
     here = _on_this_host(request.profile.endpoint_url)
     if not here and all(_on_this_host(node) for node in nodes):
         raise LaunchFailed(
-            f"Drivers on emr-serverless cannot reach this node by {', '.join(nodes)}.",
-            hint="Set http.advertise to an address that the application's network reaches.",
+            f"Drivers on emr-serverless cannot reach this node by {', '.join(nodes)}."
+            " Set http.advertise to an address that the application's network reaches."
         )
 
 
