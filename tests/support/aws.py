@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,10 +75,17 @@ def moto_server() -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name.startswith("AWS_"):
+                patch.delenv(name)
+        # Nor the configuration of whoever runs the tests.
+        patch.setenv("AWS_CONFIG_FILE", os.devnull)
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+        patch.setenv("NO_PROXY", "127.0.0.1")
         patch.setenv("AWS_ACCESS_KEY_ID", "testing")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
         patch.setenv("AWS_DEFAULT_REGION", REGION)
-        # s3fs has no setting of Headrace's for this, and real users of other stores set it so.
+        # As users of another object store set it, for the node and its drivers.
         patch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{port}")
         # New job runs stay in this state; moto ends them at once otherwise.
         patch.setattr(models, "JOB_STATUS", "RUNNING")
