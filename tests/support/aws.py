@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import boto3
@@ -16,7 +17,8 @@ from moto.server import ThreadedMotoServer
 from s3fs import S3FileSystem
 
 REGION = "eu-central-1"
-ROLE = "arn:aws:iam::123456789012:role/headrace-driver"
+_ACCOUNT = "123456789012"
+ROLE = f"arn:aws:iam::{_ACCOUNT}:role/headrace-driver"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +45,21 @@ class Aws:
             **changes,
         }
 
-    def start(self, name: str) -> None:
-        """A job run of somebody else's."""
-        self.emr().start_job_run(
+    def start(self, name: str, *, days_old: int = 0) -> str:
+        """The id of a job run that no launcher has started."""
+        answer = self.emr().start_job_run(
             applicationId=self.application_id,
             executionRoleArn=ROLE,
             name=name,
             jobDriver={"sparkSubmit": {"entryPoint": "s3://b/x.py", "entryPointArguments": ["1"]}},
         )
+        self._known(answer["jobRunId"]).created_at -= timedelta(days=days_old)
+        return str(answer["jobRunId"])
 
     def job_runs(self) -> list[dict[str, Any]]:
         """All of them in full, oldest first."""
         emr = self.emr()
-        known = models.emrserverless_backends["123456789012"][REGION].job_runs
+        known = models.emrserverless_backends[_ACCOUNT][REGION].job_runs
         return [
             emr.get_job_run(applicationId=self.application_id, jobRunId=run.id)["jobRun"]
             for run in known.get(self.application_id, [])
@@ -63,9 +67,13 @@ class Aws:
 
     def set_state(self, job_run_id: str, state: str, details: str = "") -> None:
         """Makes EMR tell this of a job run."""
-        backend = models.emrserverless_backends["123456789012"][REGION]
-        run = backend.get_job_run(self.application_id, job_run_id)
+        run = self._known(job_run_id)
         run.state, run.state_details = state, details
+
+    def _known(self, job_run_id: str) -> models.JobRun:
+        """As moto keeps it."""
+        backend = models.emrserverless_backends[_ACCOUNT][REGION]
+        return backend.get_job_run(self.application_id, job_run_id)
 
 
 @contextmanager

@@ -126,6 +126,15 @@ def test_the_driver_is_found_by_its_name(
     assert another.find(launch.name, launch.profile) is None
 
 
+def test_of_several_runs_of_one_name_the_newest_is_found(
+    launcher: EmrServerlessLauncher, aws: Aws, launch: LaunchRequest
+) -> None:
+    ages = {days: aws.start(launch.name, days_old=days) for days in (2, 1, 3)}
+    found = launcher.find(launch.name, launch.profile)
+    assert found is not None
+    assert found["job_run_id"] == ages[1]
+
+
 def test_a_repeated_start_finds_what_is_there(
     launcher: EmrServerlessLauncher, aws: Aws, launch: LaunchRequest
 ) -> None:
