@@ -18,8 +18,8 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RUN = ["server", "postgres", "spark"]
 SETS = {
     "demo": (RUN, ["build", "demo"]),
-    "test": (RUN, ["build", "demo", "dev"]),
-    "bench": (RUN, ["build", "demo", "dev", "bench"]),
+    "test": ([*RUN, "emr"], ["build", "demo", "dev"]),
+    "bench": ([*RUN, "emr"], ["build", "demo", "dev", "bench"]),
     "java": (["java"], []),
 }
 JARS = sorted((ROOT / "requirements").glob("*.jars"))

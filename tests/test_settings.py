@@ -124,6 +124,34 @@ def test_an_application_on_yarn_may_wait_longer_for_its_turn() -> None:
     assert [one.total_seconds() for one in timeouts] == [120, 600, 180]
 
 
+def test_a_profile_of_emr_serverless_says_what_it_needs() -> None:
+    with pytest.raises(InvalidSetting, match=r"'profiles\.big'.*execution_role_arn") as raised:
+        load({"profiles": {"big": {"backend": "emr-serverless", "application_id": "00f1"}}})
+    assert "application_id" not in raised.value.message
+    with pytest.raises(InvalidSetting, match="application_id and execution_role_arn"):
+        load({"profiles": {"big": {"backend": "emr-serverless"}}})
+
+
+def test_drivers_elsewhere_cannot_use_the_catalog_of_the_nodes_home() -> None:
+    known = {"backend": "emr-serverless", "application_id": "00f1", "execution_role_arn": "arn:x"}
+    with pytest.raises(InvalidSetting, match=r"'big'.*set catalog\.kind to external"):
+        load({"profiles": {"big": known}})
+
+
+def test_a_driver_has_longer_to_start_where_starting_takes_longer() -> None:
+    known = {"backend": "emr-serverless", "application_id": "00f1", "execution_role_arn": "arn:x"}
+    settings = load(
+        {
+            "profiles": {"big": known, "set": {**known, "start_timeout": "3m"}},
+            "catalog": {"kind": "external"},
+        }
+    )
+
+    assert settings.profile("default").start_timeout == timedelta(minutes=2)
+    assert settings.profile("big").start_timeout == timedelta(minutes=10)
+    assert settings.profile("set").start_timeout == timedelta(minutes=3)
+
+
 def test_places_are_in_the_home(tmp_path: Path) -> None:
     settings = load({"home": "h"})
 

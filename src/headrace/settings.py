@@ -117,14 +117,18 @@ class OpenSearchSettings(Section):
     every other name stands for the session's own catalog."""
 
 
+_NEEDED = {"emr-serverless": ("application_id", "execution_role_arn")}
+
+
 def _start_timeout(given: dict[str, Any]) -> timedelta:
-    return timedelta(seconds=600 if given.get("master") == "yarn" else 120)
+    slow = given.get("master") == "yarn" or given.get("backend") == "emr-serverless"
+    return timedelta(seconds=600 if slow else 120)
 
 
 class Profile(Section):
     """A named way to start drivers."""
 
-    backend: Literal["local", "spark-submit"] = "local"
+    backend: Literal["local", "spark-submit", "emr-serverless"] = "local"
     master: str = "local[*]"
     deploy_mode: Literal["client", "cluster"] = "client"
     """`client`: the driver runs on the node's host; `cluster`: on one of the cluster's."""
@@ -135,7 +139,24 @@ class Profile(Section):
     python: str | None = None
     """The interpreter of the driver; default: the node's own."""
     start_timeout: Duration = Field(default_factory=_start_timeout)
-    """Default: 2 minutes, 10 with YARN, where an application may have to wait for its turn."""
+    """Default: 2 minutes, 10 on YARN and EMR Serverless, where a driver may wait for its turn."""
+    application_id: str | None = None
+    """emr-serverless: the application that runs the drivers."""
+    execution_role_arn: str | None = None
+    """emr-serverless: the role that drivers act in."""
+    region: str | None = None
+    """emr-serverless: default is what boto3 finds."""
+    endpoint_url: str | None = None
+    """emr-serverless: another address of the service, e.g. a VPC endpoint."""
+    log_uri: str | None = None
+    """emr-serverless: where in S3 the logs of drivers go; default: AWS keeps them."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Profile:
+        missing = [key for key in _NEEDED.get(self.backend, ()) if getattr(self, key) is None]
+        if missing:
+            raise ValueError(f"{self.backend} needs {' and '.join(missing)}")
+        return self
 
     @model_validator(mode="after")
     def _agrees(self) -> Profile:
@@ -153,6 +174,11 @@ class Profile(Section):
                     f" with {self.master!r} Spark runs no Python that way"
                 )
         return self
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether drivers share no disk and no loopback with their node."""
+        return self.deploy_mode == "cluster" or self.backend == "emr-serverless"
 
 
 class Settings(BaseSettings):
@@ -212,7 +238,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _reachable(self) -> Settings:
-        away = [name for name, one in self.profiles.items() if one.deploy_mode == "cluster"]
+        away = [name for name, one in self.profiles.items() if one.elsewhere]
         if away and self.catalog.kind == "managed":
             raise ValueError(
                 f"drivers of the profile {away[0]!r} run on other hosts, which the managed catalog"

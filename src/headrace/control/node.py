@@ -16,10 +16,9 @@ from headrace import __version__
 from headrace.control.embedded import Commands
 from headrace.control.expiry import Expiry
 from headrace.control.launch import Launches
+from headrace.control.launchers import chosen
 from headrace.control.launchers.backends import Backends
 from headrace.control.launchers.contract import Launcher
-from headrace.control.launchers.local import LocalLauncher
-from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.control.link import Link
 from headrace.control.local import Locals
 from headrace.control.metastore import Metastore
@@ -56,7 +55,7 @@ class Node:
     ) -> None:
         """Opens and migrates the store; drivers are started by `launchers`, default Headrace's own.
 
-        Raises StoreInUse, StoreUnavailable, SchemaTooNew.
+        Raises StoreInUse, StoreUnavailable, SchemaTooNew, InvalidSetting.
         """
         self.settings = settings
         self.address = address
@@ -74,7 +73,7 @@ class Node:
         self.submissions = Submissions(self.database, settings)
         self.metrics = CollectorRegistry()
         StoreMetrics(self.database, self.metrics)
-        self._backends = Backends(launchers or _launchers(settings), self.metrics)
+        self._backends = Backends(launchers or chosen.launchers(settings), self.metrics)
         self._takeovers = Takeovers(
             self.database, settings, node_id=self.id, backends=self._backends
         )
@@ -193,11 +192,6 @@ def _node_id(home: Path) -> str:
     if not file.exists():
         write_private(file, new_id("no"))
     return file.read_text().strip()
-
-
-def _launchers(settings: Settings) -> list[Launcher]:
-    home = settings.home.absolute()
-    return [LocalLauncher(home), SparkSubmitLauncher(home, settings.results_location)]
 
 
 def _metastore(settings: Settings) -> Metastore | None:

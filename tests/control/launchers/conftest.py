@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.aws import Aws, account, moto_server
 from tests.support.clusters import standalone_profile, yarn_cluster_profile, yarn_profile
 from tests.support.jvm import free_ports
 from tests.support.launches import Backend, failing, spark_standing_by, standing_by
@@ -129,3 +130,16 @@ def _spark_submit(home: Path) -> SparkSubmitLauncher:
 def _nowhere() -> str:
     [port] = free_ports(1)
     return f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="package")
+def moto() -> Iterator[str]:
+    """A server's address."""
+    with moto_server() as address:
+        yield address
+
+
+@pytest.fixture
+def aws(moto: str) -> Aws:
+    """A bucket and an application of the test's own."""
+    return account(moto)

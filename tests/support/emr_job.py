@@ -1,0 +1,87 @@
+"""What EMR does with a job run, done on this host: Spark is real, the service is moto."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from fsspec.core import url_to_fs
+
+from headrace.control.java import find_java
+
+
+class EmrJob:
+    """Fetches what a job run names, and runs spark-submit with its arguments and defaults."""
+
+    def __init__(self, run: dict[str, Any], folder: Path) -> None:
+        folder.mkdir()
+        self.log = folder / "driver.log"
+        submit = run["jobDriver"]["sparkSubmit"]
+        [option, files] = shlex.split(submit["sparkSubmitParameters"])
+        assert option == "--py-files"
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    str(Path(sys.executable).with_name("spark-submit")),
+                    *("--master", "local[1]"),
+                    *("--conf", "spark.ui.port=0"),
+                    *("--properties-file", _defaults(run, folder)),
+                    *("--py-files", ",".join(_fetched(one, folder) for one in files.split(","))),
+                    _fetched(submit["entryPoint"], folder),
+                    *submit["entryPointArguments"],
+                ],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "JAVA_HOME": str(find_java().path),
+                    "PYSPARK_PYTHON": sys.executable,
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    # Who is killed cleans nothing up.
+                    "SPARK_LOCAL_DIRS": str(folder),
+                },
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """The JVM and the driver end without a word to anyone."""
+        if self.runs():
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def _fetched(place: str, folder: Path) -> str:
+    file = folder / place.rpartition("/")[2]
+    system, inner = url_to_fs(place)
+    file.write_bytes(system.cat_file(inner))
+    return str(file)
+
+
+def _defaults(run: dict[str, Any], folder: Path) -> str:
+    [defaults] = run["configurationOverrides"]["applicationConfiguration"]
+    assert defaults["classification"] == "spark-defaults"
+    file = folder / "spark-defaults.conf"
+    file.write_text("".join(f"{key} {value}\n" for key, value in defaults["properties"].items()))
+    return str(file)
