@@ -58,9 +58,16 @@ class Jvm:
             made[at] = value
         return made
 
-    def field(self, of: Any, name: str) -> Any:
-        """A private field of a Spark object: what has no method that lists it."""
-        declared = of.getClass().getDeclaredField(name)
+    def field(self, of: Any, name: str, owner: str | None = None) -> Any:
+        """A private field of a Spark object: what has no method that lists it.
+
+        `owner` is the class that declares it, where that is not the object's own. A lazy value that
+        nobody has asked for yet is None.
+        """
+        holder = of.getClass()
+        while owner is not None and holder.getName() != owner:
+            holder = holder.getSuperclass()
+        declared = holder.getDeclaredField(name)
         declared.setAccessible(True)
         return declared.get(of)
 

@@ -27,6 +27,9 @@ def take(jvm: Jvm) -> tuple[list[Part], list[str]]:
 def take_global(jvm: Jvm) -> tuple[list[Part], list[str]]:
     """Those of all sessions of the driver."""
     catalog = jvm.state.catalog()
+    # To make it, Spark would ask the metastore: a session that has none shall not wait for that.
+    if jvm.field(catalog, "globalTempViewManager", f"{_CATALOG}.SessionCatalog") is None:
+        return [], []
     listed = catalog.listTables(catalog.globalTempDatabase(), "*", False)
     names = [one.table() for one in jvm.list_of(listed)]
     views = [(one, catalog.getRawGlobalTempView(one)) for one in names]
