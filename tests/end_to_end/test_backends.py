@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.yarn]
 
 LONG = "SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7"
 PROFILES = ["standalone", "yarn", "yarn-cluster"]
+DOOMED = ["standalone", "yarn-cluster"]
+"""A driver on this host, and one on the cluster."""
 Clusters = dict[str, StandaloneCluster | YarnCluster]
 
 
@@ -56,7 +58,7 @@ def sessions(node: NodeProcess) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def doomed(node: NodeProcess, sessions: dict[str, str]) -> dict[str, str]:
     """Others, whose drivers die."""
-    return {profile: node.session(profile=profile) for profile in PROFILES}
+    return {profile: node.session(profile=profile) for profile in DOOMED}
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -64,7 +66,7 @@ def test_a_session_runs_on_a_cluster(
     node: NodeProcess, clusters: Clusters, sessions: dict[str, str], profile: str
 ) -> None:
     cluster, session = clusters[profile], sessions[profile]
-    node.wait_running(session)
+    node.wait_running(session, seconds=240)
     name = f"headrace-{session}-1"
     assert name in cluster.applications()
     assert node.rows("SELECT 1", session) == [[1]]
@@ -84,12 +86,12 @@ def test_a_session_runs_on_a_cluster(
     wait_until(lambda: node.session_state(session) == "dead", what="the session is dead")
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", DOOMED)
 def test_a_session_whose_driver_is_killed_leaves_no_application(
     node: NodeProcess, clusters: Clusters, doomed: dict[str, str], profile: str
 ) -> None:
     cluster, session = clusters[profile], doomed[profile]
-    node.wait_running(session)
+    node.wait_running(session, seconds=240)
     name = f"headrace-{session}-1"
     told = node.http.get(f"/api/v1/sessions/{session}").json()["driver"]
     driver = psutil.Process(told["pid"])

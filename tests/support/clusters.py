@@ -29,6 +29,7 @@ def standalone_profile(cluster: StandaloneCluster, executors_python: str) -> dic
         "backend": "spark-submit",
         "master": cluster.master,
         "cluster_url": cluster.url,
+        "start_timeout": "600s",
         "env": _BRIEF,
         "conf": {
             **_small(),

@@ -15,7 +15,8 @@ from headrace.model.messages import Bootstrap
 from headrace.settings import Profile
 
 READY = "the stand-in is ready"
-SECRET = "a-token-that-only-the-driver-may-read"
+TOKEN = "a-token-that-only-the-driver-may-read"
+SECRET = "a-key-that-no-argument-may-hold"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +46,9 @@ def request(folder: Path, profile: Profile) -> LaunchRequest:
     bootstrap = Bootstrap(
         session_id=session,
         epoch=1,
-        token=SECRET,
+        token=TOKEN,
         nodes=["http://127.0.0.1:1"],
-        conf=conf,
+        conf={**conf, "spark.hadoop.fs.s3a.secret.key": SECRET},
         results=str(folder / "results"),
         inline_limit=1,
         chunk_limit=1,

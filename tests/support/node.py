@@ -112,7 +112,7 @@ class NodeProcess:
     def session_state(self, session: str) -> str:
         return str(self.http.get(f"/api/v1/sessions/{session}").json()["state"])
 
-    def wait_running(self, session: str) -> None:
+    def wait_running(self, session: str, *, seconds: float = 120) -> None:
         """Until the session's driver is up."""
 
         def is_running() -> bool:
@@ -121,7 +121,7 @@ class NodeProcess:
             assert state not in {"failed", "dead"}, log
             return state == "running"
 
-        wait_until(is_running, seconds=120, what=f"session {session} runs")
+        wait_until(is_running, seconds=seconds, what=f"session {session} runs")
 
     def close(self) -> None:
         """Closes every session, then the node; nothing of this home stays."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.launches import READY, SECRET, Backend, log_of, request
+from tests.support.launches import READY, SECRET, TOKEN, Backend, log_of, request
 from tests.support.waiting import wait_until
 
 from headrace.control.launchers.contract import Handle, Launcher
@@ -31,6 +32,7 @@ def test_a_driver_is_started_found_told_of_and_killed(
     wait_until(is_ready, seconds=120, what="it runs, and its log is where it is said to be")
     assert backend.applications() == ([asked.name] if backend.on_cluster else [])
     assert launcher.exits() == []
+    assert not [one for one in _commands() if TOKEN in one or SECRET in one]
     another = backend.make(tmp_path)
     found = another.find(asked.name, asked.profile)
     assert found is not None
@@ -40,7 +42,7 @@ def test_a_driver_is_started_found_told_of_and_killed(
     # At once: who kills goes on to what the driver must not touch any more.
     assert backend.applications() == []
     assert not another.poll(found).alive
-    assert not _processes(asked.name)
+    assert not [one for one in _commands() if asked.name in one]
     wait_until(lambda: not launcher.poll(handle).alive, what="the one who started it sees it too")
     assert launcher.find(asked.name, asked.profile) is None
     another.kill(found)
@@ -68,7 +70,6 @@ def test_what_is_told_to_a_driver_is_for_its_owner_alone(
     handles.append(launcher.start(asked))
     [file] = _files_with_the_token(tmp_path)
     assert file.stat().st_mode & 0o077 == 0
-    assert not [one for one in _processes(asked.name) if SECRET in " ".join(one.cmdline())]
     launcher.kill(handles[0])
     assert _files_with_the_token(tmp_path) == []
     assert backend.applications() == []
@@ -83,16 +84,14 @@ def test_a_backend_out_of_reach_is_no_answer(backend: Backend, launcher: Launche
 
 def _files_with_the_token(folder: Path) -> list[Path]:
     files = [one for one in folder.rglob("*") if one.is_file()]
-    return [one for one in files if SECRET in one.read_text(errors="replace")]
+    return [one for one in files if TOKEN in one.read_text(errors="replace")]
 
 
-def _processes(name: str) -> list[psutil.Process]:
-    """Those of this launch that can still do anything."""
+def _commands() -> list[str]:
+    """What every process of this host that can still do anything was started by."""
     found = []
     for one in psutil.process_iter():
-        try:
-            if name in " ".join(one.cmdline()) and one.status() != psutil.STATUS_ZOMBIE:
-                found.append(one)
-        except psutil.Error:
-            continue
+        with contextlib.suppress(psutil.Error):
+            if one.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(one.cmdline()))
     return found

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.launches import program, request
+from tests.support.launches import SECRET, program, request
 
 from headrace.control.launchers.cluster import end
 from headrace.control.launchers.contract import LaunchRequest
@@ -25,7 +25,6 @@ KUBERNETES = Profile(
     conf={
         "spark.kubernetes.container.image": "example/spark:4.1",
         "spark.kubernetes.namespace": "sql",
-        "spark.hadoop.fs.s3a.secret.key": "hush",
     },
 )
 
@@ -47,15 +46,16 @@ def test_a_driver_pod_has_name_label_namespace_and_image(tmp_path: Path) -> None
 
 def test_the_command_of_cluster_mode_takes_the_package_along_and_no_secret(tmp_path: Path) -> None:
     asked = request(tmp_path, KUBERNETES)
+    asked.bootstrap.conf["spark.submit.pyFiles"] = "s3://b/theirs.py"
     words = given(asked, tmp_path)
     assert words[0] == str(spark_home(KUBERNETES) / "bin" / "spark-submit")
     pairs = dict(zip(words[1::2], words[2::2], strict=False))
     assert pairs["--master"] == "k8s://https://cluster.example:6443"
     assert pairs["--deploy-mode"] == "cluster"
     assert words[-2:] == ["--one-use", "s3://b/once"]
-    assert "--py-files" in words
-    assert "hush" not in " ".join(words)
-    assert "spark.hadoop.fs.s3a.secret.key=hush\n" in properties_text(conf(asked))
+    assert words[words.index("--py-files") + 1].endswith("/headrace.zip,s3://b/theirs.py")
+    assert SECRET not in " ".join(words)
+    assert f"spark.hadoop.fs.s3a.secret.key={SECRET}\n" in properties_text(conf(asked))
 
 
 def test_a_session_cannot_move_its_driver_to_another_namespace(tmp_path: Path) -> None:

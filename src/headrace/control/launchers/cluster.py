@@ -10,7 +10,7 @@ import urllib3
 
 from headrace.errors import BackendUnreachable, LaunchFailed
 
-_CALL_SECONDS = 10.0
+_CALL_SECONDS = 5.0
 _DYING_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
 

@@ -5,6 +5,7 @@ Made of the installed package, once for each state of it, into a folder of the h
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import zipfile
@@ -35,7 +36,7 @@ class Parcel:
 
 def packed(folder: Path) -> Parcel:
     """The parcel in a folder, made unless it is there. Raises OSError."""
-    content = _zipped(Path(headrace.__file__).parent)
+    content = _package()
     place = folder / hashlib.sha256(content).hexdigest()[:16]
     parcel = Parcel(entry=place / "entry.py", package=place / "headrace.zip")
     for file, wanted in ((parcel.entry, _ENTRY.encode()), (parcel.package, content)):
@@ -44,7 +45,9 @@ def packed(folder: Path) -> Parcel:
     return parcel
 
 
-def _zipped(package: Path) -> bytes:
+@functools.cache
+def _package() -> bytes:
+    package = Path(headrace.__file__).parent
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(package.rglob("*.py")):

@@ -63,6 +63,8 @@ class SparkSubmitLauncher:
         driver = (request.bootstrap.session_id, request.bootstrap.epoch)
         log = request.log
         begun = _Begun(request.profile.deploy_mode == "cluster", log, _size(log))
+        with self._lock:
+            self._begun[name] = begun
         try:
             write_private(self._properties(name), properties)
             told = self._hand_over(request)
@@ -73,11 +75,11 @@ class SparkSubmitLauncher:
                 driver, command, log=request.log, env=_environment(request.profile)
             )
         except (HeadraceError, OSError) as error:
+            with self._lock:
+                self._begun.pop(name)
             self._clean_up(name)
             known = isinstance(error, HeadraceError)
             raise error if known else LaunchFailed(f"spark-submit: {error}") from error
-        with self._lock:
-            self._begun[name] = begun
         return self._handle(name, request.profile, group)
 
     def find(self, name: str, profile: Profile) -> Handle | None:
@@ -121,8 +123,7 @@ class SparkSubmitLauncher:
         cluster = _cluster(handle)
         if cluster is not None:
             end(cluster, name)
-        elsewhere = handle["pid"] is not None and not _here(handle)
-        if elsewhere and handle["deploy_mode"] == "client":
+        elif handle["pid"] is not None and not _here(handle):
             raise BackendUnreachable(f"The driver {name} is a process of {handle['host']}.")
 
     def exits(self) -> list[Exit]:

@@ -39,8 +39,10 @@ def spark_home(profile: Profile) -> Path:
 def command(request: LaunchRequest, properties: Path, parcel: Parcel, told: list[str]) -> list[str]:
     """`told` are the driver's own arguments."""
     profile = request.profile
-    cluster = profile.deploy_mode == "cluster"
-    packed = ["--py-files", str(parcel.package)] if cluster else []
+    packed = []
+    if profile.deploy_mode == "cluster":
+        theirs = request.bootstrap.conf.get("spark.submit.pyFiles")
+        packed = ["--py-files", ",".join([str(parcel.package), *([theirs] if theirs else [])])]
     return [
         str(spark_home(profile) / "bin" / "spark-submit"),
         *("--master", profile.master),

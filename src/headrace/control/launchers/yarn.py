@@ -9,6 +9,8 @@ from headrace.control.launchers.cluster import Application, Web
 
 _APPS = "/ws/v1/cluster/apps"
 _OVER = {"FINISHED", "FAILED", "KILLED"}
+_WORDS = 1000
+"""Of a container that failed, YARN tells the end of its log as well."""
 
 
 class Yarn:
@@ -35,7 +37,7 @@ def _application(told: dict[str, str]) -> Application:
     state = told["state"]
     # A failure is told by the final status alone where the application reported it itself.
     shown = told["finalStatus"] if state == "FINISHED" else state
-    why = told.get("diagnostics", "").strip()
+    why = told.get("diagnostics", "").strip()[:_WORDS]
     return Application(
         id=told["id"],
         alive=state not in _OVER,
