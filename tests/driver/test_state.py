@@ -27,7 +27,7 @@ class Pair:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self.first = spark.newSession()
-        self._state = SessionState(self.first)
+        self.state = SessionState(self.first)
 
     def run(self, *texts: str) -> None:
         for text in texts:
@@ -35,7 +35,7 @@ class Pair:
 
     def snapshot(self) -> Snapshot:
         """What the driver would report; there must be something."""
-        taken = self._state.changed()
+        taken = self.state.changed()
         assert taken is not None
         return Snapshot.model_validate_json(taken.model_dump_json())
 
@@ -340,3 +340,22 @@ def test_what_another_version_of_spark_has_written_is_told_as_lost(pair: Pair) -
     state = SessionState(pair.first.newSession())
     lost = state.restore(Snapshot.model_validate(raw))
     assert [one.partition(":")[0] for one in lost] == ["variable v", "view w"]
+
+
+def test_a_branch_has_the_same_state_and_settings_of_its_own(pair: Pair, tmp_path: Path) -> None:
+    catalog = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
+    pair.run(
+        "SET my.own = 1",
+        "DECLARE VARIABLE v INT DEFAULT 4",
+        "CREATE TEMP VIEW w AS SELECT 2 AS x",
+        "CREATE TEMPORARY FUNCTION plus(x INT) RETURNS INT RETURN x + 1",
+        f"SET spark.sql.catalog.other = {catalog}",
+        f"SET `spark.sql.catalog.other.url` = `jdbc:derby:memory:{tmp_path.name};create=true`",
+        "SET spark.sql.catalog.other.driver = org.apache.derby.jdbc.EmbeddedDriver",
+        "USE other.`SYS`",
+    )
+    branch = pair.state.branch()
+    branch.conf.set("my.own", "2")
+    text = "SELECT current_catalog(), current_schema(), plus(x), v, '${my.own}' FROM w"
+    assert asked(branch, text) == [("other", "SYS", 3, 4, "2")]
+    assert asked(pair.first, text) == [("other", "SYS", 3, 4, "1")]

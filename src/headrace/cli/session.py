@@ -31,6 +31,12 @@ def session() -> None:
     type=click.Choice(["interactive", "batch", "streaming"]),
     help="Batch quits after one statement; streaming stays while a stream runs.",
 )
+@click.option(
+    "--parallelism",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="How many of its queries run at once.",
+)
 @click.option("--idle-timeout", metavar="DURATION", help="Close it when idle for so long.")
 @click.option("--ttl", metavar="DURATION", help="Close it so long after it was made.")
 @click.option("--catalog", metavar="NAME", help="Its current catalog.")

@@ -168,6 +168,7 @@ def _conf(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": settings.warehouse,
         "spark.sql.scripting.enabled": "true",
+        **({"spark.scheduler.mode": "FAIR"} if session.parallelism > 1 else {}),
         **catalog,
         **profile.conf,
         **{key: ",".join(places) for key, places in added.items() if places},

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from headrace.driver.failures import failure_of
 from headrace.driver.output import OutputSpec, write_result
@@ -21,6 +22,8 @@ from headrace.model.messages import Bootstrap, Ended, Work
 from headrace.model.snapshot import Snapshot
 
 _LOG = logging.getLogger("headrace.driver")
+_POOL = "spark.scheduler.pool"
+"""One for each thread: the FAIR scheduler shares the slots among those that have work."""
 _CANCEL_EVERY_SECONDS = 0.1
 _DYING_SECONDS = 2.0
 """How long a JVM may take to be gone after its connections have broken."""
@@ -53,9 +56,12 @@ class Execution:
         try:
             context.addJobTag(work.statement_id)
             context.setJobDescription(work.text[:200])
-            with self._configured():
-                frame = asked(self._spark.session, work)
-                report = write_result(frame, self._spec())
+            session = self._spark.session
+            if self._bootstrap.parallelism > 1:
+                context.setLocalProperty(_POOL, threading.current_thread().name)
+                session = self._spark.state.branch() if work.is_query else session
+            with _configured(session, work.conf):
+                report = write_result(asked(session, work), self._spec())
         except Exception as error:
             doubt = 0.0 if isinstance(error, _TOLD_BY_A_LIVING_JVM) else _DYING_SECONDS
             if not self._spark.alive(doubt_seconds=doubt):
@@ -134,18 +140,19 @@ class Execution:
             chunk_limit=bootstrap.chunk_limit,
         )
 
-    @contextmanager
-    def _configured(self) -> Iterator[None]:
-        """The statement's own configuration, taken back afterwards."""
-        conf = self._spark.session.conf
-        before: dict[str, str | None] = {key: conf.get(key, None) for key in self.work.conf}
-        try:
-            for key, value in self.work.conf.items():
-                conf.set(key, value)
-            yield
-        finally:
-            for key, earlier in before.items():
-                if earlier is None:
-                    conf.unset(key)
-                else:
-                    conf.set(key, earlier)
+
+@contextmanager
+def _configured(session: SparkSession, wanted: dict[str, str]) -> Iterator[None]:
+    """The statement's own configuration, taken back afterwards."""
+    conf = session.conf
+    before: dict[str, str | None] = {key: conf.get(key, None) for key in wanted}
+    try:
+        for key, value in wanted.items():
+            conf.set(key, value)
+        yield
+    finally:
+        for key, earlier in before.items():
+            if earlier is None:
+                conf.unset(key)
+            else:
+                conf.set(key, earlier)

@@ -52,5 +52,5 @@ def _package() -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(package.rglob("*.py")):
             name = file.relative_to(package.parent).as_posix()
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), file.read_bytes())
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), file.read_bytes(), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.state import functions, resources, variables, views
+from headrace.driver.state import functions, place, resources, variables, views
 from headrace.driver.state.jvm import Jvm
 from headrace.driver.state.restoration import Restoration
 from headrace.model.snapshot import Snapshot
@@ -39,14 +39,14 @@ class SessionState:
             kind: [one for one in found if one not in self._resources[kind]]
             for kind, found in resources.take(jvm).items()
         }
-        manager = jvm.state.catalogManager()
+        catalog, namespace = place.take(jvm)
         own_functions, odd_functions = functions.take(jvm)
         own_views, odd_views = views.take(jvm)
         global_views, odd_globals = views.take_global(jvm)
         return Snapshot(
             conf={key: value for key, value in settings.items() if self._conf.get(key) != value},
-            catalog=manager.currentCatalog().name(),
-            namespace=list(manager.currentNamespace()),
+            catalog=catalog,
+            namespace=namespace,
             variables=variables.take(jvm),
             functions=own_functions,
             views=own_views,
@@ -60,6 +60,19 @@ class SessionState:
         lost = Restoration(self._session, self._jvm, snapshot).run()
         self._told = self.take()
         return lost
+
+    def branch(self) -> SparkSession:
+        """A session of the same state, whose settings are its own: for a query beside others.
+
+        Spark's own copy has neither the variables nor another current catalog. Raises Py4JError.
+        """
+        copied = SparkSession(self._session.sparkContext, self._jvm.session.cloneSession())
+        jvm = Jvm(copied)
+        variables.copy(self._jvm, jvm)
+        here = place.take(self._jvm)
+        if place.take(jvm) != here:
+            place.bring_back(copied, *here)
+        return copied
 
     def _settings(self) -> dict[str, str]:
         return self._jvm.java_map(self._jvm.session.conf().getAllAsJava())

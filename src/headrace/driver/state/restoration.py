@@ -11,9 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.driver.failures import failure_of
-from headrace.driver.state import functions, resources, variables, views
+from headrace.driver.state import functions, place, resources, variables, views
 from headrace.driver.state.jvm import Jvm
-from headrace.grammar.quoting import name
 from headrace.model.snapshot import Form, Part, Snapshot
 
 _LOG = logging.getLogger("headrace.state")
@@ -67,10 +66,7 @@ class Restoration:
     def _place(self) -> None:
         catalog, namespace = self._snapshot.catalog, self._snapshot.namespace
         what = f"current database {'.'.join([catalog, *namespace])}"
-        self._try(what, partial(self._session.sql, f"SET CATALOG {name(catalog)}"))
-        if namespace:
-            place = ".".join(name(part) for part in [catalog, *namespace])
-            self._try(what, partial(self._session.sql, f"USE {place}"))
+        self._try(what, partial(place.bring_back, self._session, catalog, namespace))
 
     def _try(self, what: str, act: Callable[[], object]) -> None:
         try:

@@ -34,5 +34,12 @@ def bring_back(jvm: Jvm, part: Part) -> None:
     _manager(jvm).create(jvm.sequence([part.name]), definition, True)
 
 
+def copy(source: Jvm, target: Jvm) -> None:
+    """Declares the variables of one session in another of the same JVM."""
+    manager = _manager(target)
+    for definition in source.list_of(source.field(_manager(source), "variables").values().toSeq()):
+        manager.create(source.sequence([definition.identifier().name()]), definition, True)
+
+
 def _manager(jvm: Jvm) -> Any:
     return jvm.state.catalogManager().tempVariableManager()

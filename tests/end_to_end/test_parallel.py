@@ -1,0 +1,47 @@
+"""Several queries of one session at once, and what runs alone, on real Spark."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.node import NodeProcess
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+_SLOW = (
+    "SELECT current_timezone() AS zone, v, count(*) AS n"
+    " FROM range(0, 1, 1, 1) WHERE reflect('java.lang.Thread', 'sleep', 3000L) IS NOT NULL"
+)
+_ZONES = ["America/Lima", "Asia/Kathmandu", "Europe/Rome"]
+
+
+def test_queries_run_beside_each_other_and_a_change_of_the_session_alone(
+    node: NodeProcess,
+) -> None:
+    session = node.session(parallelism=3, conf={"spark.master": "local[4]"})
+    assert node.run("DECLARE VARIABLE v INT DEFAULT 4", session)["state"] == "success"
+    conf = "spark.sql.session.timeZone"
+    queries = [node.submit(_SLOW, session, conf={conf: zone})["id"] for zone in _ZONES]
+    fourth = node.submit(_SLOW, session)["id"]
+    barrier = node.submit("SET VARIABLE v = 5", session)["id"]
+    last = node.submit("SELECT v, current_timezone()", session)["id"]
+
+    def states() -> list[str]:
+        every = [*queries, fourth, barrier, last]
+        return [node.statement(one)["state"] for one in every]
+
+    wait_until(
+        lambda: states() == ["running"] * 3 + ["waiting"] * 3, what="three of them run at once"
+    )
+    for statement_id, zone in zip(queries, _ZONES, strict=True):
+        assert node.statement(statement_id, wait_timeout="30s")["state"] == "success"
+        assert node.result(statement_id)["rows"] == [[zone, 4, "1"]]
+    assert node.statement(last, wait_timeout="30s")["state"] == "success"
+    [[v, zone]] = node.result(last)["rows"]
+    assert v == 5
+    assert zone not in _ZONES
+    began = {one: node.statement(one)["started_at"] for one in (barrier, last)}
+    ended = {one: node.statement(one)["ended_at"] for one in (*queries, fourth, barrier)}
+    assert max(ended[one] for one in (*queries, fourth)) <= began[barrier]
+    assert ended[barrier] <= began[last]
+    node.http.delete(f"/api/v1/sessions/{session}")
