@@ -136,6 +136,8 @@ class Profile(Section):
     """Where a standalone master's web UI or YARN's ResourceManager answers over HTTP."""
     conf: dict[str, str] = {}
     env: dict[str, str] = {}
+    warm: int = Field(default=0, ge=0)
+    """Drivers that are kept started, for new sessions to take."""
     python: str | None = None
     """The interpreter of the driver; default: the node's own."""
     start_timeout: Duration = Field(default_factory=_start_timeout)

@@ -29,6 +29,7 @@ from headrace.control.stuck import StuckCancels
 from headrace.control.submission import Submissions
 from headrace.control.sweep import Sweeper
 from headrace.control.takeover import Takeovers
+from headrace.control.warm import Warm
 from headrace.errors import StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState, SessionState
@@ -135,6 +136,7 @@ class Node:
             expiry=Expiry(database, node_id=self.id),
             stuck=StuckCancels(database, settings, self._takeovers),
             locals_=Locals(database, settings),
+            warm=Warm(database, settings, node_id=self.id),
             after_round=self._end_if_unused,
         )
 

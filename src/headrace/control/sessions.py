@@ -8,15 +8,17 @@ from dataclasses import replace
 from headrace.durations import seconds_of
 from headrace.errors import InvalidRequest, InvalidSetting, SessionClosed, SessionNotFound
 from headrace.model.failure import Failure
-from headrace.model.ids import looks_like_id, new_id
+from headrace.model.ids import looks_like_id
 from headrace.model.lifecycle import SESSION, SessionState
-from headrace.model.session import NewSession, Session, SessionKind
+from headrace.model.session import NewSession, Session
 from headrace.model.statement import CancelReason
 from headrace.settings import Settings
-from headrace.store import changes, sessions, statements
+from headrace.store import changes, sessions, spares, statements
 from headrace.store.database import Database, Tx
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
+_DRIVERS_OWN = ("conf", "catalog", "database", "jars", "files", "py_files")
+"""What a driver is started with: a session that asks for any of it cannot have another's."""
 _CONF_PREFIXES = ("spark.", "hive.")
 
 
@@ -46,12 +48,7 @@ def resolve(tx: Tx, owner: str, name_or_id: str) -> str:
     return session_id
 
 
-def own_session(settings: Settings, owner: str, kind: SessionKind) -> NewSession:
-    """A new session for one submit."""
-    return with_defaults(settings, NewSession(id=new_id("se"), owner=owner, kind=kind))
-
-
-def with_defaults(settings: Settings, new: NewSession) -> NewSession:
+def _with_defaults(settings: Settings, new: NewSession) -> NewSession:
     """A new session that ends by itself as the settings say where it does not say so itself."""
     idle_seconds, ttl_seconds = new.idle_seconds, new.ttl_seconds
     if idle_seconds is None:
@@ -59,6 +56,20 @@ def with_defaults(settings: Settings, new: NewSession) -> NewSession:
     if ttl_seconds is None:
         ttl_seconds = seconds_of(settings.sessions.ttl)
     return replace(new, idle_seconds=idle_seconds, ttl_seconds=ttl_seconds)
+
+
+def make(tx: Tx, settings: Settings, new: NewSession) -> str:
+    """The id of a new session: a spare one with a warm driver, where there is one that fits.
+
+    Raises NameTaken.
+    """
+    complete = _with_defaults(settings, new)
+    fits = complete.parallelism == 1 and not any(getattr(complete, name) for name in _DRIVERS_OWN)
+    taken = spares.take(tx, complete) if fits and settings.profile(new.profile).warm else None
+    if taken is not None:
+        return taken
+    sessions.insert(tx, complete, who=new.owner)
+    return new.id
 
 
 class Sessions:
@@ -78,8 +89,7 @@ class Sessions:
         if new.name is not None:
             _check_name(new.name)
         with self._database.write() as tx:
-            sessions.insert(tx, with_defaults(self._settings, new), who=new.owner)
-            return _stored(tx, new.id)
+            return _stored(tx, make(tx, self._settings, new))
 
     def get(self, owner: str, name_or_id: str) -> Session:
         """One session. Raises SessionNotFound."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from headrace.control.local import Locals
-from headrace.control.sessions import check_conf, own_session, resolve
+from headrace.control.sessions import check_conf, make, resolve
 from headrace.control.statements import stored
 from headrace.durations import seconds_of
 from headrace.errors import IdempotencyConflict, InvalidRequest
@@ -16,7 +16,7 @@ from headrace.grammar.statements import is_local, refuse_reserved, single
 from headrace.grammar.text import check_text
 from headrace.model.ids import new_id
 from headrace.model.result import Disposition
-from headrace.model.session import SessionKind
+from headrace.model.session import NewSession, SessionKind
 from headrace.model.statement import NewStatement, Parameter, Statement
 from headrace.settings import Settings
 from headrace.store import idempotency, sessions, statements
@@ -119,7 +119,7 @@ class Submissions:
 
     def _session(self, tx: Tx, request: Submit, kind: SessionKind) -> str:
         """The session that is named, or a new one where that is not for this kind."""
-        new = own_session(self._settings, request.owner, kind)
+        new = NewSession(id=new_id("se"), owner=request.owner, kind=kind)
         if request.session is not None:
             named = resolve(tx, request.owner, request.session)
             if kind in {SessionKind.INTERACTIVE, SessionKind.LOCAL}:
@@ -131,8 +131,10 @@ class Submissions:
             new = replace(new, **{name: getattr(session, name) for name in _SHARED})
         elif request.catalog is not None:
             new = replace(new, catalog=request.catalog)
-        sessions.insert(tx, new, who=request.owner)
-        return new.id
+        if kind is SessionKind.LOCAL:
+            sessions.insert(tx, new, who=request.owner)
+            return new.id
+        return make(tx, self._settings, new)
 
 
 def _statement(request: Submit, session_id: str, kind: SessionKind) -> NewStatement:

@@ -13,6 +13,7 @@ from headrace.control.local import Locals
 from headrace.control.retention import Retention
 from headrace.control.stuck import StuckCancels
 from headrace.control.takeover import Takeovers
+from headrace.control.warm import Warm
 from headrace.errors import StoreUnavailable
 from headrace.settings import Settings
 from headrace.store import nodes, sessions
@@ -37,6 +38,7 @@ class Sweeper:
         expiry: Expiry,
         stuck: StuckCancels,
         locals_: Locals,
+        warm: Warm,
         after_round: Callable[[], None],
     ) -> None:
         self._database = database
@@ -48,6 +50,7 @@ class Sweeper:
         self._expiry = expiry
         self._stuck = stuck
         self._locals = locals_
+        self._warm = warm
         self._after_round = after_round
         self._stopping = threading.Event()
         self._away = True
@@ -97,6 +100,7 @@ class Sweeper:
         self._expiry.sweep()
         self._stuck.sweep()
         self._locals.run_due()
+        self._warm.sweep()
         self._launches.start_pending()
         if time.monotonic() - self._retained_at > _RETENTION_SECONDS:
             self._retention.sweep()

@@ -59,6 +59,8 @@ class NewSession:
     """It is closed that long after it was made, busy or not; None: never."""
     parallelism: int = 1
     """How many of its queries run at once, at most."""
+    spare: bool = False
+    """Nobody's yet: it keeps a driver warm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,7 @@ class Session:
     idle_seconds: float | None
     ttl_seconds: float | None
     parallelism: int
+    spare: bool
     streams: int
     """Streaming queries that run in its driver."""
     epoch: int

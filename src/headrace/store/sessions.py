@@ -93,6 +93,7 @@ def insert(tx: Tx, new: NewSession, *, who: str) -> None:
         "idle_seconds": new.idle_seconds,
         "ttl_seconds": new.ttl_seconds,
         "parallelism": new.parallelism,
+        "spare": new.spare,
     }
     query = sessions.insert().values(epoch=0, next_ordinal=0, created_at=clock())
     try:
@@ -161,6 +162,11 @@ def live(tx: Tx, *, launched_by: str | None = None) -> list[Session]:
     if launched_by is not None:
         query = query.where(sessions.c.launched_by == launched_by)
     return all_of(tx, query)
+
+
+def live_query() -> Select[Any]:
+    """Every session that has not ended."""
+    return _SELECT.where(_LIVE)
 
 
 def overdue_query(*, over: bool = True) -> Select[Any]:

@@ -37,6 +37,7 @@ from headrace.store.clock import Instant
 from headrace.store.columns import Document, identifier, one_of
 
 _LIVE = text("ended_at IS NULL")
+_SPARE = text("spare")
 TIMED = text("ended_at IS NULL AND (timeout_seconds IS NOT NULL OR queue_seconds IS NOT NULL)")
 
 metadata = MetaData(
@@ -89,6 +90,7 @@ sessions = Table(
     Column("idle_seconds", Float),
     Column("ttl_seconds", Float),
     Column("parallelism", Integer, nullable=False, server_default="1"),
+    Column("spare", Boolean, nullable=False, server_default=false()),
     Column("streams", Integer, nullable=False, server_default="0"),
     Column("epoch", Integer, nullable=False),
     Column("starts", Integer, nullable=False, server_default="0"),
@@ -117,6 +119,7 @@ sessions = Table(
         postgresql_where=_LIVE,
     ),
     Index("sessions_by_owner", "owner", "id"),
+    Index("sessions_spare", "profile", "id", sqlite_where=_SPARE, postgresql_where=_SPARE),
     sqlite_autoincrement=True,
 )
 
