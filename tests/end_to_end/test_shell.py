@@ -40,3 +40,23 @@ def test_a_table_outlives_the_node_that_made_it(home: Path) -> None:
         "     │ ^\n"
     )
     assert told in read.stderr
+
+
+def test_a_named_session_outlives_the_node_that_it_was_made_by(home: Path) -> None:
+    changes = [
+        "CREATE DATABASE kept",
+        "USE kept",
+        "SET my.own = 7",
+        "CREATE TEMP VIEW v AS SELECT 1 AS x",
+        "DECLARE VARIABLE u STRING DEFAULT uuid()",
+        "EXECUTE IMMEDIATE 'SET my.other = 8'",
+    ]
+    look = "SELECT x, u, current_database(), '${my.own}', '${my.other}' FROM v"
+    asked = ["--session", "mine", "--format", "json"]
+    first = headrace("sql", *changes, look, *asked, "--create")
+    assert first.returncode == 0, first.stderr
+    *_, row = first.stdout.splitlines(keepends=True)
+    assert '"current_schema()": "kept", "7": "7", "8": "8"' in row
+    # With the first node went the driver; the second finds the session without one.
+    second = headrace("sql", look, *asked)
+    assert (second.returncode, second.stdout) == (0, row), second.stderr

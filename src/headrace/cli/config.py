@@ -31,6 +31,7 @@ KNOWN_KEYS = (
     "results",
     "lease",
     "sessions",
+    "statements",
     "catalog",
     "embedded",
     "opensearch",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import case, false, func, select, true, update
+from sqlalchemy import ScalarSelect, case, false, func, select, true, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import NameTaken
@@ -43,23 +43,9 @@ def take(tx: Tx, new: NewSession) -> str | None:
 
     One whose driver is up goes first. Raises NameTaken as an insert does.
     """
-    ready = sessions.c.state == SessionState.RUNNING
-    found = (
-        select(sessions.c.id)
-        .where(
-            sessions.c.ended_at.is_(None),
-            sessions.c.spare.is_(true()),
-            sessions.c.profile == new.profile,
-            sessions.c.state.in_(_READY),
-            sessions.c.condemned.is_(None),
-        )
-        .order_by(case((ready, 0), else_=1), sessions.c.id)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-    )
     taken = (
         update(sessions)
-        .where(sessions.c.id == found.scalar_subquery(), sessions.c.spare.is_(true()))
+        .where(sessions.c.id == _first(new.profile), sessions.c.spare.is_(true()))
         .values(
             spare=false(),
             owner=new.owner,
@@ -83,3 +69,22 @@ def take(tx: Tx, new: NewSession) -> str | None:
     tx.wake(session_topic(row.id), LAUNCH)
     taken_id: str = row.id
     return taken_id
+
+
+def _first(profile: str) -> ScalarSelect[str]:
+    """The id of the one to take; others that are about to be taken are passed over."""
+    ready = sessions.c.state == SessionState.RUNNING
+    return (
+        select(sessions.c.id)
+        .where(
+            sessions.c.ended_at.is_(None),
+            sessions.c.spare.is_(true()),
+            sessions.c.profile == profile,
+            sessions.c.state.in_(_READY),
+            sessions.c.condemned.is_(None),
+        )
+        .order_by(case((ready, 0), else_=1), sessions.c.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+        .scalar_subquery()
+    )
