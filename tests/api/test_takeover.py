@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.running_node import RunningNode
+from tests.support.running_node import RunningNode, running_node, settings_for
+from tests.support.scripted_driver import Desk
 from tests.support.waiting import wait_until
 
 from headrace.model.snapshot import Snapshot
+from headrace.store import sessions, takeovers
 
 StartNode = Callable[..., RunningNode]
 
@@ -254,3 +257,61 @@ def test_a_start_in_doubt_is_looked_for_and_made_again(start_node: StartNode) ->
     driver = node.desk.driver(session_id, launch=1)
     assert driver.bootstrap.epoch == 3
     assert driver.hello().landed
+
+
+def test_a_start_that_takes_too_long_fails_in_the_backends_words(start_node: StartNode) -> None:
+    node = start_node(lease=QUICK, profiles={"default": {"start_timeout": "300ms"}})
+    statement = node.submit(wait_timeout="20s")
+    assert statement["error"]["code"] == "session_failed"
+    failed = session(node, statement["session_id"])
+    assert (failed["state"], failed["error"]["code"]) == ("failed", "launch_failed")
+    assert "did not start in time" in failed["error"]["message"]
+    assert "it is at its desk" in failed["error"]["message"]
+    # It had its time: no second one is tried, and the first is gone.
+    assert len(node.desk.started) == len(node.desk.killed) == 1
+
+
+def test_a_session_closed_during_a_takeover_is_dead(start_node: StartNode) -> None:
+    node = start_node(lease=QUICK)
+    session_id, driver = node.driven_session()
+    query = node.submit(session=session_id)["id"]
+    driver.take()
+    node.desk.unreachable = True
+    node.desk.lose(session_id, "killed by SIGKILL")
+    wait_until(lambda: session(node, session_id)["state"] == "recovering")
+    closed = node.http.delete(f"/api/v1/sessions/{session_id}").json()
+    assert closed["state"] == "closing"
+    node.desk.unreachable = False
+    assert node.statement(query, wait_timeout="20s")["state"] == "cancelled"
+    wait_until(lambda: session(node, session_id)["state"] == "dead")
+    assert len(node.desk.started) == 1
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_launch_that_the_nodes_end_interrupts_is_adopted_or_made_again(
+    tmp_path: Path, started: bool
+) -> None:
+    """Claimed, and perhaps started, but nobody had the time to keep its handle."""
+    settings = settings_for(tmp_path / "home", lease={"sweep": "50ms"})
+    desk = Desk()
+    with running_node(settings, desk) as node:
+        node.node._sweeper.stop()
+        session_id = node.new_session()
+        with node.database.write() as tx:
+            claim = {"node": node.node.id, "seconds": 600.0, "token_hash": "h"}
+            assert takeovers.claim_launch(tx, session_id, **claim) == 1
+        if started:
+            desk.started.append({"backend": "local", "name": f"headrace-{session_id}-1"})
+    with running_node(settings, desk) as node:
+        if started:
+
+            def handle() -> dict[str, Any] | None:
+                with node.database.read() as tx:
+                    found = sessions.get(tx, session_id)
+                return found.handle if found else None
+
+            wait_until(lambda: handle() is not None, what="its handle is kept")
+            assert session(node, session_id)["epoch"] == 1
+        else:
+            assert desk.request(session_id).bootstrap.epoch == 3
+        assert len(desk.started) == 1

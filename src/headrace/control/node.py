@@ -120,6 +120,7 @@ class Node:
                 nodes.transition(tx, self.id, NodeState.GONE, who=self.id)
         except StoreUnavailable as error:
             _LOG.error("the store does not answer at the end: %s", error.message)
+        self._takeovers.stop()
         if self._metastore is not None:
             self._metastore.stop() if self.embedded else self._metastore.release()
         self.database.close()

@@ -9,11 +9,20 @@ other goes on from there.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from headrace.control.launchers.backends import Backends
-from headrace.control.launchers.contract import Exit, Handle, launch_name
+from headrace.control.launchers.contract import Handle, launch_name
 from headrace.control.sessions import bury, close_in, end_session
-from headrace.errors import BackendUnreachable, DriverLost, HeadraceError, LaunchFailed
+from headrace.errors import (
+    BackendUnreachable,
+    DriverLost,
+    HeadraceError,
+    LaunchFailed,
+    StoreUnavailable,
+)
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import Condemned, Session, SessionKind
@@ -24,10 +33,15 @@ from headrace.store.database import Database, Tx
 _LOG = logging.getLogger("headrace.takeover")
 _BATCH = 100
 _MOST_STARTS = 3
+_THREADS = 8
+_STARTING = {SessionState.STARTING, SessionState.RECOVERING}
 
 
 class Takeovers:
-    """Sweeps the whole store; any number of nodes may do so at once."""
+    """Sweeps the whole store; any number of nodes may do so at once.
+
+    Backends are asked in threads: one that answers late, or not at all, holds up nothing else.
+    """
 
     def __init__(
         self, database: Database, settings: Settings, *, node_id: str, backends: Backends
@@ -37,21 +51,37 @@ class Takeovers:
         self._node_id = node_id
         self._backends = backends
         self._lease = settings.lease.duration.total_seconds()
+        self._workers = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-takeover")
+        self._in_hand: dict[str, Future[None]] = {}
 
     def sweep(self) -> None:
         """One round: drivers that were seen to end, and leases that have run out."""
+        self._in_hand = {key: one for key, one in self._in_hand.items() if not one.done()}
         for driver in self._backends.exits():
-            self._seen(driver)
+            # Most have said goodbye before.
+            self.lose(driver.session_id, driver.epoch, driver.reason)
         with self._database.read() as tx:
             overdue = takeovers.overdue(tx, _BATCH)
         for session in overdue:
+            if session.id in self._in_hand:
+                continue
             if session.condemned is None:
-                self._overdue(session)
+                self._begin(session.id, self._overdue, session)
             elif self._retaken(session):
-                self._finish(session.id, session.epoch)
+                self._begin(session.id, self._finish, session.id, session.epoch)
 
-    def lose(self, session_id: str, epoch: int, reason: str, *, if_overdue: bool = False) -> bool:
-        """Takes a session from the driver of an epoch. False when it has another already."""
+    def lose(self, session_id: str, epoch: int, reason: str) -> None:
+        """Takes a session from the driver of an epoch, unless it has another already."""
+        fence = self._condemned(session_id, epoch, reason)
+        if fence is not None:
+            self._begin(session_id, self._finish, session_id, fence)
+
+    def stop(self) -> None:
+        """Waits for what is in hand. What it has not finished, another node does."""
+        self._workers.shutdown(wait=True)
+
+    def _condemned(self, session_id: str, epoch: int, reason: str, **terms: bool) -> int | None:
+        """The first step, on the terms of `store.takeovers.condemn`. Returns the new epoch."""
         with self._database.write() as tx:
             fence = takeovers.condemn(
                 tx,
@@ -60,35 +90,45 @@ class Takeovers:
                 who=self._node_id,
                 reason=reason,
                 seconds=self._lease,
-                if_overdue=if_overdue,
+                **terms,
             )
-        if fence is None:
-            return False
-        _LOG.warning("session %s: driver of epoch %d lost: %s", session_id, epoch, reason)
-        self._finish(session_id, fence)
-        return True
+        if fence is not None:
+            _LOG.warning("session %s: driver of epoch %d lost: %s", session_id, epoch, reason)
+        return fence
 
-    def _seen(self, driver: Exit) -> None:
-        """Most have said goodbye before."""
-        self.lose(driver.session_id, driver.epoch, driver.reason)
+    def _begin(self, session_id: str, act: Callable[..., None], *facts: Any) -> None:
+        self._in_hand[session_id] = self._workers.submit(self._guarded, session_id, act, *facts)
+
+    def _guarded(self, session_id: str, act: Callable[..., None], *facts: Any) -> None:
+        try:
+            act(*facts)
+        except StoreUnavailable as error:
+            _LOG.error("session %s: its takeover has to wait: %s", session_id, error.message)
+        except Exception:  # noqa: BLE001 - the lease runs out, and it is tried again
+            _LOG.exception("session %s: its takeover failed", session_id)
 
     def _overdue(self, session: Session) -> None:
         """The lease has run out: only now is the backend asked.
 
         A driver that renews meanwhile is left alone.
         """
-        reason = "its start was never finished"
+        starting = session.state in _STARTING
+        reason = "its start was never finished" if starting else "it did not renew its lease"
         try:
             handle = session.handle or self._found(session, session.epoch)
             if handle is not None:
                 status = self._backends.poll(handle)
-                reason = "it did not report within its lease" if status.alive else status.words
+                if starting or not status.alive:
+                    reason = status.words
         except BackendUnreachable as error:
             _LOG.error("session %s: its driver is overdue, and %s", session.id, error.message)
             with self._database.write() as tx:
                 takeovers.prolong(tx, session.id, session.epoch, seconds=self._lease)
             return
-        self.lose(session.id, session.epoch, reason, if_overdue=True)
+        terms = {"if_overdue": True, "in_vain": starting and handle is not None}
+        fence = self._condemned(session.id, session.epoch, reason, **terms)
+        if fence is not None:
+            self._finish(session.id, fence)
 
     def _retaken(self, session: Session) -> bool:
         with self._database.write() as tx:
@@ -109,8 +149,11 @@ class Takeovers:
             _LOG.error("session %s: its lost driver is not gone: %s", session_id, error.message)
             return
         with self._database.write() as tx:
-            if takeovers.release(tx, session_id, epoch):
-                self._settle(tx, session, session.condemned)
+            # It may have been closed meanwhile.
+            sessions.lock(tx, session_id)
+            known = sessions.get(tx, session_id)
+            if known is not None and takeovers.release(tx, session_id, epoch):
+                self._settle(tx, known, session.condemned)
 
     def _found(self, session: Session, epoch: int) -> Handle | None:
         """What was started for a session when nobody had the time to keep its handle."""
@@ -123,7 +166,7 @@ class Takeovers:
         if session.state is SessionState.CLOSING:
             bury(tx, session.id, who=self._node_id)
             return
-        end = _end_of(session, lost)
+        end = _end_of(session, condemned, lost)
         if end is not None:
             end_session(tx, session.id, Failure.of(end), who=self._node_id)
             return
@@ -144,8 +187,10 @@ def _lost(session_id: str, reason: str) -> DriverLost:
     return DriverLost(f"The driver was lost: {reason}. See: headrace session log {session_id}")
 
 
-def _end_of(session: Session, lost: DriverLost) -> HeadraceError | None:
+def _end_of(session: Session, condemned: Condemned, lost: DriverLost) -> HeadraceError | None:
     """Why a session cannot go on without its driver; None when another can be started."""
+    if condemned.in_vain:
+        return LaunchFailed(f"Its driver did not start in time. {lost.message}")
     if session.starts >= _MOST_STARTS:
         return LaunchFailed(
             f"Its driver did not start in {session.starts} attempts. {lost.message}"

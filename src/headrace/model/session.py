@@ -36,6 +36,8 @@ class Condemned(BaseModel):
     """None when it was lost before its handle was kept: it is found by its name."""
     reason: str
     """Why it counts as lost, in words."""
+    in_vain: bool = False
+    """Whether it had all the time there is to start: another one would fare no better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

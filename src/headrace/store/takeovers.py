@@ -45,6 +45,7 @@ def condemn(
     reason: str,
     seconds: float,
     if_overdue: bool = False,
+    in_vain: bool = False,
 ) -> int | None:
     """Take a session from its driver: the new epoch, or None when it has another already.
 
@@ -73,7 +74,7 @@ def condemn(
             state=target,
             epoch=epoch + 1,
             token_hash=None,
-            condemned=Condemned(epoch=epoch, handle=found.handle, reason=reason),
+            condemned=Condemned(epoch=epoch, handle=found.handle, reason=reason, in_vain=in_vain),
             handle=None,
             streams=0,
             lease_until=clock(seconds),
