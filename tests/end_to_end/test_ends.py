@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
+from typing import Any
 
+import httpx
 import psutil
 from tests.support.node import NodeProcess
 from tests.support.waiting import wait_until
@@ -108,3 +115,33 @@ def test_a_driver_that_cannot_start_says_why_in_sparks_own_words(node: NodeProce
         assert words in error["message"]
         assert f"headrace session log {session}" in error["message"]
         assert "\tat " not in error["message"]
+
+
+def test_ctrl_c_stops_the_spark_job(node: NodeProcess, session: str) -> None:
+    """Spark's own status says so, within two seconds."""
+    command = [Path(sys.executable).with_name("headrace"), "sql", "--session", session, LONG]
+    environment = {**os.environ, "HEADRACE_SERVER": node.address}
+    shown = node.http.get(f"/api/v1/sessions/{session}").json()["driver"]
+    status = f"{shown['ui_url']}/api/v1/applications/{shown['application_id']}/jobs"
+
+    def running_jobs() -> list[dict[str, Any]]:
+        return list(httpx.get(status, params={"status": "running"}, timeout=60).json())
+
+    # Spark's web UI takes its time over the first question.
+    assert running_jobs() == []
+    shell = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_until(running_jobs, what="the job runs")
+        pressed = time.monotonic()
+        shell.send_signal(signal.SIGINT)
+        wait_until(lambda: running_jobs() == [], what="the job is gone")
+        assert time.monotonic() - pressed < 2
+        _out, told = shell.communicate(timeout=20)
+    finally:
+        shell.kill()
+        shell.wait()
+    assert "cancelled" in told
+    last = node.http.get("/api/v1/statements", params={"session": session, "limit": 1}).json()
+    assert last["items"][0]["state"] == "cancelled"
