@@ -1,0 +1,408 @@
+"""The store against a model: whatever nodes and drivers call, in whatever order, late or twice."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, TypeVar
+
+from hypothesis import Phase, settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from hypothesis.strategies import booleans, data, integers, sampled_from
+from sqlalchemy import update
+from tests.faults.store_model import MAX_ATTEMPTS, Lease, ModelSession, ModelStatement
+from tests.support.store import INLINE, LOST, OWNER
+
+from headrace.control.sessions import bury, close_in, end_session
+from headrace.errors import SessionEnded
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import SESSION, SessionState, StatementState
+from headrace.model.session import NewSession, SessionKind
+from headrace.model.statement import CancelReason, NewStatement
+from headrace.store import changes, sessions, statements, takeovers
+from headrace.store.clock import clock
+from headrace.store.database import Database
+from headrace.store.tables import sessions as sessions_table
+
+_LONG = 1000.0
+_ALL = 1_000_000
+_ENDS = [
+    StatementState.SUCCESS,
+    StatementState.FAILED,
+    StatementState.CANCELLED,
+    StatementState.TIMEOUT,
+]
+_KINDS = [SessionKind.INTERACTIVE, SessionKind.INTERACTIVE, SessionKind.BATCH]
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Every rule makes one call of both and compares what they answer; then all rows are."""
+
+    def __init__(self, store: Database) -> None:
+        super().__init__()
+        self.store = store
+        self.sessions: list[ModelSession] = []
+
+    # What users do.
+
+    @precondition(lambda self: sum(one.live for one in self.sessions) < 2)
+    @rule(kind=sampled_from(_KINDS), parallelism=integers(1, 2))
+    def open(self, kind: SessionKind, parallelism: int) -> None:
+        made = ModelSession(new_id("se"), kind, parallelism)
+        with self.store.write() as tx:
+            new = NewSession(id=made.id, owner=OWNER, kind=kind, parallelism=parallelism)
+            sessions.insert(tx, new, who=OWNER)
+        self.sessions.append(made)
+
+    @precondition(lambda self: self.sessions)
+    @rule(choice=data(), is_query=booleans(), local=sampled_from([False, False, False, True]))
+    def submit(self, choice: Any, is_query: bool, local: bool) -> None:
+        session = self._a_session(choice)
+        made = ModelStatement(new_id("st"), is_query and not local, local)
+        new = NewStatement(
+            id=made.id,
+            session_id=session.id,
+            owner=OWNER,
+            text="SELECT 1",
+            kind=SessionKind.LOCAL if local else SessionKind.INTERACTIVE,
+            is_query=made.is_query,
+        )
+        try:
+            with self.store.write() as tx:
+                statements.insert(tx, new, who=OWNER)
+        except SessionEnded:
+            assert not session.takes
+        else:
+            assert session.takes
+            session.statements.append(made)
+
+    @precondition(lambda self: self._has_statements())
+    @rule(choice=data(), reason=sampled_from(CancelReason), force=booleans())
+    def cancel(self, choice: Any, reason: CancelReason, force: bool) -> None:
+        _session, statement = self._a_statement(choice)
+        with self.store.write() as tx:
+            told = changes.request_cancel(tx, statement.id, who=OWNER, reason=reason, force=force)
+        assert told is statement.cancelled(reason, force=force)
+
+    @precondition(lambda self: self.sessions)
+    @rule(choice=data())
+    def close(self, choice: Any) -> None:
+        session = self._a_session(choice)
+        if session.state in SESSION.live - {SessionState.CLOSING}:
+            with self.store.write() as tx:
+                known = sessions.get(tx, session.id)
+                assert known is not None
+                close_in(tx, known, who=OWNER)
+            session.close()
+
+    # What nodes do. What they have read may be of yesterday: any epoch that ever was.
+
+    @precondition(lambda self: self.sessions)
+    @rule(choice=data(), keep=booleans())
+    def launch(self, choice: Any, keep: bool) -> None:
+        session = self._a_session(choice)
+        with self.store.write() as tx:
+            epoch = takeovers.claim_launch(
+                tx, session.id, node="no_1", seconds=_LONG, token_hash="hash"
+            )
+        assert epoch == session.claim_launch()
+        if keep and epoch is not None:
+            self._keep_handle(session, epoch)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data())
+    def keep_handle(self, choice: Any) -> None:
+        self._keep_handle(*self._a_driver(choice))
+
+    def _keep_handle(self, session: ModelSession, epoch: int) -> None:
+        with self.store.write() as tx:
+            kept = sessions.set_handle(tx, session.id, epoch, {"pid": epoch})
+        assert kept == session.set_handle(epoch)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data(), if_overdue=booleans())
+    def condemn(self, choice: Any, if_overdue: bool) -> None:
+        session, epoch = self._an_epoch(choice)
+        with self.store.write() as tx:
+            fence = takeovers.condemn(
+                tx,
+                session.id,
+                epoch,
+                who="no_1",
+                reason="it died",
+                seconds=_LONG,
+                if_overdue=if_overdue,
+            )
+        assert fence == session.condemn(epoch, if_overdue=if_overdue)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data())
+    def retake(self, choice: Any) -> None:
+        session, epoch = self._an_epoch(choice)
+        with self.store.write() as tx:
+            taken = takeovers.retake(tx, session.id, epoch, seconds=_LONG)
+        assert taken == session.retake(epoch)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data())
+    def prolong(self, choice: Any) -> None:
+        session, epoch = self._an_epoch(choice)
+        with self.store.write() as tx:
+            takeovers.prolong(tx, session.id, epoch, seconds=_LONG)
+        session.prolong(epoch)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data(), fails=sampled_from([False, False, False, True]))
+    def release(self, choice: Any, fails: bool) -> None:
+        """The lost driver's process is gone, as its backend says."""
+        session, epoch = self._an_epoch(choice)
+        with self.store.write() as tx:
+            landed = takeovers.release(tx, session.id, epoch)
+            assert landed == session.release(epoch)
+            if not landed:
+                return
+            if session.state is SessionState.CLOSING:
+                assert bury(tx, session.id, who="no_1") == session.bury()
+            elif fails:
+                assert end_session(tx, session.id, LOST, who="no_1") == session.fail()
+            else:
+                changes.settle(tx, session.id, who="no_1", failure=LOST, max_attempts=MAX_ATTEMPTS)
+                session.settle()
+
+    @precondition(lambda self: self._has_statements())
+    @rule(choice=data(), state=sampled_from([StatementState.SUCCESS, StatementState.FAILED]))
+    def run_local(self, choice: Any, state: StatementState) -> None:
+        session, statement = self._a_statement(choice)
+        if statement.local:
+            self._tell(session, statement, state, epoch=None)
+
+    @precondition(lambda self: self._has_statements())
+    @rule(choice=data())
+    def time_out_in_line(self, choice: Any) -> None:
+        session, statement = self._a_statement(choice)
+        if statement.state is StatementState.WAITING:
+            self._tell(session, statement, StatementState.TIMEOUT, epoch=None)
+
+    @rule()
+    def extend_all(self) -> None:
+        with self.store.write() as tx:
+            sessions.extend_all(tx, node="no_1", seconds=_LONG / 2)
+        for session in self.sessions:
+            if session.lease is Lease.OVER:
+                session.lease = Lease.HELD
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data())
+    def expire(self, choice: Any) -> None:
+        """Time goes by without a word of the driver, or of the node that takes over from it."""
+        session = self._a_session(choice)
+        if session.lease is not Lease.HELD:
+            return
+        late = update(sessions_table).where(sessions_table.c.id == session.id)
+        with self.store.write() as tx:
+            tx.execute(late.values(lease_until=clock(-1.0)))
+        session.lease = Lease.OVER
+
+    # What drivers do, lost ones too.
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data())
+    def hello(self, choice: Any) -> None:
+        session, epoch = self._a_driver(choice)
+        with self.store.write() as tx:
+            landed = sessions.transition(
+                tx, session.id, SessionState.RUNNING, who="d", epoch=epoch, lease_seconds=_LONG
+            )
+        assert landed == session.hello(epoch)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data())
+    def renew(self, choice: Any) -> None:
+        session, epoch = self._a_driver(choice)
+        with self.store.write() as tx:
+            told = sessions.renew(tx, session.id, epoch, _LONG)
+        assert told == session.renew(epoch)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data())
+    def claim(self, choice: Any) -> None:
+        session, epoch = self._a_driver(choice)
+        with self.store.write() as tx:
+            found = changes.claim_next(tx, session.id, epoch, who="d")
+        expected = session.claim_next(epoch)
+        assert (found and found.id) == (expected and expected.id)
+
+    @precondition(lambda self: self._has_drivers() and self._has_statements())
+    @rule(choice=data())
+    def started(self, choice: Any) -> None:
+        session, epoch = self._a_driver(choice)
+        _, statement = self._a_statement(choice)
+        self._tell(session, statement, StatementState.RUNNING, epoch)
+
+    @precondition(lambda self: self._has_drivers() and self._has_statements())
+    @rule(choice=data(), state=sampled_from(_ENDS))
+    def ended(self, choice: Any, state: StatementState) -> None:
+        session, epoch = self._a_driver(choice)
+        _, statement = self._a_statement(choice)
+        self._tell(session, statement, state, epoch)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data(), fails=booleans())
+    def leave(self, choice: Any, fails: bool) -> None:
+        session, epoch = self._a_driver(choice)
+        with self.store.write() as tx:
+            if fails:
+                landed = end_session(tx, session.id, LOST, who="d", epoch=epoch)
+                assert landed == session.fail(epoch)
+            elif session.state is SessionState.CLOSING:
+                assert bury(tx, session.id, who="d", epoch=epoch) == session.bury(epoch)
+
+    def _tell(
+        self,
+        session: ModelSession,
+        statement: ModelStatement,
+        target: StatementState,
+        epoch: int | None,
+    ) -> None:
+        """As the link does for a driver, which may name any statement; a node has no epoch."""
+        with self.store.write() as tx:
+            landed = changes.transition(
+                tx,
+                statement.id,
+                target,
+                who="d",
+                session_id=session.id,
+                epoch=epoch,
+                result=INLINE if target is StatementState.SUCCESS else None,
+                result_seconds=_LONG,
+            )
+        expected = (
+            statement.told(target) if epoch is None else session.report(statement, epoch, target)
+        )
+        assert landed == expected
+
+    # Which one.
+
+    def _a_session(self, choice: Any) -> ModelSession:
+        return _one(choice, self.sessions)
+
+    def _a_statement(self, choice: Any) -> tuple[ModelSession, ModelStatement]:
+        session = _one(choice, [one for one in self.sessions if one.statements])
+        return session, _one(choice, session.statements)
+
+    def _driven(self, choice: Any) -> ModelSession:
+        return _one(choice, [one for one in self.sessions if one.launched])
+
+    def _a_driver(self, choice: Any) -> tuple[ModelSession, int]:
+        """The newest of a session more often than those before."""
+        driven = self._driven(choice)
+        epochs = [*driven.launched, *[driven.launched[-1]] * 3]
+        return driven, choice.draw(sampled_from(epochs))
+
+    def _an_epoch(self, choice: Any) -> tuple[ModelSession, int]:
+        driven = self._driven(choice)
+        epochs = [*range(1, driven.epoch), *[driven.epoch] * 3]
+        return driven, choice.draw(sampled_from(epochs))
+
+    def _has_drivers(self) -> bool:
+        return any(session.launched for session in self.sessions)
+
+    def _has_statements(self) -> bool:
+        return any(session.statements for session in self.sessions)
+
+    # What must be the same.
+
+    @invariant()
+    def store_and_model_agree(self) -> None:
+        with self.store.read() as tx:
+            late = {one.id for one in takeovers.overdue(tx, _ALL)}
+            launchable = {one.id for one in sessions.launchable(tx, _ALL)}
+            for session in self.sessions:
+                assert _stored_session(tx, session.id, late) == _of_session(session)
+                assert _stored_statements(tx, session.id) == _of_statements(session)
+        assert launchable == {one.id for one in self.sessions if one.launchable}
+
+    def teardown(self) -> None:
+        with self.store.write() as tx:
+            for session in self.sessions:
+                end_session(tx, session.id, LOST, who="teardown")
+
+
+Either = TypeVar("Either", ModelSession, ModelStatement)
+
+
+def _one(choice: Any, found: list[Either]) -> Either:
+    """One that lives more often than one that has ended."""
+    one: Either = choice.draw(sampled_from([*found, *[one for one in found if one.live] * 4]))
+    return one
+
+
+def _stored_session(tx: Any, session_id: str, late: set[str]) -> tuple[Any, ...]:
+    known = sessions.get(tx, session_id)
+    assert known is not None
+    lease = Lease.NONE if known.lease_until is None else Lease.HELD
+    return (
+        known.state,
+        known.epoch,
+        known.starts,
+        Lease.OVER if known.id in late else lease,
+        known.condemned and known.condemned.epoch,
+        known.handle is not None,
+        known.ended_at is not None,
+    )
+
+
+def _of_session(model: ModelSession) -> tuple[Any, ...]:
+    return (
+        model.state,
+        model.epoch,
+        model.starts,
+        model.lease,
+        model.condemned,
+        model.handled,
+        not model.live,
+    )
+
+
+def _stored_statements(tx: Any, session_id: str) -> list[tuple[Any, ...]]:
+    page = statements.page(tx, session=session_id, limit=_ALL)
+    return [
+        (
+            one.id,
+            one.state,
+            one.epoch,
+            one.attempts,
+            one.cancel_reason,
+            one.cancel_forced,
+            one.result is not None,
+            one.ended_at is not None,
+        )
+        for one in sorted(page, key=lambda one: one.ordinal)
+    ]
+
+
+def _of_statements(model: ModelSession) -> list[tuple[Any, ...]]:
+    return [
+        (
+            one.id,
+            one.state,
+            one.epoch,
+            one.attempts,
+            one.reason,
+            one.forced,
+            one.has_result,
+            not one.live,
+        )
+        for one in model.statements
+    ]
+
+
+def test_the_store_does_what_the_model_says(store: Database) -> None:
+    # A failure is told as it was found: to make its steps fewer takes minutes, on two databases.
+    steady = settings(max_examples=60, stateful_step_count=40, phases=[Phase.generate])
+    run_state_machine_as_test(partial(StoreMachine, store), settings=steady)
