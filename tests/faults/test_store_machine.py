@@ -21,7 +21,7 @@ from tests.support.store import INLINE, LOST, OWNER
 from headrace.control.sessions import bury, close_in, end_session
 from headrace.errors import SessionEnded
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import SESSION, SessionState, StatementState
+from headrace.model.lifecycle import IN_HAND, SESSION, SessionState, StatementState
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.statement import CancelReason, NewStatement
 from headrace.store import changes, sessions, statements, takeovers
@@ -103,16 +103,17 @@ class StoreMachine(RuleBasedStateMachine):
     # What nodes do. What they have read may be of yesterday: any epoch that ever was.
 
     @precondition(lambda self: self.sessions)
-    @rule(choice=data(), keep=booleans())
-    def launch(self, choice: Any, keep: bool) -> None:
+    @rule(choice=data(), comes_up=booleans())
+    def launch(self, choice: Any, comes_up: bool) -> None:
         session = self._a_session(choice)
         with self.store.write() as tx:
             epoch = takeovers.claim_launch(
                 tx, session.id, node="no_1", seconds=_LONG, token_hash="hash"
             )
         assert epoch == session.claim_launch()
-        if keep and epoch is not None:
+        if comes_up and epoch is not None:
             self._keep_handle(session, epoch)
+            self._greet(session, epoch)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
@@ -125,8 +126,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert kept == session.set_handle(epoch)
 
     @precondition(lambda self: self._has_drivers())
-    @rule(choice=data(), if_overdue=booleans())
-    def condemn(self, choice: Any, if_overdue: bool) -> None:
+    @rule(choice=data(), if_overdue=booleans(), dies=booleans())
+    def condemn(self, choice: Any, if_overdue: bool, dies: bool) -> None:
         session, epoch = self._an_epoch(choice)
         with self.store.write() as tx:
             fence = takeovers.condemn(
@@ -139,6 +140,8 @@ class StoreMachine(RuleBasedStateMachine):
                 if_overdue=if_overdue,
             )
         assert fence == session.condemn(epoch, if_overdue=if_overdue)
+        if dies and fence is not None:
+            self._release(session, fence, fails=False)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
@@ -160,7 +163,9 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(choice=data(), fails=sampled_from([False, False, False, True]))
     def release(self, choice: Any, fails: bool) -> None:
         """The lost driver's process is gone, as its backend says."""
-        session, epoch = self._an_epoch(choice)
+        self._release(*self._an_epoch(choice), fails=fails)
+
+    def _release(self, session: ModelSession, epoch: int, *, fails: bool) -> None:
         with self.store.write() as tx:
             landed = takeovers.release(tx, session.id, epoch)
             assert landed == session.release(epoch)
@@ -213,7 +218,9 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
     def hello(self, choice: Any) -> None:
-        session, epoch = self._a_driver(choice)
+        self._greet(*self._a_driver(choice))
+
+    def _greet(self, session: ModelSession, epoch: int) -> None:
         with self.store.write() as tx:
             landed = sessions.transition(
                 tx, session.id, SessionState.RUNNING, who="d", epoch=epoch, lease_seconds=_LONG
@@ -241,14 +248,14 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(choice=data())
     def started(self, choice: Any) -> None:
         session, epoch = self._a_driver(choice)
-        _, statement = self._a_statement(choice)
+        statement = self._one_to_tell_of(choice, session)
         self._tell(session, statement, StatementState.RUNNING, epoch)
 
     @precondition(lambda self: self._has_drivers() and self._has_statements())
     @rule(choice=data(), state=sampled_from(_ENDS))
     def ended(self, choice: Any, state: StatementState) -> None:
         session, epoch = self._a_driver(choice)
-        _, statement = self._a_statement(choice)
+        statement = self._one_to_tell_of(choice, session)
         self._tell(session, statement, state, epoch)
 
     @precondition(lambda self: self._has_drivers())
@@ -294,6 +301,13 @@ class StoreMachine(RuleBasedStateMachine):
     def _a_statement(self, choice: Any) -> tuple[ModelSession, ModelStatement]:
         session = _one(choice, [one for one in self.sessions if one.statements])
         return session, _one(choice, session.statements)
+
+    def _one_to_tell_of(self, choice: Any, session: ModelSession) -> ModelStatement:
+        """Mostly what the session's drivers had been given; else any other session's too."""
+        all_ = [one for session in self.sessions for one in session.statements]
+        in_hand = session.in_states(IN_HAND)
+        found: ModelStatement = choice.draw(sampled_from(all_ + in_hand * 2 * len(all_)))
+        return found
 
     def _driven(self, choice: Any) -> ModelSession:
         return _one(choice, [one for one in self.sessions if one.launched])
