@@ -23,7 +23,7 @@ from tests.support.store import INLINE, LOST, OWNER
 from headrace.control.sessions import bury, close_in, end_session
 from headrace.errors import SessionEnded
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import IN_HAND, SESSION, SessionState, StatementState
+from headrace.model.lifecycle import IN_HAND, SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.statement import CancelReason, NewStatement
 from headrace.store import changes, sessions, statements, takeovers
@@ -335,8 +335,8 @@ class StoreMachine(RuleBasedStateMachine):
     def _one_to_tell_of(self, choice: Any, session: ModelSession) -> ModelStatement:
         """Mostly what the session's drivers had been given; else any other session's too."""
         all_ = [one for session in self.sessions for one in session.statements]
-        in_hand = session.in_states(IN_HAND)
-        found: ModelStatement = choice.draw(sampled_from(all_ + in_hand * 2 * len(all_)))
+        likely = session.in_states(IN_HAND) + session.in_states(STATEMENT.live)
+        found: ModelStatement = choice.draw(sampled_from(all_ + likely * len(all_)))
         return found
 
     def _driven(self, choice: Any) -> ModelSession:
