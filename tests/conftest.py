@@ -14,6 +14,8 @@ from tests.support.standalone import StandaloneCluster, running_standalone
 from tests.support.waiting import wait_until
 from tests.support.yarn import YarnCluster, running_yarn
 
+pytest_plugins = ["tests.support.stores"]
+
 # No test fails because the machine is busy, and a gate gives the same answer twice.
 # RANDOM_EXAMPLES=1 looks further than it.
 settings.register_profile(

@@ -59,6 +59,8 @@ def test_a_condemned_driver_can_do_nothing_any_more(store: Database) -> None:
         assert not sessions.set_handle(tx, session_id, epoch, {"pid": 8})
         running = SessionState.RUNNING
         assert not sessions.transition(tx, session_id, running, who="driver", epoch=epoch)
+        ended = StatementState.FAILED
+        assert not changes.transition(tx, in_hand, ended, who="driver", epoch=epoch)
         still = statements.get(tx, in_hand)
     session = _get(store, session_id)
     assert session.state is SessionState.RECOVERING
@@ -105,6 +107,14 @@ def test_a_driver_that_renews_in_time_is_not_overdue(store: Database) -> None:
     late, late_epoch = running_session(store, lease_seconds=_AGO)
     assert _condemn(store, held, epoch, if_overdue=True) is None
     assert _condemn(store, late, late_epoch, if_overdue=True) == late_epoch + 1
+
+
+def test_who_has_said_goodbye_meanwhile_gets_no_other_lease(store: Database) -> None:
+    session_id, epoch = running_session(store, lease_seconds=_AGO)
+    with store.write() as tx:
+        assert sessions.transition(tx, session_id, SessionState.DEAD, who="driver", epoch=epoch)
+        takeovers.prolong(tx, session_id, epoch, seconds=60)
+    assert _get(store, session_id).lease_until is None
 
 
 def test_one_of_many_nodes_wins_a_takeover_and_one_its_end(store: Database) -> None:

@@ -315,10 +315,16 @@ def _claim() -> Any:
 
 @cache
 def _lock(*, fenced: bool) -> Select[Any]:
-    """The state of a statement, which nobody else changes until this transaction ends."""
-    query = (
-        select(statements.c.state, statements.c.session_id)
-        .where(statements.c.id == bindparam("statement"))
-        .with_for_update()
-    )
-    return query.where(statements.c.epoch == bindparam("holder")) if fenced else query
+    """The state of a statement, which nobody else changes until this transaction ends.
+
+    With `fenced`, only while the statement is that driver's, and the session too: from a lost
+    driver its statements are taken later than the session.
+    """
+    query = select(statements.c.state, statements.c.session_id)
+    query = query.where(statements.c.id == bindparam("statement"))
+    if not fenced:
+        return query.with_for_update()
+    held = query.join_from(sessions, statements, sessions.c.id == statements.c.session_id)
+    return held.where(
+        statements.c.epoch == bindparam("holder"), sessions.c.epoch == bindparam("holder")
+    ).with_for_update()

@@ -100,8 +100,14 @@ def retake(tx: Tx, session_id: str, epoch: int, *, seconds: float) -> bool:
 
 def prolong(tx: Tx, session_id: str, epoch: int, *, seconds: float) -> None:
     """Give an overdue driver another lease: nobody can tell whether it is gone."""
-    mine = update(sessions).where(sessions.c.id == session_id, sessions.c.epoch == epoch)
-    tx.execute(mine.where(sessions.c.condemned.is_(None)).values(lease_until=clock(seconds)))
+    mine = (
+        sessions.c.id == session_id,
+        sessions.c.epoch == epoch,
+        sessions.c.condemned.is_(None),
+        # It may have said goodbye meanwhile.
+        sessions.c.lease_until.is_not(None),
+    )
+    tx.execute(update(sessions).where(*mine).values(lease_until=clock(seconds)))
 
 
 def release(tx: Tx, session_id: str, epoch: int) -> bool:

@@ -1,4 +1,4 @@
-"""Each test of the contract runs on a store in SQLite and on one in PostgreSQL."""
+"""Stores for tests, as fixtures: `store` is one in SQLite, then one in PostgreSQL."""
 
 from __future__ import annotations
 

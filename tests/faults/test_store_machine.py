@@ -1,0 +1,397 @@
+"""The store against a model: whatever nodes and drivers call, in whatever order, late or twice."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, TypeVar
+
+from hypothesis import Phase, settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from hypothesis.strategies import booleans, data, integers, lists, sampled_from
+from sqlalchemy import update
+from tests.faults.store_model import MAX_ATTEMPTS, Lease, ModelSession, ModelStatement
+from tests.faults.store_rows import modelled, stored
+from tests.support.store import INLINE, LOST, OWNER
+
+from headrace.control.sessions import bury, close_in, end_session
+from headrace.errors import SessionEnded
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import IN_HAND, SESSION, STATEMENT, SessionState, StatementState
+from headrace.model.session import NewSession, SessionKind
+from headrace.model.statement import CancelReason, NewStatement
+from headrace.store import changes, sessions, statements, takeovers
+from headrace.store.clock import clock
+from headrace.store.database import Database
+from headrace.store.tables import sessions as sessions_table
+
+_LONG = 1000.0
+_ALL = 1_000_000
+_ENDS = [
+    StatementState.SUCCESS,
+    StatementState.FAILED,
+    StatementState.CANCELLED,
+    StatementState.TIMEOUT,
+]
+_SELDOM = sampled_from([False, False, False, True])
+_KINDS = [SessionKind.INTERACTIVE, SessionKind.INTERACTIVE, SessionKind.BATCH]
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Every rule makes one call of both and compares what they answer; then all rows are."""
+
+    def __init__(self, store: Database) -> None:
+        super().__init__()
+        self.store = store
+        self.sessions: list[ModelSession] = []
+
+    @initialize(kinds=lists(booleans(), min_size=1, max_size=3), parallelism=integers(1, 2))
+    def begin(self, kinds: list[bool], parallelism: int) -> None:
+        """A session with a driver that has something in hand: that is where it gets interesting."""
+        session = self.open(SessionKind.INTERACTIVE, parallelism)
+        for is_query in kinds:
+            self._submit(session, is_query=is_query, local=False)
+        self._launch(session, comes_up=True)
+        self._claim(session, session.epoch)
+
+    # What users do.
+
+    @precondition(lambda self: sum(one.live for one in self.sessions) < 2)
+    @rule(kind=sampled_from(_KINDS), parallelism=integers(1, 2))
+    def opened(self, kind: SessionKind, parallelism: int) -> None:
+        self.open(kind, parallelism)
+
+    def open(self, kind: SessionKind, parallelism: int) -> ModelSession:
+        made = ModelSession(new_id("se"), kind, parallelism)
+        with self.store.write() as tx:
+            new = NewSession(id=made.id, owner=OWNER, kind=kind, parallelism=parallelism)
+            sessions.insert(tx, new, who=OWNER)
+        self.sessions.append(made)
+        return made
+
+    @precondition(lambda self: self.sessions)
+    @rule(choice=data(), is_query=booleans(), local=_SELDOM)
+    def submit(self, choice: Any, is_query: bool, local: bool) -> None:
+        self._submit(self._a_session(choice), is_query=is_query, local=local)
+
+    def _submit(self, session: ModelSession, *, is_query: bool, local: bool) -> None:
+        made = ModelStatement(new_id("st"), is_query and not local, local)
+        new = NewStatement(
+            id=made.id,
+            session_id=session.id,
+            owner=OWNER,
+            text="SELECT 1",
+            kind=SessionKind.LOCAL if local else SessionKind.INTERACTIVE,
+            is_query=made.is_query,
+        )
+        try:
+            with self.store.write() as tx:
+                statements.insert(tx, new, who=OWNER)
+        except SessionEnded:
+            assert not session.takes
+        else:
+            assert session.takes
+            session.statements.append(made)
+
+    @precondition(lambda self: self._has_statements())
+    @rule(choice=data(), reason=sampled_from(CancelReason), force=booleans())
+    def cancel(self, choice: Any, reason: CancelReason, force: bool) -> None:
+        _session, statement = self._a_statement(choice)
+        with self.store.write() as tx:
+            told = changes.request_cancel(tx, statement.id, who=OWNER, reason=reason, force=force)
+        assert told is statement.cancelled(reason, force=force)
+
+    @precondition(lambda self: self.sessions)
+    @rule(choice=data(), truly=_SELDOM)
+    def close(self, choice: Any, truly: bool) -> None:
+        session = self._a_session(choice)
+        if truly and session.state in SESSION.live - {SessionState.CLOSING}:
+            with self.store.write() as tx:
+                known = sessions.get(tx, session.id)
+                assert known is not None
+                close_in(tx, known, who=OWNER)
+            session.close()
+
+    # What nodes do. What they have read may be of yesterday: any epoch that ever was.
+
+    @precondition(lambda self: self.sessions)
+    @rule(choice=data(), comes_up=booleans())
+    def launch(self, choice: Any, comes_up: bool) -> None:
+        self._launch(self._a_session(choice), comes_up=comes_up)
+
+    def _launch(self, session: ModelSession, *, comes_up: bool) -> None:
+        with self.store.write() as tx:
+            epoch = takeovers.claim_launch(
+                tx, session.id, node="no_1", seconds=_LONG, token_hash="hash"
+            )
+        assert epoch == session.claim_launch()
+        if comes_up and epoch is not None:
+            self._keep_handle(session, epoch)
+            self._greet(session, epoch)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data())
+    def keep_handle(self, choice: Any) -> None:
+        self._keep_handle(*self._a_driver(choice))
+
+    def _keep_handle(self, session: ModelSession, epoch: int) -> None:
+        with self.store.write() as tx:
+            kept = sessions.set_handle(tx, session.id, epoch, {"pid": epoch})
+        assert kept == session.set_handle(epoch)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data(), if_overdue=booleans(), dies=booleans())
+    def condemn(self, choice: Any, if_overdue: bool, dies: bool) -> None:
+        self._condemn(*self._an_epoch(choice), if_overdue=if_overdue, dies=dies)
+
+    def _condemn(self, session: ModelSession, epoch: int, *, if_overdue: bool, dies: bool) -> None:
+        with self.store.write() as tx:
+            fence = takeovers.condemn(
+                tx,
+                session.id,
+                epoch,
+                who="no_1",
+                reason="it died",
+                seconds=_LONG,
+                if_overdue=if_overdue,
+            )
+        assert fence == session.condemn(epoch, if_overdue=if_overdue)
+        if dies and fence is not None:
+            self._release(session, fence, fails=False)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data(), dies=booleans())
+    def lose(self, choice: Any, dies: bool) -> None:
+        session = self._driven(choice)
+        self._condemn(session, session.epoch, if_overdue=False, dies=dies)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data())
+    def retake(self, choice: Any) -> None:
+        session, epoch = self._an_epoch(choice)
+        with self.store.write() as tx:
+            taken = takeovers.retake(tx, session.id, epoch, seconds=_LONG)
+        assert taken == session.retake(epoch)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data())
+    def prolong(self, choice: Any) -> None:
+        session, epoch = self._an_epoch(choice)
+        with self.store.write() as tx:
+            takeovers.prolong(tx, session.id, epoch, seconds=_LONG)
+        session.prolong(epoch)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data(), fails=_SELDOM)
+    def release(self, choice: Any, fails: bool) -> None:
+        """The lost driver's process is gone, as its backend says."""
+        self._release(*self._an_epoch(choice), fails=fails)
+
+    def _release(self, session: ModelSession, epoch: int, *, fails: bool) -> None:
+        with self.store.write() as tx:
+            landed = takeovers.release(tx, session.id, epoch)
+            assert landed == session.release(epoch)
+            if not landed:
+                return
+            if session.state is SessionState.CLOSING:
+                assert bury(tx, session.id, who="no_1") == session.bury()
+            elif fails:
+                assert end_session(tx, session.id, LOST, who="no_1") == session.fail()
+            else:
+                changes.settle(tx, session.id, who="no_1", failure=LOST, max_attempts=MAX_ATTEMPTS)
+                session.settle()
+
+    @precondition(lambda self: self._has_statements())
+    @rule(choice=data(), state=sampled_from([StatementState.SUCCESS, StatementState.FAILED]))
+    def run_local(self, choice: Any, state: StatementState) -> None:
+        session, statement = self._a_statement(choice)
+        if statement.local:
+            self._tell(session, statement, state, epoch=None)
+
+    @precondition(lambda self: self._has_statements())
+    @rule(choice=data())
+    def time_out_in_line(self, choice: Any) -> None:
+        session, statement = self._a_statement(choice)
+        if statement.state is StatementState.WAITING:
+            self._tell(session, statement, StatementState.TIMEOUT, epoch=None)
+
+    @rule()
+    def extend_all(self) -> None:
+        with self.store.write() as tx:
+            sessions.extend_all(tx, node="no_1", seconds=_LONG / 2)
+        for session in self.sessions:
+            if session.lease is Lease.OVER:
+                session.lease = Lease.HELD
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data())
+    def expire(self, choice: Any) -> None:
+        """Time goes by without a word of the driver, or of the node that takes over from it."""
+        session = self._a_session(choice)
+        if session.lease is not Lease.HELD:
+            return
+        late = update(sessions_table).where(sessions_table.c.id == session.id)
+        with self.store.write() as tx:
+            tx.execute(late.values(lease_until=clock(-1.0)))
+        session.lease = Lease.OVER
+
+    # What drivers do, lost ones too.
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data())
+    def hello(self, choice: Any) -> None:
+        self._greet(*self._a_driver(choice))
+
+    def _greet(self, session: ModelSession, epoch: int) -> None:
+        with self.store.write() as tx:
+            landed = sessions.transition(
+                tx, session.id, SessionState.RUNNING, who="d", epoch=epoch, lease_seconds=_LONG
+            )
+        assert landed == session.hello(epoch)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data())
+    def renew(self, choice: Any) -> None:
+        session, epoch = self._a_driver(choice)
+        with self.store.write() as tx:
+            told = sessions.renew(tx, session.id, epoch, _LONG)
+        assert told == session.renew(epoch)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data())
+    def claim(self, choice: Any) -> None:
+        self._claim(*self._a_driver(choice))
+
+    def _claim(self, session: ModelSession, epoch: int) -> None:
+        with self.store.write() as tx:
+            found = changes.claim_next(tx, session.id, epoch, who="d")
+        expected = session.claim_next(epoch)
+        assert (found and found.id) == (expected and expected.id)
+
+    @precondition(lambda self: self._has_drivers() and self._has_statements())
+    @rule(choice=data())
+    def started(self, choice: Any) -> None:
+        session, epoch = self._a_driver(choice)
+        statement = self._one_to_tell_of(choice, session)
+        self._tell(session, statement, StatementState.RUNNING, epoch)
+
+    @precondition(lambda self: self._has_drivers() and self._has_statements())
+    @rule(choice=data(), state=sampled_from(_ENDS))
+    def ended(self, choice: Any, state: StatementState) -> None:
+        session, epoch = self._a_driver(choice)
+        statement = self._one_to_tell_of(choice, session)
+        self._tell(session, statement, state, epoch)
+
+    @precondition(lambda self: self._has_drivers())
+    @rule(choice=data(), fails=_SELDOM)
+    def leave(self, choice: Any, fails: bool) -> None:
+        session, epoch = self._a_driver(choice)
+        with self.store.write() as tx:
+            if fails:
+                landed = end_session(tx, session.id, LOST, who="d", epoch=epoch)
+                assert landed == session.fail(epoch)
+            elif session.state is SessionState.CLOSING:
+                assert bury(tx, session.id, who="d", epoch=epoch) == session.bury(epoch)
+
+    def _tell(
+        self,
+        session: ModelSession,
+        statement: ModelStatement,
+        target: StatementState,
+        epoch: int | None,
+    ) -> None:
+        """As the link does for a driver, which may name any statement; a node has no epoch."""
+        with self.store.write() as tx:
+            landed = changes.transition(
+                tx,
+                statement.id,
+                target,
+                who="d",
+                session_id=session.id,
+                epoch=epoch,
+                result=INLINE if target is StatementState.SUCCESS else None,
+                result_seconds=_LONG,
+            )
+        expected = (
+            statement.told(target) if epoch is None else session.report(statement, epoch, target)
+        )
+        assert landed == expected
+
+    # Which one.
+
+    def _a_session(self, choice: Any) -> ModelSession:
+        return _one(choice, self.sessions)
+
+    def _a_statement(self, choice: Any) -> tuple[ModelSession, ModelStatement]:
+        session = _one(choice, [one for one in self.sessions if one.statements])
+        return session, _one(choice, session.statements)
+
+    def _one_to_tell_of(self, choice: Any, session: ModelSession) -> ModelStatement:
+        """Mostly what the session's drivers had been given; else any other session's too."""
+        all_ = [one for session in self.sessions for one in session.statements]
+        likely = session.in_states(IN_HAND) + session.in_states(STATEMENT.live)
+        found: ModelStatement = choice.draw(sampled_from(all_ + likely * len(all_)))
+        return found
+
+    def _driven(self, choice: Any) -> ModelSession:
+        return _one(choice, [one for one in self.sessions if one.launched])
+
+    def _a_driver(self, choice: Any) -> tuple[ModelSession, int]:
+        """The newest of a session more often than those before."""
+        driven = self._driven(choice)
+        epochs = [*driven.launched, *[driven.launched[-1]] * 3]
+        return driven, choice.draw(sampled_from(epochs))
+
+    def _an_epoch(self, choice: Any) -> tuple[ModelSession, int]:
+        driven = self._driven(choice)
+        epochs = [*range(1, driven.epoch), *[driven.epoch] * 3]
+        return driven, choice.draw(sampled_from(epochs))
+
+    def _has_drivers(self) -> bool:
+        return any(session.launched for session in self.sessions)
+
+    def _has_statements(self) -> bool:
+        return any(session.statements for session in self.sessions)
+
+    # What must be the same.
+
+    @precondition(lambda self: self.sessions)
+    @rule()
+    def look_for_work(self) -> None:
+        with self.store.read() as tx:
+            late = {one.id for one in takeovers.overdue(tx, _ALL)}
+            launchable = {one.id for one in sessions.launchable(tx, _ALL)}
+        assert late == {one.id for one in self.sessions if one.lease is Lease.OVER}
+        assert launchable == {one.id for one in self.sessions if one.launchable}
+
+    @invariant()
+    def store_and_model_agree(self) -> None:
+        with self.store.read() as tx:
+            found = stored(tx, [session.id for session in self.sessions])
+        assert found == modelled(self.sessions)
+
+    def teardown(self) -> None:
+        with self.store.write() as tx:
+            for session in self.sessions:
+                end_session(tx, session.id, LOST, who="teardown")
+
+
+Either = TypeVar("Either", ModelSession, ModelStatement)
+
+
+def _one(choice: Any, found: list[Either]) -> Either:
+    """One that lives more often than one that has ended."""
+    one: Either = choice.draw(sampled_from([*found, *[one for one in found if one.live] * 4]))
+    return one
+
+
+def test_the_store_does_what_the_model_says(store: Database) -> None:
+    # A failure is told as it was found: to make its steps fewer takes minutes, on two databases.
+    steady = settings(max_examples=120, stateful_step_count=40, phases=[Phase.generate])
+    run_state_machine_as_test(partial(StoreMachine, store), settings=steady)
