@@ -53,10 +53,10 @@ def hash_token(token: str) -> str:
 class Link:
     """Answers drivers; any node serves any driver."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(self, database: Database, settings: Settings, local_statements: Locals) -> None:
         self._database = database
         self._settings = settings
-        self._locals = Locals(database, settings)
+        self._locals = local_statements
         self._tokens: dict[tuple[str, int], str] = {}
 
     def authenticate(self, session_id: str, epoch: int, token: str) -> None:

@@ -17,14 +17,13 @@ from headrace.settings import Settings
 from headrace.store import changes, local, sessions
 from headrace.store.database import Database, Tx
 
-_WHO = "node"
-
 
 class Locals:
     """Runs local statements when their turn has come; any node may."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(self, database: Database, settings: Settings, *, node_id: str) -> None:
         self._database = database
+        self._node_id = node_id
         self._retention = settings.results.retention.total_seconds()
 
     def run_due(self, session_id: str | None = None) -> None:
@@ -50,15 +49,15 @@ class Locals:
             tx,
             statement.id,
             StatementState.FAILED if failure else StatementState.SUCCESS,
-            who=_WHO,
+            who=self._node_id,
             failure=failure,
             result=result,
             result_seconds=self._retention,
         )
         session = sessions.get(tx, statement.session_id)
         if session is not None and session.kind is SessionKind.LOCAL:
-            sessions.transition(tx, session.id, SessionState.CLOSING, who=_WHO)
-            bury(tx, session.id, who=_WHO)
+            sessions.transition(tx, session.id, SessionState.CLOSING, who=self._node_id)
+            bury(tx, session.id, who=self._node_id)
 
 
 def _done(tx: Tx, statement: Statement) -> ResultReport:

@@ -69,9 +69,10 @@ class Node:
             connect_timeout=settings.store.connect_timeout.total_seconds(),
         )
         self.database.migrate()
-        self.link = Link(self.database, settings)
+        self._locals = Locals(self.database, settings, node_id=self.id)
+        self.link = Link(self.database, settings, self._locals)
         self.sessions = Sessions(self.database, settings)
-        self.submissions = Submissions(self.database, settings)
+        self.submissions = Submissions(self.database, settings, self._locals)
         self.metrics = CollectorRegistry()
         StoreMetrics(self.database, self.metrics)
         self._backends = Backends(launchers or chosen.launchers(settings), self.metrics)
@@ -136,7 +137,7 @@ class Node:
             retention=Retention(database),
             expiry=Expiry(database, node_id=self.id),
             stuck=StuckCancels(database, settings, self._takeovers),
-            locals_=Locals(database, settings),
+            local_statements=self._locals,
             warm=Warm(database, settings, node_id=self.id),
             after_round=self._end_if_unused,
         )

@@ -55,10 +55,10 @@ class Submit:
 class Submissions:
     """Accepts statements for one node."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(self, database: Database, settings: Settings, local_statements: Locals) -> None:
         self._database = database
         self._settings = settings
-        self._locals = Locals(database, settings)
+        self._locals = local_statements
 
     def submit(self, request: Submit) -> Statement:
         """Makes the statement durable and returns it; a repeated key returns the first answer.

@@ -37,7 +37,7 @@ class Sweeper:
         retention: Retention,
         expiry: Expiry,
         stuck: StuckCancels,
-        locals_: Locals,
+        local_statements: Locals,
         warm: Warm,
         after_round: Callable[[], None],
     ) -> None:
@@ -49,7 +49,7 @@ class Sweeper:
         self._retention = retention
         self._expiry = expiry
         self._stuck = stuck
-        self._locals = locals_
+        self._locals = local_statements
         self._warm = warm
         self._after_round = after_round
         self._stopping = threading.Event()
