@@ -315,3 +315,19 @@ def test_a_launch_that_the_nodes_end_interrupts_is_adopted_or_made_again(
         else:
             assert desk.request(session_id).bootstrap.epoch == 3
         assert len(desk.started) == 1
+
+
+def test_a_start_that_comes_too_late_is_ended(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    superseding = node.desk.starting
+
+    def superseded(name: str) -> None:
+        session_id = name.split("-")[1]
+        with node.database.write() as tx:
+            takeovers.condemn(tx, session_id, 1, who="no_2", reason="late", seconds=60)
+        node.desk.starting = superseding
+
+    node.desk.starting = superseded
+    node.new_session()
+    wait_until(lambda: node.desk.killed != [], what="it is ended")
+    assert node.desk.killed == node.desk.started

@@ -177,6 +177,8 @@ class Desk:
         self.refusal: str | None = None
         """When set, no driver can be started, for this reason."""
         self.unreachable = False
+        self.starting: Callable[[str], None] = lambda _name: None
+        """Called in the middle of each start."""
         self.asked = 0
         """Calls so far."""
 
@@ -210,6 +212,7 @@ class Desk:
         with self._launched:
             self._requests[request.bootstrap.session_id].append(request)
             self._launched.notify_all()
+        self.starting(request.name)
         handle = {"backend": self.backend, "name": request.name}
         self.started.append(handle)
         return handle

@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 
 from headrace.control.launchers.backends import Backends
-from headrace.control.launchers.contract import LaunchRequest, launch_name
+from headrace.control.launchers.contract import Handle, LaunchRequest, launch_name
 from headrace.control.link import hash_token
 from headrace.control.metastore import Metastore
 from headrace.control.sessions import end_session
@@ -117,9 +117,15 @@ class Launches:
         except (HeadraceError, OSError) as error:
             self._refused(session.id, epoch, error)
         else:
-            _LOG.info("session %s: driver of epoch %d started: %s", session.id, epoch, handle)
-            with self._database.write() as tx:
-                sessions.set_handle(tx, session.id, epoch, handle)
+            self._started(session.id, epoch, handle)
+
+    def _started(self, session_id: str, epoch: int, handle: Handle) -> None:
+        _LOG.info("session %s: driver of epoch %d started: %s", session_id, epoch, handle)
+        with self._database.write() as tx:
+            kept = sessions.set_handle(tx, session_id, epoch, handle)
+        if not kept:
+            # Somebody has lost patience meanwhile: it may not even say hello.
+            self._backends.kill(handle)
 
     def _refused(self, session_id: str, epoch: int, error: Exception) -> None:
         known = error if isinstance(error, HeadraceError) else LaunchFailed(str(error))
