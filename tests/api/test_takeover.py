@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.running_node import RunningNode, running_node, settings_for
-from tests.support.scripted_driver import Desk
+from tests.support.scripted_driver import Desk, ScriptedDriver
 from tests.support.waiting import wait_until
 
 from headrace.model.snapshot import Snapshot
@@ -28,6 +28,15 @@ def session(node: RunningNode, session_id: str) -> dict[str, Any]:
 def states(node: RunningNode, entity_id: str) -> list[str]:
     page = node.http.get("/api/v1/events", params={"entity_id": entity_id}).json()
     return [one["to"] for one in page["items"]]
+
+
+def out_of_reach(node: RunningNode) -> tuple[str, ScriptedDriver, str]:
+    """A session, its driver, whose backend does not answer, and a query in its hands."""
+    session_id, driver = node.driven_session()
+    query = node.submit(session=session_id)["id"]
+    driver.take()
+    node.desk.unreachable = True
+    return session_id, driver, query
 
 
 def test_a_query_is_run_again_by_the_next_driver(start_node: StartNode) -> None:
@@ -216,10 +225,7 @@ def test_a_batch_query_is_run_again_in_its_session(start_node: StartNode) -> Non
 def test_a_backend_that_is_out_of_reach_ends_nothing(start_node: StartNode) -> None:
     """Nobody can tell whether the driver is gone: it may come back, and nothing else is started."""
     node = start_node(lease=QUICK)
-    session_id, driver = node.driven_session()
-    query = node.submit(session=session_id)["id"]
-    driver.take()
-    node.desk.unreachable = True
+    session_id, driver, query = out_of_reach(node)
     asked = node.desk.asked
     wait_until(lambda: node.desk.asked >= asked + 2)
     assert session(node, session_id)["state"] == "running"
@@ -232,10 +238,7 @@ def test_a_backend_that_is_out_of_reach_ends_nothing(start_node: StartNode) -> N
 
 def test_a_lost_driver_that_cannot_be_ended_yet_holds_everything_up(start_node: StartNode) -> None:
     node = start_node(lease=QUICK)
-    session_id, driver = node.driven_session()
-    query = node.submit(session=session_id)["id"]
-    driver.take()
-    node.desk.unreachable = True
+    session_id, _driver, query = out_of_reach(node)
     node.desk.lose(session_id, "killed by SIGKILL")
     asked = node.desk.asked
     wait_until(lambda: node.desk.asked >= asked + 2)
@@ -273,10 +276,7 @@ def test_a_start_that_takes_too_long_fails_in_the_backends_words(start_node: Sta
 
 def test_a_session_closed_during_a_takeover_is_dead(start_node: StartNode) -> None:
     node = start_node(lease=QUICK)
-    session_id, driver = node.driven_session()
-    query = node.submit(session=session_id)["id"]
-    driver.take()
-    node.desk.unreachable = True
+    session_id, _driver, query = out_of_reach(node)
     node.desk.lose(session_id, "killed by SIGKILL")
     wait_until(lambda: session(node, session_id)["state"] == "recovering")
     closed = node.http.delete(f"/api/v1/sessions/{session_id}").json()

@@ -6,23 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.support.store import LOST, new_session, new_statement, running_session
+from tests.support.store import LOST, new_session, new_statement, running_session, session_of
 
 from headrace.errors import NameTaken
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.model.session import NewSession, Session
+from headrace.model.session import NewSession
 from headrace.store import events, sessions, statements, takeovers
 from headrace.store.database import Database
 
 _AGO = -1.0
-
-
-def _get(store: Database, session_id: str) -> Session:
-    with store.read() as tx:
-        session = sessions.get(tx, session_id)
-    assert session is not None
-    return session
 
 
 def test_a_session_reads_back_as_it_was_made(store: Database) -> None:
@@ -40,7 +33,7 @@ def test_a_session_reads_back_as_it_was_made(store: Database) -> None:
     )
     with store.write() as tx:
         sessions.insert(tx, new, who="ada")
-    session = _get(store, new.id)
+    session = session_of(store, new.id)
     for name in ("owner", "kind", "name", "profile", "conf", "catalog", "database"):
         assert getattr(session, name) == getattr(new, name)
     assert (session.jars, session.files, session.py_files) == (["a.jar"], ["b.txt"], ["c.py"])
@@ -59,7 +52,7 @@ def test_what_is_not_there_is_none(store: Database) -> None:
 
 
 def test_sessions_are_numbered_upwards(store: Database) -> None:
-    numbers = [_get(store, new_session(store)).number for _ in range(3)]
+    numbers = [session_of(store, new_session(store)).number for _ in range(3)]
     assert numbers == sorted(set(numbers))
 
 
@@ -67,7 +60,7 @@ def test_a_session_counts_its_statements_that_have_not_ended(store: Database) ->
     session_id = new_session(store)
     for state in StatementState:
         new_statement(store, session_id, state)
-    assert _get(store, session_id).active == 4
+    assert session_of(store, session_id).active == 4
     with store.read() as tx:
         assert statements.active_count(tx) == 4
 
@@ -155,7 +148,7 @@ def test_hello_tells_who_the_driver_is_and_starts_the_lease(store: Database) -> 
             lease_seconds=15,
         )
         assert sessions.token_hash(tx, session_id, epoch) == "h"
-    session = _get(store, session_id)
+    session = session_of(store, session_id)
     assert (session.handle, session.driver) == ({"pid": 7}, {"spark_version": "4"})
     assert session.lease_until is not None
     assert session.started_at is not None
@@ -189,10 +182,10 @@ def test_renewing_tells_the_state(store: Database, state: SessionState) -> None:
     if state is not SessionState.RUNNING:
         with store.write() as tx:
             assert sessions.transition(tx, session_id, state, who="test")
-    before = _get(store, session_id)
+    before = session_of(store, session_id)
     with store.write() as tx:
         assert sessions.renew(tx, session_id, epoch, 600) is state
-    after = _get(store, session_id)
+    after = session_of(store, session_id)
     assert after.lease_until is not None
     assert before.lease_until is not None
     assert after.lease_until - before.lease_until > timedelta(minutes=8)
@@ -210,13 +203,13 @@ def test_a_lease_is_lost_with_the_driver(store: Database, state: SessionState) -
 def test_a_node_that_was_away_gives_every_driver_a_full_lease(store: Database) -> None:
     late, _ = running_session(store, lease_seconds=_AGO)
     early, _ = running_session(store, lease_seconds=3600)
-    untouched = _get(store, early).lease_until
+    untouched = session_of(store, early).lease_until
     with store.write() as tx:
         assert sessions.extend_all(tx, node="no_2", seconds=15) == 1
     with store.read() as tx:
         assert takeovers.overdue(tx, 10) == []
-    assert _get(store, early).lease_until == untouched
-    assert _get(store, late).lease_until is not None
+    assert session_of(store, early).lease_until == untouched
+    assert session_of(store, late).lease_until is not None
 
 
 def test_the_end_of_a_session_is_recorded(store: Database) -> None:
@@ -231,7 +224,7 @@ def test_the_end_of_a_session_is_recorded(store: Database) -> None:
             failure=LOST,
             detail={"exit": 9},
         )
-    session = _get(store, session_id)
+    session = session_of(store, session_id)
     assert session.failure == LOST
     assert session.ended_at is not None
     assert session.lease_until is None

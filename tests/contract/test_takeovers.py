@@ -6,22 +6,15 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.support.store import LOST, new_session, new_statement, running_session
+from tests.support.store import LOST, new_session, new_statement, running_session, session_of
 
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.model.session import Condemned, Session
+from headrace.model.session import Condemned
 from headrace.model.snapshot import Snapshot
 from headrace.store import changes, events, sessions, snapshots, statements, takeovers
 from headrace.store.database import Database
 
 _AGO = -1.0
-
-
-def _get(store: Database, session_id: str) -> Session:
-    with store.read() as tx:
-        session = sessions.get(tx, session_id)
-    assert session is not None
-    return session
 
 
 def _condemn(
@@ -62,7 +55,7 @@ def test_a_condemned_driver_can_do_nothing_any_more(store: Database) -> None:
         ended = StatementState.FAILED
         assert not changes.transition(tx, in_hand, ended, who="driver", epoch=epoch)
         still = statements.get(tx, in_hand)
-    session = _get(store, session_id)
+    session = session_of(store, session_id)
     assert session.state is SessionState.RECOVERING
     assert session.condemned == Condemned(epoch=epoch, handle={"pid": 7}, reason="it died")
     assert session.handle is None
@@ -89,7 +82,7 @@ def test_what_becomes_of_the_state(
             assert sessions.transition(tx, session_id, state, who="test")
     assert epoch is not None
     assert _condemn(store, session_id, epoch) == epoch + 1
-    assert _get(store, session_id).state is after
+    assert session_of(store, session_id).state is after
     with store.read() as tx:
         last = events.read(tx, after=None, entity_id=session_id, limit=100)[-1]
     assert (last.source, last.target) == (state, after)
@@ -114,7 +107,7 @@ def test_who_has_said_goodbye_meanwhile_gets_no_other_lease(store: Database) -> 
     with store.write() as tx:
         assert sessions.transition(tx, session_id, SessionState.DEAD, who="driver", epoch=epoch)
         takeovers.prolong(tx, session_id, epoch, seconds=60)
-    assert _get(store, session_id).lease_until is None
+    assert session_of(store, session_id).lease_until is None
 
 
 def test_one_of_many_nodes_wins_a_takeover_and_one_its_end(store: Database) -> None:
@@ -166,14 +159,14 @@ def test_nothing_is_launched_before_the_lost_driver_is_gone(store: Database) -> 
         assert takeovers.release(tx, session_id, fence)
         assert not takeovers.release(tx, session_id, fence)
     assert launch() == fence + 1
-    session = _get(store, session_id)
+    session = session_of(store, session_id)
     assert (session.state, session.starts) == (SessionState.RECOVERING, 1)
     with store.write() as tx:
         running = SessionState.RUNNING
         assert sessions.transition(
             tx, session_id, running, who="driver", epoch=fence + 1, lost=["view v: gone"]
         )
-    session = _get(store, session_id)
+    session = session_of(store, session_id)
     assert (session.starts, session.lost) == (0, ["view v: gone"])
 
 
@@ -196,7 +189,7 @@ def test_a_launch_that_fails_is_made_again(store: Database) -> None:
             claim = {"node": "no_1", "seconds": 60.0, "token_hash": "h"}
             epoch = takeovers.claim_launch(tx, session_id, **claim)
         assert epoch is not None
-        assert _get(store, session_id).starts == attempt
+        assert session_of(store, session_id).starts == attempt
         fence = _condemn(store, session_id, epoch)
         assert fence is not None
         with store.write() as tx:

@@ -7,7 +7,7 @@ from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.result import Disposition, ResultReport
-from headrace.model.session import NewSession
+from headrace.model.session import NewSession, Session
 from headrace.model.statement import NewStatement
 from headrace.store import changes, sessions, statements, takeovers
 from headrace.store.database import Database
@@ -108,3 +108,11 @@ def new_statement(
             fence = epoch if STATEMENT_PATHS[state][0] is StatementState.LAUNCHED else None
             assert changes.transition(tx, statement_id, step, who="test", epoch=fence)
     return statement_id
+
+
+def session_of(store: Database, session_id: str) -> Session:
+    """A session as it is; there must be one."""
+    with store.read() as tx:
+        session = sessions.get(tx, session_id)
+    assert session is not None
+    return session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 from tests.support.aws import Aws, account, moto_server
@@ -16,6 +17,12 @@ from headrace.control.launchers.contract import Handle, Launcher
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.settings import Profile
+
+
+class Cluster(Protocol):
+    def applications(self) -> list[str]:
+        """The names of what runs on it."""
+
 
 _NO_EXECUTORS = {
     "spark.dynamicAllocation.enabled": "true",
@@ -76,34 +83,15 @@ def _local(_request: pytest.FixtureRequest, folder: Path) -> Backend:
 @_backend
 def _standalone(request: pytest.FixtureRequest, folder: Path) -> Backend:
     cluster = request.getfixturevalue("standalone")
-    profile = standalone_profile(cluster, "python3")
     # No worker has as much: the application is there, and takes nothing.
-    idle = {**profile["conf"], "spark.executor.memory": "64g"}
-    return Backend(
-        make=_spark_submit,
-        stays=Profile(**{**profile, "conf": idle, "python": spark_standing_by(folder / "stays")}),
-        fails=Profile(**{**profile, "python": failing(folder / "fails")}),
-        words="exit status 3",
-        applications=cluster.applications,
-        on_cluster=True,
-        unreachable=Profile(**{**profile, "cluster_url": _nowhere()}),
-    )
+    idle = {"spark.executor.memory": "64g"}
+    return _in_client_mode(folder, standalone_profile(cluster, "python3"), cluster, idle)
 
 
 @_backend
 def _yarn(request: pytest.FixtureRequest, folder: Path) -> Backend:
     cluster = request.getfixturevalue("yarn")
-    profile = yarn_profile(cluster, "python3")
-    idle = {**profile["conf"], **_NO_EXECUTORS}
-    return Backend(
-        make=_spark_submit,
-        stays=Profile(**{**profile, "conf": idle, "python": spark_standing_by(folder / "stays")}),
-        fails=Profile(**{**profile, "python": failing(folder / "fails")}),
-        words="exit status 3",
-        applications=cluster.applications,
-        on_cluster=True,
-        unreachable=Profile(**{**profile, "cluster_url": _nowhere()}),
-    )
+    return _in_client_mode(folder, yarn_profile(cluster, "python3"), cluster, _NO_EXECUTORS)
 
 
 @_backend
@@ -117,6 +105,21 @@ def _yarn_cluster(request: pytest.FixtureRequest, folder: Path) -> Backend:
         stays=Profile(**{**profile, "conf": idle}),
         fails=Profile(**{**profile, "conf": refused}),
         words="no-such-queue",
+        applications=cluster.applications,
+        on_cluster=True,
+        unreachable=Profile(**{**profile, "cluster_url": _nowhere()}),
+    )
+
+
+def _in_client_mode(
+    folder: Path, profile: dict[str, Any], cluster: Cluster, idle: dict[str, str]
+) -> Backend:
+    conf = {**profile["conf"], **idle}
+    return Backend(
+        make=_spark_submit,
+        stays=Profile(**{**profile, "conf": conf, "python": spark_standing_by(folder / "stays")}),
+        fails=Profile(**{**profile, "python": failing(folder / "fails")}),
+        words="exit status 3",
         applications=cluster.applications,
         on_cluster=True,
         unreachable=Profile(**{**profile, "cluster_url": _nowhere()}),
