@@ -34,6 +34,8 @@ class Backend:
     applications: Callable[[], list[str]] = field(default=list)
     """Names of what runs on the cluster; none where there is no cluster."""
     on_cluster: bool = False
+    lags: bool = False
+    """Its hosts end the containers of an application a heartbeat after its manager said so."""
     unreachable: Profile | None = None
     """Its cluster does not answer."""
 

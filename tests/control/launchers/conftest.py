@@ -107,6 +107,7 @@ def _yarn_cluster(request: pytest.FixtureRequest, folder: Path) -> Backend:
         words="no-such-queue",
         applications=cluster.applications,
         on_cluster=True,
+        lags=True,
         unreachable=Profile(**{**profile, "cluster_url": _nowhere()}),
     )
 
