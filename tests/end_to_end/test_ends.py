@@ -142,6 +142,6 @@ def test_ctrl_c_stops_the_spark_job(node: NodeProcess, session: str) -> None:
     finally:
         shell.kill()
         shell.wait()
-    assert "cancelled" in told
+    assert "Cancelled st_" in told
     last = node.http.get("/api/v1/statements", params={"session": session, "limit": 1}).json()
     assert last["items"][0]["state"] == "cancelled"
