@@ -9,6 +9,7 @@ other goes on from there.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from headrace.control.launchers.backends import Backends
 from headrace.control.launchers.contract import Exit, Handle, launch_name
@@ -110,7 +111,10 @@ class Takeovers:
             return
         with self._database.write() as tx:
             if takeovers.release(tx, session_id, epoch):
-                self._settle(tx, session, session.condemned)
+                # It may have been closed while its driver was being ended.
+                now = sessions.get(tx, session_id)
+                assert now is not None
+                self._settle(tx, replace(session, state=now.state), session.condemned)
 
     def _found(self, session: Session, epoch: int) -> Handle | None:
         """What was started for a session when nobody had the time to keep its handle."""
