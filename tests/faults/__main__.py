@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -18,13 +19,11 @@ from tests.faults.chaos import Found, chaos
 
 def main(arguments: list[str]) -> int:
     """1 when anything was wrong, or a point never passed in a run that gave each its turn."""
-    first = arguments[0] if arguments else "200"
-    if "." in first:
-        seeds, whole = [first], False
-    else:
-        seed = arguments[1] if len(arguments) > 1 else str(random.randrange(10**6))
-        print(f"seed {seed}", flush=True)
-        seeds, whole = [f"{seed}.{one}" for one in range(int(first))], True
+    seed = arguments[1] if len(arguments) > 1 else str(random.randrange(10**6))
+    print(f"seed {seed}", flush=True)
+    whole = "." not in seed
+    seeds = [f"{seed}.{one}" for one in range(int(arguments[0]))] if whole else [seed]
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(1))
     folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-", dir="/tmp"))
     found = chaos(folder, seeds)
     _tell(found)

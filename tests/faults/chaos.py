@@ -10,13 +10,14 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.cluster import Catalog
+from tests.faults.cluster import Catalog, drivers
 from tests.faults.history import History
 from tests.faults.invariants import submits_gave_one_statement, violations
 from tests.faults.lane import Lane
 from tests.faults.plan import Fault
 from tests.faults.points import Point, points
 from tests.faults.recipes import CHEAP, USUAL, recipe
+from tests.support.processes import end, processes_of
 
 _OFTEN = ("renew", "poll", "ended", "_round", "_claim", "submit", "lose", "run_due")
 _ONLY_EMBEDDED = ("_close_everything", "_is_there:poll")
@@ -61,6 +62,29 @@ def _fault(point: Point, chance: random.Random) -> list[Fault]:
     hit = chance.randint(1, 3) if point.name.endswith(_OFTEN) else 1
     fault = Fault(point.name, chance.choice(["before", "after"]), chance.choice(deeds), hit)
     return [] if chance.random() < 0.05 else [fault]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """What one history has shown."""
+
+    unrest: list[str]
+    """It did not come to rest."""
+    rows: list[str]
+    """Invariants of the store that do not hold."""
+
+
+def play(lane: Lane, made: Script) -> Wrong:
+    """Plays one history."""
+    lane.plan.write(list(made.faults))
+    history = History(lane, made.seed)
+    try:
+        history.run(list(made.steps))
+        rows = lane.rows()
+    except Exception:  # noqa: BLE001 - whatever it is, it is what this history has shown
+        return Wrong([f"no rest: {traceback.format_exc()}"], [])
+    told = [*violations(rows), *submits_gave_one_statement(history.answers, rows.statements)]
+    return Wrong([], told)
 
 
 @dataclass
@@ -120,26 +144,18 @@ class Runner:
     def _one(self, made: Script) -> None:
         began = time.monotonic()
         lane = self._whole_lane()
-        lane.plan.write(list(made.faults))
-        history = History(lane, made.seed)
-        wrong = self._played(lane, history, made)
-        self._found.add(lane, made.seed, wrong)
-        print(f"{made.seed}  {time.monotonic() - began:5.1f} s  {made}", flush=True)
-        for one in wrong:
-            print(f"{made.seed}  VIOLATION  {one}", flush=True)
-
-    def _played(self, lane: Lane, history: History, made: Script) -> list[str]:
-        try:
-            history.run(list(made.steps))
-            rows = lane.rows()
-        except Exception:  # noqa: BLE001 - whatever it is, it is what this history has shown
+        wrong = play(lane, made)
+        if wrong.unrest:
             # Nothing is known of this lane any more; its folder stays to be looked into.
-            self._drop()
-            return [f"no rest: {traceback.format_exc()}"]
-        told = [*violations(rows), *submits_gave_one_statement(history.answers, rows.statements)]
-        fresh = [one for one in told if one not in self._seen]
+            self._lane = None
+        fresh = [one for one in [*wrong.unrest, *wrong.rows] if one not in self._seen]
         self._seen.update(fresh)
-        return fresh
+        self._found.add(lane, made.seed, fresh)
+        if wrong.unrest:
+            lane.close()
+        print(f"{made.seed}  {time.monotonic() - began:5.1f} s  {made}", flush=True)
+        for one in fresh:
+            print(f"{made.seed}  VIOLATION  {one}", flush=True)
 
     def _whole_lane(self) -> Lane:
         if self._lane is None:
@@ -171,6 +187,7 @@ def chaos(folder: Path, seeds: list[str]) -> Found:
             threading.Thread(
                 target=Runner(folder, catalog, found, postgres=postgres).run,
                 args=[deque(one for one in scripts if one.postgres is postgres)],
+                daemon=True,
             )
             for postgres in (False, True)
         ]
@@ -179,6 +196,8 @@ def chaos(folder: Path, seeds: list[str]) -> Found:
         for thread in threads:
             thread.join()
     finally:
+        # Also when the run was ended from outside.
         catalog.close()
+        end({one for _, _, one in drivers(folder)} | processes_of(folder))
     found.seconds = time.monotonic() - began
     return found

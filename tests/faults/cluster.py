@@ -56,7 +56,7 @@ class Node:
         self,
         home: Path,
         plan: Plan,
-        catalog: Catalog,
+        catalog: Catalog | None,
         *,
         embedded: bool,
         results: str,
@@ -66,13 +66,14 @@ class Node:
         self._flags = ["--embedded"] if embedded else []
         self._lock = threading.Lock()
         self._environment = {
-            **os.environ,
+            **{key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")},
             **plan.environment,
             **{f"HEADRACE_{key}": value for key, value in _QUICK.items()},
-            "HEADRACE_CATALOG__WAREHOUSE": catalog.warehouse,
             "HEADRACE_RESULTS__LOCATION": results,
             "HEADRACE_PROFILES": json.dumps(_profiles(catalog)),
         }
+        if catalog is not None:
+            self._environment["HEADRACE_CATALOG__WAREHOUSE"] = catalog.warehouse
         if store is not None:
             self._environment["HEADRACE_STORE__URL"] = store
         self.starts = 0
@@ -88,6 +89,7 @@ class Node:
         with self._lock:
             if self._process.poll() is None:
                 return False
+            self.http.close()
             self._start()
             return True
 
@@ -105,6 +107,7 @@ class Node:
         """Nothing of its home stays."""
         if self._process.poll() is None:
             self.stop()
+        self.http.close()
         end(processes_of(self.home))
 
     def log(self) -> str:
@@ -169,9 +172,9 @@ def drivers(home: Path) -> list[tuple[str, int, psutil.Process]]:
     return found
 
 
-def _profiles(catalog: Catalog) -> dict[str, Any]:
+def _profiles(catalog: Catalog | None) -> dict[str, Any]:
     small = {
-        **catalog.conf,
+        **(catalog.conf if catalog is not None else {}),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.driver.memory": "700m",

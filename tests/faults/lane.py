@@ -79,11 +79,10 @@ class Lane:
         engine.dispose()
         return Rows(events=found[0], statements=found[1], sessions=found[2], results=found[3])
 
-    def close(self) -> list[str]:
-        """Ends everything; what had to be ended by force is told."""
+    def close(self) -> None:
+        """Ends everything."""
         self.plan.write([])
         for node in self.nodes:
             node.close()
         end({one for _, _, one in drivers(self.folder)})
         self._stack.close()
-        return []
