@@ -1,13 +1,16 @@
 # Every target sets up what it needs first, and skips what is there. Needs Python 3.11 or later.
 ARGS ?=
 PORT ?= 8040
+N ?= 200
+SEED ?=
 
-.PHONY: help demo serve test check bench lock clean
+.PHONY: help demo serve test chaos check bench lock clean
 
 help:
 	@echo "make demo     set up, then run SQL on the flights data through the whole chain"
 	@echo "make serve    set up, then start a node on port $(PORT)"
 	@echo "make test     set up, PostgreSQL and YARN included, then all tests; ARGS='-k name' goes to pytest"
+	@echo "make chaos    N=200 random histories with a fault in each; SEED=… plays a run or a history again"
 	@echo "make check    the gate: format, lint, types, imports, tests that need no service"
 	@echo "make bench    measure against Spark alone, Spark Connect and the Spark Thrift Server"
 	@echo "make lock     write requirements/*.lock anew; UPGRADE=1 takes newer versions"
@@ -26,6 +29,11 @@ test:
 	@scripts/setup-postgres
 	@scripts/setup-yarn
 	.venv/bin/pytest $(ARGS)
+
+chaos:
+	@scripts/setup test
+	@scripts/setup-postgres
+	.venv/bin/python -m tests.faults $(N) $(SEED)
 
 check:
 	@scripts/setup test

@@ -25,6 +25,10 @@ def session(node: RunningNode, session_id: str) -> dict[str, Any]:
     return body
 
 
+def close(node: RunningNode, session_id: str) -> None:
+    assert node.http.delete(f"/api/v1/sessions/{session_id}").is_success
+
+
 def states(node: RunningNode, entity_id: str) -> list[str]:
     page = node.http.get("/api/v1/events", params={"entity_id": entity_id}).json()
     return [one["to"] for one in page["items"]]
@@ -146,6 +150,19 @@ def test_a_closing_session_whose_driver_is_lost_is_dead(start_node: StartNode) -
     node.http.delete(f"/api/v1/sessions/{session_id}")
     node.desk.lose(session_id, "killed by SIGKILL")
     assert node.statement(running, wait_timeout="20s")["state"] == "cancelled"
+    wait_until(lambda: session(node, session_id)["state"] == "dead")
+
+
+def test_a_session_that_is_closed_while_its_driver_is_ended_is_dead(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    session_id, driver = node.driven_session()
+    query = node.submit(session=session_id)["id"]
+    driver.take()
+    node.desk.on_kill = lambda: close(node, session_id)
+    node.desk.lose(session_id, "killed by SIGKILL")
+    assert node.statement(query, wait_timeout="20s")["state"] == "cancelled"
     wait_until(lambda: session(node, session_id)["state"] == "dead")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -63,7 +62,7 @@ class Plan:
         }
         fresh = self._file.with_suffix(".new")
         fresh.write_text(json.dumps(plan))
-        os.replace(fresh, self._file)
+        fresh.replace(self._file)
 
     def passed(self) -> list[dict[str, Any]]:
         """What this history has passed and done: `{pid, point, side, did}`."""

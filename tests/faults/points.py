@@ -55,19 +55,19 @@ class _Calls(ast.NodeVisitor):
         self._link_calls = link_calls
         self._scope: list[str] = []
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:  # noqa: N802 - ast's own name
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._within(node.name, node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:  # noqa: N802 - ast's own name
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self._within(node.name, node)
 
-    def visit_With(self, node: ast.With) -> None:  # noqa: N802 - ast's own name
+    def visit_With(self, node: ast.With) -> None:
         for item in node.items:
             if isinstance(item.context_expr, ast.Call) and _called(item.context_expr) == "write":
                 self._add("store", item.context_expr, "")
         self.generic_visit(node)
 
-    def visit_Call(self, node: ast.Call) -> None:  # noqa: N802 - ast's own name
+    def visit_Call(self, node: ast.Call) -> None:
         called, owner = _called(node), _owner(node)
         in_driver = self._module.startswith("headrace.driver.")
         if in_driver and owner == "link" and called in self._link_calls:

@@ -51,12 +51,20 @@ class StoreMachine(RuleBasedStateMachine):
         self.store = store
         self.sessions: list[ModelSession] = []
 
-    @initialize(kinds=lists(booleans(), min_size=1, max_size=3), parallelism=integers(1, 2))
-    def begin(self, kinds: list[bool], parallelism: int) -> None:
-        """A session with a driver that has something in hand: that is where it gets interesting."""
+    @initialize(
+        texts=lists(sampled_from(["query", "command", "local"]), min_size=1, max_size=3),
+        parallelism=integers(1, 2),
+        losses=integers(0, 2),
+    )
+    def begin(self, texts: list[str], parallelism: int, losses: int) -> None:
+        """A session with a driver that has something in hand, after others that were lost."""
         session = self.open(SessionKind.INTERACTIVE, parallelism)
-        for is_query in kinds:
-            self._submit(session, is_query=is_query, local=False)
+        for text in texts:
+            self._submit(session, is_query=text == "query", local=text == "local")
+        for _ in range(losses):
+            self._launch(session, comes_up=True)
+            self._claim(session, session.epoch)
+            self._condemn(session, session.epoch, if_overdue=False, dies=True)
         self._launch(session, comes_up=True)
         self._claim(session, session.epoch)
 
@@ -393,5 +401,5 @@ def _one(choice: Any, found: list[Either]) -> Either:
 
 def test_the_store_does_what_the_model_says(store: Database) -> None:
     # A failure is told as it was found: to make its steps fewer takes minutes, on two databases.
-    steady = settings(max_examples=120, stateful_step_count=40, phases=[Phase.generate])
+    steady = settings(max_examples=70, stateful_step_count=40, phases=[Phase.generate])
     run_state_machine_as_test(partial(StoreMachine, store), settings=steady)

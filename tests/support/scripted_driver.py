@@ -181,6 +181,8 @@ class Desk:
         """Called in the middle of each start."""
         self.asked = 0
         """Calls so far."""
+        self.on_kill: Callable[[], None] = lambda: None
+        """What happens while a driver is being ended."""
 
     def driver(self, session_id: str, *, launch: int = 1) -> ScriptedDriver:
         """The driver of a session's first or later launch, once the node has made it."""
@@ -229,6 +231,7 @@ class Desk:
 
     def kill(self, handle: Handle) -> None:
         self._answer()
+        self.on_kill()
         self.killed.append(handle)
 
     def exits(self) -> list[Exit]:

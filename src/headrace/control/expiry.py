@@ -52,6 +52,9 @@ class Expiry:
 
     def _time_out(self, statement_id: str, state: StatementState) -> None:
         with self._database.write() as tx:
+            # A driver may have taken it up meanwhile, or lost it.
+            if changes.lock(tx, statement_id) is not state:
+                return
             if state is StatementState.WAITING:
                 failure = Failure.of(
                     StatementTimeout("It waited for longer than its queue_timeout.")

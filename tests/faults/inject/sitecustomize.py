@@ -31,7 +31,7 @@ class _Plan:
 
     def now(self):
         with self._lock:
-            status = os.stat(self._file)
+            status = os.stat(self._file)  # noqa: PTH116
             stamp = (status.st_ino, status.st_mtime_ns)
             if stamp != self._stamp:
                 with open(self._file) as stream:  # noqa: PTH123 - pathlib is not loaded yet

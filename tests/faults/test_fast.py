@@ -1,0 +1,64 @@
+"""The histories that tell most, on one node and real Spark; `make chaos` plays hundreds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.faults.chaos import Script, play
+from tests.faults.cluster import Catalog
+from tests.faults.lane import Lane
+from tests.faults.plan import Fault
+from tests.faults.points import points
+
+_LAUNCH = "headrace.control.launch.Launches._start"
+_LOOP = "headrace.driver.loop.Loop"
+_HISTORIES = {
+    "the node is killed between the claim and the start of a launch": (
+        ("query",),
+        Fault(f"store {_LAUNCH}", "after", "kill"),
+    ),
+    "the node is killed between a start and keeping its handle": (
+        ("renew_session", "twice"),
+        Fault(f"launcher {_LAUNCH}:start", "after", "kill"),
+    ),
+    "a driver is killed before it tells of an end": (
+        ("query", "insert"),
+        Fault(f"link {_LOOP}._execute:ended", "before", "kill"),
+    ),
+    "a driver is killed after it has told of an end": (
+        ("query", "insert"),
+        Fault(f"link {_LOOP}._execute:ended", "after", "kill"),
+    ),
+    "the JVM is killed under a statement": (
+        ("slow", "query"),
+        Fault(f"link {_LOOP}._started:started", "after", "kill_jvm"),
+    ),
+    "a driver is frozen for longer than its lease": (
+        ("slow", "query"),
+        Fault(f"link {_LOOP}._renew:renew", "before", "freeze", hit=2),
+    ),
+}
+
+
+@pytest.fixture
+def lane(tmp_path: Path) -> Iterator[Lane]:
+    """A node on SQLite with fault points."""
+    catalog = Catalog(tmp_path / "catalog")
+    made = Lane(tmp_path / "lane", catalog, points(), number=1, postgres=False)
+    yield made
+    made.close()
+    catalog.close()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_nothing_is_lost_or_done_twice(lane: Lane) -> None:
+    """One after the other, for a driver that no fault has ended serves the next history too."""
+    for number, (what, (steps, fault)) in enumerate(_HISTORIES.items()):
+        wrong = play(lane, Script(f"fast.{number}", False, steps, (fault,)))
+        assert (wrong.unrest, wrong.rows) == ([], []), what
+        passed = lane.plan.passed()
+        assert [one["did"] for one in passed if one["did"]] == [fault.do], what
+        assert {one["point"] for one in passed} <= {one.name for one in points()}, what
