@@ -12,8 +12,11 @@ from typing import Any
 
 import httpx
 import psutil
+import pytest
 from tests.support.node import NodeProcess
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.spark
 
 LONG = "SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7"
 # Folded while it is planned: there is no job that could be cancelled.

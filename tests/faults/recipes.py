@@ -14,7 +14,7 @@ USUAL = [*CHEAP, "cancel", "cancel", "timeout", "queue_timeout", "bounce", "kill
 
 _CLAIMED = "store headrace.control.launch.Launches._start"
 _STARTED = "launcher headrace.control.launch.Launches._start:start"
-_LOST = "store headrace.control.takeover.Takeovers.lose"
+_LOST = "store headrace.control.takeover.Takeovers._condemned"
 _OVERDUE = "launcher headrace.control.takeover.Takeovers._overdue:poll"
 _RENEWED = "link headrace.driver.loop.Loop._renew:renew"
 _BEGUN = "link headrace.driver.loop.Loop._started:started"
@@ -69,7 +69,7 @@ _RECIPES = {
     "Node._is_there:poll": Recipe(("query", "bounce", "query")),
     "Retention.sweep": Recipe(("query", "killed_node")),
     "StuckCancels.sweep": Recipe(("stuck_beside",)),
-    "Takeovers.lose": _STUCK,
+    "Takeovers._condemned": _STUCK,
     "Takeovers._finish:kill": _STUCK,
     "Takeovers._finish": _STUCK,
     "Takeovers._retaken": Recipe(_STUCK.steps, (Fault(_LOST, "after", "kill"),)),
