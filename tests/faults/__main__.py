@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from tests.faults.chaos import Found, chaos
+from tests.faults.points import points
 
 
 def main(arguments: list[str]) -> int:
@@ -23,9 +24,12 @@ def main(arguments: list[str]) -> int:
     print(f"seed {seed}", flush=True)
     whole = "." not in seed
     seeds = [f"{seed}.{one}" for one in range(int(arguments[0]))] if whole else [seed]
-    signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(1))
     folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-", dir="/tmp"))
-    found = chaos(folder, seeds)
+    found = Found(points())
+    # Ended early, it tells what it has seen so far.
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(ending, lambda _signal, _frame: found.stopping.set())
+    chaos(folder, seeds, found)
     _tell(found)
     failed = bool(found.wrong or found.unknown or (whole and found.never))
     if failed:

@@ -15,7 +15,7 @@ from tests.faults.history import History
 from tests.faults.invariants import submits_gave_one_statement, violations
 from tests.faults.lane import Lane
 from tests.faults.plan import Fault
-from tests.faults.points import Point, points
+from tests.faults.points import Point
 from tests.faults.recipes import CHEAP, USUAL, recipe
 from tests.support.processes import end, processes_of
 
@@ -99,6 +99,8 @@ class Found:
     passed: Counter[str] = field(default_factory=Counter)
     done: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """Deed, side and point."""
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set from outside: no other history begins."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -136,7 +138,7 @@ class Runner:
 
     def run(self, scripts: deque[Script]) -> None:
         try:
-            while scripts:
+            while scripts and not self._found.stopping.is_set():
                 self._one(scripts.popleft())
         finally:
             self._drop()
@@ -176,9 +178,8 @@ class Runner:
             self._lane = None
 
 
-def chaos(folder: Path, seeds: list[str]) -> Found:
+def chaos(folder: Path, seeds: list[str], found: Found) -> None:
     """Plays the histories of these seeds, those on SQLite beside those on PostgreSQL."""
-    found = Found(points())
     began = time.monotonic()
     scripts = [script(seed, found.points) for seed in seeds]
     catalog = Catalog(folder / "catalog")
@@ -196,8 +197,6 @@ def chaos(folder: Path, seeds: list[str]) -> Found:
         for thread in threads:
             thread.join()
     finally:
-        # Also when the run was ended from outside.
         catalog.close()
         end({one for _, _, one in drivers(folder)} | processes_of(folder))
     found.seconds = time.monotonic() - began
-    return found

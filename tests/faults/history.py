@@ -49,7 +49,7 @@ class History:
             self._wait_ended(ids[0])
             self._readable(ids[0])
         self._close_others()
-        wait_until(self._no_stray_driver, seconds=30, what=f"lost drivers end: {self._strays()}")
+        wait_until(self._no_stray_driver, seconds=60, what="lost drivers end", every=0.2)
 
     # Steps.
 
@@ -218,13 +218,13 @@ class History:
         raise AssertionError(f"{method} {path} gets no answer")
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        wait_until(condition, seconds=_PATIENCE, what=what)
+        wait_until(condition, seconds=_PATIENCE, what=what, every=0.1)
 
     def _session(self, session: str) -> dict[str, Any]:
         return dict(self._ask("GET", f"/sessions/{session}").json())
 
-    def _statement(self, statement: str) -> dict[str, Any]:
-        return dict(self._ask("GET", f"/statements/{statement}").json())
+    def _statement(self, statement: str, **query: Any) -> dict[str, Any]:
+        return dict(self._ask("GET", f"/statements/{statement}", params=query).json())
 
     def _noted(self, statement: str) -> bool:
         told = self._statement(statement)
@@ -237,7 +237,10 @@ class History:
         )
 
     def _wait_ended(self, statement: str) -> None:
-        self._until(lambda: self._statement(statement)["state"] in ENDED, f"{statement} ends")
+        self._until(
+            lambda: self._statement(statement, wait_timeout="5s")["state"] in ENDED,
+            f"{statement} ends",
+        )
 
     def _readable(self, statement: str) -> None:
         """A success has a result that any node can read, until its time is over."""

@@ -21,11 +21,12 @@ class Fault:
     side: str
     """`before` or `after`."""
     do: str
-    """`kill`: this process; `kill_jvm`; `freeze`: this driver; `unreachable`: the backend is."""
+    """`kill`: this process; `kill_jvm`; `freeze`: this driver; `pause`: this thread, while others
+    go on; `unreachable`: the backend is."""
     hit: int = 1
     """At which passage, counted over all processes of the history."""
     seconds: float = 5.0
-    """How long a driver is frozen."""
+    """How long a driver is frozen, or a thread pauses."""
 
     def __str__(self) -> str:
         return f"{self.do} {self.side} {self.point}, passage {self.hit}"

@@ -15,23 +15,18 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from hypothesis.strategies import booleans, data, integers, lists, sampled_from
-from sqlalchemy import update
-from tests.faults.store_model import MAX_ATTEMPTS, Lease, ModelSession, ModelStatement
+from tests.faults.store_calls import LONG, Calls
+from tests.faults.store_model import Lease, ModelSession, ModelStatement
 from tests.faults.store_rows import modelled, stored
-from tests.support.store import INLINE, LOST, OWNER
+from tests.support.store import LOST, OWNER
 
 from headrace.control.sessions import bury, close_in, end_session
-from headrace.errors import SessionEnded
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import IN_HAND, SESSION, STATEMENT, SessionState, StatementState
-from headrace.model.session import NewSession, SessionKind
-from headrace.model.statement import CancelReason, NewStatement
-from headrace.store import changes, sessions, statements, takeovers
-from headrace.store.clock import clock
+from headrace.model.session import SessionKind
+from headrace.model.statement import CancelReason
+from headrace.store import changes, sessions, takeovers
 from headrace.store.database import Database
-from headrace.store.tables import sessions as sessions_table
 
-_LONG = 1000.0
 _ALL = 1_000_000
 _ENDS = [
     StatementState.SUCCESS,
@@ -43,30 +38,34 @@ _SELDOM = sampled_from([False, False, False, True])
 _KINDS = [SessionKind.INTERACTIVE, SessionKind.INTERACTIVE, SessionKind.BATCH]
 
 
-class StoreMachine(RuleBasedStateMachine):
+class StoreMachine(Calls, RuleBasedStateMachine):
     """Every rule makes one call of both and compares what they answer; then all rows are."""
-
-    def __init__(self, store: Database) -> None:
-        super().__init__()
-        self.store = store
-        self.sessions: list[ModelSession] = []
 
     @initialize(
         texts=lists(sampled_from(["query", "command", "local"]), min_size=1, max_size=3),
         parallelism=integers(1, 2),
         losses=integers(0, 2),
+        twin=booleans(),
     )
-    def begin(self, texts: list[str], parallelism: int, losses: int) -> None:
-        """A session with a driver that has something in hand, after others that were lost."""
-        session = self.open(SessionKind.INTERACTIVE, parallelism)
-        for text in texts:
-            self._submit(session, is_query=text == "query", local=text == "local")
-        for _ in range(losses):
-            self._launch(session, comes_up=True)
-            self._claim(session, session.epoch)
-            self._condemn(session, session.epoch, if_overdue=False, dies=True)
-        self._launch(session, comes_up=True)
-        self._claim(session, session.epoch)
+    def begin(self, texts: list[str], parallelism: int, losses: int, twin: bool) -> None:
+        """Sessions whose drivers have something in hand, after others that were lost."""
+        for _ in range(1 + twin):
+            session = self.open(SessionKind.INTERACTIVE, parallelism)
+            for text in texts:
+                self.submit_to(session, is_query=text == "query", local=text == "local")
+            for _ in range(losses):
+                self.launch_one(session, comes_up=True)
+                self.claim_for(session, session.epoch)
+                self.condemn_epoch(session, session.epoch, if_overdue=False, dies=True)
+            self.launch_one(session, comes_up=True)
+            # The lost ones ask first.
+            for epoch in session.launched:
+                self.claim_for(session, epoch)
+        if twin:
+            # A driver tells of what another session's driver of the same epoch has.
+            first, second = self.sessions
+            for one in first.statements:
+                self.tell(second, one, StatementState.FAILED, second.epoch)
 
     # What users do.
 
@@ -75,37 +74,10 @@ class StoreMachine(RuleBasedStateMachine):
     def opened(self, kind: SessionKind, parallelism: int) -> None:
         self.open(kind, parallelism)
 
-    def open(self, kind: SessionKind, parallelism: int) -> ModelSession:
-        made = ModelSession(new_id("se"), kind, parallelism)
-        with self.store.write() as tx:
-            new = NewSession(id=made.id, owner=OWNER, kind=kind, parallelism=parallelism)
-            sessions.insert(tx, new, who=OWNER)
-        self.sessions.append(made)
-        return made
-
     @precondition(lambda self: self.sessions)
     @rule(choice=data(), is_query=booleans(), local=_SELDOM)
     def submit(self, choice: Any, is_query: bool, local: bool) -> None:
-        self._submit(self._a_session(choice), is_query=is_query, local=local)
-
-    def _submit(self, session: ModelSession, *, is_query: bool, local: bool) -> None:
-        made = ModelStatement(new_id("st"), is_query and not local, local)
-        new = NewStatement(
-            id=made.id,
-            session_id=session.id,
-            owner=OWNER,
-            text="SELECT 1",
-            kind=SessionKind.LOCAL if local else SessionKind.INTERACTIVE,
-            is_query=made.is_query,
-        )
-        try:
-            with self.store.write() as tx:
-                statements.insert(tx, new, who=OWNER)
-        except SessionEnded:
-            assert not session.takes
-        else:
-            assert session.takes
-            session.statements.append(made)
+        self.submit_to(self._a_session(choice), is_query=is_query, local=local)
 
     @precondition(lambda self: self._has_statements())
     @rule(choice=data(), reason=sampled_from(CancelReason), force=booleans())
@@ -131,60 +103,32 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.sessions)
     @rule(choice=data(), comes_up=booleans())
     def launch(self, choice: Any, comes_up: bool) -> None:
-        self._launch(self._a_session(choice), comes_up=comes_up)
-
-    def _launch(self, session: ModelSession, *, comes_up: bool) -> None:
-        with self.store.write() as tx:
-            epoch = takeovers.claim_launch(
-                tx, session.id, node="no_1", seconds=_LONG, token_hash="hash"
-            )
-        assert epoch == session.claim_launch()
-        if comes_up and epoch is not None:
-            self._keep_handle(session, epoch)
-            self._greet(session, epoch)
+        self.launch_one(self._a_session(choice), comes_up=comes_up)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
     def keep_handle(self, choice: Any) -> None:
-        self._keep_handle(*self._a_driver(choice))
-
-    def _keep_handle(self, session: ModelSession, epoch: int) -> None:
-        with self.store.write() as tx:
-            kept = sessions.set_handle(tx, session.id, epoch, {"pid": epoch})
-        assert kept == session.set_handle(epoch)
+        self.keep_handle_of(*self._a_driver(choice))
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data(), if_overdue=booleans(), dies=booleans())
     def condemn(self, choice: Any, if_overdue: bool, dies: bool) -> None:
-        self._condemn(*self._an_epoch(choice), if_overdue=if_overdue, dies=dies)
-
-    def _condemn(self, session: ModelSession, epoch: int, *, if_overdue: bool, dies: bool) -> None:
-        with self.store.write() as tx:
-            fence = takeovers.condemn(
-                tx,
-                session.id,
-                epoch,
-                who="no_1",
-                reason="it died",
-                seconds=_LONG,
-                if_overdue=if_overdue,
-            )
-        assert fence == session.condemn(epoch, if_overdue=if_overdue)
-        if dies and fence is not None:
-            self._release(session, fence, fails=False)
+        self.condemn_epoch(*self._an_epoch(choice), if_overdue=if_overdue, dies=dies)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data(), dies=booleans())
     def lose(self, choice: Any, dies: bool) -> None:
         session = self._driven(choice)
-        self._condemn(session, session.epoch, if_overdue=False, dies=dies)
+        self.condemn_epoch(session, session.epoch, if_overdue=False, dies=dies)
+        if not dies and session.condemned is not None:
+            self.expire_lease(session)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
     def retake(self, choice: Any) -> None:
         session, epoch = self._an_epoch(choice)
         with self.store.write() as tx:
-            taken = takeovers.retake(tx, session.id, epoch, seconds=_LONG)
+            taken = takeovers.retake(tx, session.id, epoch, seconds=LONG)
         assert taken == session.retake(epoch)
 
     @precondition(lambda self: self._has_drivers())
@@ -192,47 +136,33 @@ class StoreMachine(RuleBasedStateMachine):
     def prolong(self, choice: Any) -> None:
         session, epoch = self._an_epoch(choice)
         with self.store.write() as tx:
-            takeovers.prolong(tx, session.id, epoch, seconds=_LONG)
+            takeovers.prolong(tx, session.id, epoch, seconds=LONG)
         session.prolong(epoch)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data(), fails=_SELDOM)
     def release(self, choice: Any, fails: bool) -> None:
         """The lost driver's process is gone, as its backend says."""
-        self._release(*self._an_epoch(choice), fails=fails)
-
-    def _release(self, session: ModelSession, epoch: int, *, fails: bool) -> None:
-        with self.store.write() as tx:
-            landed = takeovers.release(tx, session.id, epoch)
-            assert landed == session.release(epoch)
-            if not landed:
-                return
-            if session.state is SessionState.CLOSING:
-                assert bury(tx, session.id, who="no_1") == session.bury()
-            elif fails:
-                assert end_session(tx, session.id, LOST, who="no_1") == session.fail()
-            else:
-                changes.settle(tx, session.id, who="no_1", failure=LOST, max_attempts=MAX_ATTEMPTS)
-                session.settle()
+        self.release_epoch(*self._an_epoch(choice), fails=fails)
 
     @precondition(lambda self: self._has_statements())
     @rule(choice=data(), state=sampled_from([StatementState.SUCCESS, StatementState.FAILED]))
     def run_local(self, choice: Any, state: StatementState) -> None:
         session, statement = self._a_statement(choice)
         if statement.local:
-            self._tell(session, statement, state, epoch=None)
+            self.tell(session, statement, state, epoch=None)
 
     @precondition(lambda self: self._has_statements())
     @rule(choice=data())
     def time_out_in_line(self, choice: Any) -> None:
         session, statement = self._a_statement(choice)
         if statement.state is StatementState.WAITING:
-            self._tell(session, statement, StatementState.TIMEOUT, epoch=None)
+            self.tell(session, statement, StatementState.TIMEOUT, epoch=None)
 
     @rule()
     def extend_all(self) -> None:
         with self.store.write() as tx:
-            sessions.extend_all(tx, node="no_1", seconds=_LONG / 2)
+            sessions.extend_all(tx, node="no_1", seconds=LONG / 2)
         for session in self.sessions:
             if session.lease is Lease.OVER:
                 session.lease = Lease.HELD
@@ -241,60 +171,41 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(choice=data())
     def expire(self, choice: Any) -> None:
         """Time goes by without a word of the driver, or of the node that takes over from it."""
-        session = self._a_session(choice)
-        if session.lease is not Lease.HELD:
-            return
-        late = update(sessions_table).where(sessions_table.c.id == session.id)
-        with self.store.write() as tx:
-            tx.execute(late.values(lease_until=clock(-1.0)))
-        session.lease = Lease.OVER
+        self.expire_lease(self._a_session(choice))
 
     # What drivers do, lost ones too.
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
     def hello(self, choice: Any) -> None:
-        self._greet(*self._a_driver(choice))
-
-    def _greet(self, session: ModelSession, epoch: int) -> None:
-        with self.store.write() as tx:
-            landed = sessions.transition(
-                tx, session.id, SessionState.RUNNING, who="d", epoch=epoch, lease_seconds=_LONG
-            )
-        assert landed == session.hello(epoch)
+        self.greet(*self._a_driver(choice))
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
     def renew(self, choice: Any) -> None:
         session, epoch = self._a_driver(choice)
         with self.store.write() as tx:
-            told = sessions.renew(tx, session.id, epoch, _LONG)
+            told = sessions.renew(tx, session.id, epoch, LONG)
         assert told == session.renew(epoch)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
     def claim(self, choice: Any) -> None:
-        self._claim(*self._a_driver(choice))
-
-    def _claim(self, session: ModelSession, epoch: int) -> None:
-        with self.store.write() as tx:
-            found = changes.claim_next(tx, session.id, epoch, who="d")
-        expected = session.claim_next(epoch)
-        assert (found and found.id) == (expected and expected.id)
+        self.claim_for(*self._a_driver(choice))
 
     @precondition(lambda self: self._has_drivers() and self._has_statements())
     @rule(choice=data())
     def started(self, choice: Any) -> None:
         session, epoch = self._a_driver(choice)
         statement = self._one_to_tell_of(choice, session)
-        self._tell(session, statement, StatementState.RUNNING, epoch)
+        self.tell(session, statement, StatementState.RUNNING, epoch)
 
     @precondition(lambda self: self._has_drivers() and self._has_statements())
     @rule(choice=data(), state=sampled_from(_ENDS))
     def ended(self, choice: Any, state: StatementState) -> None:
         session, epoch = self._a_driver(choice)
         statement = self._one_to_tell_of(choice, session)
-        self._tell(session, statement, state, epoch)
+        self.tell(session, statement, state, epoch)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data(), fails=_SELDOM)
@@ -306,30 +217,6 @@ class StoreMachine(RuleBasedStateMachine):
                 assert landed == session.fail(epoch)
             elif session.state is SessionState.CLOSING:
                 assert bury(tx, session.id, who="d", epoch=epoch) == session.bury(epoch)
-
-    def _tell(
-        self,
-        session: ModelSession,
-        statement: ModelStatement,
-        target: StatementState,
-        epoch: int | None,
-    ) -> None:
-        """As the link does for a driver, which may name any statement; a node has no epoch."""
-        with self.store.write() as tx:
-            landed = changes.transition(
-                tx,
-                statement.id,
-                target,
-                who="d",
-                session_id=session.id,
-                epoch=epoch,
-                result=INLINE if target is StatementState.SUCCESS else None,
-                result_seconds=_LONG,
-            )
-        expected = (
-            statement.told(target) if epoch is None else session.report(statement, epoch, target)
-        )
-        assert landed == expected
 
     # Which one.
 
@@ -401,5 +288,5 @@ def _one(choice: Any, found: list[Either]) -> Either:
 
 def test_the_store_does_what_the_model_says(store: Database) -> None:
     # A failure is told as it was found: to make its steps fewer takes minutes, on two databases.
-    steady = settings(max_examples=70, stateful_step_count=40, phases=[Phase.generate])
+    steady = settings(max_examples=50, stateful_step_count=40, phases=[Phase.generate])
     run_state_machine_as_test(partial(StoreMachine, store), settings=steady)

@@ -9,11 +9,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], *, seconds: float = 30, what: str = "") -> T:
+def wait_until(
+    condition: Callable[[], T], *, seconds: float = 30, what: str = "", every: float = 0.02
+) -> T:
     """The first true value of `condition`; fails the test when there is none in time."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what or condition}")
-        time.sleep(0.02)
+        time.sleep(every)
     return value

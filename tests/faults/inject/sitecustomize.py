@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 _LAUNCHER_CALLS = ("start", "find", "poll", "kill")
 
@@ -91,6 +92,10 @@ def _freeze(seconds):
         os.kill(pid, signal.SIGSTOP)
 
 
+def _pause(seconds):
+    time.sleep(seconds)
+
+
 def _unreachable(_seconds):
     from headrace.errors import BackendUnreachable
 
@@ -107,6 +112,7 @@ _DEEDS = {
     "kill": _kill,
     "kill_jvm": _kill_jvm,
     "freeze": _freeze,
+    "pause": _pause,
     "unreachable": _unreachable,
 }
 
