@@ -190,4 +190,6 @@ def _profiles(catalog: Catalog | None) -> dict[str, Any]:
         # What Spark refuses, and what cannot even be started.
         "refused": {**usual, "master": "nonsense"},
         "missing": {**usual, "python": "/nonexistent/python"},
+        # Warm drivers that never are: enough to pass the point, at no cost.
+        "spare": {**usual, "python": "/nonexistent/python", "warm": 1},
     }

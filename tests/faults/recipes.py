@@ -48,6 +48,10 @@ _RECIPES = {
     "Launches._start": _FRESH,
     "Launches._start:start": _FRESH,
     "Launches._refused": Recipe(("missing",)),
+    # By then its driver has said goodbye, and the session has failed.
+    "Launches._started:kill": Recipe(
+        ("refused",), (Fault(_STARTED, "after", "pause", seconds=20.0),)
+    ),
     "Link.hello": _FRESH,
     "Loop.run:hello": _FRESH,
     "Loop.run:restore": _FRESH,

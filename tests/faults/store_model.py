@@ -141,9 +141,10 @@ class ModelSession:
         return self.epoch
 
     def set_handle(self, epoch: int) -> bool:
-        if epoch == self.epoch:
-            self.handled = True
-        return epoch == self.epoch
+        if epoch != self.epoch or not self.live:
+            return False
+        self.handled = True
+        return True
 
     def hello(self, epoch: int) -> bool:
         if epoch != self.epoch or not SESSION.allows(self.state, SessionState.RUNNING):

@@ -176,8 +176,11 @@ def overdue_query(*, over: bool = True) -> Select[Any]:
 
 
 def set_handle(tx: Tx, session_id: str, epoch: int, handle: dict[str, Any]) -> bool:
-    """Keep what the launcher finds the driver by; False when the epoch was superseded."""
-    kept = update(sessions).where(sessions.c.id == session_id, sessions.c.epoch == epoch)
+    """Keep what the launcher finds the driver by.
+
+    False when the epoch was superseded, or the session has ended.
+    """
+    kept = update(sessions).where(sessions.c.id == session_id, sessions.c.epoch == epoch, _LIVE)
     return tx.execute(kept.values(handle=handle)).rowcount > 0
 
 
