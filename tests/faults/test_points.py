@@ -11,6 +11,7 @@ from tests.faults.cluster import Node
 from tests.faults.plan import Fault, Plan
 from tests.faults.points import points
 from tests.faults.recipes import _RECIPES, recipe
+from tests.support.waiting import wait_until
 
 
 def test_every_kind_is_found_where_the_code_has_it() -> None:
@@ -72,7 +73,7 @@ def test_a_fault_is_done_once_at_its_hit(tmp_path: Path, plan: Plan) -> None:
         assert node.http.post("/api/v1/sessions", json={"profile": "missing"}).is_success
         with pytest.raises(httpx.TransportError):
             node.http.post("/api/v1/sessions", json={"profile": "missing", "name": "second"})
-        assert node.ensure()
+        wait_until(node.ensure, what="the node is gone, and started again")
         # It is there: the node was killed after its transaction.
         assert node.http.get("/api/v1/sessions/second").is_success
     finally:
