@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -50,7 +51,8 @@ class Plan:
     @property
     def environment(self) -> dict[str, str]:
         """What a process needs to have fault points."""
-        return {"PYTHONPATH": str(INJECT), "FAULT_PLAN": str(self._file)}
+        path = [str(INJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {"PYTHONPATH": os.pathsep.join(path), "FAULT_PLAN": str(self._file)}
 
     def write(self, faults: list[Fault]) -> None:
         """From now on these hold, and hits are counted anew."""

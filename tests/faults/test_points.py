@@ -18,7 +18,7 @@ def test_every_kind_is_found_where_the_code_has_it() -> None:
     names = [one.name for one in points()]
     assert len(names) == len(set(names))
     assert "store headrace.control.link.Link.ended" in names
-    assert "store headrace.control.launch.Launches._started" in names
+    assert "store headrace.control.launch.Launches._start#2" in names
     assert "link headrace.driver.loop.Loop._renew:renew" in names
     assert "link headrace.driver.__main__.main:goodbye" in names
     assert "launcher headrace.control.launch.Launches._start:start" in names
@@ -73,7 +73,7 @@ def test_a_fault_is_done_once_at_its_hit(tmp_path: Path, plan: Plan) -> None:
         assert node.http.post("/api/v1/sessions", json={"profile": "missing"}).is_success
         with pytest.raises(httpx.TransportError):
             node.http.post("/api/v1/sessions", json={"profile": "missing", "name": "second"})
-        wait_until(node.ensure, what="the node has been killed, and is started again")
+        wait_until(node.ensure, what="the node is gone, and started again")
         # It is there: the node was killed after its transaction.
         assert node.http.get("/api/v1/sessions/second").is_success
     finally:
