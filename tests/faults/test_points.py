@@ -18,7 +18,7 @@ def test_every_kind_is_found_where_the_code_has_it() -> None:
     names = [one.name for one in points()]
     assert len(names) == len(set(names))
     assert "store headrace.control.link.Link.ended" in names
-    assert "store headrace.control.launch.Launches._start#2" in names
+    assert "store headrace.control.launch.Launches._started" in names
     assert "link headrace.driver.loop.Loop._renew:renew" in names
     assert "link headrace.driver.__main__.main:goodbye" in names
     assert "launcher headrace.control.launch.Launches._start:start" in names
