@@ -117,6 +117,10 @@ class History:
     def batch(self) -> None:
         self._wait_ended(self._submit("SELECT 3", kind="batch", session=None))
 
+    def own_session(self) -> None:
+        """One without a name: an embedded node closes it, and its driver, when it ends."""
+        self._wait_begun(self._submit(_LONG, session=None))
+
     def renew_session(self) -> None:
         """The lane's driver has something to do, is closed, and another one is started."""
         base = self._lane.base

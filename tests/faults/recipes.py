@@ -70,7 +70,7 @@ _RECIPES = {
     "Node.start": Recipe(("killed_node", "query")),
     "Node.stop": Recipe(("query", "bounce", "query")),
     "Node._close_everything": Recipe(("query", "bounce", "query")),
-    "Node._is_there:poll": Recipe(("query", "bounce", "query")),
+    "Node._is_there:poll": Recipe(("own_session", "bounce", "query")),
     "Retention.sweep": Recipe(("query", "killed_node")),
     "StuckCancels.sweep": Recipe(("stuck_beside",)),
     "Takeovers._condemned": _STUCK,

@@ -54,6 +54,9 @@ def lane(tmp_path: Path) -> Iterator[Lane]:
 
 @pytest.mark.spark
 @pytest.mark.timeout(900)
+# Who starts the metastore leaves its process to itself: it outlives nodes.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
 def test_nothing_is_lost_or_done_twice(lane: Lane) -> None:
     """One after the other, for a driver that no fault has ended serves the next history too."""
     for number, (what, (steps, fault)) in enumerate(_HISTORIES.items()):
