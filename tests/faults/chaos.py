@@ -19,7 +19,7 @@ from tests.faults.points import Point
 from tests.faults.recipes import CHEAP, USUAL, recipe
 from tests.support.processes import end, processes_of
 
-_OFTEN = ("renew", "poll", "ended", "_round", "_claim", "submit", "lose", "run_due")
+_OFTEN = ("renew", "poll", "ended", "_round", "_claim", "submit", "_condemned", "run_due")
 _ONLY_EMBEDDED = ("_close_everything", "_is_there:poll")
 
 

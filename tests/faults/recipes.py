@@ -47,6 +47,7 @@ _RECIPES = {
     "Launches._adopt": Recipe(_FRESH.steps, (Fault(_STARTED, "after", "kill"),)),
     "Launches._start": _FRESH,
     "Launches._start:start": _FRESH,
+    "Launches._started": _FRESH,
     "Launches._refused": Recipe(("missing",)),
     # By then its driver has said goodbye, and the session has failed.
     "Launches._started:kill": Recipe(
