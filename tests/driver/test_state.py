@@ -315,10 +315,12 @@ def test_jars_files_and_archives(spark: SparkSession, tmp_path: Path) -> None:
         with zipfile.ZipFile(tmp_path / name, "w") as archive:
             archive.writestr("x.txt", "x")
     (tmp_path / "plain.txt").write_text("x")
-    state = SessionState(spark)
-    spark.sql(f"ADD JAR '{tmp_path}/a b.jar'")
-    spark.sql(f"ADD FILE '{tmp_path}/plain.txt'")
-    spark.sql(f"ADD ARCHIVE '{tmp_path}/c.zip'")
+    # All sessions of a driver share them; of the rest this one has nothing.
+    session = spark.newSession()
+    state = SessionState(session)
+    session.sql(f"ADD JAR '{tmp_path}/a b.jar'")
+    session.sql(f"ADD FILE '{tmp_path}/plain.txt'")
+    session.sql(f"ADD ARCHIVE '{tmp_path}/c.zip'")
     taken = state.take()
     assert [one.rpartition("/")[2] for one in taken.jars + taken.files + taken.archives] == [
         "a%20b.jar",
@@ -326,7 +328,7 @@ def test_jars_files_and_archives(spark: SparkSession, tmp_path: Path) -> None:
         "c.zip",
     ]
     assert all(one.startswith("file:") for one in taken.jars + taken.files + taken.archives)
-    # All sessions of a driver share them: added again, they stay as they are.
+    # Added again, they stay as they are.
     assert state.restore(taken) == []
     missing = taken.model_copy(update={"jars": ["file:/no/such.jar"], "files": ["file:/no.txt"]})
     assert len(state.restore(missing)) == 2
