@@ -85,10 +85,13 @@ def one_epoch_writes(rows: Rows) -> Iterator[str]:
 
 
 def sessions_are_at_rest(rows: Rows) -> Iterator[str]:
-    """Ended, running, or without a driver until somebody needs one."""
+    """Ended, running, or without a driver until somebody needs one.
+
+    Of spare ones, which are nobody's yet, another is made at any time.
+    """
     restful = SESSION.terminal | {SessionState.RUNNING, SessionState.RECOVERING}
     for row in rows.sessions:
-        if row["state"] not in restful:
+        if row["state"] not in restful and not row["spare"]:
             yield f"session {row['id']} is {row['state']} for ever"
         if row["state"] is SessionState.RECOVERING and row["lease_until"] is not None:
             yield f"session {row['id']} recovers, and somebody still answers for its driver"

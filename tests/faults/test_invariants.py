@@ -57,6 +57,7 @@ def rows(events: list[Event] | None = None, **changes: Any) -> Rows:
         "id": "se_1",
         "state": SessionState.RUNNING,
         "lease_until": "later",
+        "spare": False,
         "condemned": None,
     }
     for name, value in changes.items():
