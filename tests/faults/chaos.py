@@ -118,9 +118,8 @@ class Found:
             self.histories += 1
             self.wrong += [(seed, one) for one in wrong]
             for one in lane.plan.passed():
-                if one["did"] is None:
-                    self.passed[one["point"]] += one["side"] == "before"
-                else:
+                self.passed[one["point"]] += one["side"] == "before"
+                if one["did"] is not None:
                     self.done[one["did"], one["side"], one["point"]] += 1
 
 
