@@ -7,7 +7,7 @@ import logging
 from headrace.control.sessions import close_in
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
-from headrace.model.session import NewSession
+from headrace.model.session import NewSession, Session
 from headrace.settings import Settings
 from headrace.store import sessions, spares
 from headrace.store.database import Database, Tx
@@ -30,15 +30,14 @@ class Warm:
         """One round."""
         for profile, wanted in self._wanted.items():
             with self._database.read() as tx:
-                found = spares.live(tx, profile)
-            useless = [one for one in found if one.state not in _KEPT]
-            if useless or len(found) != wanted:
+                found, kept = _found(tx, profile, wanted)
+                paused = spares.failed_lately(tx, profile, _PAUSE_SECONDS)
+            if len(found) > len(kept) or (len(kept) < wanted and not paused):
                 with self._database.write() as tx:
                     self._correct(tx, profile, wanted)
 
     def _correct(self, tx: Tx, profile: str, wanted: int) -> None:
-        found = [one for one in spares.live(tx, profile) if one.state is not SessionState.CLOSING]
-        kept = [one for one in found if one.state in _KEPT][:wanted]
+        found, kept = _found(tx, profile, wanted)
         for session in found:
             if session not in kept:
                 close_in(tx, session, who=self._node_id, reason="not needed as a spare one")
@@ -47,3 +46,9 @@ class Warm:
                 new = NewSession(id=new_id("se"), owner=spares.NOBODY, profile=profile, spare=True)
                 sessions.insert(tx, new, who=self._node_id)
             _LOG.info("profile %s: %d more warm drivers", profile, wanted - len(kept))
+
+
+def _found(tx: Tx, profile: str, wanted: int) -> tuple[list[Session], list[Session]]:
+    """The spare sessions that are not closing yet, and those of them that are to stay."""
+    found = [one for one in spares.live(tx, profile) if one.state is not SessionState.CLOSING]
+    return found, [one for one in found if one.state in _KEPT][:wanted]
