@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import load, report
+from benchmarks.backend_calls import calls_for_status_reads
 from benchmarks.claims import FEW, MANY, claim_times
 from benchmarks.measure import interleaved, memory_growth
 from benchmarks.peers.connect import spark_connect
@@ -17,15 +18,17 @@ from benchmarks.peers.headrace_node import Node, headrace_node
 from benchmarks.peers.in_process import InProcess, in_process
 from benchmarks.peers.thrift import thrift_server
 from benchmarks.report import Report
+from benchmarks.warm import new_sessions
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-PARTS = ("select", "rows", "load", "claims")
+PARTS = ("select", "rows", "load", "claims", "warm", "backend")
 
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
 ROWS_WARM_UP, ROWS_ROUNDS = 3, 30
 SELECT = "SELECT 1"
 ONE_JOB = "SELECT sum(id), max(id) FROM range(1000)"
 MANY_ROWS = "SELECT id, CAST(id % 1000 AS INT) AS k, id / 7 AS x FROM range(5000000)"
+WARM_ROUNDS = 30
 MEMORY_LIMIT = 200 * 2**20
 
 
@@ -39,11 +42,18 @@ def main() -> int:
     found = Report(versions=report.versions({}))
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
-        if wanted - {"claims"}:
+        if wanted & {"select", "rows", "load"}:
             _with_spark(found, folder, wanted)
         if "claims" in wanted:
             say("claims: filling stores with finished statements")
             _claims(found, folder)
+        if "warm" in wanted:
+            say(f"new sessions on warm drivers: {2 * WARM_ROUNDS} drivers, one after the other")
+            _warm(found, folder)
+        if "backend" in wanted:
+            say("calls of the backend")
+            calls = calls_for_status_reads(folder)
+            found.add(report.BACKEND_CALLS, "0", f"{calls:g}", reached=calls == 0)
     sys.stdout.write(f"\n{found.table()}\n\n" + "\n\n".join(found.details) + "\n")
     if only is None:
         found.write(RESULTS)
@@ -175,6 +185,23 @@ def _claims(found: Report, folder: Path) -> None:
         few, many = (f"{sizes[size].median * 1000:.2f} ms" for size in (FEW, MANY))
         lines.append(f"| {store} | {few} | {many} |")
     found.details.append("## Claims\nOne transaction each.\n\n" + "\n".join(lines))
+
+
+def _warm(found: Report, folder: Path) -> None:
+    samples = new_sessions(folder, WARM_ROUNDS)
+    first = next(iter(samples))
+    found.add(
+        report.WARM,
+        "≤ 1 s",
+        ", ".join(f"{name} {sample.median:.2f} s" for name, sample in samples.items()),
+        reached=samples[first].median <= 1,
+    )
+    found.details.append(
+        "## A new session on a warm driver\n`POST /api/v1/statements` without a session, on a node "
+        "with `warm = 1`, as soon as the spare driver says that it has warmed up; medians of "
+        f"{WARM_ROUNDS} sessions each. The driver that replaces the one taken starts at the same "
+        f"time on the same cores.\n\n{report.in_ms(samples, first)}"
+    )
 
 
 def say(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -36,7 +37,7 @@ class Node:
 
     def rows(self, query: str) -> float:
         """Seconds from `POST /statements` to the few rows of a query, which come in its answer."""
-        self._keep_alive()
+        self.keep_alive()
         began = time.perf_counter()
         statement = self.run(query)
         assert len(statement["rows"]) == statement["result"]["row_count"]
@@ -49,7 +50,7 @@ class Node:
         """
         began = time.perf_counter()
         body = {"statement": query, "session": SESSION}
-        statement = self._ended(self.call("POST", "/api/v1/statements", body))
+        statement = self.ended(self.call("POST", "/api/v1/statements", body))
         path = f"/api/v1/statements/{statement['id']}/result"
         self._connection.request("GET", path, headers={"Accept": ARROW})
         answer = self._connection.getresponse()
@@ -64,9 +65,10 @@ class Node:
     def run(self, text: str) -> dict[str, Any]:
         """A successful statement of the warm session, with its first rows if it took no minute."""
         body = {"statement": text, "session": SESSION, "wait_timeout": "60s"}
-        return self._ended(self.call("POST", "/api/v1/statements", body))
+        return self.ended(self.call("POST", "/api/v1/statements", body))
 
-    def _ended(self, statement: dict[str, Any]) -> dict[str, Any]:
+    def ended(self, statement: dict[str, Any]) -> dict[str, Any]:
+        """The statement once it is a success. Raises RuntimeError when it has failed."""
         while statement["state"] in {"waiting", "launched", "running"}:
             path = f"/api/v1/statements/{statement['id']}?wait_timeout=60s"
             statement = self.call("GET", path)
@@ -78,7 +80,12 @@ class Node:
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """The JSON of one request's answer."""
-        self._keep_alive()
+        found: dict[str, Any] = json.loads(self.text(path, method, body))
+        return found
+
+    def text(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> str:
+        """The text of one request's answer."""
+        self.keep_alive()
         self._connection.request(
             method,
             path,
@@ -87,11 +94,11 @@ class Node:
         )
         answer = self._connection.getresponse()
         _check(answer, path)
-        found: dict[str, Any] = json.loads(answer.read())
+        found = answer.read().decode()
         self._used = time.monotonic()
         return found
 
-    def _keep_alive(self) -> None:
+    def keep_alive(self) -> None:
         """A connection that has lain idle while others were measured may be closed by the node."""
         if time.monotonic() - self._used > IDLE_SECONDS:
             self._connection.close()
@@ -106,24 +113,29 @@ def _check(answer: http.client.HTTPResponse, path: str) -> None:
 @contextmanager
 def headrace_node(folder: Path) -> Iterator[Node]:
     """A node with a warm session; its driver and metastore end with it."""
-    home = folder / "headrace"
-    env = {"HEADRACE_HOME": str(home), "HEADRACE_EMBEDDED__LINGER": "0s"}
+    with node_process(folder / "headrace") as (node, process):
+        conf = {key: value for key, value in CONF.items() if key != "spark.master"}
+        session = node.call("POST", "/api/v1/sessions", {"name": SESSION, "conf": conf})["id"]
+        node.run("SELECT 1")
+        yield node
+        node.call("DELETE", f"/api/v1/sessions/{session}")
+        states = {"dead", "failed"}
+        wait_for(
+            lambda: node.call("GET", f"/api/v1/sessions/{session}")["state"] in states,
+            process,
+            "the session's end",
+        )
+
+
+@contextmanager
+def node_process(home: Path, **settings: str) -> Iterator[tuple[Node, subprocess.Popen[bytes]]]:
+    """A node with a home, and its process; all that it started ends with it."""
+    env = {"HEADRACE_HOME": str(home), "HEADRACE_EMBEDDED__LINGER": "0s", **settings}
     described = home / "node.json"
     try:
         with group([sys.executable, "-m", "headrace.api", "--port", "0"], home, env) as process:
             wait_for(described.exists, process, "the node")
-            node = Node(json.loads(described.read_text())["address"], process.pid)
-            conf = {key: value for key, value in CONF.items() if key != "spark.master"}
-            session = node.call("POST", "/api/v1/sessions", {"name": SESSION, "conf": conf})["id"]
-            node.run("SELECT 1")
-            yield node
-            node.call("DELETE", f"/api/v1/sessions/{session}")
-            states = {"dead", "failed"}
-            wait_for(
-                lambda: node.call("GET", f"/api/v1/sessions/{session}")["state"] in states,
-                process,
-                "the session's end",
-            )
+            yield Node(json.loads(described.read_text())["address"], process.pid), process
     finally:
         _end_the_rest(home)
 

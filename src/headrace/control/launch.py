@@ -146,6 +146,7 @@ class Launches:
             catalog=session.catalog,
             database=session.database,
             parallelism=session.parallelism,
+            spare=session.spare,
             results=self._settings.results_location,
             inline_limit=self._settings.results.inline_limit,
             chunk_limit=self._settings.results.chunk_limit,

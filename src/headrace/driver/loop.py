@@ -15,6 +15,7 @@ from headrace.driver.execute import Execution
 from headrace.driver.link import Link
 from headrace.driver.progress import Reports
 from headrace.driver.spark import Spark
+from headrace.driver.warm_up import warm_up
 from headrace.errors import DriverLost, HeadraceError
 from headrace.model.failure import Failure
 from headrace.model.messages import Work
@@ -56,6 +57,9 @@ class Loop:
         renewal.start()
         reports = Reports(self._link, self._spark, lambda: self._in_hand()[0])
         reports.start()
+        if self._link.bootstrap.spare:
+            # Beside the first poll: somebody may take it at any time.
+            self._workers.submit(warm_up, self._spark, self._link.bootstrap)
         try:
             self._serve()
         finally:

@@ -42,6 +42,8 @@ class Bootstrap(Message):
     database: str | None = None
     parallelism: int = 1
     """How many queries may run at once."""
+    spare: bool = False
+    """Whether nobody waits for it yet: it has the time to warm up."""
     results: str
     """The results location."""
     inline_limit: int
