@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import psutil
 import pytest
@@ -17,7 +18,7 @@ from tests.support.clusters import (
 from tests.support.node import NodeProcess
 from tests.support.standalone import StandaloneCluster
 from tests.support.waiting import wait_until
-from tests.support.yarn import YarnCluster
+from tests.support.yarn import CLOSED, FULL, YarnCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.yarn]
 
@@ -25,6 +26,8 @@ LONG = "SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7"
 PROFILES = ["standalone", "yarn", "yarn-cluster"]
 DOOMED = ["standalone", "yarn-cluster"]
 """A driver on this host, and one on the cluster."""
+QUEUES = {FULL: "ACCEPTED", CLOSED: "cannot accept submission of application"}
+"""What YARN says of an application in each."""
 Clusters = dict[str, StandaloneCluster | YarnCluster]
 
 
@@ -43,6 +46,7 @@ def node(
         "standalone": standalone_profile(standalone, python),
         "yarn": yarn_profile(yarn, python),
         "yarn-cluster": yarn_cluster_profile(yarn, python),
+        **{queue: _in_queue(yarn_cluster_profile(yarn, python), queue) for queue in QUEUES},
     }
     process = NodeProcess(folder / "home", **as_settings(profiles), CATALOG__KIND="memory")
     yield process
@@ -59,6 +63,12 @@ def sessions(node: NodeProcess) -> dict[str, str]:
 def doomed(node: NodeProcess, sessions: dict[str, str]) -> dict[str, str]:
     """Others, whose drivers die."""
     return {profile: node.session(profile=profile) for profile in DOOMED}
+
+
+@pytest.fixture(scope="module")
+def unlucky(node: NodeProcess, sessions: dict[str, str]) -> dict[str, str]:
+    """Others again, in queues that have no place for them."""
+    return {queue: node.session(profile=queue) for queue in QUEUES}
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -102,3 +112,20 @@ def test_a_session_whose_driver_is_killed_leaves_no_application(
     wait_until(lambda: node.session_state(session) == "failed", what="the session has failed")
     wait_until(lambda: name not in cluster.applications(), what="the application has ended")
     wait_until(lambda: not driver.is_running(), what="its driver is gone")
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_a_queue_without_a_place_fails_the_session_in_its_own_words(
+    node: NodeProcess, clusters: Clusters, unlucky: dict[str, str], queue: str
+) -> None:
+    session = unlucky[queue]
+    wait_until(lambda: node.session_state(session) == "failed", seconds=120, what="it has failed")
+    told = node.http.get(f"/api/v1/sessions/{session}").json()["error"]["message"]
+    assert QUEUES[queue] in told
+    assert f"headrace session log {session}" in told
+    assert f"headrace-{session}-1" not in clusters["yarn-cluster"].applications()
+
+
+def _in_queue(profile: dict[str, Any], queue: str) -> dict[str, Any]:
+    conf = {**profile["conf"], "spark.yarn.queue": queue}
+    return {**profile, "conf": conf, "start_timeout": "40s"}

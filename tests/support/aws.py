@@ -65,6 +65,11 @@ class Aws:
             for run in known.get(self.application_id, [])
         ]
 
+    def live_names(self) -> list[str]:
+        """The names of those that have not ended."""
+        ended = {"SUCCESS", "FAILED", "CANCELLED"}
+        return [run["name"] for run in self.job_runs() if run["state"] not in ended]
+
     def set_state(self, job_run_id: str, state: str, details: str = "") -> None:
         """Makes EMR tell this of a job run."""
         run = self._known(job_run_id)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+from fsspec.core import url_to_fs
 
-from headrace.control.launchers.contract import Launcher, LaunchRequest, Status, launch_name
+from headrace.control.launchers.contract import Handle, Launcher, LaunchRequest, Status, launch_name
 from headrace.model.messages import Bootstrap
 from headrace.settings import Profile
 
@@ -28,7 +29,7 @@ class Backend:
     stays: Profile
     """Starts what writes READY and then waits."""
     fails: Profile
-    """Starts what ends at once."""
+    """Starts what ends at once, or what `fail` ends."""
     words: str
     """What the launcher says of that, among other things."""
     applications: Callable[[], list[str]] = field(default=list)
@@ -38,9 +39,27 @@ class Backend:
     """Its hosts end the containers of an application a heartbeat after its manager said so."""
     unreachable: Profile | None = None
     """Its cluster does not answer."""
+    results: str | None = None
+    """Where drivers would leave results; None for a folder of the test's."""
+    fail: Callable[[Handle], None] | None = None
+    """Has the backend say that a driver failed: a service that keeps launches, and runs none."""
+
+    @property
+    def runs_programs(self) -> bool:
+        return self.fail is None
+
+    def tokens(self, folder: Path) -> list[str]:
+        """Where the token lies: files of a test's folder, and objects among the results."""
+        files = [one for one in folder.rglob("*") if one.is_file()]
+        found = [str(one) for one in files if TOKEN in one.read_text(errors="replace")]
+        if self.results is not None:
+            system, inner = url_to_fs(self.results)
+            system.invalidate_cache()
+            found += [one for one in system.find(inner) if TOKEN.encode() in system.cat_file(one)]
+        return found
 
 
-def request(folder: Path, profile: Profile) -> LaunchRequest:
+def request(folder: Path, profile: Profile, results: str | None = None) -> LaunchRequest:
     """A launch of epoch 1 of a session of its own: clusters remember the names of the past."""
     session = f"se_{secrets.token_hex(8)}"
     name = launch_name(session, 1)
@@ -51,7 +70,7 @@ def request(folder: Path, profile: Profile) -> LaunchRequest:
         token=TOKEN,
         nodes=["http://127.0.0.1:1"],
         conf={**conf, "spark.hadoop.fs.s3a.secret.key": SECRET},
-        results=str(folder / "results"),
+        results=results or str(folder / "results"),
         inline_limit=1,
         chunk_limit=1,
         lease_seconds=1,

@@ -16,6 +16,8 @@ import pytest
 from tests.support.jvm import JvmServices, free_ports
 
 JARS = Path(__file__).parents[2] / ".tools" / "yarn"
+FULL, CLOSED = "full", "closed"
+"""Queues: in one, applications wait for memory that never comes; the other takes none."""
 _JAVA_OPTIONS = [
     "-Xmx256m",
     "-XX:+UseSerialGC",
@@ -88,8 +90,13 @@ class YarnCluster:
         self._write(
             "capacity-scheduler",
             {
-                f"{queues}.root.queues": "default",
-                f"{queues}.root.default.capacity": "100",
+                f"{queues}.root.queues": f"default,{FULL},{CLOSED}",
+                f"{queues}.root.default.capacity": "98",
+                f"{queues}.root.default.maximum-capacity": "100",
+                f"{queues}.root.{FULL}.capacity": "1",
+                f"{queues}.root.{FULL}.maximum-capacity": "1",
+                f"{queues}.root.{CLOSED}.capacity": "1",
+                f"{queues}.root.{CLOSED}.maximum-applications": "0",
                 f"{queues}.maximum-am-resource-percent": "1.0",
             },
         )

@@ -14,6 +14,7 @@ from tests.support.launches import Backend, failing, spark_standing_by, standing
 from tests.support.waiting import wait_until
 
 from headrace.control.launchers.contract import Handle, Launcher
+from headrace.control.launchers.emr_serverless import EmrServerlessLauncher
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.settings import Profile
@@ -34,9 +35,10 @@ _BACKENDS: dict[str, Callable[[pytest.FixtureRequest, Path], Backend]] = {}
 
 
 @pytest.fixture(
-    scope="session",
+    scope="package",
     params=[
         "local",
+        "emr_serverless",
         pytest.param("standalone", marks=pytest.mark.spark),
         pytest.param("yarn", marks=[pytest.mark.spark, pytest.mark.yarn]),
         pytest.param("yarn_cluster", marks=[pytest.mark.spark, pytest.mark.yarn]),
@@ -109,6 +111,23 @@ def _yarn_cluster(request: pytest.FixtureRequest, folder: Path) -> Backend:
         on_cluster=True,
         lags=True,
         unreachable=Profile(**{**profile, "cluster_url": _nowhere()}),
+    )
+
+
+@_backend
+def _emr_serverless(request: pytest.FixtureRequest, _folder: Path) -> Backend:
+    aws = account(request.getfixturevalue("moto"))
+    profile = aws.profile()
+    return Backend(
+        make=EmrServerlessLauncher,
+        stays=Profile(**profile),
+        fails=Profile(**profile),
+        words="FAILED: out of memory",
+        applications=aws.live_names,
+        on_cluster=True,
+        unreachable=Profile(**aws.profile(endpoint_url=_nowhere())),
+        results=aws.results,
+        fail=lambda handle: aws.set_state(handle["job_run_id"], "FAILED", "out of memory"),
     )
 
 
