@@ -24,6 +24,7 @@ def _condemn(
     *,
     seconds: float = 60,
     if_overdue: bool = False,
+    if_alone: str | None = None,
 ) -> int | None:
     with store.write() as tx:
         return takeovers.condemn(
@@ -34,6 +35,7 @@ def _condemn(
             reason="it died",
             seconds=seconds,
             if_overdue=if_overdue,
+            if_alone=if_alone,
         )
 
 
@@ -100,6 +102,25 @@ def test_a_driver_that_renews_in_time_is_not_overdue(store: Database) -> None:
     late, late_epoch = running_session(store, lease_seconds=_AGO)
     assert _condemn(store, held, epoch, if_overdue=True) is None
     assert _condemn(store, late, late_epoch, if_overdue=True) == late_epoch + 1
+
+
+def test_a_driver_with_a_neighbour_is_not_taken_for_one_statement(store: Database) -> None:
+    session_id, epoch = running_session(store)
+    stuck = new_statement(store, session_id, StatementState.CANCELLING, epoch=epoch)
+    waiting = new_statement(store, session_id)
+    neighbour = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
+    assert _condemn(store, session_id, epoch, if_alone=stuck) is None
+    with store.write() as tx:
+        assert changes.transition(tx, neighbour, StatementState.SUCCESS, who="test")
+        sessions.renew(tx, session_id, epoch, 60, streams=1)
+    assert _condemn(store, session_id, epoch, if_alone=stuck) is None
+    with store.write() as tx:
+        sessions.renew(tx, session_id, epoch, 60, streams=0)
+        still = statements.get(tx, waiting)
+    # What only waits loses nothing.
+    assert still is not None
+    assert still.state is StatementState.WAITING
+    assert _condemn(store, session_id, epoch, if_alone=stuck) == epoch + 1
 
 
 def test_who_has_said_goodbye_meanwhile_gets_no_other_lease(store: Database) -> None:

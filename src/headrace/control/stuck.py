@@ -40,4 +40,6 @@ class StuckCancels:
 
     def _kill(self, stuck: StuckCancel) -> None:
         reason = f"it was ended because it did not stop {stuck.statement_id} when asked to"
-        self._takeovers.lose(stuck.session_id, stuck.epoch, reason)
+        # A neighbour may have come since.
+        spared = None if stuck.forced else stuck.statement_id
+        self._takeovers.lose(stuck.session_id, stuck.epoch, reason, if_alone=spared)

@@ -70,9 +70,14 @@ class Takeovers:
             elif self._retaken(session):
                 self._begin(session.id, self._finish, session.id, session.epoch)
 
-    def lose(self, session_id: str, epoch: int, reason: str) -> None:
-        """Takes a session from the driver of an epoch, unless it has another already."""
-        fence = self._condemned(session_id, epoch, reason)
+    def lose(
+        self, session_id: str, epoch: int, reason: str, *, if_alone: str | None = None
+    ) -> None:
+        """Takes a session from the driver of an epoch, unless it has another already.
+
+        With `if_alone`, only while that driver has nothing else in hand than that statement.
+        """
+        fence = self._condemned(session_id, epoch, reason, if_alone=if_alone)
         if fence is not None:
             self._begin(session_id, self._finish, session_id, fence)
 
@@ -80,7 +85,7 @@ class Takeovers:
         """Waits for what is in hand. What it has not finished, another node does."""
         self._workers.shutdown(wait=True)
 
-    def _condemned(self, session_id: str, epoch: int, reason: str, **terms: bool) -> int | None:
+    def _condemned(self, session_id: str, epoch: int, reason: str, **terms: Any) -> int | None:
         """The first step, on the terms of `store.takeovers.condemn`. Returns the new epoch."""
         with self._database.write() as tx:
             fence = takeovers.condemn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import and_, exists, or_, select, update
+from sqlalchemy import ColumnElement, Exists, and_, exists, literal, or_, select, update
 
 from headrace.model.lifecycle import IN_HAND, StatementState
 from headrace.store.clock import clock
@@ -51,13 +51,7 @@ class StuckCancel:
 
 def stuck_cancels(tx: Tx, grace_seconds: float, limit: int) -> list[StuckCancel]:
     """Statements whose cancel was asked for longer ago than the grace period."""
-    other = statements.alias("other")
-    neighbour = exists().where(
-        other.c.session_id == statements.c.session_id,
-        other.c.ended_at.is_(None),
-        other.c.state.in_(sorted(IN_HAND)),
-        other.c.id != statements.c.id,
-    )
+    neighbour = _others(statements.c.session_id, statements.c.id)
     query = (
         select(
             statements.c.id,
@@ -88,6 +82,22 @@ def stuck_cancels(tx: Tx, grace_seconds: float, limit: int) -> list[StuckCancel]
         )
         for row in tx.execute(query)
     ]
+
+
+def has_others(tx: Tx, session_id: str, statement_id: str) -> bool:
+    """Whether a session's driver has statements in hand beside that one."""
+    beside = select(_others(literal(session_id), literal(statement_id)))
+    return bool(tx.execute(beside).scalar_one())
+
+
+def _others(session_id: ColumnElement[str], statement_id: ColumnElement[str]) -> Exists:
+    other = statements.alias("other")
+    return exists().where(
+        other.c.session_id == session_id,
+        other.c.ended_at.is_(None),
+        other.c.state.in_(sorted(IN_HAND)),
+        other.c.id != statement_id,
+    )
 
 
 def note(tx: Tx, statement_id: str, words: str) -> None:

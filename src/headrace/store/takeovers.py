@@ -13,6 +13,7 @@ from headrace.model.session import Condemned, Session
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.overtime import has_others
 from headrace.store.sessions import all_of, overdue_query
 from headrace.store.signals import LAUNCH, session_topic
 from headrace.store.tables import sessions
@@ -45,13 +46,15 @@ def condemn(
     reason: str,
     seconds: float,
     if_overdue: bool = False,
+    if_alone: str | None = None,
     in_vain: bool = False,
 ) -> int | None:
     """Take a session from its driver: the new epoch, or None when it has another already.
 
     From here on the driver can report nothing. Who condemns has `seconds` to see that its process
     is gone; after that the lease has run out, and any node does it. With `if_overdue`, only when
-    the driver's lease has run out by the database's clock.
+    the driver's lease has run out by the database's clock; with `if_alone`, only when that
+    statement is the only one it has in hand, and no stream runs in it.
     """
     mine = select(sessions.c.state, sessions.c.handle).where(
         sessions.c.id == session_id,
@@ -62,8 +65,11 @@ def condemn(
     )
     if if_overdue:
         mine = mine.where(sessions.c.lease_until < clock())
+    if if_alone is not None:
+        mine = mine.where(sessions.c.streams == 0)
+    # Locked as a claim locks it: no neighbour comes while this looks for one.
     found = tx.execute(mine.with_for_update()).one_or_none()
-    if found is None:
+    if found is None or (if_alone is not None and has_others(tx, session_id, if_alone)):
         return None
     source: SessionState = found.state
     target = SessionState.RECOVERING if source is SessionState.RUNNING else source
