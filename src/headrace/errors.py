@@ -195,6 +195,18 @@ class NotCancellable(Conflict):
     code = "not_cancellable"
 
 
+class Committing(Conflict):
+    """The statement is publishing its table and cannot be cancelled any more."""
+
+    code = "committing"
+
+
+class TableBusy(Conflict):
+    """Another statement is just creating the table."""
+
+    code = "table_busy"
+
+
 class SessionEnded(Conflict):
     """The session has ended and takes no more statements."""
 
@@ -313,6 +325,42 @@ class SessionClosed(StatementFailed):
     """The session was closed before the statement could run."""
 
     code = "session_closed"
+
+
+class TableAlreadyExists(StatementFailed):
+    """The table exists already."""
+
+    code = "table_already_exists"
+
+
+class DatabaseNotFound(StatementFailed):
+    """The database does not exist."""
+
+    code = "database_not_found"
+
+
+class LocationNotEmpty(StatementFailed):
+    """The table's location holds files."""
+
+    code = "location_not_empty"
+
+
+class CatalogError(StatementFailed):
+    """The catalog could not create the table."""
+
+    code = "catalog_error"
+
+
+class AtomicityRequired(StatementFailed):
+    """The table cannot be created atomically."""
+
+    code = "atomicity_required"
+
+
+class CommitInDoubt(StatementFailed):
+    """The driver was lost while it published a table."""
+
+    code = "commit_in_doubt"
 
 
 class ResultTooLarge(StatementFailed):

@@ -38,6 +38,8 @@ def statement_body(statement: Statement, *, trace: bool = False) -> StatementBod
         cancel_note=statement.cancel_note,
         ended_at=statement.ended_at,
         attempts=statement.attempts,
+        atomic=statement.atomic,
+        note=statement.note,
         progress=statement.progress,
         error=error_body(statement.failure, trace=trace),
         result=_result_body(statement.result),

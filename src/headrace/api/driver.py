@@ -32,6 +32,7 @@ from headrace.model.messages import (
     Renew,
     Restore,
     Started,
+    Transact,
 )
 from headrace.store.signals import session_topic
 
@@ -60,6 +61,7 @@ _CALLS: dict[str, tuple[type[Message], Callable[..., Message]]] = {
     "started": (Started, Link.started),
     "advanced": (Advanced, Link.advanced),
     "ended": (Ended, Link.ended),
+    "transact": (Transact, Link.transact),
     "goodbye": (Goodbye, Link.goodbye),
 }
 """By the last word of the path: what a driver sends, and what answers it."""

@@ -129,6 +129,8 @@ class StatementBody(Given):
     cancel_note: str | None
     ended_at: Instant | None
     attempts: int
+    atomic: bool | None
+    note: str | None
     progress: Progress | None
     error: ErrorBody | None
     result: ResultBody | None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headrace.control.statements import find
-from headrace.errors import AlreadyEnded, NotCancellable
+from headrace.errors import AlreadyEnded, Committing, NotCancellable
 from headrace.model.lifecycle import STATEMENT
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement
-from headrace.store import changes
+from headrace.store import changes, transactions
 from headrace.store.database import Database, Tx
 
 
@@ -15,8 +15,8 @@ def cancel(database: Database, owner: str, statement_id: str, *, force: bool = F
     """`waiting` ends at once; what a driver has in hand becomes `cancelling` first.
 
     With `force`, a driver that does not stop it in time is killed even when other work runs there.
-    Asking again while it is cancelling is no error. Raises StatementNotFound, NotCancellable, and
-    AlreadyEnded, which says how it ended.
+    Asking again while it is cancelling is no error. Raises StatementNotFound, NotCancellable,
+    Committing, and AlreadyEnded, which says how it ended.
     """
     with database.write() as tx:
         statement = find(tx, owner, statement_id)
@@ -25,7 +25,11 @@ def cancel(database: Database, owner: str, statement_id: str, *, force: bool = F
 
 
 def request(tx: Tx, statement: Statement, *, who: str, force: bool = False) -> None:
-    """Asks for a cancel. Raises AlreadyEnded, and NotCancellable for what a node does itself."""
+    """Asks for a cancel.
+
+    Raises AlreadyEnded, NotCancellable for what a node does itself, and Committing for what is
+    publishing its table.
+    """
     if statement.state in STATEMENT.terminal:
         raise AlreadyEnded(
             f"Statement {statement.id} cannot be cancelled: it has ended, {statement.state}."
@@ -33,5 +37,9 @@ def request(tx: Tx, statement: Statement, *, who: str, force: bool = False) -> N
     if statement.kind is SessionKind.LOCAL:
         raise NotCancellable(
             f"Statement {statement.id} cannot be cancelled: a node does it by itself, in one step."
+        )
+    if transactions.publishing(tx, statement.id):
+        raise Committing(
+            f"Statement {statement.id} cannot be cancelled any more: its table is being published."
         )
     changes.request_cancel(tx, statement.id, who=who, force=force)

@@ -10,7 +10,7 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.session import Session
 from headrace.model.statement import CancelReason
-from headrace.store import changes, sessions
+from headrace.store import changes, sessions, transactions
 from headrace.store.database import Database
 from headrace.store.overtime import overtime
 
@@ -54,6 +54,8 @@ class Expiry:
         with self._database.write() as tx:
             # A driver may have taken it up meanwhile, or lost it.
             if changes.lock(tx, statement_id) is not state:
+                return
+            if transactions.publishing(tx, statement_id):
                 return
             if state is StatementState.WAITING:
                 failure = Failure.of(

@@ -11,15 +11,22 @@ import secrets
 
 from headrace.control.local import Locals
 from headrace.control.sessions import bury, end_session
-from headrace.errors import DriverLost, LeaseLost, Unauthorized
+from headrace.errors import DriverLost, InvalidRequest, LeaseLost, TableBusy, Unauthorized
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import (
+    SESSION,
+    STATEMENT,
+    SessionState,
+    StatementState,
+    TransactionState,
+)
 from headrace.model.messages import (
     Acknowledged,
     Advanced,
     Ended,
     Goodbye,
     Hello,
+    Journalled,
     Orders,
     Poll,
     Renew,
@@ -27,9 +34,12 @@ from headrace.model.messages import (
     Restore,
     Restored,
     Started,
+    Transact,
+    Transacted,
     Work,
 )
 from headrace.model.statement import Statement
+from headrace.model.transaction import Transaction
 from headrace.settings import Settings
 from headrace.store import (
     changes,
@@ -40,6 +50,7 @@ from headrace.store import (
     snapshots,
     statements,
     takeovers,
+    transactions,
 )
 from headrace.store.database import Database, Tx
 from headrace.store.duties import Duty
@@ -105,7 +116,7 @@ class Link:
         with self._database.read() as tx:
             duty = _held(tx, session_id, epoch)
             lost = [one for one, _state in duty.in_hand if one not in message.in_hand]
-            work = _work(statements.get(tx, lost[0])) if lost else None
+            work = _handed_out_again(tx, lost[0]) if lost else None
         closing = duty.state is SessionState.CLOSING
         if duty.waits and len(duty.in_hand) < duty.parallelism and not closing:
             work = self._claim(session_id, epoch)
@@ -156,6 +167,8 @@ class Link:
             return Acknowledged(landed=False)
         with self._database.write() as tx:
             state, failure = _agreed(tx, message)
+            if message.committed is not None:
+                self._committed(tx, session_id, epoch, message.committed)
             landed = changes.transition(
                 tx,
                 message.statement_id,
@@ -171,9 +184,32 @@ class Link:
             )
             if not landed:
                 _held(tx, session_id, epoch)
-            elif message.snapshot is not None:
-                snapshots.keep(tx, session_id, message.snapshot)
+            else:
+                _keep_what_is_told(tx, session_id, message)
         return Acknowledged(landed=landed)
+
+    def transact(self, session_id: str, epoch: int, message: Transact) -> Transacted:
+        """A table transaction comes to its next state."""
+        who = _who(session_id, epoch)
+        try:
+            with self._database.write() as tx:
+                if message.state is TransactionState.PREPARED:
+                    landed = transactions.prepare(tx, _new(session_id, epoch, message), who=who)
+                else:
+                    landed = transactions.advance(
+                        tx,
+                        message.id,
+                        message.state,
+                        session_id=session_id,
+                        epoch=epoch,
+                        who=who,
+                        staged=message.staged,
+                    )
+                if not landed:
+                    _held(tx, session_id, epoch)
+        except TableBusy:
+            return Transacted(landed=False, busy=True)
+        return Transacted(landed=landed)
 
     def goodbye(self, session_id: str, epoch: int, message: Goodbye) -> Acknowledged:
         """The driver is about to exit.
@@ -197,6 +233,16 @@ class Link:
                 landed = fence is not None
         return Acknowledged(landed=landed)
 
+    def _committed(self, tx: Tx, session_id: str, epoch: int, transaction_id: str) -> None:
+        transactions.advance(
+            tx,
+            transaction_id,
+            TransactionState.COMMITTED,
+            session_id=session_id,
+            epoch=epoch,
+            who=_who(session_id, epoch),
+        )
+
     def _quit(self, session_id: str, epoch: int) -> bool:
         """Closes a batch session that has had its statement. Returns whether it landed."""
         with self._database.write() as tx:
@@ -211,7 +257,13 @@ class Link:
 
     def _claim(self, session_id: str, epoch: int) -> Work | None:
         with self._database.write() as tx:
-            return _work(changes.claim_next(tx, session_id, epoch, who=_who(session_id, epoch)))
+            claimed = changes.claim_next(tx, session_id, epoch, who=_who(session_id, epoch))
+            if claimed is None:
+                return None
+            left = None
+            if claimed.attempts > 1:
+                left = transactions.adopt(tx, claimed.id, session_id, epoch)
+            return _work(claimed, left)
 
 
 def _held(tx: Tx, session_id: str, epoch: int) -> Duty:
@@ -222,9 +274,28 @@ def _held(tx: Tx, session_id: str, epoch: int) -> Duty:
     return duty
 
 
-def _work(statement: Statement | None) -> Work | None:
-    if statement is None:
-        return None
+def _handed_out_again(tx: Tx, statement_id: str) -> Work | None:
+    statement = statements.get(tx, statement_id)
+    return None if statement is None else _work(statement, transactions.live(tx, statement_id))
+
+
+def _new(session_id: str, epoch: int, message: Transact) -> Transaction:
+    if message.staged is None:
+        raise InvalidRequest("A transaction is journalled with what is staged.")
+    return Transaction(
+        id=message.id,
+        statement_id=message.statement_id,
+        session_id=session_id,
+        epoch=epoch,
+        state=message.state,
+        staged=message.staged,
+    )
+
+
+def _work(statement: Statement, left: Transaction | None) -> Work:
+    journalled = None
+    if left is not None:
+        journalled = Journalled(id=left.id, state=left.state, staged=left.staged)
     return Work(
         statement_id=statement.id,
         text=statement.text,
@@ -236,7 +307,15 @@ def _work(statement: Statement | None) -> Work | None:
         location=statement.location,
         is_query=statement.is_query,
         attempt=statement.attempts,
+        transaction=journalled,
     )
+
+
+def _keep_what_is_told(tx: Tx, session_id: str, message: Ended) -> None:
+    if message.snapshot is not None:
+        snapshots.keep(tx, session_id, message.snapshot)
+    if message.atomic is not None or message.note is not None:
+        changes.tell(tx, message.statement_id, atomic=message.atomic, note=message.note)
 
 
 def _agreed(tx: Tx, message: Ended) -> tuple[StatementState, Failure | None]:

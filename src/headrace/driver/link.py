@@ -37,6 +37,8 @@ from headrace.model.messages import (
     Restore,
     Restored,
     Started,
+    Transact,
+    Transacted,
 )
 from headrace.model.progress import Progress
 from headrace.model.snapshot import Snapshot
@@ -110,6 +112,10 @@ class Link:
         """Best effort: the next report says more."""
         with contextlib.suppress(Orphaned):
             self._call("advanced", Advanced(progress=progress), Acknowledged, patience=0.0)
+
+    def transact(self, message: Transact) -> Transacted:
+        """Journals a step of a table transaction."""
+        return self._call("transact", message, Transacted)
 
     def ended(self, message: Ended) -> Acknowledged:
         return self._call("ended", message, Acknowledged)

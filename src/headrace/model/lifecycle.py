@@ -71,8 +71,18 @@ class NodeState(StrEnum):
     GONE = "gone"
 
 
+class TransactionState(StrEnum):
+    PREPARED = "prepared"  # journalled; nothing is done yet
+    BEGUN = "begun"  # rows are being written where nobody reads them
+    COMMITTING = "committing"  # complete, and being published: nothing but the end of it follows
+    COMMITTED = "committed"
+    ABORTING = "aborting"  # what was staged is being removed
+    ABORTED = "aborted"
+
+
 _ST = StatementState
 _SE = SessionState
+_TX = TransactionState
 
 STATEMENT: Lifecycle[StatementState] = Lifecycle(
     "statement",
@@ -107,6 +117,20 @@ SESSION: Lifecycle[SessionState] = Lifecycle(
         _SE.CLOSING: frozenset({_SE.DEAD}),
         _SE.DEAD: frozenset(),
         _SE.FAILED: frozenset(),
+    },
+)
+
+TRANSACTION: Lifecycle[TransactionState] = Lifecycle(
+    "transaction",
+    _TX.PREPARED,
+    {
+        _TX.PREPARED: frozenset({_TX.BEGUN, _TX.ABORTING}),
+        _TX.BEGUN: frozenset({_TX.COMMITTING, _TX.ABORTING}),
+        # Back only where the catalog has refused to publish, e.g. for another's table.
+        _TX.COMMITTING: frozenset({_TX.COMMITTED, _TX.ABORTING}),
+        _TX.ABORTING: frozenset({_TX.ABORTED}),
+        _TX.COMMITTED: frozenset(),
+        _TX.ABORTED: frozenset(),
     },
 )
 

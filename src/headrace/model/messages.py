@@ -12,11 +12,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import StatementState
+from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.progress import Progress
 from headrace.model.result import Disposition, ResultReport
 from headrace.model.snapshot import Snapshot
 from headrace.model.statement import Parameter
+from headrace.model.transaction import Staged
 
 LINK_PREFIX = "/driver/v1/sessions"
 
@@ -90,6 +91,14 @@ class Poll(Message):
     """Of those, the ones whose cancel the driver has heard of."""
 
 
+class Journalled(Message):
+    """A table transaction as the journal has it."""
+
+    id: str
+    state: TransactionState
+    staged: Staged
+
+
 class Work(Message):
     """A statement that the node has claimed for this driver."""
 
@@ -104,6 +113,8 @@ class Work(Message):
     is_query: bool
     """Whether it can change nothing."""
     attempt: int
+    transaction: Journalled | None = None
+    """What an earlier driver has left of it, to be finished or removed first."""
 
 
 class Orders(Message):
@@ -122,6 +133,25 @@ class Started(Message):
     statement_id: str
 
 
+class Transact(Message):
+    """`transact`: a table transaction comes to its next state. Repeating it is harmless."""
+
+    id: str
+    statement_id: str
+    state: TransactionState
+    staged: Staged | None = None
+    """Where it is not as the journal has it: at first, and when all rows are written."""
+
+
+class Transacted(Message):
+    """The answer to `transact`."""
+
+    landed: bool
+    """False for a statement that is being cancelled."""
+    busy: bool = False
+    """Whether another statement publishes a table of that name just now."""
+
+
 class Ended(Message):
     """`ended`: how a statement ended. Repeating it is harmless."""
 
@@ -130,6 +160,11 @@ class Ended(Message):
     failure: Failure | None = None
     result: ResultReport | None = None
     detail: dict[str, Any] = {}
+    committed: str | None = None
+    """The transaction whose table is published."""
+    atomic: bool | None = None
+    note: str | None = None
+    """What there is to know of a success."""
     snapshot: Snapshot | None = None
     """The state of the session after it, where that may have changed."""
     ran_seconds: float | None = Field(default=None, ge=0)

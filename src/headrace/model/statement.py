@@ -94,6 +94,10 @@ class Statement:
     cancel_note: str | None
     """Why a cancel is not done yet."""
     ended_at: datetime | None
+    atomic: bool | None
+    """Of a CTAS that ran: whether its table appeared whole; None for anything else."""
+    note: str | None
+    """What there is to know of a success."""
     progress: Progress | None
     """As of a second ago at most, while it runs."""
     failure: Failure | None

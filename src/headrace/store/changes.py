@@ -8,17 +8,24 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Float, Select, Update, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy import Float, Row, Update, and_, bindparam, exists, func, or_, select, update
 
-from headrace.errors import StatementTimeout
+from headrace.errors import CommitInDoubt, StatementTimeout
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import IN_HAND, STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import (
+    IN_HAND,
+    STATEMENT,
+    SessionState,
+    StatementState,
+    TransactionState,
+)
 from headrace.model.result import ResultReport
 from headrace.model.session import SessionKind
 from headrace.model.statement import CancelReason, Statement
-from headrace.store import events, results
+from headrace.store import events, results, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.holding import held_by, locked
 from headrace.store.signals import session_topic, statement_topic
 from headrace.store.tables import sessions, statements
 
@@ -49,9 +56,15 @@ _SETTLED = (
 )
 
 
+_IN_DOUBT = (
+    "Its rows were complete and its table was being published: the next driver on that catalog, or"
+    " `headrace recover`, finishes it."
+)
+
+
 def lock(tx: Tx, statement_id: str) -> StatementState | None:
     """The state, which nobody else changes until this transaction ends."""
-    held = tx.execute(_lock(fenced=False), {"statement": statement_id}).one_or_none()
+    held = locked(tx, statement_id)
     return None if held is None else held.state
 
 
@@ -95,9 +108,10 @@ def transition(
     and is kept `result_seconds`. An end that tells how long the statement ran stands for its
     beginning too, where that was not told. Returns whether it landed.
     """
-    fenced = epoch is not None and target is not StatementState.LAUNCHED
-    names = {"statement": statement_id, "holder": epoch}
-    held = tx.execute(_lock(fenced=fenced), names).one_or_none()
+    if epoch is None or target is StatementState.LAUNCHED:
+        held = locked(tx, statement_id)
+    else:
+        held = held_by(tx, statement_id, epoch)
     if held is None or not STATEMENT.allows(held.state, target):
         return False
     if session_id not in {None, held.session_id}:
@@ -138,12 +152,15 @@ def request_cancel(
     """Ask for a cancel: a waiting statement is cancelled at once, one in hand is `cancelling`.
 
     The first reason holds; force may be added later. Returns the state after that (a terminal one
-    is left as it is), or None when there is no such statement.
+    is left as it is, and so is that of one whose table is being published), or None when there is
+    no such statement.
     """
-    held = tx.execute(_lock(fenced=False), {"statement": statement_id}).one_or_none()
+    held = locked(tx, statement_id)
     if held is None:
         return None
     source: StatementState = held.state
+    if transactions.publishing(tx, statement_id):
+        return source
     waiting = source is StatementState.WAITING
     target = StatementState.CANCELLED if waiting else StatementState.CANCELLING
     asked = update(statements).where(statements.c.id == statement_id)
@@ -158,6 +175,12 @@ def request_cancel(
     return target
 
 
+def tell(tx: Tx, statement_id: str, *, atomic: bool | None, note: str | None) -> None:
+    """Keep what there is to know of how a statement ended."""
+    told = update(statements).where(statements.c.id == statement_id)
+    tx.execute(told.values(atomic=atomic, note=note))
+
+
 def end_all(
     tx: Tx,
     session_id: str,
@@ -168,7 +191,8 @@ def end_all(
 ) -> int:
     """End everything of a session: `failed`, or as cancelled where a cancel was asked for.
 
-    Statements that were waiting get the failure `waiting`, if given. Returns how many ended.
+    Statements that were waiting get the failure `waiting`, if given; those whose tables were being
+    published say so. Returns how many ended.
     """
     query = (
         select(statements.c.id, statements.c.state, statements.c.cancel_reason)
@@ -180,7 +204,9 @@ def end_all(
     for row in rows:
         target: StatementState = StatementState.FAILED
         known: Failure | None = failure
-        if row.state is StatementState.WAITING:
+        if transactions.publishing(tx, row.id):
+            known = Failure.of(CommitInDoubt(f"{failure.message} {_IN_DOUBT}"))
+        elif row.state is StatementState.WAITING:
             known = waiting or failure
         elif row.state is StatementState.CANCELLING:
             target, known = cancelled_as(row.cancel_reason)
@@ -192,8 +218,9 @@ def end_all(
 def settle(tx: Tx, session_id: str, *, who: str, failure: Failure, max_attempts: int) -> None:
     """Decide on what a driver had in hand that is gone for certain.
 
-    What can change nothing waits for another driver, unless it has been tried `max_attempts` times;
-    the rest is `failed`, or as cancelled where a cancel was asked for.
+    What can change nothing waits for another driver, unless it has been tried `max_attempts` times,
+    and so does a table that can be rolled back. One that was being published waits in any case:
+    the next driver finishes it. The rest is `failed`, or as cancelled where a cancel was asked for.
     """
     query = (
         select(*_SETTLED)
@@ -207,13 +234,23 @@ def settle(tx: Tx, session_id: str, *, who: str, failure: Failure, max_attempts:
         known: Failure | None = failure
         if row.state is StatementState.CANCELLING:
             target, known = cancelled_as(row.cancel_reason)
-        elif row.is_query and row.attempts < max_attempts:
+        elif _goes_on(tx, row, max_attempts):
             target, known = StatementState.WAITING, None
         else:
             target = StatementState.FAILED
         _change(tx, row.id, row.state, target, failure=known)
         detail = {"reason": failure.message} if target is StatementState.WAITING else None
         record(tx, row.id, session_id, row.state, target, who=who, failure=known, detail=detail)
+
+
+def _goes_on(tx: Tx, row: Row[Any], max_attempts: int) -> bool:
+    """Whether another driver takes up a statement whose driver was lost."""
+    if row.is_query:
+        return bool(row.attempts < max_attempts)
+    begun = transactions.live(tx, row.id)
+    if begun is None:
+        return False
+    return begun.state is TransactionState.COMMITTING or row.attempts < max_attempts
 
 
 def cancelled_as(reason: CancelReason | None) -> tuple[StatementState, Failure | None]:
@@ -311,20 +348,3 @@ def _claim() -> Any:
     )
     values = {**_entering(StatementState.LAUNCHED), "failure": None}
     return claimed.values(values).returning(*statements.c)
-
-
-@cache
-def _lock(*, fenced: bool) -> Select[Any]:
-    """The state of a statement, which nobody else changes until this transaction ends.
-
-    With `fenced`, only while the statement is that driver's, and the session too: from a lost
-    driver its statements are taken later than the session.
-    """
-    query = select(statements.c.state, statements.c.session_id)
-    query = query.where(statements.c.id == bindparam("statement"))
-    if not fenced:
-        return query.with_for_update()
-    held = query.join_from(sessions, statements, sessions.c.id == statements.c.session_id)
-    return held.where(
-        statements.c.epoch == bindparam("holder"), sessions.c.epoch == bindparam("holder")
-    ).with_for_update()

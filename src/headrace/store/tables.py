@@ -27,18 +27,20 @@ from sqlalchemy import (
 )
 
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import NodeState, SessionState, StatementState
+from headrace.model.lifecycle import NodeState, SessionState, StatementState, TransactionState
 from headrace.model.progress import Progress
 from headrace.model.result import Disposition
 from headrace.model.session import Condemned, SessionKind
 from headrace.model.snapshot import Snapshot
 from headrace.model.statement import CancelReason, Parameter
+from headrace.model.transaction import Staged
 from headrace.store.clock import Instant
 from headrace.store.columns import Document, identifier, one_of
 
 _LIVE = text("ended_at IS NULL")
 _SPARE = text("spare")
 TIMED = text("ended_at IS NULL AND (timeout_seconds IS NOT NULL OR queue_seconds IS NOT NULL)")
+PUBLISHING = text("state = 'committing'")
 
 metadata = MetaData(
     naming_convention={
@@ -161,6 +163,8 @@ statements = Table(
     Column("cancel_note", Text),
     Column("ended_at", Instant),
     Column("progress", Document(Progress)),
+    Column("atomic", Boolean),
+    Column("note", Text),
     Column("failure", Document(Failure)),
     CheckConstraint(
         "(ended_at IS NOT NULL) = (state IN ('success', 'failed', 'timeout', 'cancelled'))",
@@ -189,6 +193,33 @@ statements = Table(
         sqlite_where=text("ended_at IS NOT NULL"),
         postgresql_where=text("ended_at IS NOT NULL"),
     ),
+)
+
+transactions = Table(
+    "transactions",
+    metadata,
+    Column("id", identifier(), primary_key=True),
+    Column("statement_id", identifier(), ForeignKey("statements.id"), nullable=False),
+    Column("session_id", identifier(), ForeignKey("sessions.id"), nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("state", one_of(TransactionState, check="known_state"), nullable=False),
+    Column("catalog", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("staged", Document(Staged), nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("ended_at", Instant),
+    CheckConstraint("(ended_at IS NOT NULL) = (state IN ('committed', 'aborted'))", name="ended"),
+    Index("transactions_live", "statement_id", sqlite_where=_LIVE, postgresql_where=_LIVE),
+    # One at a time publishes a table of a name.
+    Index(
+        "transactions_publishing",
+        "catalog",
+        "target",
+        unique=True,
+        sqlite_where=PUBLISHING,
+        postgresql_where=PUBLISHING,
+    ),
+    Index("transactions_by_statement", "statement_id", "id"),
 )
 
 results = Table(

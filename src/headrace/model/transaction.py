@@ -1,0 +1,38 @@
+"""A table transaction: the journal's row of one table that a CTAS creates whole or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from headrace.model.lifecycle import TransactionState
+
+
+class Staged(BaseModel):
+    """What another process needs to finish a two-phase table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+    """The name of the catalog implementation that wrote the record and can read it."""
+    catalog: str
+    """Which catalog it is, wherever it is configured: who has the same one can finish it."""
+    target: str
+    """The full name of the table within it."""
+    record: dict[str, Any]
+    """That implementation's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """A table transaction as the store holds it."""
+
+    id: str
+    statement_id: str
+    session_id: str
+    """Whose driver holds it."""
+    epoch: int
+    state: TransactionState
+    staged: Staged

@@ -1,0 +1,149 @@
+"""The journal of two-phase tables: who creates which, and how far it has come.
+
+Who holds a transaction is the driver of one epoch of one session. From `committing` on there is
+nothing but its end: whoever finds it without a driver finishes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Select, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from headrace.errors import TableBusy
+from headrace.model.lifecycle import TRANSACTION, StatementState, TransactionState
+from headrace.model.transaction import Staged, Transaction
+from headrace.store import events
+from headrace.store.clock import clock
+from headrace.store.database import Tx
+from headrace.store.holding import held
+from headrace.store.tables import sessions, transactions
+
+_ENTITY = "transaction"
+_LIVE = transactions.c.ended_at.is_(None)
+_SELECT = select(
+    transactions.c.id,
+    transactions.c.statement_id,
+    transactions.c.session_id,
+    transactions.c.epoch,
+    transactions.c.state,
+    transactions.c.staged,
+)
+
+
+def prepare(tx: Tx, new: Transaction, *, who: str) -> bool:
+    """Journal a table that is about to be begun, for a statement that this driver has in hand.
+
+    Returns whether it landed: not for a statement that is being cancelled. Saying it again changes
+    nothing.
+    """
+    state = held(tx, new.statement_id, new.epoch)
+    if state in {None, StatementState.CANCELLING}:
+        return False
+    if _one(tx, _SELECT.where(transactions.c.id == new.id)) is not None:
+        return True
+    tx.execute(
+        insert(transactions).values(
+            id=new.id,
+            statement_id=new.statement_id,
+            session_id=new.session_id,
+            epoch=new.epoch,
+            state=new.state,
+            catalog=new.staged.catalog,
+            target=new.staged.target,
+            staged=new.staged,
+            created_at=clock(),
+        )
+    )
+    detail = {"statement": new.statement_id, "target": new.staged.target}
+    events.append(tx, _ENTITY, new.id, None, new.state, who=who, detail=detail)
+    return True
+
+
+def advance(
+    tx: Tx,
+    transaction_id: str,
+    target: TransactionState,
+    *,
+    session_id: str,
+    epoch: int,
+    who: str,
+    staged: Staged | None = None,
+) -> bool:
+    """Change the state, as the lifecycle allows it, while that driver holds the transaction.
+
+    Nothing begins to commit that a cancel has come for. Returns whether it landed; saying it again
+    lands again. Raises TableBusy while another one publishes a table of that name.
+    """
+    known = get(tx, transaction_id)
+    if known is None:
+        return False
+    # Who cancels locks the statement too, and first.
+    statement = held(tx, known.statement_id, epoch)
+    found = _one(tx, _held(transaction_id, session_id, epoch))
+    if found is None:
+        return False
+    source = found.state
+    if source is target:
+        return True
+    if not TRANSACTION.allows(source, target):
+        return False
+    if target is TransactionState.COMMITTING and statement in {None, StatementState.CANCELLING}:
+        return False
+    values: dict[str, Any] = {"state": target}
+    if staged is not None:
+        values["staged"] = staged
+    if target in TRANSACTION.terminal:
+        values["ended_at"] = clock()
+    try:
+        tx.execute(update(transactions).where(transactions.c.id == transaction_id).values(values))
+    except IntegrityError as error:
+        raise TableBusy(f"Another statement is just creating {found.staged.target}.") from error
+    events.append(tx, _ENTITY, transaction_id, source, target, who=who)
+    return True
+
+
+def adopt(tx: Tx, statement_id: str, session_id: str, epoch: int) -> Transaction | None:
+    """The live transaction of a statement, which a driver before this one has left to it."""
+    found = live(tx, statement_id)
+    if found is None:
+        return None
+    mine = update(transactions).where(transactions.c.id == found.id)
+    tx.execute(mine.values(session_id=session_id, epoch=epoch))
+    return get(tx, found.id)
+
+
+def live(tx: Tx, statement_id: str) -> Transaction | None:
+    """The transaction of a statement that has not ended."""
+    return _one(tx, _SELECT.where(transactions.c.statement_id == statement_id, _LIVE))
+
+
+def publishing(tx: Tx, statement_id: str) -> bool:
+    """Whether the statement's table is being published: nothing stops it any more."""
+    found = live(tx, statement_id)
+    return found is not None and found.state is TransactionState.COMMITTING
+
+
+def get(tx: Tx, transaction_id: str) -> Transaction | None:
+    """One transaction."""
+    return _one(tx, _SELECT.where(transactions.c.id == transaction_id))
+
+
+def _held(transaction_id: str, session_id: str, epoch: int) -> Select[Any]:
+    """It, while it is that driver's and the driver has its session; nobody else changes it."""
+    return (
+        _SELECT.join_from(transactions, sessions, sessions.c.id == transactions.c.session_id)
+        .where(
+            transactions.c.id == transaction_id,
+            transactions.c.session_id == session_id,
+            transactions.c.epoch == epoch,
+            sessions.c.epoch == epoch,
+        )
+        .with_for_update()
+    )
+
+
+def _one(tx: Tx, query: Select[Any]) -> Transaction | None:
+    row = tx.execute(query).mappings().one_or_none()
+    return None if row is None else Transaction(**row)
