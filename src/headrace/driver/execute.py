@@ -12,13 +12,16 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from headrace.driver.ctas import Cancelled, Course, StatementFacts, course_of
+from headrace.driver.ctas.hooks import Hooks
 from headrace.driver.failures import failure_of
+from headrace.driver.link import Link, Orphaned, Refused
 from headrace.driver.output import OutputSpec, write_result
-from headrace.driver.parameters import asked
 from headrace.driver.spark import Spark
-from headrace.errors import DriverLost, HeadraceError
+from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.lifecycle import StatementState
-from headrace.model.messages import Bootstrap, Ended, Work
+from headrace.model.messages import Ended, Work
+from headrace.model.result import ResultReport
 from headrace.model.snapshot import Snapshot
 
 _LOG = logging.getLogger("headrace.driver")
@@ -27,16 +30,20 @@ _POOL = "spark.scheduler.pool"
 _CANCEL_EVERY_SECONDS = 0.1
 _DYING_SECONDS = 2.0
 """How long a JVM may take to be gone after its connections have broken."""
+_NOT_THE_STATEMENTS = (LeaseLost, Orphaned, Refused)
 _TOLD_BY_A_LIVING_JVM = (PySparkException, Py4JJavaError, HeadraceError)
 
 
 class Execution:
     """One attempt at one statement, in the thread that calls `run`."""
 
-    def __init__(self, spark: Spark, bootstrap: Bootstrap, work: Work) -> None:
+    def __init__(self, spark: Spark, link: Link, work: Work) -> None:
         self.work = work
         self._spark = spark
-        self._bootstrap = bootstrap
+        self._link = link
+        self._bootstrap = link.bootstrap
+        self._course: Course | None = None
+        self._hooks: Hooks | None = None
         self._ended = threading.Event()
         self._cancelling = threading.Event()
 
@@ -48,34 +55,42 @@ class Execution:
     def run(self) -> Ended:
         """Says how it ended; what the user's SQL raises is told in the report.
 
-        Raises DriverLost when the JVM has died.
+        Raises DriverLost when the JVM has died, and LeaseLost, Orphaned and Refused when a table
+        that it creates may not go on.
         """
-        work = self.work
-        context = self._spark.context
         began = time.monotonic()
         try:
-            context.addJobTag(work.statement_id)
-            context.setJobDescription(work.text[:200])
-            session = self._spark.session
-            if self._bootstrap.parallelism > 1:
-                context.setLocalProperty(_POOL, threading.current_thread().name)
-                session = self._spark.state.branch() if work.is_query else session
-            with _configured(session, work.conf):
-                report = write_result(asked(session, work), self._spec())
+            ended = self._succeeded(self._ran())
+        except _NOT_THE_STATEMENTS:
+            raise
         except Exception as error:
             doubt = 0.0 if isinstance(error, _TOLD_BY_A_LIVING_JVM) else _DYING_SECONDS
             if not self._spark.alive(doubt_seconds=doubt):
                 raise DriverLost("The JVM of the driver died.") from error
             ended = self._failed(error)
-        else:
-            ended = Ended(
-                statement_id=work.statement_id, state=StatementState.SUCCESS, result=report
-            )
         finally:
             self._ended.set()
         self._leave_no_tag()
         told = {"ran_seconds": time.monotonic() - began, "snapshot": self._snapshot()}
         return ended.model_copy(update=told)
+
+    def _ran(self) -> ResultReport:
+        work, context, session = self.work, self._spark.context, self._spark.session
+        context.addJobTag(work.statement_id)
+        context.setJobDescription(work.text[:200])
+        if self._bootstrap.parallelism > 1:
+            context.setLocalProperty(_POOL, threading.current_thread().name)
+            session = self._spark.state.branch() if work.is_query else session
+        with _configured(session, work.conf):
+            self._course = course_of(session, work, self._link, self._facts)
+            own = [self._course.hook] if self._course.hook is not None else []
+            self._hooks = Hooks(self._facts, own)
+            self._hooks.created()
+            report = write_result(self._course.run(), self._spec())
+            # What is published from here on must not be torn by a cancel that comes too late.
+            self._leave_no_tag()
+            self._hooks.finished()
+        return report
 
     def ends_within(self, seconds: float) -> bool:
         """Waits until the statement has run to its end, but no longer."""
@@ -119,11 +134,37 @@ class Execution:
         except (Py4JError, OSError) as error:
             _LOG.warning("the tag of %s stays: %s", self.work.statement_id, error)
 
+    @property
+    def _facts(self) -> StatementFacts:
+        work = self.work
+        return StatementFacts(
+            id=work.statement_id,
+            session_id=self._bootstrap.session_id,
+            text=work.text,
+            attempt=work.attempt,
+        )
+
+    def _succeeded(self, report: ResultReport) -> Ended:
+        course = self._course
+        assert course is not None
+        return Ended(
+            statement_id=self.work.statement_id,
+            state=StatementState.SUCCESS,
+            result=report,
+            committed=course.hook.transaction if course.hook is not None else None,
+            atomic=course.atomic,
+            note=course.note,
+        )
+
     def _failed(self, error: Exception) -> Ended:
         statement_id = self.work.statement_id
-        if self.cancelling:
-            return Ended(statement_id=statement_id, state=StatementState.CANCELLED)
         failure = failure_of(error, self.work.text)
+        hooks = self._hooks or Hooks(self._facts, [])
+        if self.cancelling or isinstance(error, Cancelled):
+            hooks.cancelled()
+            cancelled = StatementState.CANCELLED
+            return Ended(statement_id=statement_id, state=cancelled, failure=failure)
+        hooks.failed(error)
         _LOG.warning("statement %s failed: %s", statement_id, failure.message.partition("\n")[0])
         return Ended(statement_id=statement_id, state=StatementState.FAILED, failure=failure)
 

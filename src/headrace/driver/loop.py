@@ -89,7 +89,7 @@ class Loop:
             return list(self._executions), heard
 
     def _start(self, work: Work) -> None:
-        execution = Execution(self._spark, self._link.bootstrap, work)
+        execution = Execution(self._spark, self._link, work)
         with self._lock:
             self._executions[work.statement_id] = execution
         self._futures = {one for one in self._futures if not one.done()}

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.functions import lit
 
+from headrace.driver.state.jvm import Jvm
 from headrace.model.messages import Work
 from headrace.model.statement import Parameter
 
@@ -24,6 +25,22 @@ def asked(spark: SparkSession, work: Work) -> DataFrame:
     else:
         args = [_value(spark, one) for one in parameters]
     return spark.sql(work.text, args)
+
+
+def parsed(spark: SparkSession, work: Work) -> Any:
+    """What Spark's parser makes of a statement: a plan in the JVM. Raises as Spark does."""
+    parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 - PySpark has no way to it
+    if not work.parameters:
+        return parser.parsePlan(work.text)
+    jvm = Jvm(spark)
+    values = [jvm.session.expression(_value(spark, one)._jc) for one in work.parameters]  # noqa: SLF001 - as above
+    contexts = jvm.root.org.apache.spark.sql.catalyst.parser
+    if work.parameters[0].name is None:
+        context = contexts.PositionalParameterContext(jvm.sequence(values))
+    else:
+        names = [str(one.name) for one in work.parameters]
+        context = contexts.NamedParameterContext(jvm.mapping(dict(zip(names, values, strict=True))))
+    return parser.parsePlanWithParameters(work.text, context)
 
 
 def _value(spark: SparkSession, parameter: Parameter) -> Any:

@@ -18,9 +18,11 @@ class Staged(BaseModel):
     kind: str
     """The name of the catalog implementation that wrote the record and can read it."""
     catalog: str
-    """Which catalog it is, wherever it is configured: who has the same one can finish it."""
+    """The name of the catalog in the session."""
+    identity: str
+    """Which catalog that is, wherever it is configured: who has the same one can finish it."""
     target: str
-    """The full name of the table within it."""
+    """The name of the table within it, in lower case."""
     record: dict[str, Any]
     """That implementation's own."""
 

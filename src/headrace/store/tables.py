@@ -203,7 +203,7 @@ transactions = Table(
     Column("session_id", identifier(), ForeignKey("sessions.id"), nullable=False),
     Column("epoch", Integer, nullable=False),
     Column("state", one_of(TransactionState, check="known_state"), nullable=False),
-    Column("catalog", Text, nullable=False),
+    Column("identity", Text, nullable=False),
     Column("target", Text, nullable=False),
     Column("staged", Document(Staged), nullable=False),
     Column("created_at", Instant, nullable=False),
@@ -213,7 +213,7 @@ transactions = Table(
     # One at a time publishes a table of a name.
     Index(
         "transactions_publishing",
-        "catalog",
+        "identity",
         "target",
         unique=True,
         sqlite_where=PUBLISHING,

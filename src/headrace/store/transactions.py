@@ -50,7 +50,7 @@ def prepare(tx: Tx, new: Transaction, *, who: str) -> bool:
             session_id=new.session_id,
             epoch=new.epoch,
             state=new.state,
-            catalog=new.staged.catalog,
+            identity=new.staged.identity,
             target=new.staged.target,
             staged=new.staged,
             created_at=clock(),

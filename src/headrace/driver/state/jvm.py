@@ -51,6 +51,14 @@ class Jvm:
             made.add(value)
         return self._collections.asScala(made).toSeq()
 
+    def mapping(self, values: dict[str, Any]) -> Any:
+        """An immutable Scala map."""
+        made = self.root.java.util.HashMap()
+        for key, value in values.items():
+            made.put(key, value)
+        maps = self.singleton("scala.collection.immutable.Map")
+        return getattr(maps, "from")(self._collections.asScala(made))
+
     def array(self, values: list[str]) -> Any:
         """A Java array of strings."""
         made = self._gateway.new_array(self.root.java.lang.String, len(values))

@@ -23,7 +23,7 @@ def upgrade() -> None:
         sa.Column("session_id", _ID, nullable=False),
         sa.Column("epoch", sa.Integer, nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
-        sa.Column("catalog", sa.Text, nullable=False),
+        sa.Column("identity", sa.Text, nullable=False),
         sa.Column("target", sa.Text, nullable=False),
         sa.Column("staged", sa.JSON, nullable=False),
         sa.Column("created_at", _INSTANT, nullable=False),
@@ -45,7 +45,7 @@ def upgrade() -> None:
         ),
     )
     _index("transactions_live", ["statement_id"], "ended_at IS NULL")
-    _index("transactions_publishing", ["catalog", "target"], "state = 'committing'", unique=True)
+    _index("transactions_publishing", ["identity", "target"], "state = 'committing'", unique=True)
     op.create_index("transactions_by_statement", "transactions", ["statement_id", "id"])
 
 

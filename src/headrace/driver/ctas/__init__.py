@@ -1,0 +1,27 @@
+"""Tables that appear whole or not at all: `CREATE TABLE … AS SELECT` in two phases."""
+
+from headrace.driver.ctas.contract import (
+    Destination,
+    TableDefinition,
+    TablePath,
+    TwoPhaseCatalog,
+    TwoPhaseTable,
+    UntouchedTable,
+)
+from headrace.driver.ctas.course import Course, course_of
+from headrace.driver.ctas.hooks import StatementFacts, StatementHook
+from headrace.driver.ctas.journal import Cancelled
+
+__all__ = [
+    "Cancelled",
+    "Course",
+    "Destination",
+    "StatementFacts",
+    "StatementHook",
+    "TableDefinition",
+    "TablePath",
+    "TwoPhaseCatalog",
+    "TwoPhaseTable",
+    "UntouchedTable",
+    "course_of",
+]

@@ -1,0 +1,92 @@
+"""Two-phase tables of Spark's own catalog, in memory or on a Hive metastore.
+
+The rows go to a table of a hidden name, which one rename publishes. With a LOCATION they go to a
+directory within it and are moved, file by file, before the rename.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.driver.ctas.contract import (
+    TableDefinition,
+    TablePath,
+    TwoPhaseCatalog,
+    TwoPhaseTable,
+    UntouchedTable,
+)
+from headrace.driver.ctas.files import Files
+from headrace.driver.ctas.staged_table import StagedRecord, StagedTable
+from headrace.driver.ctas.tables import Tables
+from headrace.driver.state.jvm import Jvm
+from headrace.errors import DatabaseNotFound, LocationNotEmpty, TableAlreadyExists
+
+_STAGED = "headrace_staged_"
+_LENIENT = "spark.sql.legacy.allowNonEmptyLocationInCTAS"
+_METASTORE = ("hive.metastore.uris", "javax.jdo.option.ConnectionURL")
+
+
+class SessionCatalog(TwoPhaseCatalog):
+    """`spark_catalog`, whatever the file format."""
+
+    kind = "session"
+
+    def __init__(self, session: SparkSession, catalog: str) -> None:
+        super().__init__(session, catalog)
+        self._jvm = Jvm(session)
+        self._files = Files(session)
+        self._tables = Tables(session, self._jvm)
+
+    def identity(self) -> str:
+        known: dict[str, Any] = {"kind": self.kind}
+        conf = self._jvm.state.newHadoopConf()
+        if self._tables.persistent:
+            known |= {key: conf.get(key) for key in _METASTORE if conf.get(key)}
+        else:
+            # Its tables are gone with their driver; what they left in files is to be found there.
+            known["warehouse"] = self._jvm.state.conf().warehousePath()
+        return json.dumps(known, sort_keys=True)
+
+    def create_two_phase_table(
+        self,
+        path: TablePath,
+        table: TableDefinition,
+        *,
+        ignore_if_exists: bool,
+        is_streaming: bool,
+    ) -> TwoPhaseTable | None:
+        if is_streaming or self.session.conf.get(_LENIENT) == "true":
+            return None
+        [database] = path.namespace
+        if not self._tables.has_database(database):
+            raise DatabaseNotFound(f"There is no database {database!r}.")
+        there = self._tables.kind_of(path)
+        if there is not None:
+            if ignore_if_exists:
+                return UntouchedTable(path)
+            raise TableAlreadyExists(f"{path.quoted()} exists already: it is a {there}.")
+        location = table.location and self._files.full(table.location)
+        final = location or self._tables.default_location(path)
+        if not self._files.is_empty(final):
+            raise LocationNotEmpty(
+                f"The location of {path.quoted()} holds files that are not Headrace's, and they "
+                f"stay: {final}"
+            )
+        name = f"{_STAGED}{table.transaction.removeprefix('tx_')}_{table.epoch}"
+        staged = path.beside(name)
+        record = StagedRecord(
+            transaction=table.transaction,
+            target=path,
+            staged=staged,
+            rows_at=f"{location}/{name}" if location else self._tables.default_location(staged),
+            final=final,
+            external=location is not None,
+            made_final=location is not None and not self._files.exists(final),
+        )
+        return StagedTable(record, self._tables, self._files)
+
+    def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
+        return StagedTable(StagedRecord.model_validate(record), self._tables, self._files)

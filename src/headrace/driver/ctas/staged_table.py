@@ -1,0 +1,153 @@
+"""A table of Spark's own catalog that is written under a hidden name and published by a rename."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pydantic import BaseModel
+from pyspark.errors import PySparkException
+
+from headrace.driver.ctas.contract import Destination, TablePath, TwoPhaseTable
+from headrace.driver.ctas.files import Files
+from headrace.driver.ctas.tables import Tables
+from headrace.errors import CatalogError, HeadraceError, LocationNotEmpty, TableAlreadyExists
+
+PROPERTY = "headrace.txn"
+"""The table property that says which transaction has made a table."""
+
+
+class StagedRecord(BaseModel):
+    """What the journal keeps of it. Places are URIs."""
+
+    transaction: str
+    target: TablePath
+    staged: TablePath
+    rows_at: str
+    """Where the rows are written: nothing but this table's is ever there."""
+    final: str
+    """Where they are when it is published."""
+    external: bool
+    """Whether `final` is the user's LOCATION, with `rows_at` in it."""
+    made_final: bool
+    """Whether `final` was not there before."""
+    files: list[str] | None = None
+    """Of an external table, all its files, relative to `rows_at`; None before they are written."""
+
+
+class StagedTable(TwoPhaseTable):
+    """Drives one of them; see TwoPhaseTable."""
+
+    def __init__(self, record: StagedRecord, tables: Tables, files: Files) -> None:
+        self._is = record
+        self._tables = tables
+        self._files = files
+        self.destination = Destination(
+            path=record.staged,
+            location=record.rows_at if record.external else None,
+            properties={PROPERTY: record.transaction},
+        )
+
+    def begin(self) -> None:
+        """The statement's own write makes all there is."""
+
+    def seal(self) -> None:
+        if self._is.external:
+            files = self._files.files_below(self._is.rows_at)
+            self._is = self._is.model_copy(update={"files": files})
+
+    def commit(self) -> None:
+        if self._published():
+            self._tidy()
+            return
+        if self._tables.kind_of(self._is.staged) is None:
+            raise CatalogError(
+                f"The rows of {self._is.target.quoted()} are gone: somebody has dropped "
+                f"{self._is.staged.quoted()}."
+            )
+        there = self._tables.kind_of(self._is.target)
+        if there is not None:
+            raise TableAlreadyExists(
+                f"{self._is.target.quoted()} exists already: somebody has made a {there} of that "
+                "name meanwhile."
+            )
+        if self._is.external:
+            self._move_files()
+        else:
+            self._make_way()
+        try:
+            self._tables.rename(self._is.staged, self._is.target)
+        except (PySparkException, Py4JError) as error:
+            self._judge(error)
+        self._tidy()
+
+    def abort(self) -> None:
+        self._tables.drop(self._is.staged)
+        if self._is.external:
+            self._take_files_back()
+        self._files.remove(self._is.rows_at)
+        if self._is.made_final:
+            self._files.remove_if_empty(self._is.final)
+
+    def record(self) -> dict[str, Any]:
+        return self._is.model_dump(mode="json")
+
+    def _published(self) -> bool:
+        """Whether the target is this very table."""
+        target = self._is.target
+        if self._tables.kind_of(target) != "table":
+            return False
+        return self._tables.properties(target).get(PROPERTY) == self._is.transaction
+
+    def _make_way(self) -> None:
+        """A rename moves the rows to where nothing may be, not even an empty directory."""
+        if not self._files.is_empty(self._is.final):
+            raise self._occupied()
+        self._files.remove_if_empty(self._is.final)
+        if not self._tables.persistent:
+            # A rename in memory leaves the partitions where they were.
+            self._tables.relocate(
+                self._is.staged, self._is.rows_at, self._is.final, table_too=False
+            )
+
+    def _move_files(self) -> None:
+        """Up into the LOCATION. Whoever did so before may have been interrupted anywhere."""
+        rows_at, final = self._is.rows_at, self._is.final
+        for file in self._is.files or []:
+            source, target = f"{rows_at}/{file}", f"{final}/{file}"
+            if self._files.exists(source):
+                if not self._files.move(source, target):
+                    raise self._occupied()
+            elif not self._files.exists(target):
+                raise CatalogError(f"A file of {self._is.target.quoted()} is gone: {source}")
+        self._tables.relocate(self._is.staged, rows_at, final, table_too=True)
+
+    def _take_files_back(self) -> None:
+        """Removes those that were moved already: `final` was empty, and a move replaces nothing."""
+        if not self._files.exists(self._is.rows_at):
+            return
+        for file in self._is.files or []:
+            if not self._files.exists(f"{self._is.rows_at}/{file}"):
+                self._files.remove(f"{self._is.final}/{file}")
+
+    def _judge(self, error: Exception) -> None:
+        """A rename that was answered by an error may have been made all the same."""
+        if self._published():
+            return
+        if self._tables.kind_of(self._is.target) is not None:
+            raise TableAlreadyExists(
+                f"{self._is.target.quoted()} exists already: somebody has made it meanwhile."
+            ) from error
+        if not self._is.external and not self._files.is_empty(self._is.final):
+            raise self._occupied() from error
+        raise CatalogError(f"{self._is.target.quoted()} cannot be published: {error}") from error
+
+    def _occupied(self) -> HeadraceError:
+        return LocationNotEmpty(
+            f"The location of {self._is.target.quoted()} holds files that are not Headrace's, and "
+            f"they stay: {self._is.final}"
+        )
+
+    def _tidy(self) -> None:
+        if self._is.external:
+            self._files.remove(self._is.rows_at)

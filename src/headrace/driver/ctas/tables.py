@@ -1,0 +1,91 @@
+"""The tables of Spark's own catalog, as far as two-phase ones need them looked at and changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.driver.ctas.contract import TablePath
+from headrace.driver.state.jvm import Jvm
+from headrace.grammar.quoting import string
+
+
+class Tables:
+    """What Spark's own catalog holds, and how it is changed."""
+
+    def __init__(self, session: SparkSession, jvm: Jvm) -> None:
+        self._session = session
+        self._jvm = jvm
+        self._catalog = jvm.state.catalog()
+        self.persistent = session.conf.get("spark.sql.catalogImplementation") == "hive"
+
+    def has_database(self, database: str) -> bool:
+        return bool(self._catalog.databaseExists(database))
+
+    def kind_of(self, path: TablePath) -> str | None:
+        """`table` or `view`; None when there is neither."""
+        identifier = self._identifier(path)
+        if not self._catalog.tableExists(identifier):
+            return None
+        is_view = self._catalog.getTableMetadata(identifier).tableType().name() == "VIEW"
+        return "view" if is_view else "table"
+
+    def properties(self, path: TablePath) -> dict[str, str]:
+        """The table properties of a table that is there."""
+        return self._jvm.map_of(self._catalog.getTableMetadata(self._identifier(path)).properties())
+
+    def default_location(self, path: TablePath) -> str:
+        """The URI of a table without a LOCATION."""
+        return str(self._catalog.defaultTablePath(self._identifier(path)).toString())
+
+    def rename(self, path: TablePath, target: TablePath) -> None:
+        """Raises PySparkException when there is such a table, or files where it would be."""
+        new = target.quoted().partition(".")[2]
+        self._session.sql(f"ALTER TABLE {path.quoted()} RENAME TO {new}")
+
+    def drop(self, path: TablePath) -> None:
+        """A table and, where they are its own, its files; nothing where there is none."""
+        self._session.sql(f"DROP TABLE IF EXISTS {path.quoted()}")
+
+    def relocate(self, path: TablePath, old: str, new: str, *, table_too: bool) -> None:
+        """Has partitions, and the table itself, say that they are below `new` instead of `old`."""
+        external, database = self._catalog.externalCatalog(), path.namespace[0]
+        known = self._catalog.getTableMetadata(self._identifier(path))
+        nothing = self._jvm.root.scala.Option.empty()
+        if not known.partitionColumnNames().isEmpty() and known.tracksPartitionsInCatalog():
+            listed = external.listPartitions(database, path.table, nothing)
+            moved = [self._moved(one, old, new) for one in self._jvm.list_of(listed)]
+            if moved:
+                external.alterPartitions(database, path.table, self._jvm.sequence(moved))
+        if table_too:
+            self._session.sql(f"ALTER TABLE {path.quoted()} SET LOCATION {string(new)}")
+        self._session.sql(f"REFRESH TABLE {path.quoted()}")
+
+    def _moved(self, partition: Any, old: str, new: str) -> Any:
+        storage = partition.storage()
+        place = str(storage.locationUri().get().toString())
+        # One place is written as file:/p and as file:///p: its last name is what is compared.
+        inner = place.partition(f"/{old.rpartition('/')[2]}/")[2]
+        uri = self._jvm.root.java.net.URI(f"{new.rstrip('/')}/{inner}" if inner else place)
+        moved = storage.copy(
+            self._jvm.root.scala.Option.apply(uri),
+            storage.inputFormat(),
+            storage.outputFormat(),
+            storage.serde(),
+            storage.compressed(),
+            storage.properties(),
+        )
+        return partition.copy(
+            partition.spec(),
+            moved,
+            partition.parameters(),
+            partition.createTime(),
+            partition.lastAccessTime(),
+            partition.stats(),
+        )
+
+    def _identifier(self, path: TablePath) -> Any:
+        option = self._jvm.root.scala.Option.apply
+        identifier: Any = self._jvm.type("org.apache.spark.sql.catalyst.TableIdentifier")
+        return identifier(path.table, option(path.namespace[0]), option(path.catalog))

@@ -1,0 +1,53 @@
+"""A link in the place of a node's: it keeps the journal of table transactions in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from headrace.driver.link import Link
+from headrace.model.lifecycle import TRANSACTION, TransactionState
+from headrace.model.messages import Bootstrap, Transact, Transacted
+from headrace.model.transaction import Staged
+
+BOOTSTRAP = Bootstrap(
+    session_id="se_1",
+    epoch=3,
+    token=None,
+    nodes=[],
+    conf={},
+    results="/nowhere",
+    inline_limit=2**18,
+    chunk_limit=2**23,
+    lease_seconds=15,
+    renew_seconds=5,
+    orphan_seconds=60,
+)
+
+
+class JournalLink:
+    """Answers `transact`; `refuse` says which steps do not land."""
+
+    def __init__(self) -> None:
+        self.bootstrap = BOOTSTRAP
+        self.steps: list[TransactionState] = []
+        self.staged: Staged | None = None
+        self.before: Callable[[TransactionState], None] = lambda _state: None
+        self.refuse: set[TransactionState] = set()
+        self.busy = 0
+
+    def transact(self, message: Transact) -> Transacted:
+        self.before(message.state)
+        if message.state in self.refuse:
+            return Transacted(landed=False)
+        if self.busy and message.state is TransactionState.COMMITTING:
+            self.busy -= 1
+            return Transacted(landed=False, busy=True)
+        if self.steps:
+            assert TRANSACTION.allows(self.steps[-1], message.state)
+        self.steps.append(message.state)
+        self.staged = message.staged or self.staged
+        return Transacted(landed=True)
+
+    def as_link(self) -> Link:
+        return cast("Link", self)
