@@ -31,6 +31,9 @@ class HeadraceError(Exception):
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
     exit_code: ClassVar[int] = EXIT_FAILED
+    condition: ClassVar[str | None] = None
+    """Spark's error condition for the same thing, where it has one, and its SQLSTATE."""
+    sqlstate: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -331,18 +334,24 @@ class TableAlreadyExists(StatementFailed):
     """The table exists already."""
 
     code = "table_already_exists"
+    condition = "TABLE_OR_VIEW_ALREADY_EXISTS"
+    sqlstate = "42P07"
 
 
 class DatabaseNotFound(StatementFailed):
     """The database does not exist."""
 
     code = "database_not_found"
+    condition = "SCHEMA_NOT_FOUND"
+    sqlstate = "42704"
 
 
 class LocationNotEmpty(StatementFailed):
     """The table's location holds files."""
 
     code = "location_not_empty"
+    condition = "LOCATION_ALREADY_EXISTS"
+    sqlstate = "42710"
 
 
 class CatalogError(StatementFailed):

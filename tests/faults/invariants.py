@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from headrace.model.lifecycle import (
     SESSION,
     STATEMENT,
+    TRANSACTION,
     Lifecycle,
     SessionState,
     StatementState,
+    TransactionState,
 )
 
 Row = Mapping[str, Any]
-S = TypeVar("S", SessionState, StatementState)
+S = TypeVar("S", SessionState, StatementState, TransactionState)
 
 # A launch or a takeover of these is an event without a change of state.
 _RELAUNCHED = {SessionState.STARTING, SessionState.RECOVERING, SessionState.CLOSING}
@@ -34,6 +36,7 @@ class Rows:
     statements: list[Row]
     sessions: list[Row]
     results: list[Row]
+    transactions: list[Row] = field(default_factory=list)
     max_attempts: int = 2
 
 
@@ -45,7 +48,8 @@ def violations(rows: Rows) -> list[str]:
         one_epoch_writes,
         sessions_are_at_rest,
         successes_have_results,
-        only_queries_run_again,
+        only_what_is_safe_runs_again,
+        tables_agree_with_their_statements,
     ]
     return [wrong for check in checks for wrong in check(rows)]
 
@@ -110,12 +114,37 @@ def successes_have_results(rows: Rows) -> Iterator[str]:
             yield f"statement {row['id']} has a result and is {row['state']}"
 
 
-def only_queries_run_again(rows: Rows) -> Iterator[str]:
-    """What may change something is tried once; a query not for ever."""
+def only_what_is_safe_runs_again(rows: Rows) -> Iterator[str]:
+    """What may change something is tried once; a query, and a table in two phases, not for ever.
+
+    A table that was being published is taken up by as many drivers as it takes.
+    """
+    begun = {row["statement_id"] for row in rows.transactions}
+    published = {row["statement_id"] for row in rows.transactions if _was_publishing(rows, row)}
     for row in rows.statements:
-        most = rows.max_attempts if row["is_query"] else 1
-        if row["attempts"] > most:
+        most = rows.max_attempts if row["is_query"] or row["id"] in begun else 1
+        if row["attempts"] > most and row["id"] not in published:
             yield f"statement {row['id']} was tried {row['attempts']} times: {row['text']}"
+
+
+def tables_agree_with_their_statements(rows: Rows) -> Iterator[str]:
+    """A success has published its table once; nothing else has."""
+    yield from _followed(TRANSACTION, TransactionState, rows.events, rows.transactions, frozenset())
+    committed = Counter(
+        row["statement_id"]
+        for row in rows.transactions
+        if row["state"] is TransactionState.COMMITTED
+    )
+    begun = {row["statement_id"] for row in rows.transactions}
+    for row in rows.statements:
+        expected = int(row["state"] is StatementState.SUCCESS and row["id"] in begun)
+        if committed[row["id"]] != expected:
+            yield f"statement {row['id']} is {row['state']}, with {committed[row['id']]} tables"
+
+
+def _was_publishing(rows: Rows, transaction: Row) -> bool:
+    mine = (event for event in rows.events if event["entity_id"] == transaction["id"])
+    return any(event["target"] == TransactionState.COMMITTING for event in mine)
 
 
 def submits_gave_one_statement(

@@ -13,7 +13,7 @@ from tests.faults.points import Point
 from tests.support.postgres import PostgresServer, running_server
 from tests.support.processes import end
 
-from headrace.store.tables import events, results, sessions, statements
+from headrace.store.tables import events, results, sessions, statements, transactions
 
 
 class Lane:
@@ -74,10 +74,12 @@ class Lane:
                     select(statements),
                     select(sessions),
                     select(results.c.statement_id),
+                    select(transactions),
                 )
             ]
         engine.dispose()
-        return Rows(events=found[0], statements=found[1], sessions=found[2], results=found[3])
+        names = ("events", "statements", "sessions", "results", "transactions")
+        return Rows(**dict(zip(names, found, strict=True)))
 
     def close(self) -> None:
         """Ends everything."""

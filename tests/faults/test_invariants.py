@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.faults.invariants import Rows, submits_gave_one_statement, violations
 
-from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.lifecycle import SessionState, StatementState, TransactionState
 
 Event = dict[str, Any]
 _DRIVER = "driver:se_1:1"
@@ -15,7 +16,7 @@ _SECOND = "driver:se_1:3"
 
 
 def event(entity: str, source: str | None, target: str, who: str = "no_1", **detail: Any) -> Event:
-    key = "se_1" if entity == "session" else "st_1"
+    key = {"session": "se_1", "statement": "st_1", "transaction": "tx_1"}[entity]
     return {
         "entity": entity,
         "entity_id": key,
@@ -101,6 +102,42 @@ ZOMBIE = event("statement", "launched", "running", _DRIVER)
     ],
 )
 def test_what_is_wrong_is_told(made: Rows, words: str) -> None:
+    assert any(words in told for told in violations(made)), violations(made)
+
+
+_TX = [
+    event("transaction", None, "prepared", _SECOND),
+    event("transaction", "prepared", "begun", _SECOND),
+    event("transaction", "begun", "committing", _SECOND),
+    event("transaction", "committing", "committed", _SECOND),
+]
+
+
+def creating(
+    events: list[Event] = _TX, state: TransactionState = TransactionState.COMMITTED, **changes: Any
+) -> Rows:
+    """The same, of a CTAS."""
+    made = [*well()[:11], *events, well()[11]]
+    row = {"id": "tx_1", "statement_id": "st_1", "state": state}
+    return replace(rows(made, is_query=False, **changes), transactions=[row])
+
+
+def test_a_table_that_is_published_by_its_second_driver_is_well() -> None:
+    assert violations(creating()) == []
+    assert violations(creating(attempts=3)) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (creating(_TX[:2], TransactionState.BEGUN), "is success, with 0 tables"),
+        (creating(state=TransactionState.COMMITTING), "its last event says otherwise"),
+        (creating(_TX[:2], TransactionState.BEGUN, attempts=3), "was tried 3 times"),
+        (creating([_TX[0], *_TX[2:]]), "but was prepared"),
+        (creating(state=TransactionState.COMMITTED, id="st_2"), "st_2 was tried 2 times"),
+    ],
+)
+def test_a_table_that_does_not_agree_is_told(made: Rows, words: str) -> None:
     assert any(words in told for told in violations(made)), violations(made)
 
 

@@ -43,7 +43,7 @@ class JournalLink:
         if self.busy and message.state is TransactionState.COMMITTING:
             self.busy -= 1
             return Transacted(landed=False, busy=True)
-        if self.steps:
+        if message.state is not TRANSACTION.initial:
             assert TRANSACTION.allows(self.steps[-1], message.state)
         self.steps.append(message.state)
         self.staged = message.staged or self.staged

@@ -17,7 +17,7 @@ from tests.support.made_results import inline_result
 from headrace.control.launchers.contract import Exit, Handle, LaunchRequest, Status
 from headrace.errors import BackendUnreachable, LaunchFailed
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import StatementState
+from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.messages import (
     LINK_PREFIX,
     Acknowledged,
@@ -34,11 +34,14 @@ from headrace.model.messages import (
     Restore,
     Restored,
     Started,
+    Transact,
+    Transacted,
     Work,
 )
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport
 from headrace.model.snapshot import Snapshot
+from headrace.model.transaction import Staged
 from headrace.settings import Profile
 
 Answer = TypeVar("Answer", bound=Message)
@@ -108,6 +111,16 @@ class ScriptedDriver:
     def advanced(self, progress: dict[str, Progress]) -> Acknowledged:
         return self._call("advanced", Advanced(progress=progress), Acknowledged)
 
+    def transact(
+        self,
+        transaction_id: str,
+        statement_id: str,
+        state: TransactionState,
+        staged: Staged | None = None,
+    ) -> Transacted:
+        message = Transact(id=transaction_id, statement_id=statement_id, state=state, staged=staged)
+        return self._call("transact", message, Transacted)
+
     def ended(
         self,
         statement_id: str,
@@ -117,7 +130,9 @@ class ScriptedDriver:
         failure: Failure | None = None,
         ran_seconds: float | None = None,
         snapshot: Snapshot | None = None,
+        **table: Any,
     ) -> Acknowledged:
+        """`table` is what there is to say of one that was created."""
         message = Ended(
             statement_id=statement_id,
             state=state,
@@ -125,6 +140,7 @@ class ScriptedDriver:
             failure=failure,
             ran_seconds=ran_seconds,
             snapshot=snapshot,
+            **table,
         )
         return self._call("ended", message, Acknowledged)
 
@@ -135,6 +151,7 @@ class ScriptedDriver:
         *,
         ran_seconds: float | None = None,
         snapshot: Snapshot | None = None,
+        **table: Any,
     ) -> Acknowledged:
         """Reports a result, one row of one column unless told otherwise."""
         return self.ended(
@@ -143,6 +160,7 @@ class ScriptedDriver:
             result=result or inline_result([("x", "integer")], [[1]]),
             ran_seconds=ran_seconds,
             snapshot=snapshot,
+            **table,
         )
 
     def fail(self) -> Acknowledged:

@@ -31,6 +31,8 @@ class Failure(BaseModel):
         return cls(
             code=error.code,
             message=error.message,
+            condition=error.condition,
+            sqlstate=error.sqlstate,
             line=position.line if position else None,
             column=position.column if position else None,
         )

@@ -41,8 +41,9 @@ def prepare(tx: Tx, new: Transaction, *, who: str) -> bool:
     state = held(tx, new.statement_id, new.epoch)
     if state in {None, StatementState.CANCELLING}:
         return False
-    if _one(tx, _SELECT.where(transactions.c.id == new.id)) is not None:
-        return True
+    known = get(tx, new.id)
+    if known is not None:
+        return (known.statement_id, known.epoch) == (new.statement_id, new.epoch)
     tx.execute(
         insert(transactions).values(
             id=new.id,

@@ -1,0 +1,120 @@
+"""A table in two phases, by the API and the link: what is shown, and what a cancel still does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+from tests.support.running_node import RunningNode
+from tests.support.scripted_driver import ScriptedDriver
+
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import StatementState, TransactionState
+from headrace.model.messages import Journalled
+from headrace.model.transaction import Staged
+
+StartNode = Callable[..., RunningNode]
+
+CTAS = "CREATE TABLE t AS SELECT 1 AS a"
+_ON_THE_WAY = [TransactionState.PREPARED, TransactionState.BEGUN, TransactionState.COMMITTING]
+
+
+def table() -> tuple[str, Staged]:
+    """A transaction of a table of its own: the node is that of other tests too."""
+    made = new_id("tx")
+    catalog = "spark_catalog"
+    return made, Staged(kind="session", catalog=catalog, identity="here", target=made, record={})
+
+
+def creating(
+    node: RunningNode, state: TransactionState, made: str, staged: Staged
+) -> tuple[str, str, ScriptedDriver]:
+    """A session and a CTAS in its driver's hands, whose transaction has come this far."""
+    session_id, driver = node.driven_session()
+    statement_id = node.submit(CTAS, session=session_id)["id"]
+    driver.take()
+    driver.started(statement_id)
+    for step in _ON_THE_WAY[: _ON_THE_WAY.index(state) + 1]:
+        assert driver.transact(made, statement_id, step, staged).landed
+    return session_id, statement_id, driver
+
+
+def test_a_table_is_committed_with_its_statement(node: RunningNode) -> None:
+    made, staged = table()
+    _session, statement_id, driver = creating(node, TransactionState.COMMITTING, made, staged)
+    assert driver.succeed(statement_id, committed=made, atomic=True, note="seen").landed
+    shown = node.statement(statement_id)
+    assert (shown["state"], shown["atomic"], shown["note"]) == ("success", True, "seen")
+    page = node.http.get("/api/v1/events", params={"entity_id": made}).json()
+    assert [one["to"] for one in page["items"]] == ["prepared", "begun", "committing", "committed"]
+
+
+def test_a_cancel_is_refused_once_the_table_is_published(node: RunningNode) -> None:
+    made, staged = table()
+    _session, statement_id, driver = creating(node, TransactionState.COMMITTING, made, staged)
+    refused = node.http.post(f"/api/v1/statements/{statement_id}/cancel")
+    assert refused.status_code == 409
+    assert refused.json()["code"] == "committing"
+    assert driver.poll(in_hand=[statement_id]).cancel == []
+    assert driver.succeed(statement_id, committed=made).landed
+
+
+def test_a_cancel_before_that_keeps_it_from_being_published(node: RunningNode) -> None:
+    made, staged = table()
+    _session, statement_id, driver = creating(node, TransactionState.BEGUN, made, staged)
+    assert node.http.post(f"/api/v1/statements/{statement_id}/cancel").status_code == 202
+    answer = driver.transact(made, statement_id, TransactionState.COMMITTING, staged)
+    assert (answer.landed, answer.busy) == (False, False)
+    for step in (TransactionState.ABORTING, TransactionState.ABORTED):
+        assert driver.transact(made, statement_id, step).landed
+    assert driver.ended(statement_id, StatementState.CANCELLED).landed
+    assert node.statement(statement_id)["state"] == "cancelled"
+
+
+def test_two_do_not_publish_one_name_at_once(node: RunningNode) -> None:
+    made, staged = table()
+    _session, first, driver = creating(node, TransactionState.COMMITTING, made, staged)
+    other_session, other = node.driven_session()
+    second = node.submit(CTAS, session=other_session)["id"]
+    other.take()
+    late = new_id("tx")
+    for step in _ON_THE_WAY[:2]:
+        assert other.transact(late, second, step, staged).landed
+    busy = other.transact(late, second, TransactionState.COMMITTING, staged)
+    assert (busy.landed, busy.busy) == (False, True)
+    assert driver.succeed(first, committed=made).landed
+    assert other.transact(late, second, TransactionState.COMMITTING, staged).landed
+
+
+@pytest.mark.parametrize("state", _ON_THE_WAY)
+def test_the_next_driver_is_told_of_what_is_left(
+    start_node: StartNode, state: TransactionState
+) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    made, staged = table()
+    session_id, statement_id, _driver = creating(node, state, made, staged)
+    node.desk.lose(session_id, "killed by SIGKILL")
+    with node.desk.driver(session_id, launch=2) as second:
+        second.hello()
+        work = second.take()
+        assert (work.statement_id, work.attempt) == (statement_id, 2)
+        assert work.transaction == Journalled(id=made, state=state, staged=staged)
+        # An answer that was lost on its way is given again.
+        assert second.poll().work == work
+        end = TransactionState.COMMITTING
+        if state is not end:
+            assert second.transact(made, statement_id, TransactionState.ABORTING).landed
+            assert second.transact(made, statement_id, TransactionState.ABORTED).landed
+            return
+        assert node.http.post(f"/api/v1/statements/{statement_id}/cancel").status_code == 409
+        assert second.succeed(statement_id, committed=made, atomic=True).landed
+        assert node.statement(statement_id)["state"] == "success"
+
+
+def test_what_is_not_said_in_full_is_refused(node: RunningNode) -> None:
+    session_id, driver = node.driven_session()
+    statement_id = node.submit(CTAS, session=session_id)["id"]
+    driver.take()
+    with pytest.raises(httpx.HTTPStatusError, match="400"):
+        driver.transact(new_id("tx"), statement_id, TransactionState.PREPARED)

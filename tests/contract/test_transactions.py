@@ -1,0 +1,238 @@
+"""The journal of two-phase tables in every store: each step lands once, for who holds it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.support.store import LOST, new_statement, running_session
+
+from headrace.errors import TableBusy
+from headrace.model.failure import Failure
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import SessionState, StatementState, TransactionState
+from headrace.model.statement import CancelReason
+from headrace.model.transaction import Staged, Transaction
+from headrace.store import changes, events, sessions, statements, takeovers, transactions
+from headrace.store.database import Database
+
+STAGED = Staged(
+    kind="session", catalog="spark_catalog", identity="here", target="`d`.`t`", record={"a": 1}
+)
+_STEPS = {
+    TransactionState.PREPARED: [],
+    TransactionState.BEGUN: [TransactionState.BEGUN],
+    TransactionState.COMMITTING: [TransactionState.BEGUN, TransactionState.COMMITTING],
+    TransactionState.ABORTING: [TransactionState.ABORTING],
+}
+
+
+class Held:
+    """A statement in the hands of a driver, which creates a table."""
+
+    def __init__(self, store: Database, **running: int) -> None:
+        self.store = store
+        self.session, self.epoch = running_session(store, **running)
+        self.statement = new_statement(
+            store, self.session, StatementState.RUNNING, epoch=self.epoch
+        )
+        self.id = new_id("tx")
+
+    def prepare(self, staged: Staged = STAGED) -> bool:
+        new = Transaction(
+            id=self.id,
+            statement_id=self.statement,
+            session_id=self.session,
+            epoch=self.epoch,
+            state=TransactionState.PREPARED,
+            staged=staged,
+        )
+        with self.store.write() as tx:
+            return transactions.prepare(tx, new, who="driver")
+
+    def advance(self, state: TransactionState, staged: Staged | None = None) -> bool:
+        with self.store.write() as tx:
+            return transactions.advance(
+                tx,
+                self.id,
+                state,
+                session_id=self.session,
+                epoch=self.epoch,
+                who="driver",
+                staged=staged,
+            )
+
+    def bring_to(self, state: TransactionState) -> None:
+        assert self.prepare()
+        for step in _STEPS[state]:
+            assert self.advance(step)
+
+    def cancel(self) -> StatementState | None:
+        with self.store.write() as tx:
+            return changes.request_cancel(tx, self.statement, who="ada")
+
+    def known(self) -> Transaction:
+        with self.store.read() as tx:
+            found = transactions.get(tx, self.id)
+        assert found is not None
+        return found
+
+    def lose(self, *, max_attempts: int = 2) -> StatementState:
+        """What becomes of the statement when its driver is lost."""
+        with self.store.write() as tx:
+            fence = takeovers.condemn(
+                tx, self.session, self.epoch, who="no_1", reason="it died", seconds=60
+            )
+            assert fence is not None
+            assert takeovers.release(tx, self.session, fence)
+            changes.settle(tx, self.session, who="no_1", failure=LOST, max_attempts=max_attempts)
+            found = statements.get(tx, self.statement)
+        assert found is not None
+        return found.state
+
+
+def test_each_step_lands_and_is_told(store: Database) -> None:
+    held = Held(store)
+    assert held.prepare()
+    assert held.prepare()
+    complete = STAGED.model_copy(update={"record": {"a": 2}})
+    for state in (TransactionState.BEGUN, TransactionState.COMMITTING, TransactionState.COMMITTED):
+        assert held.advance(state, complete)
+        assert held.advance(state)
+    known = held.known()
+    assert (known.state, known.staged) == (TransactionState.COMMITTED, complete)
+    with store.read() as tx:
+        told = events.read(tx, after=None, entity_id=held.id, limit=10)
+        assert transactions.live(tx, held.statement) is None
+    assert [one.target for one in told] == ["prepared", "begun", "committing", "committed"]
+    assert told[0].detail == {"statement": held.statement, "target": "`d`.`t`"}
+
+
+@pytest.mark.parametrize("state", [TransactionState.PREPARED, TransactionState.ABORTING])
+def test_nothing_is_committed_that_has_not_begun(store: Database, state: TransactionState) -> None:
+    held = Held(store)
+    held.bring_to(state)
+    assert not held.advance(TransactionState.COMMITTING)
+    assert held.known().state is state
+
+
+def test_what_is_not_journalled_goes_nowhere(store: Database) -> None:
+    held = Held(store)
+    assert not held.advance(TransactionState.BEGUN)
+
+
+def test_a_cancel_that_comes_first_wins(store: Database) -> None:
+    held, early = Held(store), Held(store)
+    assert early.cancel() is StatementState.CANCELLING
+    assert not early.prepare()
+    held.bring_to(TransactionState.BEGUN)
+    assert held.cancel() is StatementState.CANCELLING
+    assert not held.advance(TransactionState.COMMITTING)
+    assert held.advance(TransactionState.ABORTING)
+    assert held.advance(TransactionState.ABORTED)
+
+
+def test_a_commit_that_comes_first_wins(store: Database) -> None:
+    held = Held(store)
+    held.bring_to(TransactionState.COMMITTING)
+    assert held.cancel() is StatementState.RUNNING
+    with store.write() as tx:
+        reason = CancelReason.CLOSED
+        state = changes.request_cancel(tx, held.statement, who="ada", reason=reason, force=True)
+    assert state is StatementState.RUNNING
+    with store.read() as tx:
+        found = statements.get(tx, held.statement)
+    assert found is not None
+    assert found.cancel_requested_at is None
+
+
+def test_one_at_a_time_publishes_a_name(store: Database) -> None:
+    first, second, elsewhere = Held(store), Held(store), Held(store)
+    first.bring_to(TransactionState.COMMITTING)
+    second.bring_to(TransactionState.BEGUN)
+    with pytest.raises(TableBusy, match=r"`d`\.`t`"):
+        second.advance(TransactionState.COMMITTING)
+    assert elsewhere.prepare(STAGED.model_copy(update={"identity": "there"}))
+    assert elsewhere.advance(TransactionState.BEGUN)
+    assert elsewhere.advance(TransactionState.COMMITTING)
+    assert first.advance(TransactionState.COMMITTED)
+    assert second.advance(TransactionState.COMMITTING)
+
+
+def test_a_lost_driver_changes_no_journal(store: Database) -> None:
+    held = Held(store)
+    held.bring_to(TransactionState.BEGUN)
+    assert held.lose() is StatementState.WAITING
+    for state in (TransactionState.COMMITTING, TransactionState.ABORTING):
+        assert not held.advance(state)
+    assert held.known().state is TransactionState.BEGUN
+
+
+@pytest.mark.parametrize(
+    ("state", "max_attempts", "after"),
+    [
+        (TransactionState.PREPARED, 2, StatementState.WAITING),
+        (TransactionState.BEGUN, 2, StatementState.WAITING),
+        (TransactionState.ABORTING, 2, StatementState.WAITING),
+        (TransactionState.BEGUN, 1, StatementState.FAILED),
+        # Its rows are complete: it is finished however often a driver is lost.
+        (TransactionState.COMMITTING, 1, StatementState.WAITING),
+    ],
+)
+def test_what_becomes_of_a_statement_whose_driver_is_lost(
+    store: Database, state: TransactionState, max_attempts: int, after: StatementState
+) -> None:
+    held = Held(store)
+    held.bring_to(state)
+    assert held.lose(max_attempts=max_attempts) is after
+
+
+def test_without_a_transaction_nothing_is_run_again(store: Database) -> None:
+    assert Held(store).lose() is StatementState.FAILED
+
+
+def test_the_next_driver_holds_what_is_left(store: Database) -> None:
+    held = Held(store)
+    held.bring_to(TransactionState.COMMITTING)
+    assert held.lose() is StatementState.WAITING
+    # Not even while it waits.
+    assert held.cancel() is StatementState.WAITING
+    with store.write() as tx:
+        epoch = takeovers.claim_launch(
+            tx, held.session, node="no_1", seconds=60, token_hash="other"
+        )
+        assert epoch is not None
+        running = SessionState.RUNNING
+        assert sessions.transition(tx, held.session, running, who="driver", epoch=epoch)
+        claimed = changes.claim_next(tx, held.session, epoch, who="driver")
+        assert claimed is not None
+        assert (claimed.id, claimed.attempts) == (held.statement, 2)
+        left = transactions.adopt(tx, held.statement, held.session, epoch)
+    assert left == replace(held.known(), epoch=epoch)
+    assert not held.advance(TransactionState.COMMITTED)
+    held.epoch = epoch
+    assert held.advance(TransactionState.COMMITTED)
+
+
+def test_a_session_that_ends_says_what_is_in_doubt(store: Database) -> None:
+    doubtful, begun = Held(store), Held(store)
+    doubtful.bring_to(TransactionState.COMMITTING)
+    begun.bring_to(TransactionState.BEGUN)
+    failure = Failure(code="session_closed", message="It was closed.")
+    for held, code in ((doubtful, "commit_in_doubt"), (begun, "session_closed")):
+        with store.write() as tx:
+            changes.end_all(tx, held.session, who="ada", failure=failure)
+            found = statements.get(tx, held.statement)
+        assert found is not None
+        assert found.failure is not None
+        assert (found.state, found.failure.code) == (StatementState.FAILED, code)
+        assert "It was closed." in found.failure.message
+
+
+def test_what_is_told_of_an_end_is_kept(store: Database) -> None:
+    held = Held(store)
+    with store.write() as tx:
+        changes.tell(tx, held.statement, atomic=True, note="done")
+        found = statements.get(tx, held.statement)
+    assert found is not None
+    assert (found.atomic, found.note) == (True, "done")

@@ -1,0 +1,103 @@
+"""Running a CTAS as a driver does, with a journal in memory, and looking at what is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from tests.support.journal import JournalLink
+
+from headrace.driver.ctas import Cancelled, Course, StatementFacts, course_of
+from headrace.driver.ctas.hooks import Hooks
+from headrace.driver.output.collect import collected
+from headrace.model.messages import Journalled, Work
+from headrace.model.result import Disposition
+from headrace.model.statement import Parameter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS = "SELECT id, id % 3 AS k, CAST(id AS STRING) AS s FROM range(100)"
+_SUM = "count(*), sum(CAST(id AS BIGINT)), count(DISTINCT id), sum(CAST(k AS BIGINT))"
+
+
+class Crash(BaseException):
+    """In the place of a SIGKILL: nothing is caught, nothing is cleaned up."""
+
+
+class Ran:
+    """One statement, run to its end unless it raises."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        text: str,
+        link: JournalLink,
+        *,
+        parameters: list[Parameter] | None = None,
+        left: Journalled | None = None,
+    ) -> None:
+        work = Work(
+            statement_id="st_1",
+            text=text,
+            parameters=parameters or [],
+            conf={},
+            disposition=Disposition.AUTO,
+            row_limit=None,
+            byte_limit=None,
+            location=None,
+            is_query=False,
+            attempt=1 if left is None else 2,
+            transaction=left,
+        )
+        facts = StatementFacts(id="st_1", session_id="se_1", text=text, attempt=work.attempt)
+        self.course: Course = course_of(spark, work, link.as_link(), facts)
+        hooks = Hooks(facts, [self.course.hook] if self.course.hook is not None else [])
+        try:
+            hooks.created()
+            self.rows = rows_of(self.course.run())
+            hooks.finished()
+        except Cancelled:
+            hooks.cancelled()
+            raise
+        except Exception as error:
+            hooks.failed(error)
+            raise
+
+
+def left_by(link: JournalLink) -> Journalled:
+    """What the journal says of a transaction that nobody drives any more."""
+    assert link.staged is not None
+    return Journalled(id="tx_left", state=link.steps[-1], staged=link.staged)
+
+
+def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
+    """Its rows; PySpark's own `collect` leaves a socket open until it is let go of."""
+    return [tuple(row.values()) for batch in collected(frame) for row in batch.to_pylist()]
+
+
+def rows(spark: SparkSession, text: str) -> list[tuple[Any, ...]]:
+    return rows_of(spark.sql(text))
+
+
+def checksum(spark: SparkSession, table: str) -> Any:
+    """Of what ROWS gives, whatever types a format has made of it."""
+    return rows(spark, f"SELECT {_SUM} FROM {table}")
+
+
+def expected(spark: SparkSession) -> Any:
+    return rows(spark, f"SELECT {_SUM} FROM ({ROWS})")
+
+
+def tables(spark: SparkSession) -> list[str]:
+    """Names of the current database's tables."""
+    return sorted(row[1] for row in rows(spark, "SHOW TABLES"))
+
+
+def folders(spark: SparkSession) -> list[str]:
+    """What there is in the current database's directory."""
+    [[database]] = rows(spark, "SELECT current_database()")
+    told = dict(rows(spark, f"DESCRIBE DATABASE {database}"))
+    place = Path(urlsplit(told["Location"]).path)
+    return sorted(one.name for one in place.iterdir()) if place.exists() else []
