@@ -62,6 +62,10 @@ class Presenter:
                 f"Truncated: these are the first {count} rows; the query has more "
                 f"(a row or byte limit was reached)."
             )
+        if statement.get("note"):
+            self._terminal.warn(statement["note"])
+        if statement.get("atomic") is False:
+            self._terminal.warn("Not atomic: a failure would have left a part of the table.")
         parts = [f"{count} row{'' if count == 1 else 's'}"] if result.get("schema") else ["done"]
         parts += [seconds(statement), statement["id"]]
         parts.append(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from headrace.durations import seconds_of
 from headrace.errors import InvalidRequest, InvalidSetting, SessionClosed, SessionNotFound
+from headrace.model.atomicity import KEY, Atomicity
 from headrace.model.failure import Failure
 from headrace.model.ids import looks_like_id
 from headrace.model.lifecycle import SESSION, SessionState
@@ -23,11 +24,14 @@ _CONF_PREFIXES = ("spark.", "hive.")
 
 
 def check_conf(conf: dict[str, str]) -> None:
-    """Raises InvalidSetting for keys that are no Spark configuration."""
-    for key in conf:
-        if not key.startswith(_CONF_PREFIXES):
+    """Raises InvalidSetting for keys that are neither Spark's nor a session's."""
+    for key, value in conf.items():
+        if key == KEY:
+            Atomicity.of(value)
+        elif not key.startswith(_CONF_PREFIXES):
             raise InvalidSetting(
-                f"Unknown setting {key!r}: Spark configuration begins with 'spark.' or 'hive.'."
+                f"Unknown setting {key!r}: Spark configuration begins with 'spark.' or 'hive.'; "
+                f"beside it there is {KEY!r}."
             )
         if key.startswith("spark.headrace."):
             raise InvalidSetting(f"{key!r} is set by Headrace alone.")

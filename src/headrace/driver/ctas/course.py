@@ -15,13 +15,11 @@ from headrace.driver.ctas.hooks import StatementFacts
 from headrace.driver.ctas.journal import Journal
 from headrace.driver.link import Link
 from headrace.driver.parameters import asked
-from headrace.errors import AtomicityRequired, InvalidSetting
+from headrace.errors import AtomicityRequired
+from headrace.model.atomicity import KEY, Atomicity
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Journalled, Work
-
-ATOMICITY = "headrace.ctas.atomicity"
-_MODES = ("auto", "require", "off")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +53,10 @@ def course_of(session: SparkSession, work: Work, link: Link, statement: Statemen
 
 
 def _ctas_course(ctas: Ctas, work: Work, link: Link) -> Course:
-    mode, session = _mode(ctas.session), ctas.session
+    session = ctas.session
+    mode = Atomicity.of(str(session.conf.get(KEY, Atomicity.AUTO)))
     plain = Course(run=lambda: asked(session, work), atomic=False)
-    if mode == "off":
+    if mode is Atomicity.OFF:
         return plain
     transaction = new_id("tx")
     catalog = catalog_for(ctas)
@@ -77,9 +76,9 @@ def _ctas_course(ctas: Ctas, work: Work, link: Link) -> Course:
             is_streaming=ctas.is_streaming,
         )
     if catalog is None or table is None:
-        if mode == "require":
+        if mode is Atomicity.REQUIRE:
             raise AtomicityRequired(
-                f"{ctas.path.quoted()} cannot be created atomically, and {ATOMICITY} is 'require'."
+                f"{ctas.path.quoted()} cannot be created atomically, and {KEY} is {mode.value!r}."
             )
         return plain
     destination = table.destination
@@ -97,13 +96,6 @@ def _left(session: SparkSession, left: Journalled, link: Link, statement_id: str
     table = catalog.restore(left.staged.record)
     journal = Journal(link, left.id, statement_id)
     return CtasHook(catalog, table, journal, target=left.staged.target, left_as=left.state)
-
-
-def _mode(session: SparkSession) -> str:
-    mode = str(session.conf.get(ATOMICITY, _MODES[0])).lower()
-    if mode not in _MODES:
-        raise InvalidSetting(f"{ATOMICITY} is {mode!r}: it may be {', '.join(_MODES)}.")
-    return mode
 
 
 def _nothing(session: SparkSession) -> DataFrame:
