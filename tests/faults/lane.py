@@ -61,12 +61,15 @@ class Lane:
             node.ensure()
 
     def rows(self) -> Rows:
-        """Everything in the store."""
+        """Everything in the store, at one moment: a session may just be failing."""
         url = make_url(self.nodes[0].store_url)
         if url.drivername == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
-        engine = create_engine(url, poolclass=NullPool)
+        level = "REPEATABLE READ" if self.postgres else "AUTOCOMMIT"
+        engine = create_engine(url, poolclass=NullPool, isolation_level=level)
         with engine.connect() as connection:
+            if not self.postgres:
+                connection.exec_driver_sql("BEGIN")
             found = [
                 list(connection.execute(query).mappings())
                 for query in (

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
 
 import pytest
 from tests.support.aws import Aws, account, moto_server
-from tests.support.clusters import standalone_profile, yarn_cluster_profile, yarn_profile
+from tests.support.clusters import standalone_profile, yarn_cluster_profile
 from tests.support.jvm import free_ports
 from tests.support.launches import Backend, failing, spark_standing_by, standing_by
 from tests.support.waiting import wait_until
@@ -18,12 +17,6 @@ from headrace.control.launchers.emr_serverless import EmrServerlessLauncher
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.settings import Profile
-
-
-class Cluster(Protocol):
-    def applications(self) -> list[str]:
-        """The names of what runs on it."""
-
 
 _NO_EXECUTORS = {
     "spark.dynamicAllocation.enabled": "true",
@@ -40,7 +33,6 @@ _BACKENDS: dict[str, Callable[[pytest.FixtureRequest, Path], Backend]] = {}
         "local",
         "emr_serverless",
         pytest.param("standalone", marks=pytest.mark.spark),
-        pytest.param("yarn", marks=[pytest.mark.spark, pytest.mark.yarn]),
         pytest.param("yarn_cluster", marks=[pytest.mark.spark, pytest.mark.yarn]),
     ],
 )
@@ -87,13 +79,22 @@ def _standalone(request: pytest.FixtureRequest, folder: Path) -> Backend:
     cluster = request.getfixturevalue("standalone")
     # No worker has as much: the application is there, and takes nothing.
     idle = {"spark.executor.memory": "64g"}
-    return _in_client_mode(folder, standalone_profile(cluster, "python3"), cluster, idle)
-
-
-@_backend
-def _yarn(request: pytest.FixtureRequest, folder: Path) -> Backend:
-    cluster = request.getfixturevalue("yarn")
-    return _in_client_mode(folder, yarn_profile(cluster, "python3"), cluster, _NO_EXECUTORS)
+    profile = standalone_profile(cluster, "python3")
+    return Backend(
+        make=_spark_submit,
+        stays=Profile(
+            **{
+                **profile,
+                "conf": {**profile["conf"], **idle},
+                "python": spark_standing_by(folder / "stays"),
+            }
+        ),
+        fails=Profile(**{**profile, "python": failing(folder / "fails")}),
+        words="exit status 3",
+        applications=cluster.applications,
+        on_cluster=True,
+        unreachable=Profile(**{**profile, "cluster_url": _nowhere()}),
+    )
 
 
 @_backend
@@ -128,21 +129,6 @@ def _emr_serverless(request: pytest.FixtureRequest, _folder: Path) -> Backend:
         unreachable=Profile(**aws.profile(endpoint_url=_nowhere())),
         results=aws.results,
         fail=lambda handle: aws.set_state(handle["job_run_id"], "FAILED", "out of memory"),
-    )
-
-
-def _in_client_mode(
-    folder: Path, profile: dict[str, Any], cluster: Cluster, idle: dict[str, str]
-) -> Backend:
-    conf = {**profile["conf"], **idle}
-    return Backend(
-        make=_spark_submit,
-        stays=Profile(**{**profile, "conf": conf, "python": spark_standing_by(folder / "stays")}),
-        fails=Profile(**{**profile, "python": failing(folder / "fails")}),
-        words="exit status 3",
-        applications=cluster.applications,
-        on_cluster=True,
-        unreachable=Profile(**{**profile, "cluster_url": _nowhere()}),
     )
 
 

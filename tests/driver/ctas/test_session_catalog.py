@@ -43,6 +43,7 @@ COMMITTING = TransactionState.COMMITTING
 ABORTING, ABORTED = TransactionState.ABORTING, TransactionState.ABORTED
 WRITTEN = [PREPARED, BEGUN, COMMITTING]
 PARTITIONED = f"CREATE TABLE t USING parquet PARTITIONED BY (k) AS {ROWS}"
+SHAPES = [("", False), ("PARTITIONED BY (k)", False), ("PARTITIONED BY (k)", True)]
 FAILING = "SELECT id, IF(id < 90, id, raise_error('half-way')) AS k FROM range(0, 100, 1, 4)"
 
 
@@ -132,8 +133,7 @@ def test_another_database_by_its_name(
         spark.sql(f"USE {database}")
 
 
-@pytest.mark.parametrize("clause", ["", "PARTITIONED BY (k)"])
-@pytest.mark.parametrize("external", [False, True])
+@pytest.mark.parametrize(("clause", "external"), SHAPES)
 def test_a_failure_leaves_nothing(
     spark: SparkSession, link: JournalLink, tmp_path: Path, clause: str, external: bool
 ) -> None:
@@ -160,8 +160,7 @@ def test_a_cancel_at_every_edge_leaves_nothing(
     assert link.steps[-1:] == ([] if state is PREPARED else [ABORTED])
 
 
-@pytest.mark.parametrize("clause", ["", "PARTITIONED BY (k)"])
-@pytest.mark.parametrize("external", [False, True])
+@pytest.mark.parametrize(("clause", "external"), SHAPES)
 @pytest.mark.parametrize("state", [BEGUN, COMMITTING])
 def test_what_a_crash_leaves_is_rolled_back_by_the_next(
     spark: SparkSession,
@@ -187,8 +186,7 @@ def test_what_a_crash_leaves_is_rolled_back_by_the_next(
     assert folders(spark) == ([] if external else ["t"])
 
 
-@pytest.mark.parametrize("clause", ["", "PARTITIONED BY (k)"])
-@pytest.mark.parametrize("external", [False, True])
+@pytest.mark.parametrize(("clause", "external"), SHAPES)
 @pytest.mark.parametrize("renamed", [False, True])
 def test_what_was_being_published_is_finished_by_the_next(
     spark: SparkSession,
