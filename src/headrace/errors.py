@@ -150,6 +150,12 @@ class StatementNotFound(NotFound):
     code = "statement_not_found"
 
 
+class TransactionNotFound(NotFound):
+    """There is no such transaction."""
+
+    code = "transaction_not_found"
+
+
 class ChunkNotFound(NotFound):
     """The result has no such chunk."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import update
 from tests.support.store import LOST, new_statement, running_session
 
 from headrace.errors import TableBusy
@@ -14,7 +15,9 @@ from headrace.model.lifecycle import SessionState, StatementState, TransactionSt
 from headrace.model.statement import CancelReason
 from headrace.model.transaction import Staged, Transaction
 from headrace.store import changes, events, sessions, statements, takeovers, transactions
+from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.tables import sessions as sessions_table
 
 STAGED = Staged(
     kind="session", catalog="spark_catalog", identity="here", target="`d`.`t`", record={"a": 1}
@@ -236,3 +239,73 @@ def test_what_is_told_of_an_end_is_kept(store: Database) -> None:
         found = statements.get(tx, held.statement)
     assert found is not None
     assert (found.atomic, found.note) == (True, "done")
+
+
+def left_of(store: Database, identities: list[str] | None = None) -> list[str]:
+    with store.read() as tx:
+        return [one.id for one in transactions.left(tx, limit=100, identities=identities)]
+
+
+def aged(store: Database, session: str) -> None:
+    """A while after it has ended."""
+    with store.write() as tx:
+        long_ago = update(sessions_table).where(sessions_table.c.id == session)
+        tx.execute(long_ago.values(ended_at=clock(-2 * transactions.GONE_SECONDS)))
+
+
+def test_what_nobody_drives_any_more_is_taken_over_once(store: Database) -> None:
+    held = Held(store)
+    here = STAGED.model_copy(update={"identity": held.id})
+    assert held.prepare(here)
+    assert held.advance(TransactionState.BEGUN)
+    assert held.id not in left_of(store)
+    # Its statement is tried no more, and its driver is gone.
+    assert held.lose(max_attempts=1) is StatementState.FAILED
+    assert left_of(store, [held.id]) == [held.id]
+    assert left_of(store, ["elsewhere"]) == []
+    other, epoch = running_session(store)
+    for expected in ([held.id], []):
+        with store.write() as tx:
+            taken = transactions.take_over(tx, [held.id], other, epoch, limit=10)
+        assert [one.id for one in taken] == expected
+    assert not held.advance(TransactionState.ABORTING)
+    held.session, held.epoch = other, epoch
+    assert held.advance(TransactionState.ABORTING)
+    assert held.advance(TransactionState.ABORTED)
+    assert left_of(store, [held.id]) == []
+
+
+def test_what_a_statement_will_take_up_is_not_left(store: Database) -> None:
+    held = Held(store)
+    held.bring_to(TransactionState.COMMITTING)
+    assert held.lose() is StatementState.WAITING
+    assert held.id not in left_of(store)
+
+
+def test_of_a_session_that_ends_it_is_left_after_a_while(store: Database) -> None:
+    held = Held(store)
+    here = STAGED.model_copy(update={"identity": held.id})
+    assert held.prepare(here)
+    for step in (TransactionState.BEGUN, TransactionState.COMMITTING):
+        assert held.advance(step)
+    failure = Failure(code="session_closed", message="It was closed.")
+    with store.write() as tx:
+        assert sessions.transition(tx, held.session, SessionState.FAILED, who="x", failure=failure)
+        changes.end_all(tx, held.session, who="x", failure=failure)
+    # Its process may be about to end.
+    assert left_of(store, [held.id]) == []
+    aged(store, held.session)
+    assert left_of(store, [held.id]) == [held.id]
+
+
+def test_an_owner_sees_their_own(store: Database) -> None:
+    held = Held(store)
+    held.bring_to(TransactionState.PREPARED)
+    with store.read() as tx:
+        assert transactions.is_owned(tx, "ada", held.id)
+        assert not transactions.is_owned(tx, "bob", held.id)
+        shown = transactions.page(tx, owner="ada", before=None, limit=1000)
+        assert transactions.page(tx, owner="bob", before=None, limit=10) == []
+        earlier = transactions.page(tx, owner="ada", before=held.id, limit=1000)
+    assert held.id in [one.id for one in shown]
+    assert held.id not in [one.id for one in earlier]

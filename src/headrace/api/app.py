@@ -19,6 +19,7 @@ from headrace.api import (
     problems,
     sessions,
     statements,
+    transactions,
 )
 from headrace.api.auth import authenticated
 from headrace.api.faults import Speakers, install
@@ -45,7 +46,7 @@ def create_app(node: Node) -> FastAPI:
     install(app, speakers)
     app.router.routes.append(driver.ROUTE)
     guarded = [Depends(authenticated)]
-    for room in (sessions, statements, events, nodes):
+    for room in (sessions, statements, transactions, events, nodes):
         app.include_router(
             room.router,
             prefix="/api/v1",

@@ -29,6 +29,7 @@ from headrace.model.messages import (
     Message,
     Orders,
     Poll,
+    Recover,
     Renew,
     Restore,
     Started,
@@ -62,6 +63,7 @@ _CALLS: dict[str, tuple[type[Message], Callable[..., Message]]] = {
     "advanced": (Advanced, Link.advanced),
     "ended": (Ended, Link.ended),
     "transact": (Transact, Link.transact),
+    "recover": (Recover, Link.recover),
     "goodbye": (Goodbye, Link.goodbye),
 }
 """By the last word of the path: what a driver sends, and what answers it."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer
 
 from headrace.durations import Duration
-from headrace.model.lifecycle import NodeState, SessionState, StatementState
+from headrace.model.lifecycle import NodeState, SessionState, StatementState, TransactionState
 from headrace.model.progress import Progress
 from headrace.model.result import Disposition
 from headrace.model.session import SessionKind
@@ -169,6 +169,27 @@ class SessionBody(Given):
     ended_at: Instant | None
     last_update_time: Instant | None
     error: ErrorBody | None
+
+
+class TransactionBody(Given):
+    """A table that a CTAS creates whole or not at all."""
+
+    id: str
+    statement_id: str
+    session_id: str
+    """Whose driver has it, or had it last."""
+    state: TransactionState
+    catalog: str
+    target: str
+    left: bool
+    """Whether nobody drives it any more: its statement has ended, and its driver is gone."""
+    created_at: Instant
+    ended_at: Instant | None
+
+
+class TransactionPage(Given):
+    items: list[TransactionBody]
+    next: str | None
 
 
 class NodeBody(Given):

@@ -6,6 +6,7 @@ import click
 
 from headrace import __version__
 from headrace.cli.doctor import doctor
+from headrace.cli.recover import recover
 from headrace.cli.serve import serve
 from headrace.cli.session import session
 from headrace.cli.sql import sql
@@ -18,7 +19,7 @@ def headrace() -> None:
     """SQL on Apache Spark, durably."""
 
 
-for _command in (serve, sql, session, statement, doctor):
+for _command in (serve, sql, session, statement, recover, doctor):
     headrace.add_command(_command)
 
 

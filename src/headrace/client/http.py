@@ -150,6 +150,15 @@ class Client:
     def close_session(self, session: str) -> Json:
         return self._call("DELETE", f"/api/v1/sessions/{_part(session)}")
 
+    # Transactions.
+
+    def transactions(self, **query: str | None) -> Json:
+        """A page of table transactions: `{items, next}`."""
+        return self._call("GET", "/api/v1/transactions", query=query)
+
+    def transaction(self, transaction: str) -> Json:
+        return self._call("GET", f"/api/v1/transactions/{_part(transaction)}")
+
     # Plumbing.
 
     def _ask(

@@ -21,6 +21,7 @@ from headrace.model.lifecycle import (
     TransactionState,
 )
 from headrace.model.messages import (
+    Abandoned,
     Acknowledged,
     Advanced,
     Ended,
@@ -29,6 +30,8 @@ from headrace.model.messages import (
     Journalled,
     Orders,
     Poll,
+    Recover,
+    Recovered,
     Renew,
     Renewed,
     Restore,
@@ -54,6 +57,9 @@ from headrace.store import (
 )
 from headrace.store.database import Database, Tx
 from headrace.store.duties import Duty
+
+_MOST_LEFT = 100
+"""Transactions that one driver takes over at once."""
 
 
 def hash_token(token: str) -> str:
@@ -210,6 +216,27 @@ class Link:
         except TableBusy:
             return Transacted(landed=False, busy=True)
         return Transacted(landed=landed)
+
+    def recover(self, session_id: str, epoch: int, message: Recover) -> Recovered:
+        """What others have left of the driver's catalogs is its to finish."""
+        with self._database.read() as tx:
+            _held(tx, session_id, epoch)
+            found = transactions.left(tx, limit=1, identities=message.identities)
+        if not found:
+            return Recovered(left=[])
+        with self._database.write() as tx:
+            _held(tx, session_id, epoch)
+            taken = transactions.take_over(
+                tx, message.identities, session_id, epoch, limit=_MOST_LEFT
+            )
+        return Recovered(
+            left=[
+                Abandoned(
+                    id=one.id, state=one.state, staged=one.staged, statement_id=one.statement_id
+                )
+                for one in taken
+            ]
+        )
 
     def goodbye(self, session_id: str, epoch: int, message: Goodbye) -> Acknowledged:
         """The driver is about to exit.

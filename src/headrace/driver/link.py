@@ -23,6 +23,7 @@ from headrace.errors import HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.messages import (
     LINK_PREFIX,
+    Abandoned,
     Acknowledged,
     Advanced,
     Bootstrap,
@@ -32,6 +33,8 @@ from headrace.model.messages import (
     Message,
     Orders,
     Poll,
+    Recover,
+    Recovered,
     Renew,
     Renewed,
     Restore,
@@ -116,6 +119,10 @@ class Link:
     def transact(self, message: Transact) -> Transacted:
         """Journals a step of a table transaction."""
         return self._call("transact", message, Transacted)
+
+    def recover(self, identities: list[str]) -> list[Abandoned]:
+        """Takes over what nobody drives any more of these catalogs."""
+        return self._call("recover", Recover(identities=identities), Recovered).left
 
     def ended(self, message: Ended) -> Acknowledged:
         return self._call("ended", message, Acknowledged)

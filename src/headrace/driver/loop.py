@@ -11,6 +11,7 @@ import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
+from headrace.driver.ctas import recover
 from headrace.driver.execute import Execution
 from headrace.driver.link import Link
 from headrace.driver.progress import Reports
@@ -52,6 +53,7 @@ class Loop:
         """
         snapshot = self._link.restore()
         lost = self._spark.state.restore(snapshot) if snapshot is not None else []
+        recover(self._spark.session, self._link)
         self._link.hello(self._spark.describe(os.getpid(), lost))
         renewal = threading.Thread(target=self._renew, name="headrace-renew", daemon=True)
         renewal.start()

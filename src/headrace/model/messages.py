@@ -152,6 +152,24 @@ class Transacted(Message):
     """Whether another statement publishes a table of that name just now."""
 
 
+class Recover(Message):
+    """`recover`: the driver has these catalogs. Which of their transactions has nobody?"""
+
+    identities: list[str]
+
+
+class Abandoned(Journalled):
+    """A table transaction that nobody drives, and whose statement has ended."""
+
+    statement_id: str
+
+
+class Recovered(Message):
+    """The answer to `recover`: they are the driver's now, to be finished or removed."""
+
+    left: list[Abandoned]
+
+
 class Ended(Message):
     """`ended`: how a statement ended. Repeating it is harmless."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -38,3 +39,5 @@ class Transaction:
     epoch: int
     state: TransactionState
     staged: Staged
+    created_at: datetime | None = None
+    ended_at: datetime | None = None

@@ -6,9 +6,11 @@ nothing but its end: whoever finds it without a driver finishes it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Select, insert, select, update
+from sqlalchemy import Select, and_, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import TableBusy
@@ -18,8 +20,10 @@ from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.holding import held
-from headrace.store.tables import sessions, transactions
+from headrace.store.tables import sessions, statements, transactions
 
+GONE_SECONDS = 15.0
+"""After its session has ended, a driver's process may be about to end for so long."""
 _ENTITY = "transaction"
 _LIVE = transactions.c.ended_at.is_(None)
 _SELECT = select(
@@ -29,6 +33,22 @@ _SELECT = select(
     transactions.c.epoch,
     transactions.c.state,
     transactions.c.staged,
+    transactions.c.created_at,
+    transactions.c.ended_at,
+)
+# Nobody drives it any more: its statement has ended, and the driver that held it is gone. One of a
+# session that has ended may take a moment to go.
+_LEFT = (
+    _LIVE,
+    statements.c.ended_at.is_not(None),
+    or_(
+        sessions.c.ended_at < clock(-GONE_SECONDS),
+        and_(
+            sessions.c.ended_at.is_(None),
+            sessions.c.epoch != transactions.c.epoch,
+            sessions.c.condemned.is_(None),
+        ),
+    ),
 )
 
 
@@ -115,6 +135,38 @@ def adopt(tx: Tx, statement_id: str, session_id: str, epoch: int) -> Transaction
     return get(tx, found.id)
 
 
+def left(tx: Tx, *, limit: int, identities: Sequence[str] | None = None) -> list[Transaction]:
+    """Transactions that nobody drives any more, oldest first; of certain catalogs, if given."""
+    query = (
+        _SELECT.join_from(transactions, sessions, sessions.c.id == transactions.c.session_id)
+        .join(statements, statements.c.id == transactions.c.statement_id)
+        .where(*_LEFT)
+        .order_by(transactions.c.id)
+        .limit(limit)
+    )
+    if identities is not None:
+        query = query.where(transactions.c.identity.in_(identities))
+    return [Transaction(**row) for row in tx.execute(query).mappings()]
+
+
+def take_over(
+    tx: Tx, identities: Sequence[str], session_id: str, epoch: int, *, limit: int
+) -> list[Transaction]:
+    """Those that nobody drives, now in the hands of this driver, which has these catalogs."""
+    taken = []
+    for found in left(tx, limit=limit, identities=identities):
+        still = (
+            transactions.c.id == found.id,
+            transactions.c.session_id == found.session_id,
+            transactions.c.epoch == found.epoch,
+            _LIVE,
+        )
+        mine = update(transactions).where(*still).values(session_id=session_id, epoch=epoch)
+        if tx.execute(mine).rowcount:
+            taken.append(replace(found, session_id=session_id, epoch=epoch))
+    return taken
+
+
 def live(tx: Tx, statement_id: str) -> Transaction | None:
     """The transaction of a statement that has not ended."""
     return _one(tx, _SELECT.where(transactions.c.statement_id == statement_id, _LIVE))
@@ -129,6 +181,27 @@ def publishing(tx: Tx, statement_id: str) -> bool:
 def get(tx: Tx, transaction_id: str) -> Transaction | None:
     """One transaction."""
     return _one(tx, _SELECT.where(transactions.c.id == transaction_id))
+
+
+def page(tx: Tx, *, owner: str, before: str | None, limit: int) -> list[Transaction]:
+    """An owner's transactions, newest first."""
+    query = _SELECT.join_from(
+        transactions, statements, statements.c.id == transactions.c.statement_id
+    ).where(statements.c.owner == owner)
+    if before is not None:
+        query = query.where(transactions.c.id < before)
+    rows = tx.execute(query.order_by(transactions.c.id.desc()).limit(limit)).mappings()
+    return [Transaction(**row) for row in rows]
+
+
+def is_owned(tx: Tx, owner: str, transaction_id: str) -> bool:
+    """Whether a transaction is of a statement of theirs."""
+    query = (
+        select(transactions.c.id)
+        .join_from(transactions, statements, statements.c.id == transactions.c.statement_id)
+        .where(transactions.c.id == transaction_id, statements.c.owner == owner)
+    )
+    return tx.execute(query).one_or_none() is not None
 
 
 def _held(transaction_id: str, session_id: str, epoch: int) -> Select[Any]:

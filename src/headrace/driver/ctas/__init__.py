@@ -11,6 +11,7 @@ from headrace.driver.ctas.contract import (
 from headrace.driver.ctas.course import Course, course_of
 from headrace.driver.ctas.hooks import StatementFacts, StatementHook
 from headrace.driver.ctas.journal import Cancelled
+from headrace.driver.ctas.recovery import recover
 
 __all__ = [
     "Cancelled",
@@ -24,4 +25,5 @@ __all__ = [
     "TwoPhaseTable",
     "UntouchedTable",
     "course_of",
+    "recover",
 ]

@@ -26,6 +26,11 @@ def catalog_for(ctas: Ctas) -> TwoPhaseCatalog | None:
     return None
 
 
+def catalogs_in(session: SparkSession) -> list[TwoPhaseCatalog]:
+    """Those of a session whose tables can be finished here."""
+    return [SessionCatalog(session, "spark_catalog")]
+
+
 def catalog_of(session: SparkSession, kind: str, catalog: str) -> TwoPhaseCatalog:
     """The implementation that wrote a record. Raises CatalogError where it is not installed."""
     known = [SessionCatalog, *(found.load() for found in entry_points(group=_GROUP))]

@@ -13,6 +13,7 @@ from headrace.driver.ctas.ctas_hook import CtasHook
 from headrace.driver.ctas.find import Ctas, find
 from headrace.driver.ctas.hooks import StatementFacts
 from headrace.driver.ctas.journal import Journal
+from headrace.driver.ctas.recovery import recover
 from headrace.driver.link import Link
 from headrace.driver.parameters import asked
 from headrace.errors import AtomicityRequired
@@ -85,7 +86,9 @@ def _ctas_course(ctas: Ctas, work: Work, link: Link) -> Course:
     if destination is None:
         note = f"Nothing was done: {ctas.path.quoted()} exists already."
         return Course(run=lambda: _nothing(session), note=note)
-    journal = Journal(link, transaction, work.statement_id)
+    journal = Journal(
+        link, transaction, work.statement_id, when_busy=lambda: recover(session, link)
+    )
     hook = CtasHook(catalog, table, journal, target=ctas.path.guarded)
     return Course(run=lambda: ctas.run_into(destination), hook=hook, atomic=True)
 

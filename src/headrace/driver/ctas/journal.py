@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from headrace.driver.link import Link
 from headrace.errors import HeadraceError
@@ -23,10 +24,19 @@ class Cancelled(HeadraceError):
 class Journal:
     """Writes down each step before it is taken."""
 
-    def __init__(self, link: Link, transaction_id: str, statement_id: str) -> None:
+    def __init__(
+        self,
+        link: Link,
+        transaction_id: str,
+        statement_id: str,
+        *,
+        when_busy: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`when_busy` is called now and then while another publishes a table of the same name."""
         self.id = transaction_id
         self._link = link
         self._statement_id = statement_id
+        self._when_busy = when_busy
 
     def write(self, state: TransactionState, staged: Staged | None = None) -> None:
         """Raises Cancelled when a cancel was asked for and the step would lead on.
@@ -41,5 +51,8 @@ class Journal:
                 return
             if not answer.busy:
                 raise Cancelled
+            if pause == _LONGEST_PAUSE:
+                # It may be one that nobody drives any more.
+                self._when_busy()
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
