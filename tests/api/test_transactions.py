@@ -8,6 +8,7 @@ import httpx
 import pytest
 from tests.support.running_node import RunningNode
 from tests.support.scripted_driver import ScriptedDriver
+from tests.support.waiting import wait_until
 
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState, TransactionState
@@ -118,3 +119,44 @@ def test_what_is_not_said_in_full_is_refused(node: RunningNode) -> None:
     driver.take()
     with pytest.raises(httpx.HTTPStatusError, match="400"):
         driver.transact(new_id("tx"), statement_id, TransactionState.PREPARED)
+
+
+def test_transactions_are_shown(node: RunningNode) -> None:
+    made, staged = table()
+    session_id, statement_id, driver = creating(node, TransactionState.BEGUN, made, staged)
+    shown = node.http.get(f"/api/v1/transactions/{made}").json()
+    assert {
+        name: shown[name] for name in ("id", "statement_id", "session_id", "state", "left")
+    } == {
+        "id": made,
+        "statement_id": statement_id,
+        "session_id": session_id,
+        "state": "begun",
+        "left": False,
+    }
+    assert shown["target"] == staged.target
+    page = node.http.get("/api/v1/transactions", params={"limit": 1}).json()
+    assert [one["id"] for one in page["items"]] == [made]
+    older = node.http.get("/api/v1/transactions", params={"before": page["next"] or made}).json()
+    assert made not in [one["id"] for one in older["items"]]
+    driver.fail()
+    missing = node.http.get("/api/v1/transactions/tx_0")
+    assert (missing.status_code, missing.json()["code"]) == (404, "transaction_not_found")
+
+
+def test_what_is_left_is_taken_over_by_the_next_driver(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"}, statements={"max_attempts": 1})
+    made, staged = table()
+    session_id, statement_id, _driver = creating(node, TransactionState.BEGUN, made, staged)
+    node.desk.lose(session_id, "killed by SIGKILL")
+    wait_until(lambda: node.statement(statement_id)["state"] == "failed", what="it has failed")
+    [left] = node.http.get("/api/v1/transactions", params={"left": True}).json()["items"]
+    assert (left["id"], left["left"]) == (made, True)
+    _other_session, other = node.driven_session()
+    assert other.recover(["elsewhere"]) == []
+    [taken] = other.recover([staged.identity])
+    assert (taken.id, taken.statement_id, taken.staged) == (made, statement_id, staged)
+    assert other.recover([staged.identity]) == []
+    for step in (TransactionState.ABORTING, TransactionState.ABORTED):
+        assert other.transact(made, statement_id, step).landed
+    assert node.http.get("/api/v1/transactions", params={"left": True}).json()["items"] == []

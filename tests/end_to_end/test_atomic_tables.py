@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -206,3 +209,40 @@ def test_a_driver_that_dies_in_the_middle_of_writing(doomed: tuple[NodeProcess, 
     assert (made["state"], made["attempts"], made["atomic"]) == ("success", 2, True), made
     assert node.rows(f"SELECT {SUM} FROM {database}.t", session) == WHOLE
     assert left(node, session, database, place) == ({"t"}, {"t"})
+
+
+def test_what_is_tried_no_more_is_recovered(doomed: tuple[NodeProcess, str], plan: Plan) -> None:
+    node, session = doomed
+    node.wait_running(session)
+    place = begin(node, session, "given_up")
+    # The second driver first removes what the first has left: two steps more.
+    plan.write([Fault(_STEP, "before", "kill", hit=3), Fault(_STEP, "before", "kill", hit=8)])
+    text = f"CREATE TABLE given_up.t USING parquet AS {ROWS}"
+    made = node.run(text, session)
+    plan.write([])
+    assert (made["state"], made["attempts"]) == ("failed", 2)
+    assert made["error"]["code"] == "driver_lost"
+    assert left_on_disk(place)
+    [told] = recover(node, "--dry-run")
+    assert (told["statement_id"], told["action"]) == (made["id"], "remove")
+    assert left_on_disk(place)
+    [told] = recover(node)
+    assert (told["state"], told["action"]) == ("aborted", "removed")
+    assert recover(node) == []
+    assert left(node, session, "given_up", place) == (set(), set())
+    assert node.run(text, session)["atomic"] is True
+
+
+def recover(node: NodeProcess, *flags: str) -> list[dict[str, Any]]:
+    """What `headrace recover` says."""
+    program = [sys.executable, "-m", "headrace.cli", "recover", "--server", node.address]
+    done = subprocess.run(
+        [*program, "--format", "json", *flags],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found

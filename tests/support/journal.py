@@ -7,7 +7,7 @@ from typing import cast
 
 from headrace.driver.link import Link
 from headrace.model.lifecycle import TRANSACTION, TransactionState
-from headrace.model.messages import Bootstrap, Transact, Transacted
+from headrace.model.messages import Abandoned, Bootstrap, Transact, Transacted
 from headrace.model.transaction import Staged
 
 BOOTSTRAP = Bootstrap(
@@ -35,6 +35,12 @@ class JournalLink:
         self.before: Callable[[TransactionState], None] = lambda _state: None
         self.refuse: set[TransactionState] = set()
         self.busy = 0
+        self.left: list[Abandoned] = []
+
+    def recover(self, identities: list[str]) -> list[Abandoned]:
+        taken = [one for one in self.left if one.staged.identity in identities]
+        self.left = [one for one in self.left if one not in taken]
+        return taken
 
     def transact(self, message: Transact) -> Transacted:
         self.before(message.state)

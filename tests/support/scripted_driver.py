@@ -20,6 +20,7 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.messages import (
     LINK_PREFIX,
+    Abandoned,
     Acknowledged,
     Advanced,
     Bootstrap,
@@ -29,6 +30,8 @@ from headrace.model.messages import (
     Message,
     Orders,
     Poll,
+    Recover,
+    Recovered,
     Renew,
     Renewed,
     Restore,
@@ -120,6 +123,9 @@ class ScriptedDriver:
     ) -> Transacted:
         message = Transact(id=transaction_id, statement_id=statement_id, state=state, staged=staged)
         return self._call("transact", message, Transacted)
+
+    def recover(self, identities: list[str]) -> list[Abandoned]:
+        return self._call("recover", Recover(identities=identities), Recovered).left
 
     def ended(
         self,
