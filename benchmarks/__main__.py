@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from benchmarks.report import Report
 from benchmarks.warm import new_sessions
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-PARTS = ("select", "rows", "load", "claims", "warm", "backend")
+PARTS = ("select", "rows", "ctas", "load", "claims", "warm", "backend")
 
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
 ROWS_WARM_UP, ROWS_ROUNDS = 3, 30
@@ -29,6 +30,11 @@ SELECT = "SELECT 1"
 ONE_JOB = "SELECT sum(id), max(id) FROM range(1000)"
 MANY_ROWS = "SELECT id, CAST(id % 1000 AS INT) AS k, id / 7 AS x FROM range(5000000)"
 WARM_ROUNDS = 30
+CTAS_WARM_UP, CTAS_ROUNDS = 3, 30
+CTAS = (
+    "CREATE TABLE bench_ctas USING parquet AS"
+    " SELECT id, id % 1000 AS k, id / 7 AS x, CAST(id AS STRING) AS s FROM range(10000000)"
+)
 MEMORY_LIMIT = 200 * 2**20
 
 
@@ -42,7 +48,7 @@ def main() -> int:
     found = Report(versions=report.versions({}))
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
-        if wanted & {"select", "rows", "load"}:
+        if wanted & {"select", "rows", "ctas", "load"}:
             _with_spark(found, folder, wanted)
         if "claims" in wanted:
             say("claims: filling stores with finished statements")
@@ -67,6 +73,8 @@ def _with_spark(found: Report, folder: Path, wanted: set[str]) -> None:
             _select(found, folder, spark, node)
         if "rows" in wanted:
             _rows(found, spark, node)
+        if "ctas" in wanted:
+            _ctas(found, spark, node)
         if "load" in wanted:
             _load(found, node)
 
@@ -154,6 +162,33 @@ def _rows(found: Report, spark: InProcess, node: Node) -> None:
     found.details.append(
         f"## 5 million rows\n`{MANY_ROWS}`, from the submit until the client holds an Arrow "
         f"table. Median of {ROWS_ROUNDS} rounds.\n\n{report.in_ms(samples, reference)}"
+    )
+
+
+def _ctas(found: Report, spark: InProcess, node: Node) -> None:
+    say(f"CTAS of 10 million rows: {CTAS_ROUNDS} rounds")
+
+    def plain() -> float:
+        seconds = spark.rows_by_collect(CTAS)
+        spark.rows_by_collect("DROP TABLE bench_ctas")
+        return seconds
+
+    def headrace() -> float:
+        began = time.perf_counter()
+        made = node.run(CTAS)
+        seconds = time.perf_counter() - began
+        assert made["atomic"]
+        node.run("DROP TABLE bench_ctas")
+        return seconds
+
+    names = ("PySpark in process, in-memory catalog", "Headrace over HTTP, Hive metastore, atomic")
+    ways = dict(zip(names, (plain, headrace), strict=True))
+    samples = interleaved(ways, warm_up=CTAS_WARM_UP, rounds=CTAS_ROUNDS)
+    reference, ours = samples
+    ratio = samples[ours].median / samples[reference].median
+    found.add(report.CTAS, "≤ 1.05×", f"{ratio:.2f}×", reached=ratio <= 1.05)
+    found.details.append(
+        f"## CTAS\n`{CTAS}`. Median of {CTAS_ROUNDS} rounds.\n\n{report.in_ms(samples, reference)}"
     )
 
 
