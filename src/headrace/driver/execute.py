@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas import Cancelled, Course, StatementFacts, course_of
-from headrace.driver.ctas.hooks import Hooks
+from headrace.driver.ctas.hooks import Hooks, registered
 from headrace.driver.failures import failure_of
 from headrace.driver.link import Link, Orphaned, Refused
 from headrace.driver.output import OutputSpec, write_result
@@ -83,8 +83,9 @@ class Execution:
             session = self._spark.state.branch() if work.is_query else session
         with _configured(session, work.conf):
             self._course = course_of(session, work, self._link, self._facts)
+            # Last: what the users' hooks refuse is not published.
             own = [self._course.hook] if self._course.hook is not None else []
-            self._hooks = Hooks(self._facts, own)
+            self._hooks = Hooks(self._facts, [*registered(self._facts), *own])
             self._hooks.created()
             report = write_result(self._course.run(), self._spec())
             # What is published from here on must not be torn by a cancel that comes too late.

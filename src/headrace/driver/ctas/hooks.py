@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import entry_points
 
+GROUP = "headrace.hooks"
+"""Entry points where drivers run: each is a HookFactory."""
 _LOG = logging.getLogger("headrace.driver")
 
 
@@ -36,6 +40,23 @@ class StatementHook:
 
     def on_cancelled(self, statement: StatementFacts) -> None:
         """A cancel has stopped it."""
+
+
+HookFactory = Callable[[StatementFacts], StatementHook | None]
+"""What an entry point gives: a hook for a statement that it cares for."""
+
+
+def registered(statement: StatementFacts) -> list[StatementHook]:
+    """The users' own hooks of a statement, in the order of their names. Raises what they raise."""
+    made = [factory(statement) for factory in _factories()]
+    return [hook for hook in made if hook is not None]
+
+
+@lru_cache(maxsize=1)
+def _factories() -> list[HookFactory]:
+    """Looked for once: it takes longer than a small statement."""
+    found = sorted(entry_points(group=GROUP), key=lambda one: one.name)
+    return [one.load() for one in found]
 
 
 class Hooks:

@@ -1,0 +1,113 @@
+"""Hooks: told of beginning and end, each once, whatever the others do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.driver.ctas import StatementFacts, StatementHook, hooks
+from headrace.driver.ctas.hooks import Hooks, registered
+
+FACTS = StatementFacts(id="st_1", session_id="se_1", text="SELECT 1", attempt=1)
+
+
+class Noting(StatementHook):
+    """Notes what it is told, and fails where it is to."""
+
+    def __init__(self, name: str, told: list[str], fails: str = "") -> None:
+        self._name = name
+        self._told = told
+        self._fails = fails
+
+    def on_created(self, statement: StatementFacts) -> None:
+        self._note("created", statement)
+
+    def on_finished(self, statement: StatementFacts) -> None:
+        self._note("finished", statement)
+
+    def on_failed(self, statement: StatementFacts, error: Exception) -> None:
+        self._note(f"failed by {error}", statement)
+
+    def on_cancelled(self, statement: StatementFacts) -> None:
+        self._note("cancelled", statement)
+
+    def _note(self, what: str, statement: StatementFacts) -> None:
+        assert statement is FACTS
+        self._told.append(f"{self._name} {what}")
+        if what.startswith(self._fails or "never"):
+            raise ValueError(f"not {what}")
+
+
+def two(told: list[str], *, a: str = "", b: str = "") -> Hooks:
+    return Hooks(FACTS, [Noting("a", told, a), Noting("b", told, b)])
+
+
+def test_a_success_is_told_in_order() -> None:
+    told: list[str] = []
+    both = two(told)
+    both.created()
+    both.finished()
+    # Who knows of the end is told of no other.
+    both.failed(ValueError("late"))
+    assert told == ["a created", "b created", "a finished", "b finished"]
+
+
+def test_a_failure_is_told_backwards_and_to_all() -> None:
+    told: list[str] = []
+    both = two(told, b="failed")
+    both.created()
+    both.failed(ValueError("x"))
+    assert told[2:] == ["b failed by x", "a failed by x"]
+
+
+def test_a_cancel_is_told_to_all() -> None:
+    told: list[str] = []
+    both = two(told, b="cancelled")
+    both.created()
+    both.cancelled()
+    assert told[2:] == ["b cancelled", "a cancelled"]
+
+
+def test_who_was_not_told_of_the_beginning_is_not_told_of_the_end() -> None:
+    told: list[str] = []
+    both = two(told, a="created")
+    with pytest.raises(ValueError, match="not created") as caught:
+        both.created()
+    both.failed(caught.value)
+    assert told == ["a created", "a failed by not created"]
+
+
+def test_who_refuses_the_end_keeps_it_from_the_rest() -> None:
+    told: list[str] = []
+    both = two(told, a="finished")
+    both.created()
+    with pytest.raises(ValueError, match="not finished") as caught:
+        both.finished()
+    both.failed(caught.value)
+    assert told[2:] == ["a finished", "b failed by not finished", "a failed by not finished"]
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Two entry points: one for every statement, one for none."""
+    told: list[str] = []
+
+    class Entry:
+        def __init__(self, name: str, hook: StatementHook | None) -> None:
+            self.name = name
+            self._hook = hook
+
+        def load(self) -> hooks.HookFactory:
+            return lambda _statement: self._hook
+
+    entries = [Entry("z", Noting("z", told)), Entry("n", None), Entry("b", Noting("b", told))]
+    monkeypatch.setattr(hooks, "entry_points", lambda group: entries if group else [])
+    hooks._factories.cache_clear()
+    yield told
+    hooks._factories.cache_clear()
+
+
+def test_entry_points_give_hooks_in_the_order_of_their_names(installed: list[str]) -> None:
+    Hooks(FACTS, registered(FACTS)).created()
+    assert installed == ["b created", "z created"]
