@@ -165,7 +165,10 @@ def doomed(
         for name, value in plan.environment.items():
             patch.setenv(name, value)
         process = NodeProcess(
-            tmp_path_factory.mktemp("doomed") / "home", LEASE__DURATION="4s", LEASE__RENEW="1s"
+            tmp_path_factory.mktemp("doomed") / "home",
+            LEASE__DURATION="4s",
+            LEASE__RENEW="1s",
+            STATEMENTS__MAX_ATTEMPTS="9",
         )
         session = process.session()
         process.wait_running(session)
@@ -173,64 +176,53 @@ def doomed(
         process.close()
 
 
-@pytest.mark.parametrize(
-    ("number", "side", "do"),
-    [(2, "after", "kill_jvm"), (3, "before", "kill"), (3, "after", "kill")],
-    ids=["begun", "written", "committing"],
-)
-def test_a_driver_that_dies_at_an_edge(
-    doomed: tuple[NodeProcess, str], plan: Plan, number: int, side: str, do: str
+def test_drivers_die_at_every_edge_and_the_table_is_whole(
+    doomed: tuple[NodeProcess, str], plan: Plan
 ) -> None:
+    """The first in the middle of writing; each of the others first removes what was left."""
     node, session = doomed
-    database = f"edge_{number}_{side}"
-    place = begin(node, session, database)
-    plan.write([Fault(_STEP, side, do, hit=number)])
-    text = f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (k) AS {ROWS}"
-    made = node.run(text, session)
-    assert [one["did"] for one in plan.passed() if one["did"]] == [do]
-    plan.write([])
-    assert (made["state"], made["attempts"], made["atomic"]) == ("success", 2, True), made
-    assert node.rows(f"SELECT {SUM} FROM {database}.t", session) == WHOLE
-    assert left(node, session, database, place) == ({"t"}, {"t"})
-
-
-def test_a_driver_that_dies_in_the_middle_of_writing(doomed: tuple[NodeProcess, str]) -> None:
-    node, session = doomed
-    node.wait_running(session)
-    database = "middle"
-    place = begin(node, session, database)
-    text = f"CREATE TABLE {database}.t USING parquet AS {SLOW.format(10)}"
+    place = begin(node, session, "edges")
+    text = f"CREATE TABLE edges.t USING parquet PARTITIONED BY (k) AS {SLOW.format(10)}"
+    # A fault does not see the passage at which one before it has killed the process.
+    plan.write(
+        [
+            Fault(_STEP, "after", "kill", hit=5),  # prepared
+            Fault(_STEP, "after", "kill_jvm", hit=8),  # begun
+            Fault(_STEP, "before", "kill", hit=14),  # committing
+            Fault(_STEP, "after", "kill", hit=17),  # committing
+        ]
+    )
     sent = node.submit(text, session)["id"]
     wait_until(lambda: left_on_disk(place), what="it writes")
     driver = psutil.Process(node.http.get(f"/api/v1/sessions/{session}").json()["driver"]["pid"])
     next(one for one in driver.children(recursive=True) if "java" in one.name()).kill()
-    wait_until(lambda: node.statement(sent)["state"] in ENDED, seconds=120, what="it has ended")
+    wait_until(lambda: node.statement(sent)["state"] in ENDED, seconds=240, what="it has ended")
     made = node.statement(sent)
-    assert (made["state"], made["attempts"], made["atomic"]) == ("success", 2, True), made
-    assert node.rows(f"SELECT {SUM} FROM {database}.t", session) == WHOLE
-    assert left(node, session, database, place) == ({"t"}, {"t"})
+    did = [one["did"] for one in plan.passed() if one["did"]]
+    plan.write([])
+    assert did == ["kill", "kill_jvm", "kill", "kill"]
+    assert (made["state"], made["attempts"], made["atomic"]) == ("success", 6, True), made
+    assert node.rows(f"SELECT {SUM} FROM edges.t", session) == WHOLE
+    assert left(node, session, "edges", place) == ({"t"}, {"t"})
 
 
-def test_what_is_tried_no_more_is_recovered(doomed: tuple[NodeProcess, str], plan: Plan) -> None:
+def test_what_is_given_up_is_recovered(doomed: tuple[NodeProcess, str], plan: Plan) -> None:
     node, session = doomed
     node.wait_running(session)
     place = begin(node, session, "given_up")
-    # The second driver first removes what the first has left: two steps more.
-    plan.write([Fault(_STEP, "before", "kill", hit=3), Fault(_STEP, "before", "kill", hit=8)])
+    plan.write([Fault(_STEP, "before", "kill", hit=3)])
     text = f"CREATE TABLE given_up.t USING parquet AS {ROWS}"
-    made = node.run(text, session)
+    made = node.submit(text, session)
+    wait_until(lambda: node.session_state(session) == "recovering", what="its driver is lost")
     plan.write([])
-    assert (made["state"], made["attempts"]) == ("failed", 2)
-    assert made["error"]["code"] == "driver_lost"
-    assert left_on_disk(place)
-    [told] = recover(node, "--dry-run")
+    node.http.delete(f"/api/v1/sessions/{session}")
+    [told] = wait_until(lambda: recover(node, "--dry-run"), seconds=60, what="nobody drives it")
     assert (told["statement_id"], told["action"]) == (made["id"], "remove")
     assert left_on_disk(place)
     [told] = recover(node)
     assert (told["state"], told["action"]) == ("aborted", "removed")
     assert recover(node) == []
-    assert left(node, session, "given_up", place) == (set(), set())
-    assert node.run(text, session)["atomic"] is True
+    assert not left_on_disk(place)
 
 
 def recover(node: NodeProcess, *flags: str) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ _COLUMNS = ("id", "target", "state", "action", "statement_id")
 _SAME_DRIVER = ("profile", "conf", "catalog", "database", "jars", "files", "py_files")
 _ENDED = {"committed", "aborted"}
 _LOOK_SECONDS = 0.5
+_IN_HAND_SECONDS = 30.0
 
 
 @click.command()
@@ -50,7 +51,7 @@ def recover(
         if not dry_run:
             for session in _drivers(client, found):
                 _start(this, client, session)
-        told = [_told(one if dry_run else client.transaction(one["id"])) for one in found]
+        told = [_told(one if dry_run else _settled(client, one["id"])) for one in found]
         if told or chosen is not None:
             write_items(this.terminal, told, _COLUMNS, chosen)
         if not told:
@@ -83,6 +84,16 @@ def _start(this: Command, client: Client, body: Json) -> None:
     finally:
         client.close_session(session["id"])
     this.terminal.tell(f"Its log: headrace session log {session['id']}")
+
+
+def _settled(client: Client, transaction_id: str) -> Json:
+    """A transaction that is done, or left again; another driver may have it in hand just now."""
+    deadline = time.monotonic() + _IN_HAND_SECONDS
+    while True:
+        found = client.transaction(transaction_id)
+        if found["state"] in _ENDED or found["left"] or time.monotonic() > deadline:
+            return found
+        time.sleep(_LOOK_SECONDS)
 
 
 def _told(transaction: Json) -> Json:
