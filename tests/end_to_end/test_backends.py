@@ -128,4 +128,4 @@ def test_a_queue_without_a_place_fails_the_session_in_its_own_words(
 
 def _in_queue(profile: dict[str, Any], queue: str) -> dict[str, Any]:
     conf = {**profile["conf"], "spark.yarn.queue": queue}
-    return {**profile, "conf": conf, "start_timeout": "40s"}
+    return {**profile, "conf": conf, "start_timeout": "25s"}
