@@ -53,7 +53,7 @@ def test_the_api_is_as_it_describes_itself(served: RunningNode, tmp_path: Path) 
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Tested: 18" in done.stdout, done.stdout
+    assert "Tested: 20" in done.stdout, done.stdout
 
 
 def test_every_call_is_described(node: RunningNode) -> None:
@@ -70,6 +70,8 @@ def test_every_call_is_described(node: RunningNode) -> None:
         "DELETE /api/v1/sessions/{session}",
         "GET /api/v1/sessions/{session}/log",
         "POST /api/v1/statements",
+        "GET /api/v1/transactions",
+        "GET /api/v1/transactions/{transaction}",
         "GET /api/v1/statements",
         "GET /api/v1/statements/{statement_id}",
         "GET /api/v1/statements/{statement_id}/result",
