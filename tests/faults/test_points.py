@@ -74,8 +74,9 @@ def test_a_fault_is_done_once_at_its_hit(tmp_path: Path, plan: Plan) -> None:
         with pytest.raises(httpx.TransportError):
             node.http.post("/api/v1/sessions", json={"profile": "missing", "name": "second"})
         wait_until(node.ensure, what="the node is gone, and started again")
-        # It is there: the node was killed after its transaction.
-        assert node.http.get("/api/v1/sessions/second").is_success
+        # It is there, or has failed by now: the node was killed after its transaction.
+        known = node.http.get("/api/v1/sessions").json()["items"]
+        assert "second" in [one["name"] for one in known]
     finally:
         node.close()
     assert [one["point"] for one in plan.passed() if one["did"] == "kill"] == [point]
