@@ -132,7 +132,7 @@ def adopt(tx: Tx, statement_id: str, session_id: str, epoch: int) -> Transaction
         return None
     mine = update(transactions).where(transactions.c.id == found.id)
     tx.execute(mine.values(session_id=session_id, epoch=epoch))
-    return get(tx, found.id)
+    return replace(found, session_id=session_id, epoch=epoch)
 
 
 def left(tx: Tx, *, limit: int, identities: Sequence[str] | None = None) -> list[Transaction]:

@@ -257,6 +257,23 @@ def test_a_rename_that_was_made_and_answered_by_an_error_is_a_success(
     assert checksum(spark, "t") == expected(spark)
 
 
+def test_what_is_published_is_never_taken_back(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The rename is made, and then the catalog can be asked for nothing."""
+    rename = Tables.rename
+
+    def fail(*arguments: object) -> None:
+        rename(*arguments)  # type: ignore[arg-type]
+        raise OSError("the connection broke")
+
+    monkeypatch.setattr(Tables, "rename", fail)
+    with pytest.raises(OSError, match="broke"):
+        Ran(spark, PARTITIONED.replace("AS SELECT", f"LOCATION '{tmp_path / 'p'}' AS SELECT"), link)
+    assert link.steps == [*WRITTEN, ABORTING]
+    assert checksum(spark, "t") == expected(spark)
+
+
 def at_commit(spark: SparkSession, link: JournalLink, *texts: str) -> None:
     """Somebody else does this between the write and the commit."""
 

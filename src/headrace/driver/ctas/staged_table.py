@@ -82,6 +82,9 @@ class StagedTable(TwoPhaseTable):
         self._tidy()
 
     def abort(self) -> None:
+        # A commit that was answered by an error may have been made, and not been seen.
+        if self._published():
+            raise CatalogError(f"{self._is.target.quoted()} is published: nothing is removed.")
         self._tables.drop(self._is.staged)
         if self._is.external:
             self._take_files_back()
