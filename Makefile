@@ -9,7 +9,7 @@ SEED ?=
 help:
 	@echo "make demo     set up, then run SQL on the flights data through the whole chain"
 	@echo "make serve    set up, then start a node on port $(PORT)"
-	@echo "make test     set up, PostgreSQL and YARN included, then all tests; ARGS='-k name' goes to pytest"
+	@echo "make test     set up, PostgreSQL, YARN and lakes included, then all tests; ARGS='-k name' goes to pytest"
 	@echo "make chaos    N=200 random histories with a fault in each; SEED=… plays a run or a history again"
 	@echo "make check    the gate: format, lint, types, imports, tests that need no service"
 	@echo "make bench    measure against Spark alone, Spark Connect and the Spark Thrift Server"
@@ -27,12 +27,13 @@ serve:
 test:
 	@scripts/setup test
 	@scripts/setup-postgres
-	@scripts/setup-yarn
+	@scripts/setup-jars yarn catalogs
 	.venv/bin/pytest $(ARGS)
 
 chaos:
 	@scripts/setup test
 	@scripts/setup-postgres
+	@scripts/setup-jars catalogs
 	.venv/bin/python -m tests.faults $(N) $(SEED)
 
 check:
@@ -41,7 +42,7 @@ check:
 	.venv/bin/ruff check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/pytest -q -m "not spark and not postgres and not yarn" $(ARGS)
+	.venv/bin/pytest -q -m "not spark and not postgres and not yarn and not catalogs" $(ARGS)
 
 bench:
 	@scripts/setup bench

@@ -344,6 +344,14 @@ class TableAlreadyExists(StatementFailed):
     sqlstate = "42P07"
 
 
+class TableNotFound(StatementFailed):
+    """There is no table to replace."""
+
+    code = "table_not_found"
+    condition = "TABLE_OR_VIEW_NOT_FOUND"
+    sqlstate = "42P01"
+
+
 class DatabaseNotFound(StatementFailed):
     """The database does not exist."""
 
@@ -370,6 +378,12 @@ class AtomicityRequired(StatementFailed):
     """The table cannot be created atomically."""
 
     code = "atomicity_required"
+
+
+class EndlessStream(StatementFailed):
+    """The stream never ends, and so its table would never appear."""
+
+    code = "endless_stream"
 
 
 class CommitInDoubt(StatementFailed):

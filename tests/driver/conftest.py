@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.lakes import lake_extensions, lake_jars
 from tests.support.results import Writer
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.catalogImplementation", "in-memory")
+            .config("spark.jars", ",".join(map(str, lake_jars())))
+            .config("spark.sql.extensions", lake_extensions())
             .config("spark.sql.session.timeZone", "Asia/Kathmandu")
             .config("spark.sql.shuffle.partitions", "4")
             # Compiling takes longer than these few rows.

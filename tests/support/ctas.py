@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from tests.support.journal import JournalLink
 
-from headrace.driver.ctas import Cancelled, Course, StatementFacts, course_of
+from headrace.driver.ctas import Cancelled, Course, StatementFacts, Unfinished, course_of
 from headrace.driver.ctas.hooks import Hooks
 from headrace.driver.output.collect import collected
 from headrace.model.messages import Journalled, Work
@@ -53,13 +53,15 @@ class Ran:
         )
         facts = StatementFacts(id="st_1", session_id="se_1", text=text, attempt=work.attempt)
         self.course: Course = course_of(spark, work, link.as_link(), facts)
-        hooks = Hooks(facts, [self.course.hook] if self.course.hook is not None else [])
+        hooks = Hooks(facts, [], self.course.hook)
         try:
             hooks.created()
             self.rows = rows_of(self.course.run())
             hooks.finished()
         except Cancelled:
             hooks.cancelled()
+            raise
+        except Unfinished:
             raise
         except Exception as error:
             hooks.failed(error)

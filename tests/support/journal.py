@@ -44,7 +44,7 @@ class JournalLink:
 
     def transact(self, message: Transact) -> Transacted:
         self.before(message.state)
-        if message.state in self.refuse:
+        if message.state in self.refuse and not message.published:
             return Transacted(landed=False)
         if self.busy and message.state is TransactionState.COMMITTING:
             self.busy -= 1

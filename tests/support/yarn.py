@@ -164,7 +164,7 @@ class YarnCluster:
 def running_yarn() -> Iterator[YarnCluster]:
     """A cluster that is coming up; gone after the block. Fails the test without its jars."""
     if not JARS.is_dir():
-        pytest.fail("the jars of YARN are needed by these tests: run scripts/setup-yarn")
+        pytest.fail("the jars of YARN are needed by these tests: run scripts/setup-jars yarn")
     folder = Path(tempfile.mkdtemp(prefix="headrace-yarn-", dir="/tmp"))
     try:
         cluster = YarnCluster(folder)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headrace.control.statements import find
-from headrace.errors import AlreadyEnded, Committing, NotCancellable
+from headrace.errors import AlreadyEnded, NotCancellable
 from headrace.model.lifecycle import STATEMENT
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement
-from headrace.store import changes, transactions
+from headrace.store import changes
 from headrace.store.database import Database, Tx
 
 
@@ -37,9 +37,5 @@ def request(tx: Tx, statement: Statement, *, who: str, force: bool = False) -> N
     if statement.kind is SessionKind.LOCAL:
         raise NotCancellable(
             f"Statement {statement.id} cannot be cancelled: a node does it by itself, in one step."
-        )
-    if transactions.publishing(tx, statement.id):
-        raise Committing(
-            f"Statement {statement.id} cannot be cancelled any more: its table is being published."
         )
     changes.request_cancel(tx, statement.id, who=who, force=force)

@@ -55,7 +55,7 @@ class Expiry:
             # A driver may have taken it up meanwhile, or lost it.
             if changes.lock(tx, statement_id) is not state:
                 return
-            if transactions.publishing(tx, statement_id):
+            if transactions.past_stopping(tx, statement_id, state):
                 return
             if state is StatementState.WAITING:
                 failure = Failure.of(

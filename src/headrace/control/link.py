@@ -210,6 +210,7 @@ class Link:
                         epoch=epoch,
                         who=who,
                         staged=message.staged,
+                        published=message.published,
                     )
                 if not landed:
                     _held(tx, session_id, epoch)

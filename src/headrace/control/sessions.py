@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from headrace.durations import seconds_of
-from headrace.errors import InvalidRequest, InvalidSetting, SessionClosed, SessionNotFound
-from headrace.model.atomicity import KEY, Atomicity
+from headrace.errors import (
+    Committing,
+    InvalidRequest,
+    InvalidSetting,
+    SessionClosed,
+    SessionNotFound,
+)
+from headrace.model import atomicity, trigger
 from headrace.model.failure import Failure
 from headrace.model.ids import looks_like_id
 from headrace.model.lifecycle import SESSION, SessionState
@@ -21,17 +29,22 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 _DRIVERS_OWN = ("conf", "catalog", "database", "jars", "files", "py_files")
 """What a driver is started with: a session that asks for any of it cannot have another's."""
 _CONF_PREFIXES = ("spark.", "hive.")
+_SETTINGS: dict[str, Callable[[str], object]] = {
+    atomicity.KEY: atomicity.Atomicity.of,
+    trigger.KEY: trigger.Trigger.of,
+}
+"""Headrace's own settings of sessions and statements, and what reads them."""
 
 
 def check_conf(conf: dict[str, str]) -> None:
     """Raises InvalidSetting for keys that are neither Spark's nor a session's."""
     for key, value in conf.items():
-        if key == KEY:
-            Atomicity.of(value)
+        if key in _SETTINGS:
+            _SETTINGS[key](value)
         elif not key.startswith(_CONF_PREFIXES):
             raise InvalidSetting(
                 f"Unknown setting {key!r}: Spark configuration begins with 'spark.' or 'hive.'; "
-                f"beside it there is {KEY!r}."
+                f"beside it there are {', '.join(sorted(_SETTINGS))}."
             )
         if key.startswith("spark.headrace."):
             raise InvalidSetting(f"{key!r} is set by Headrace alone.")
@@ -117,7 +130,9 @@ def close_in(tx: Tx, session: Session, *, who: str, reason: str | None = None) -
     detail = {"reason": reason} if reason else None
     sessions.transition(tx, session.id, SessionState.CLOSING, who=who, detail=detail)
     for statement_id in statements.live_ids(tx, session.id):
-        changes.request_cancel(tx, statement_id, who=who, reason=CancelReason.CLOSED)
+        # What is being published is finished before the driver hears of the close.
+        with contextlib.suppress(Committing):
+            changes.request_cancel(tx, statement_id, who=who, reason=CancelReason.CLOSED)
     if session.lease_until is None:
         bury(tx, session.id, who=who)
 

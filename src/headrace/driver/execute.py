@@ -7,13 +7,20 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas import Cancelled, Course, StatementFacts, course_of
-from headrace.driver.ctas.hooks import Hooks, registered
+from headrace.driver.ctas import (
+    Cancelled,
+    Course,
+    StatementFacts,
+    Unfinished,
+    course_of,
+)
+from headrace.driver.ctas.hooks import Hooks, registered, tell_of_loss
 from headrace.driver.failures import failure_of
 from headrace.driver.link import Link, Orphaned, Refused
 from headrace.driver.output import OutputSpec, write_result
@@ -43,7 +50,7 @@ class Execution:
         self._link = link
         self._bootstrap = link.bootstrap
         self._course: Course | None = None
-        self._hooks: Hooks | None = None
+        self._hooks = Hooks(self._facts, [], None)
         self._ended = threading.Event()
         self._cancelling = threading.Event()
 
@@ -63,6 +70,8 @@ class Execution:
             ended = self._succeeded(self._ran())
         except _NOT_THE_STATEMENTS:
             raise
+        except Unfinished as error:
+            raise DriverLost(error.message) from error
         except Exception as error:
             doubt = 0.0 if isinstance(error, _TOLD_BY_A_LIVING_JVM) else _DYING_SECONDS
             if not self._spark.alive(doubt_seconds=doubt):
@@ -82,16 +91,23 @@ class Execution:
             context.setLocalProperty(_POOL, threading.current_thread().name)
             session = self._spark.state.branch() if work.is_query else session
         with _configured(session, work.conf):
-            self._course = course_of(session, work, self._link, self._facts)
-            # Last: what the users' hooks refuse is not published.
-            own = [self._course.hook] if self._course.hook is not None else []
-            self._hooks = Hooks(self._facts, [*registered(self._facts), *own])
-            self._hooks.created()
-            report = write_result(self._course.run(), self._spec())
-            # What is published from here on must not be torn by a cancel that comes too late.
-            self._leave_no_tag()
-            self._hooks.finished()
+            self._course = course = course_of(session, work, self._link, self._facts)
+            self._begin(course)
+            try:
+                report = write_result(course.run(), self._spec())
+            finally:
+                # What is published or removed from here on must not be torn by a cancel.
+                self._leave_no_tag()
+            self._hooks.finished(binding=course.may_be_refused)
         return report
+
+    def _begin(self, course: Course) -> None:
+        """Tells the hooks. Last those of Headrace: what the users' refuse is not published."""
+        facts, binding = self._facts, not course.settled
+        if facts.attempt > 1:
+            tell_of_loss(replace(facts, attempt=facts.attempt - 1))
+        self._hooks = Hooks(facts, registered(facts, binding=binding), course.hook)
+        self._hooks.created(binding=binding)
 
     def ends_within(self, seconds: float) -> bool:
         """Waits until the statement has run to its end, but no longer."""
@@ -112,6 +128,8 @@ class Execution:
         while True:
             try:
                 self._spark.context.cancelJobsWithTag(tag)
+                # Its jobs are not this statement's to Spark.
+                self._spark.stop_stream(tag)
             except (Py4JError, OSError) as error:
                 _LOG.warning("cancel of %s: %s", tag, error)
             if self._ended.wait(_CANCEL_EVERY_SECONDS):
@@ -160,12 +178,11 @@ class Execution:
     def _failed(self, error: Exception) -> Ended:
         statement_id = self.work.statement_id
         failure = failure_of(error, self.work.text)
-        hooks = self._hooks or Hooks(self._facts, [])
         if self.cancelling or isinstance(error, Cancelled):
-            hooks.cancelled()
+            self._hooks.cancelled()
             cancelled = StatementState.CANCELLED
             return Ended(statement_id=statement_id, state=cancelled, failure=failure)
-        hooks.failed(error)
+        self._hooks.failed(error)
         _LOG.warning("statement %s failed: %s", statement_id, failure.message.partition("\n")[0])
         return Ended(statement_id=statement_id, state=StatementState.FAILED, failure=failure)
 

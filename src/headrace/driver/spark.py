@@ -68,6 +68,12 @@ class Spark:
         except (Py4JError, OSError) as error:
             raise DriverLost("The JVM of the driver died.") from error
 
+    def stop_stream(self, name: str) -> None:
+        """Stops the streaming query of that name, if there is one. Raises Py4JError, OSError."""
+        for query in self.session.streams.active:
+            if query.name == name:
+                query.stop()
+
     def stop(self) -> None:
         """Ends the application in order."""
         with contextlib.suppress(Py4JError, OSError):

@@ -141,6 +141,8 @@ class Transact(Message):
     state: TransactionState
     staged: Staged | None = None
     """Where it is not as the journal has it: at first, and when all rows are written."""
+    published: bool = False
+    """Whether the catalog has published it already: a cancel comes too late."""
 
 
 class Transacted(Message):

@@ -26,6 +26,8 @@ class Staged(BaseModel):
     """The name of the table within it, in lower case."""
     record: dict[str, Any]
     """That implementation's own."""
+    publishes_itself: bool = False
+    """Whether the table may be visible from `begun` on: only its catalog knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,3 +43,9 @@ class Transaction:
     staged: Staged
     created_at: datetime | None = None
     ended_at: datetime | None = None
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether its table may be visible already, whatever becomes of its statement."""
+        begun = self.staged.publishes_itself and self.state is TransactionState.BEGUN
+        return begun or self.state is TransactionState.COMMITTING

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Float, Row, Update, and_, bindparam, exists, func, or_, select, update
 
-from headrace.errors import CommitInDoubt, StatementTimeout
+from headrace.errors import CommitInDoubt, Committing, StatementTimeout
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import (
     IN_HAND,
@@ -57,8 +57,8 @@ _SETTLED = (
 
 
 _IN_DOUBT = (
-    "Its rows were complete and its table was being published: the next driver on that catalog, or"
-    " `headrace recover`, finishes it."
+    "Its table was being published: the next driver on that catalog, or `headrace recover`, finds"
+    " out whether it is complete, and finishes or removes it."
 )
 
 
@@ -152,16 +152,18 @@ def request_cancel(
     """Ask for a cancel: a waiting statement is cancelled at once, one in hand is `cancelling`.
 
     The first reason holds; force may be added later. Returns the state after that (a terminal one
-    is left as it is, and so is that of one whose table is being published), or None when there is
-    no such statement.
+    is left as it is), or None when there is no such statement. Raises Committing for one whose
+    table is being published, or may be.
     """
     held = locked(tx, statement_id)
     if held is None:
         return None
     source: StatementState = held.state
-    if transactions.publishing(tx, statement_id):
-        return source
     waiting = source is StatementState.WAITING
+    if source in STATEMENT.live and transactions.past_stopping(tx, statement_id, source):
+        raise Committing(
+            f"Statement {statement_id} cannot be cancelled any more: its table is being published."
+        )
     target = StatementState.CANCELLED if waiting else StatementState.CANCELLING
     asked = update(statements).where(statements.c.id == statement_id)
     if source is StatementState.CANCELLING and force:
@@ -204,8 +206,8 @@ def end_all(
     for row in rows:
         target: StatementState = StatementState.FAILED
         known: Failure | None = failure
-        if transactions.publishing(tx, row.id):
-            known = Failure.of(CommitInDoubt(f"{failure.message} {_IN_DOUBT}"))
+        if transactions.in_doubt(tx, row.id):
+            known = _doubt(failure)
         elif row.state is StatementState.WAITING:
             known = waiting or failure
         elif row.state is StatementState.CANCELLING:
@@ -231,16 +233,22 @@ def settle(tx: Tx, session_id: str, *, who: str, failure: Failure, max_attempts:
         .with_for_update()
     )
     for row in tx.execute(query).all():
+        target: StatementState = StatementState.FAILED
         known: Failure | None = failure
-        if row.state is StatementState.CANCELLING:
+        in_doubt = transactions.in_doubt(tx, row.id)
+        if row.state is StatementState.CANCELLING and not in_doubt:
             target, known = cancelled_as(row.cancel_reason)
-        elif _goes_on(tx, row, max_attempts):
+        elif row.state is not StatementState.CANCELLING and _goes_on(tx, row, max_attempts):
             target, known = StatementState.WAITING, None
-        else:
-            target = StatementState.FAILED
+        elif in_doubt:
+            known = _doubt(failure)
         _change(tx, row.id, row.state, target, failure=known)
         detail = {"reason": failure.message} if target is StatementState.WAITING else None
         record(tx, row.id, session_id, row.state, target, who=who, failure=known, detail=detail)
+
+
+def _doubt(failure: Failure) -> Failure:
+    return Failure.of(CommitInDoubt(f"{failure.message} {_IN_DOUBT}"))
 
 
 def _goes_on(tx: Tx, row: Row[Any], max_attempts: int) -> bool:

@@ -91,11 +91,13 @@ def advance(
     epoch: int,
     who: str,
     staged: Staged | None = None,
+    published: bool = False,
 ) -> bool:
     """Change the state, as the lifecycle allows it, while that driver holds the transaction.
 
-    Nothing begins to commit that a cancel has come for. Returns whether it landed; saying it again
-    lands again. Raises TableBusy while another one publishes a table of that name.
+    Nothing begins to commit that a cancel has come for, unless it is `published` already. Returns
+    whether it landed; saying it again lands again. Raises TableBusy while another one publishes a
+    table of that name.
     """
     known = get(tx, transaction_id)
     if known is None:
@@ -110,7 +112,8 @@ def advance(
         return True
     if not TRANSACTION.allows(source, target):
         return False
-    if target is TransactionState.COMMITTING and statement in {None, StatementState.CANCELLING}:
+    stopped = statement in {None, StatementState.CANCELLING} and not published
+    if target is TransactionState.COMMITTING and stopped:
         return False
     values: dict[str, Any] = {"state": target}
     if staged is not None:
@@ -172,10 +175,20 @@ def live(tx: Tx, statement_id: str) -> Transaction | None:
     return _one(tx, _SELECT.where(transactions.c.statement_id == statement_id, _LIVE))
 
 
-def publishing(tx: Tx, statement_id: str) -> bool:
-    """Whether the statement's table is being published: nothing stops it any more."""
+def past_stopping(tx: Tx, statement_id: str, state: StatementState) -> bool:
+    """Whether the statement's table is being published, or may be, so that nothing stops it."""
     found = live(tx, statement_id)
-    return found is not None and found.state is TransactionState.COMMITTING
+    if found is None:
+        return False
+    if state is StatementState.WAITING:
+        return found.in_doubt
+    return found.state is TransactionState.COMMITTING
+
+
+def in_doubt(tx: Tx, statement_id: str) -> bool:
+    """Whether, when its driver is gone, nobody can say if the statement's table is published."""
+    found = live(tx, statement_id)
+    return found is not None and found.in_doubt
 
 
 def get(tx: Tx, transaction_id: str) -> Transaction | None:

@@ -40,7 +40,7 @@ class Noting(StatementHook):
 
 
 def two(told: list[str], *, a: str = "", b: str = "") -> Hooks:
-    return Hooks(FACTS, [Noting("a", told, a), Noting("b", told, b)])
+    return Hooks(FACTS, [Noting("a", told, a), Noting("b", told, b)], None)
 
 
 def test_a_success_is_told_in_order() -> None:
@@ -109,5 +109,5 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def test_entry_points_give_hooks_in_the_order_of_their_names(installed: list[str]) -> None:
-    Hooks(FACTS, registered(FACTS)).created()
+    Hooks(FACTS, registered(FACTS), None).created()
     assert installed == ["b created", "z created"]

@@ -20,7 +20,7 @@ from tests.support.ctas import (
 )
 from tests.support.journal import JournalLink
 
-from headrace.driver.ctas import Cancelled
+from headrace.driver.ctas import Cancelled, Unfinished
 from headrace.driver.ctas.tables import Tables
 from headrace.errors import (
     CatalogError,
@@ -260,17 +260,27 @@ def test_a_rename_that_was_made_and_answered_by_an_error_is_a_success(
 def test_what_is_published_is_never_taken_back(
     spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The rename is made, and then the catalog can be asked for nothing."""
-    rename = Tables.rename
+    """The rename is made, and after that the catalog cannot be asked."""
+    monkeypatch.setattr("headrace.driver.ctas.ctas_hook._PAUSES", (0.0,))
+    text = PARTITIONED.replace("AS SELECT", f"LOCATION '{tmp_path / 'p'}' AS SELECT")
 
-    def fail(*arguments: object) -> None:
+    rename, kind_of, renamed = Tables.rename, Tables.kind_of, []
+
+    def rename_and_note(*arguments: object) -> None:
         rename(*arguments)  # type: ignore[arg-type]
-        raise OSError("the connection broke")
+        renamed.append(True)
 
-    monkeypatch.setattr(Tables, "rename", fail)
-    with pytest.raises(OSError, match="broke"):
-        Ran(spark, PARTITIONED.replace("AS SELECT", f"LOCATION '{tmp_path / 'p'}' AS SELECT"), link)
-    assert link.steps == [*WRITTEN, ABORTING]
+    def ask(*arguments: object) -> str | None:
+        if renamed:
+            raise OSError("the connection broke")
+        return kind_of(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch, pytest.raises(Unfinished, match="broke"):
+        patch.setattr(Tables, "rename", rename_and_note)
+        patch.setattr(Tables, "kind_of", ask)
+        Ran(spark, text, link)
+    assert link.steps == WRITTEN
+    Ran(spark, text, link, left=left_by(link))
     assert checksum(spark, "t") == expected(spark)
 
 

@@ -8,7 +8,8 @@ from headrace.driver.ctas.contract import (
     TwoPhaseTable,
     UntouchedTable,
 )
-from headrace.driver.ctas.course import Course, course_of
+from headrace.driver.ctas.course import Course, course_of, nothing
+from headrace.driver.ctas.ctas_hook import Unfinished
 from headrace.driver.ctas.hooks import StatementFacts, StatementHook
 from headrace.driver.ctas.journal import Cancelled
 from headrace.driver.ctas.recovery import recover
@@ -23,7 +24,9 @@ __all__ = [
     "TablePath",
     "TwoPhaseCatalog",
     "TwoPhaseTable",
+    "Unfinished",
     "UntouchedTable",
     "course_of",
+    "nothing",
     "recover",
 ]

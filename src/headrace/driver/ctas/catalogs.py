@@ -2,43 +2,84 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib.metadata import entry_points
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.contract import TwoPhaseCatalog
+from headrace.driver.ctas.contract import TwoPhaseCatalog, TwoPhaseTable
+from headrace.driver.ctas.delta import DeltaCatalog
+from headrace.driver.ctas.files import Files
 from headrace.driver.ctas.find import Ctas
+from headrace.driver.ctas.iceberg import IcebergCatalog
+from headrace.driver.ctas.jdbc import JdbcCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
+from headrace.driver.ctas.stream import StreamedTable, stream_of
 from headrace.errors import CatalogError
+from headrace.model.transaction import Staged
 
 _GROUP = "headrace.catalogs"
 """Entry points: the name of each is the Java class of the catalogs that it is for."""
+_OWN: dict[str, type[TwoPhaseCatalog]] = {
+    "org.apache.iceberg.spark.SparkCatalog": IcebergCatalog,
+    "org.apache.spark.sql.delta.catalog.DeltaCatalog": DeltaCatalog,
+    "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog": JdbcCatalog,
+}
+_SPARKS = "spark_catalog"
+_CONF = "spark.sql.catalog."
+
+
+@lru_cache(maxsize=1)
+def implementations() -> dict[str, type[TwoPhaseCatalog]]:
+    """By Java class; looked for once, and what is installed goes before Headrace's own."""
+    return _OWN | {one.name: one.load() for one in entry_points(group=_GROUP)}
 
 
 def catalog_for(ctas: Ctas) -> TwoPhaseCatalog | None:
     """The implementation for a statement's target; None where there is none."""
     if ctas.own_catalog:
         return SessionCatalog(ctas.session, ctas.path.catalog)
-    java_class = ctas.analysed.name().catalog().getClass().getName()
-    for found in entry_points(group=_GROUP, name=java_class):
-        made: TwoPhaseCatalog = found.load()(ctas.session, ctas.path.catalog)
-        return made
-    return None
+    found = implementations().get(ctas.analysed.name().catalog().getClass().getName())
+    return None if found is None else found(ctas.session, ctas.path.catalog)
+
+
+def restored(session: SparkSession, staged: Staged) -> tuple[TwoPhaseCatalog, TwoPhaseTable]:
+    """The table that another process has left, in the same catalog, whatever its name here.
+
+    Raises CatalogError where nothing here knows how to finish it.
+    """
+    place, record = stream_of(staged.record)
+    for catalog in _of_kind(session, staged):
+        if catalog.identity() == staged.identity:
+            table = catalog.restore(record)
+            return catalog, table if place is None else StreamedTable(table, place, Files(session))
+    raise CatalogError(
+        f"A table of catalog {staged.catalog!r} was left unfinished, and nothing here knows how to"
+        f" finish a {staged.kind!r} one: the driver that began it had its catalog, and an"
+        f" implementation for it, here or in {_GROUP!r}."
+    )
 
 
 def catalogs_in(session: SparkSession) -> list[TwoPhaseCatalog]:
     """Those of a session whose tables can be finished here."""
-    return [SessionCatalog(session, "spark_catalog")]
+    own: list[TwoPhaseCatalog] = [SessionCatalog(session, _SPARKS)]
+    return own + [made(session, name) for name, made in _configured(session)]
 
 
-def catalog_of(session: SparkSession, kind: str, catalog: str) -> TwoPhaseCatalog:
-    """The implementation that wrote a record. Raises CatalogError where it is not installed."""
-    known = [SessionCatalog, *(found.load() for found in entry_points(group=_GROUP))]
-    for one in known:
-        if one.kind == kind:
-            made: TwoPhaseCatalog = one(session, catalog)
-            return made
-    raise CatalogError(
-        f"A table of catalog {catalog!r} was left unfinished, and nothing here knows how to finish"
-        f" a {kind!r} one: the driver that began it had an entry point for it in {_GROUP!r}."
-    )
+def _of_kind(session: SparkSession, staged: Staged) -> list[TwoPhaseCatalog]:
+    """One of the name it was left in comes first."""
+    found: list[TwoPhaseCatalog] = []
+    if staged.kind == SessionCatalog.kind:
+        found.append(SessionCatalog(session, _SPARKS))
+    named = sorted(_configured(session), key=lambda one: one[0] != staged.catalog)
+    return found + [made(session, name) for name, made in named if made.kind == staged.kind]
+
+
+def _configured(session: SparkSession) -> list[tuple[str, type[TwoPhaseCatalog]]]:
+    """Names of the session's catalogs and what implements them."""
+    known = implementations()
+    return [
+        (key.removeprefix(_CONF), known[value])
+        for key, value in session.conf.getAll.items()
+        if key.startswith(_CONF) and value in known
+    ]

@@ -39,6 +39,14 @@ class TablePath:
         """Another table of the same namespace."""
         return TablePath(self.catalog, self.namespace, table)
 
+    def within(self, catalog: str) -> TablePath:
+        """The same table, where its catalog has this name."""
+        return TablePath(catalog, self.namespace, self.table)
+
+
+PROPERTY = "headrace.txn"
+"""The table property that says which transaction has made a table."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDefinition:
@@ -48,10 +56,21 @@ class TableDefinition:
     """The id of the transaction: staged things carry it in their names."""
     epoch: int
     """That of the driver: so do they carry this."""
+
+    @property
+    def own_name(self) -> str:
+        """A name that nobody else gives to anything."""
+        return f"headrace_staged_{self.transaction.removeprefix('tx_')}_{self.epoch}"
+
     provider: str | None
     location: str | None
     """Of a LOCATION clause."""
-    partitioned: bool
+    properties: dict[str, str]
+    """Of a TBLPROPERTIES clause."""
+    replaces: bool
+    """`CREATE OR REPLACE`, or `REPLACE`."""
+    must_exist: bool
+    """`REPLACE` alone."""
     plan: Any
     """Spark's analysed plan, a JVM object."""
 
@@ -65,6 +84,8 @@ class Destination:
     """In the place of the LOCATION clause's; None leaves it as it is."""
     properties: dict[str, str] = field(default_factory=dict)
     """Table properties beside the statement's own."""
+    replaces: bool = False
+    """Whether it is run as the replacement that it is; else it creates a table, in any case."""
 
 
 class TwoPhaseTable(ABC):
@@ -77,6 +98,13 @@ class TwoPhaseTable(ABC):
 
     destination: Destination | None
     """None: there is nothing to write, because the table is there and IF NOT EXISTS was said."""
+    atomic: bool = True
+    """Whether readers see nothing between: neither half a table, nor none in an old one's place."""
+    publishes_itself: bool = False
+    """Whether the catalog makes the table visible at the end of the write, all at once.
+
+    Nothing keeps a cancel apart from that moment: `published` tells who came first.
+    """
 
     @abstractmethod
     def begin(self) -> None:
@@ -86,11 +114,16 @@ class TwoPhaseTable(ABC):
         """All rows are written: find out what a commit needs to know, before it is journalled."""
 
     @abstractmethod
+    def published(self) -> bool:
+        """Whether the table is there, whole, as this transaction's own."""
+
+    @abstractmethod
     def commit(self) -> None:
         """Make the table visible, with all its rows, under its name.
 
-        Raises TableAlreadyExists, LocationNotEmpty or CatalogError when it cannot be published;
-        another's table and files are untouched then, and `abort` follows.
+        Raises TableAlreadyExists, LocationNotEmpty or CatalogError when it is not published and
+        cannot be; another's table and files are untouched then, and `abort` follows. Whatever else
+        it raises, it is called again.
         """
 
     @abstractmethod
@@ -127,13 +160,14 @@ class TwoPhaseCatalog(ABC):
     ) -> TwoPhaseTable | None:
         """A table to be created; nothing has been done yet. None: not atomically, here.
 
-        Raises DatabaseNotFound, LocationNotEmpty, CatalogError, and TableAlreadyExists unless
-        `ignore_if_exists` is said.
+        The rows of a stream that ends are written all at once, after its end: `is_streaming` says
+        that they come from one, for catalogs that would rather not. Raises DatabaseNotFound,
+        LocationNotEmpty, CatalogError, and TableAlreadyExists unless `ignore_if_exists` is said.
         """
 
     @abstractmethod
     def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
-        """The table that another process has left."""
+        """The table that another process has left, which may know the catalog by another name."""
 
 
 class UntouchedTable(TwoPhaseTable):
@@ -146,6 +180,9 @@ class UntouchedTable(TwoPhaseTable):
 
     def begin(self) -> None:
         """Nothing."""
+
+    def published(self) -> bool:
+        return False
 
     def commit(self) -> None:
         """Nothing."""

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.ctas.catalogs import catalog_for, catalog_of
-from headrace.driver.ctas.contract import TableDefinition
+from headrace.driver.ctas.catalogs import catalog_for, restored
+from headrace.driver.ctas.contract import TableDefinition, TwoPhaseCatalog, TwoPhaseTable
 from headrace.driver.ctas.ctas_hook import CtasHook
+from headrace.driver.ctas.files import Files
 from headrace.driver.ctas.find import Ctas, find
 from headrace.driver.ctas.hooks import StatementFacts
 from headrace.driver.ctas.journal import Journal
 from headrace.driver.ctas.recovery import recover
+from headrace.driver.ctas.stream import StreamedTable, rows_of, trigger_of
 from headrace.driver.link import Link
 from headrace.driver.parameters import asked
-from headrace.errors import AtomicityRequired
-from headrace.model.atomicity import KEY, Atomicity
+from headrace.errors import AtomicityRequired, CatalogError, TableAlreadyExists
+from headrace.model.atomicity import KEY as ATOMICITY
+from headrace.model.atomicity import Atomicity
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Journalled, Work
+
+_LOG = logging.getLogger("headrace.driver")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +40,13 @@ class Course:
     atomic: bool | None = None
     """Of a CTAS that runs: whether its table appears whole."""
     note: str | None = None
+    settled: bool = False
+    """Whether another driver has done it already, but for the last step."""
+
+    @property
+    def may_be_refused(self) -> bool:
+        """Whether somebody can still say no when it has run: its table is not visible then."""
+        return not (self.settled or (self.hook is not None and self.hook.publishes_itself))
 
 
 def course_of(session: SparkSession, work: Work, link: Link, statement: StatementFacts) -> Course:
@@ -44,8 +58,8 @@ def course_of(session: SparkSession, work: Work, link: Link, statement: Statemen
         return Course(run=lambda: asked(session, work))
     if work.transaction is not None:
         left = _left(session, work.transaction, link, work.statement_id)
-        if work.transaction.state is TransactionState.COMMITTING:
-            return Course(run=lambda: _nothing(session), hook=left, atomic=True)
+        if left.is_done():
+            return Course(run=lambda: nothing(session), hook=left, atomic=left.atomic, settled=True)
         left.on_cancelled(statement)
     ctas = find(session, work)
     if ctas is None:
@@ -55,52 +69,105 @@ def course_of(session: SparkSession, work: Work, link: Link, statement: Statemen
 
 def _ctas_course(ctas: Ctas, work: Work, link: Link) -> Course:
     session = ctas.session
-    mode = Atomicity.of(str(session.conf.get(KEY, Atomicity.AUTO)))
-    plain = Course(run=lambda: asked(session, work), atomic=False)
-    if mode is Atomicity.OFF:
-        return plain
+    mode = Atomicity.of(str(session.conf.get(ATOMICITY, Atomicity.AUTO)))
+    trigger = trigger_of(session) if ctas.is_streaming else None
     transaction = new_id("tx")
-    catalog = catalog_for(ctas)
-    table = None
-    if catalog is not None:
-        table = catalog.create_two_phase_table(
-            ctas.path,
-            TableDefinition(
-                transaction=transaction,
-                epoch=link.bootstrap.epoch,
-                provider=ctas.provider,
-                location=ctas.location,
-                partitioned=ctas.partitioned,
-                plan=ctas.analysed,
-            ),
-            ignore_if_exists=ctas.ignore_if_exists,
-            is_streaming=ctas.is_streaming,
-        )
+    catalog = None if mode is Atomicity.OFF else catalog_for(ctas)
+    table = _table(ctas, catalog, transaction, link.bootstrap.epoch) if catalog else None
     if catalog is None or table is None:
-        if mode is Atomicity.REQUIRE:
-            raise AtomicityRequired(
-                f"{ctas.path.quoted()} cannot be created atomically, and {KEY} is {mode.value!r}."
-            )
-        return plain
+        _check_plain(ctas, mode)
+        return Course(run=lambda: asked(session, work), atomic=False)
     destination = table.destination
     if destination is None:
         note = f"Nothing was done: {ctas.path.quoted()} exists already."
-        return Course(run=lambda: _nothing(session), note=note)
+        return Course(run=lambda: nothing(session), note=note)
+    if mode is Atomicity.REQUIRE and not table.atomic:
+        raise _not_atomic(ctas)
+    place = f"{link.bootstrap.results.rstrip('/')}/streams/{transaction}"
+    if trigger is not None:
+        table = StreamedTable(table, place, Files(session))
+
+    def run() -> DataFrame:
+        if trigger is None:
+            return ctas.run_into(destination)
+        rows = rows_of(ctas.query, trigger, place, work.statement_id)
+        return ctas.run_into(destination, rows)
+
     journal = Journal(
         link, transaction, work.statement_id, when_busy=lambda: recover(session, link)
     )
     hook = CtasHook(catalog, table, journal, target=ctas.path.guarded)
-    return Course(run=lambda: ctas.run_into(destination), hook=hook, atomic=True)
+    return Course(
+        run=lambda: _run(session, run, hook, work.statement_id), hook=hook, atomic=table.atomic
+    )
+
+
+def _table(
+    ctas: Ctas, catalog: TwoPhaseCatalog, transaction: str, epoch: int
+) -> TwoPhaseTable | None:
+    return catalog.create_two_phase_table(
+        ctas.path,
+        TableDefinition(
+            transaction=transaction,
+            epoch=epoch,
+            provider=ctas.provider,
+            location=ctas.location,
+            properties=ctas.properties,
+            replaces=ctas.replaces,
+            must_exist=ctas.must_exist,
+            plan=ctas.analysed,
+        ),
+        ignore_if_exists=ctas.ignore_if_exists,
+        is_streaming=ctas.is_streaming,
+    )
+
+
+def _check_plain(ctas: Ctas, mode: Atomicity) -> None:
+    """Raises AtomicityRequired and CatalogError for what may not, or cannot, run as plain Spark."""
+    if mode is Atomicity.REQUIRE:
+        raise _not_atomic(ctas)
+    if ctas.is_streaming:
+        raise CatalogError(
+            f"{ctas.path.quoted()} cannot be created from a stream: that needs a catalog whose"
+            f" tables are created atomically, and {ATOMICITY} that is not 'off'."
+        )
+
+
+def _not_atomic(ctas: Ctas) -> AtomicityRequired:
+    what = "replaced" if ctas.replaces else "created"
+    return AtomicityRequired(
+        f"{ctas.path.quoted()} cannot be {what} atomically, and {ATOMICITY} is 'require'."
+    )
+
+
+def _run(
+    session: SparkSession, run: Callable[[], DataFrame], hook: CtasHook, tag: str
+) -> DataFrame:
+    """A catalog that publishes by itself may have done so before it was answered by an error.
+
+    Raises TableAlreadyExists for what such a catalog finds at the last moment.
+    """
+    try:
+        return run()
+    except (PySparkException, Py4JError) as error:
+        # Who looks must not be cancelled, as the statement may have been.
+        session.sparkContext.removeJobTag(tag)
+        if hook.publishes_itself and hook.is_done():
+            _LOG.warning("statement %s: its table is there, in spite of: %s", tag, error)
+            return nothing(session)
+        known = error.getCondition() if isinstance(error, PySparkException) else None
+        if known == TableAlreadyExists.condition:
+            raise TableAlreadyExists(str(error).partition("\n")[0]) from error
+        raise
 
 
 def _left(session: SparkSession, left: Journalled, link: Link, statement_id: str) -> CtasHook:
     """The table that a driver before this one has left. Raises CatalogError."""
-    catalog = catalog_of(session, left.staged.kind, left.staged.catalog)
-    table = catalog.restore(left.staged.record)
+    catalog, table = restored(session, left.staged)
     journal = Journal(link, left.id, statement_id)
     return CtasHook(catalog, table, journal, target=left.staged.target, left_as=left.state)
 
 
-def _nothing(session: SparkSession) -> DataFrame:
+def nothing(session: SparkSession) -> DataFrame:
     """The result of a CTAS: no columns, no rows."""
     return session.sql("SELECT 1 WHERE false").select()

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import logging
+import time
+
+from py4j.protocol import Py4JNetworkError
 
 from headrace.driver.ctas.contract import TwoPhaseCatalog, TwoPhaseTable
 from headrace.driver.ctas.hooks import StatementFacts, StatementHook
 from headrace.driver.ctas.journal import Journal
+from headrace.errors import HeadraceError, StatementFailed
 from headrace.model.lifecycle import TransactionState
 from headrace.model.transaction import Staged
 
 _LOG = logging.getLogger("headrace.driver")
+_PAUSES = (0.5, 2.0, 5.0)
+"""Before a commit is tried again that the catalog has not refused."""
+
+
+class Unfinished(HeadraceError):
+    """A table stays `committing`: whether it is published is for another driver to find out."""
 
 
 class CtasHook(StatementHook):
@@ -37,6 +47,20 @@ class CtasHook(StatementHook):
     def transaction(self) -> str:
         return self._journal.id
 
+    @property
+    def atomic(self) -> bool:
+        return self._table.atomic
+
+    @property
+    def publishes_itself(self) -> bool:
+        return self._table.publishes_itself
+
+    def is_done(self) -> bool:
+        """Whether there is nothing but to finish: no cancel and no failure leads back."""
+        if self._left_as is TransactionState.COMMITTING:
+            return True
+        return self._prepared and self._table.publishes_itself and self._table.published()
+
     def on_created(self, statement: StatementFacts) -> None:  # noqa: ARG002 - the contract's
         """Raises Cancelled, and what `begin` raises."""
         if self._left_as is None:
@@ -46,11 +70,12 @@ class CtasHook(StatementHook):
             self._journal.write(TransactionState.BEGUN)
 
     def on_finished(self, statement: StatementFacts) -> None:
-        """Raises Cancelled, and what `commit` raises."""
-        if self._left_as is None:
+        """Raises Cancelled, Unfinished, and what `commit` raises for a refusal."""
+        if self._left_as is not TransactionState.COMMITTING:
             self._table.seal()
-            self._journal.write(TransactionState.COMMITTING, self._staged())
-        self._table.commit()
+            there = self._table.publishes_itself
+            self._journal.write(TransactionState.COMMITTING, self._staged(), published=there)
+        self._commit()
         _LOG.info("statement %s: %s committed: %s", statement.id, self.transaction, self._target)
 
     def on_failed(self, statement: StatementFacts, error: Exception) -> None:  # noqa: ARG002 - as above
@@ -60,6 +85,20 @@ class CtasHook(StatementHook):
     def on_cancelled(self, statement: StatementFacts) -> None:
         """As `on_failed`."""
         self._abort(statement)
+
+    def _commit(self) -> None:
+        for pause in (*_PAUSES, None):
+            try:
+                self._table.commit()
+            except (StatementFailed, Py4JNetworkError):
+                raise
+            except Exception as error:
+                _LOG.warning("%s of %s: %s", self.transaction, self._target, error)
+                if pause is None:
+                    raise Unfinished(f"{self._target} cannot be published now: {error}") from error
+                time.sleep(pause)
+            else:
+                return
 
     def _abort(self, statement: StatementFacts) -> None:
         if not self._prepared:
@@ -76,4 +115,5 @@ class CtasHook(StatementHook):
             identity=self._catalog.identity(),
             target=self._target,
             record=self._table.record(),
+            publishes_itself=self._table.publishes_itself,
         )

@@ -42,7 +42,10 @@ class Files:
             system.delete(path, False)
 
     def files_below(self, place: str) -> list[str]:
-        """The files of a directory and those below it, relative to it, in order."""
+        """The files of a directory and those below it, relative to it.
+
+        Last those whose names begin with `_`: what makes the others a table, where there is any.
+        """
         path, system = self._at(place)
         if not system.exists(path):
             return []
@@ -50,7 +53,7 @@ class Files:
         found, listed = [], system.listFiles(path, True)
         while listed.hasNext():
             found.append(str(listed.next().getPath().toString()).removeprefix(root))
-        return sorted(found)
+        return sorted(found, key=lambda file: (file.startswith("_"), file))
 
     def move(self, source: str, target: str) -> bool:
         """One file to where there is none; returns whether it could."""

@@ -18,29 +18,41 @@ from headrace.driver.state.jvm import Jvm
 from headrace.model.messages import Work
 
 _CTAS = "CreateTableAsSelect"
+_RTAS = "ReplaceTableAsSelect"
 _BY_EXPRESSION = "PlanWithUnresolvedIdentifier"
 _V1 = {"CreateDataSourceTableAsSelectCommand", "CreateHiveTableAsSelectCommand"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ctas:
-    """A `CREATE TABLE … AS SELECT` whose names and query Spark has resolved."""
+    """A `CREATE [OR REPLACE] TABLE … AS SELECT` whose names and query Spark has resolved."""
 
     session: SparkSession
     plan: Any
-    """As parsed, with the name it has."""
+    """As parsed, with the name it has; a replacement is one that creates."""
     analysed: Any
     path: TablePath
     ignore_if_exists: bool
+    replaces: bool
+    must_exist: bool
     provider: str | None
     location: str | None
-    partitioned: bool
     is_streaming: bool
     own_catalog: bool
     """Whether it is a table of Spark's own catalog and formats."""
 
-    def run_into(self, destination: Destination) -> DataFrame:
-        """Runs it, into another table. Raises as Spark does."""
+    @property
+    def properties(self) -> dict[str, str]:
+        """Of the TBLPROPERTIES clause."""
+        return Jvm(self.session).map_of(self.plan.tableSpec().properties())
+
+    @property
+    def query(self) -> DataFrame:
+        """What is selected."""
+        return _frame(self.session, self.analysed.query())
+
+    def run_into(self, destination: Destination, rows: DataFrame | None = None) -> DataFrame:
+        """Runs it into another table, or other rows into it. Raises as Spark does."""
         jvm = Jvm(self.session)
         some = jvm.root.scala.Option.apply
         spec = self.plan.tableSpec()
@@ -59,33 +71,31 @@ class Ctas:
             spec.constraints(),
         )
         name = self.plan.name().copy(jvm.sequence(destination.path.parts), False)
-        plan = self.plan.copy(
-            name,
-            self.plan.partitioning(),
-            self.plan.query(),
-            spec,
-            self.plan.writeOptions(),
-            False,
-            self.plan.isAnalyzed(),
-        )
-        made = jvm.singleton("org.apache.spark.sql.classic.Dataset").ofRows(jvm.session, plan)
-        return ClassicDataFrame(made, self.session)
+        query = self.plan.query() if rows is None else rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - no public way to a plan
+        kind = _RTAS if destination.replaces else _CTAS
+        last = not self.must_exist if destination.replaces else False
+        return _frame(self.session, _made(jvm, kind, self.plan, name, query, spec, last))
 
 
 def find(session: SparkSession, work: Work) -> Ctas | None:
     """The CTAS that a statement is, or None. Raises as Spark does for what it finds wrong in it."""
-    plan = parsed(session, work)
-    if _name(plan) not in {_CTAS, _BY_EXPRESSION}:
+    parsed_plan = plan = parsed(session, work)
+    if _name(plan) not in {_CTAS, _RTAS, _BY_EXPRESSION}:
         return None
     jvm = Jvm(session)
+    if _name(plan) == _RTAS:
+        # Spark's own catalog knows no replacement: its analysis refuses what can be done here.
+        plan = _creating(jvm, plan)
     skip = jvm.singleton("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
     analysed = jvm.state.executePlan(plan, skip).analyzed()
     own = _name(analysed) in _V1
-    if not own and _name(analysed) != _CTAS:
+    if not own and _name(analysed) not in {_CTAS, _RTAS}:
         return None
     path = _v1_path(analysed) if own else _v2_path(analysed)
     if _name(plan) == _BY_EXPRESSION:
-        plan = plan.planBuilder().apply(jvm.sequence(path.parts), plan.children())
+        parsed_plan = plan.planBuilder().apply(jvm.sequence(path.parts), plan.children())
+        plan = _creating(jvm, parsed_plan)
+    replaces = _name(parsed_plan) == _RTAS
     spec = plan.tableSpec()
     return Ctas(
         session=session,
@@ -93,12 +103,35 @@ def find(session: SparkSession, work: Work) -> Ctas | None:
         analysed=analysed,
         path=path,
         ignore_if_exists=plan.ignoreIfExists(),
+        replaces=replaces,
+        must_exist=replaces and not parsed_plan.orCreate(),
         provider=_option(spec.provider()),
         location=_option(spec.location()),
-        partitioned=not plan.partitioning().isEmpty(),
         is_streaming=analysed.query().isStreaming(),
         own_catalog=own,
     )
+
+
+def _creating(jvm: Jvm, plan: Any) -> Any:
+    """The plan that creates what this one may also replace."""
+    if _name(plan) == _CTAS:
+        return plan
+    return _made(jvm, _CTAS, plan, plan.name(), plan.query(), plan.tableSpec(), False)
+
+
+def _made(
+    jvm: Jvm, kind: str, of: Any, name: Any, query: Any, spec: Any, if_not_there: bool
+) -> Any:
+    """A plan of that kind; the last is IF NOT EXISTS of the one and OR CREATE of the other."""
+    return jvm.type(f"org.apache.spark.sql.catalyst.plans.logical.{kind}")(
+        name, of.partitioning(), query, spec, of.writeOptions(), if_not_there, of.isAnalyzed()
+    )
+
+
+def _frame(session: SparkSession, plan: Any) -> DataFrame:
+    jvm = Jvm(session)
+    made = jvm.singleton("org.apache.spark.sql.classic.Dataset").ofRows(jvm.session, plan)
+    return ClassicDataFrame(made, session)
 
 
 def _v1_path(analysed: Any) -> TablePath:

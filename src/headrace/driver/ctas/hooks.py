@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import entry_points
+
+from headrace.errors import DriverLost
 
 GROUP = "headrace.hooks"
 """Entry points where drivers run: each is a HookFactory."""
@@ -46,10 +49,34 @@ HookFactory = Callable[[StatementFacts], StatementHook | None]
 """What an entry point gives: a hook for a statement that it cares for."""
 
 
-def registered(statement: StatementFacts) -> list[StatementHook]:
-    """The users' own hooks of a statement, in the order of their names. Raises what they raise."""
-    made = [factory(statement) for factory in _factories()]
+def registered(statement: StatementFacts, *, binding: bool = True) -> list[StatementHook]:
+    """The users' own hooks of a statement, in the order of their names.
+
+    Raises what they raise, if that is `binding`.
+    """
+    made = []
+    for factory in _factories():
+        with _heard(statement, binding=binding):
+            made.append(factory(statement))
     return [hook for hook in made if hook is not None]
+
+
+def tell_of_loss(statement: StatementFacts) -> None:
+    """The users' hooks of an attempt whose driver was lost: it has failed."""
+    error = DriverLost("The driver was lost that had it in hand.")
+    for hook in registered(statement, binding=False):
+        with _heard(statement, binding=False):
+            hook.on_failed(statement, error)
+
+
+@contextmanager
+def _heard(statement: StatementFacts, *, binding: bool) -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        if binding:
+            raise
+        _LOG.exception("statement %s: a hook failed, too late to change it", statement.id)
 
 
 @lru_cache(maxsize=1)
@@ -60,37 +87,50 @@ def _factories() -> list[HookFactory]:
 
 
 class Hooks:
-    """The hooks of one statement, in the order of their registration."""
+    """The hooks of one statement: the users', then Headrace's own."""
 
-    def __init__(self, statement: StatementFacts, hooks: Sequence[StatementHook]) -> None:
+    def __init__(
+        self, statement: StatementFacts, users: Sequence[StatementHook], own: StatementHook | None
+    ) -> None:
         self._statement = statement
-        self._hooks = hooks
+        self._users = users
+        self._own = own
         self._created: list[StatementHook] = []
 
-    def created(self) -> None:
-        """Raises what a hook raises; those before it are told of the failure by the caller."""
-        for hook in self._hooks:
-            self._created.append(hook)
-            hook.on_created(self._statement)
+    def created(self, *, binding: bool = True) -> None:
+        """Raises what a hook raises, the users' if that is `binding`.
 
-    def finished(self) -> None:
-        """Raises what a hook raises; those after it have not been told then."""
+        Those before it are told of the failure by the caller.
+        """
+        for hook in self._users:
+            self._created.append(hook)
+            with _heard(self._statement, binding=binding):
+                hook.on_created(self._statement)
+        if self._own is not None:
+            self._created.append(self._own)
+            self._own.on_created(self._statement)
+
+    def finished(self, *, binding: bool = True) -> None:
+        """As `created`; those after the one that raises have not been told then.
+
+        What is not binding for a table comes after it: users are told when it is there.
+        """
+        if not binding and self._own is not None:
+            self._created.remove(self._own)
+            self._created.insert(0, self._own)
         while self._created:
-            self._created[0].on_finished(self._statement)
+            with _heard(self._statement, binding=binding or self._created[0] is self._own):
+                self._created[0].on_finished(self._statement)
             self._created.pop(0)
 
     def failed(self, error: Exception) -> None:
         """Those that know of its beginning and not of its end."""
         for hook in reversed(self._created):
-            try:
+            with _heard(self._statement, binding=False):
                 hook.on_failed(self._statement, error)
-            except Exception:  # noqa: BLE001 - how the statement ended is settled
-                _LOG.exception("statement %s: a hook failed after it", self._statement.id)
 
     def cancelled(self) -> None:
         """The same after a cancel."""
         for hook in reversed(self._created):
-            try:
+            with _heard(self._statement, binding=False):
                 hook.on_cancelled(self._statement)
-            except Exception:  # noqa: BLE001 - how the statement ended is settled
-                _LOG.exception("statement %s: a hook failed after its cancel", self._statement.id)

@@ -38,12 +38,21 @@ class Journal:
         self._statement_id = statement_id
         self._when_busy = when_busy
 
-    def write(self, state: TransactionState, staged: Staged | None = None) -> None:
+    def write(
+        self, state: TransactionState, staged: Staged | None = None, *, published: bool = False
+    ) -> None:
         """Raises Cancelled when a cancel was asked for and the step would lead on.
 
-        Waits while another statement publishes a table of the same name.
+        For a table that is `published` already a cancel comes too late. Waits while another
+        statement publishes a table of the same name.
         """
-        message = Transact(id=self.id, statement_id=self._statement_id, state=state, staged=staged)
+        message = Transact(
+            id=self.id,
+            statement_id=self._statement_id,
+            state=state,
+            staged=staged,
+            published=published,
+        )
         pause = _FIRST_PAUSE
         while True:
             answer = self._link.transact(message)

@@ -8,8 +8,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.catalogs import catalog_of, catalogs_in
-from headrace.driver.ctas.ctas_hook import CtasHook
+from headrace.driver.ctas.catalogs import catalogs_in, restored
+from headrace.driver.ctas.ctas_hook import CtasHook, Unfinished
 from headrace.driver.ctas.hooks import StatementFacts
 from headrace.driver.ctas.journal import Journal
 from headrace.driver.link import Link
@@ -33,19 +33,18 @@ def recover(session: SparkSession, link: Link) -> None:
     for left in link.recover(identities):
         try:
             _finish(session, left, link)
-        except (PySparkException, Py4JError, StatementFailed) as error:
+        except (PySparkException, Py4JError, StatementFailed, Unfinished) as error:
             _LOG.error("%s of %s stays as it is: %s", left.id, left.staged.target, error)
 
 
 def _finish(session: SparkSession, left: Abandoned, link: Link) -> None:
-    catalog = catalog_of(session, left.staged.kind, left.staged.catalog)
+    catalog, table = restored(session, left.staged)
     journal = Journal(link, left.id, left.statement_id)
-    table = catalog.restore(left.staged.record)
     hook = CtasHook(catalog, table, journal, target=left.staged.target, left_as=left.state)
     facts = StatementFacts(
         id=left.statement_id, session_id=link.bootstrap.session_id, text="", attempt=0
     )
-    if left.state is not TransactionState.COMMITTING:
+    if not hook.is_done():
         hook.on_cancelled(facts)
         return
     try:

@@ -21,10 +21,10 @@ from headrace.driver.ctas.contract import (
 from headrace.driver.ctas.files import Files
 from headrace.driver.ctas.staged_table import StagedRecord, StagedTable
 from headrace.driver.ctas.tables import Tables
+from headrace.driver.ctas.targets import fit
 from headrace.driver.state.jvm import Jvm
-from headrace.errors import DatabaseNotFound, LocationNotEmpty, TableAlreadyExists
+from headrace.errors import LocationNotEmpty
 
-_STAGED = "headrace_staged_"
 _LENIENT = "spark.sql.legacy.allowNonEmptyLocationInCTAS"
 _METASTORE = ("hive.metastore.uris", "javax.jdo.option.ConnectionURL")
 
@@ -41,7 +41,7 @@ class SessionCatalog(TwoPhaseCatalog):
         self._tables = Tables(session, self._jvm)
 
     def identity(self) -> str:
-        known: dict[str, Any] = {"kind": self.kind}
+        known: dict[str, Any] = {"kind": "session"}
         conf = self._jvm.state.newHadoopConf()
         if self._tables.persistent:
             known |= {key: conf.get(key) for key in _METASTORE if conf.get(key)}
@@ -56,37 +56,38 @@ class SessionCatalog(TwoPhaseCatalog):
         table: TableDefinition,
         *,
         ignore_if_exists: bool,
-        is_streaming: bool,
+        is_streaming: bool,  # noqa: ARG002 - all the same here
     ) -> TwoPhaseTable | None:
-        if is_streaming or self.session.conf.get(_LENIENT) == "true":
+        if self.session.conf.get(_LENIENT) == "true":
             return None
-        [database] = path.namespace
-        if not self._tables.has_database(database):
-            raise DatabaseNotFound(f"There is no database {database!r}.")
         there = self._tables.kind_of(path)
-        if there is not None:
-            if ignore_if_exists:
-                return UntouchedTable(path)
-            raise TableAlreadyExists(f"{path.quoted()} exists already: it is a {there}.")
+        if fit(path, there, self._has_namespace, table, ignore_if_exists=ignore_if_exists):
+            return UntouchedTable(path)
         location = table.location and self._files.full(table.location)
         final = location or self._tables.default_location(path)
-        if not self._files.is_empty(final):
+        # What a table without a LOCATION leaves its place to is moved away with it.
+        if (there is None or location) and not self._files.is_empty(final):
             raise LocationNotEmpty(
                 f"The location of {path.quoted()} holds files that are not Headrace's, and they "
                 f"stay: {final}"
             )
-        name = f"{_STAGED}{table.transaction.removeprefix('tx_')}_{table.epoch}"
-        staged = path.beside(name)
+        staged = path.beside(table.own_name)
         record = StagedRecord(
             transaction=table.transaction,
             target=path,
             staged=staged,
-            rows_at=f"{location}/{name}" if location else self._tables.default_location(staged),
+            rows_at=f"{location}/{staged.table}"
+            if location
+            else self._tables.default_location(staged),
             final=final,
             external=location is not None,
             made_final=location is not None and not self._files.exists(final),
+            replaced=path.beside(table.own_name.replace("staged", "replaced")) if there else None,
         )
         return StagedTable(record, self._tables, self._files)
+
+    def _has_namespace(self, namespace: tuple[str, ...]) -> bool:
+        return len(namespace) == 1 and self._tables.has_database(namespace[0])
 
     def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
         return StagedTable(StagedRecord.model_validate(record), self._tables, self._files)

@@ -8,13 +8,10 @@ from py4j.protocol import Py4JError
 from pydantic import BaseModel
 from pyspark.errors import PySparkException
 
-from headrace.driver.ctas.contract import Destination, TablePath, TwoPhaseTable
+from headrace.driver.ctas.contract import PROPERTY, Destination, TablePath, TwoPhaseTable
 from headrace.driver.ctas.files import Files
 from headrace.driver.ctas.tables import Tables
 from headrace.errors import CatalogError, HeadraceError, LocationNotEmpty, TableAlreadyExists
-
-PROPERTY = "headrace.txn"
-"""The table property that says which transaction has made a table."""
 
 
 class StagedRecord(BaseModel):
@@ -31,6 +28,8 @@ class StagedRecord(BaseModel):
     """Whether `final` is the user's LOCATION, with `rows_at` in it."""
     made_final: bool
     """Whether `final` was not there before."""
+    replaced: TablePath | None = None
+    """The name that the table has while it is being replaced; None where none is."""
     files: list[str] | None = None
     """Of an external table, all its files, relative to `rows_at`; None before they are written."""
 
@@ -47,6 +46,8 @@ class StagedTable(TwoPhaseTable):
             location=record.rows_at if record.external else None,
             properties={PROPERTY: record.transaction},
         )
+        # Between two renames nobody has the name.
+        self.atomic = record.replaced is None
 
     def begin(self) -> None:
         """The statement's own write makes all there is."""
@@ -56,8 +57,14 @@ class StagedTable(TwoPhaseTable):
             files = self._files.files_below(self._is.rows_at)
             self._is = self._is.model_copy(update={"files": files})
 
+    def published(self) -> bool:
+        target = self._is.target
+        if self._tables.kind_of(target) != "table":
+            return False
+        return self._tables.properties(target).get(PROPERTY) == self._is.transaction
+
     def commit(self) -> None:
-        if self._published():
+        if self.published():
             self._tidy()
             return
         if self._tables.kind_of(self._is.staged) is None:
@@ -65,12 +72,7 @@ class StagedTable(TwoPhaseTable):
                 f"The rows of {self._is.target.quoted()} are gone: somebody has dropped "
                 f"{self._is.staged.quoted()}."
             )
-        there = self._tables.kind_of(self._is.target)
-        if there is not None:
-            raise TableAlreadyExists(
-                f"{self._is.target.quoted()} exists already: somebody has made a {there} of that "
-                "name meanwhile."
-            )
+        self._step_aside()
         if self._is.external:
             self._move_files()
         else:
@@ -83,8 +85,9 @@ class StagedTable(TwoPhaseTable):
 
     def abort(self) -> None:
         # A commit that was answered by an error may have been made, and not been seen.
-        if self._published():
+        if self.published():
             raise CatalogError(f"{self._is.target.quoted()} is published: nothing is removed.")
+        self._put_back()
         self._tables.drop(self._is.staged)
         if self._is.external:
             self._take_files_back()
@@ -95,12 +98,16 @@ class StagedTable(TwoPhaseTable):
     def record(self) -> dict[str, Any]:
         return self._is.model_dump(mode="json")
 
-    def _published(self) -> bool:
-        """Whether the target is this very table."""
-        target = self._is.target
-        if self._tables.kind_of(target) != "table":
-            return False
-        return self._tables.properties(target).get(PROPERTY) == self._is.transaction
+    def _step_aside(self) -> None:
+        """The name is free after this: the table that is replaced, and no other, has another."""
+        there, replaced = self._tables.kind_of(self._is.target), self._is.replaced
+        if there == "table" and replaced is not None and self._tables.kind_of(replaced) is None:
+            self._tables.rename(self._is.target, replaced)
+        elif there is not None:
+            raise TableAlreadyExists(
+                f"{self._is.target.quoted()} exists already: somebody has made a {there} of that "
+                "name meanwhile."
+            )
 
     def _make_way(self) -> None:
         """A rename moves the rows to where nothing may be, not even an empty directory."""
@@ -133,9 +140,21 @@ class StagedTable(TwoPhaseTable):
             if not self._files.exists(f"{self._is.rows_at}/{file}"):
                 self._files.remove(f"{self._is.final}/{file}")
 
+    def _put_back(self) -> None:
+        """The table that was to be replaced, unless somebody has taken its name since."""
+        replaced = self._is.replaced
+        if replaced is None or self._tables.kind_of(replaced) is None:
+            return
+        if self._tables.kind_of(self._is.target) is not None:
+            raise CatalogError(
+                f"The table that {self._is.target.quoted()} was is {replaced.quoted()} now, and "
+                "somebody has made another of its name."
+            )
+        self._tables.rename(replaced, self._is.target)
+
     def _judge(self, error: Exception) -> None:
         """A rename that was answered by an error may have been made all the same."""
-        if self._published():
+        if self.published():
             return
         if self._tables.kind_of(self._is.target) is not None:
             raise TableAlreadyExists(
@@ -152,5 +171,7 @@ class StagedTable(TwoPhaseTable):
         )
 
     def _tidy(self) -> None:
+        if self._is.replaced is not None:
+            self._tables.drop(self._is.replaced)
         if self._is.external:
             self._files.remove(self._is.rows_at)

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.contract import TablePath
+from headrace.driver.ctas.plugin import Plugin
 from headrace.driver.state.jvm import Jvm
 from headrace.grammar.quoting import string
 
@@ -33,7 +34,11 @@ class Tables:
 
     def properties(self, path: TablePath) -> dict[str, str]:
         """The table properties of a table that is there."""
-        return self._jvm.map_of(self._catalog.getTableMetadata(self._identifier(path)).properties())
+        known = self._catalog.getTableMetadata(self._identifier(path))
+        if known.provider().isDefined() and known.provider().get() == "delta":
+            # Delta keeps them in its log, and none in the catalog.
+            return Plugin(self._session, path.catalog).properties(path)
+        return self._jvm.map_of(known.properties())
 
     def default_location(self, path: TablePath) -> str:
         """The URI of a table without a LOCATION."""

@@ -66,6 +66,13 @@ class Jvm:
             made[at] = value
         return made
 
+    def array_of(self, java_class: str, values: list[Any]) -> Any:
+        """A Java array of objects of that class."""
+        made = self._gateway.new_array(self.type(java_class), len(values))
+        for at, value in enumerate(values):
+            made[at] = value
+        return made
+
     def field(self, of: Any, name: str, owner: str | None = None) -> Any:
         """A private field of a Spark object: what has no method that lists it.
 

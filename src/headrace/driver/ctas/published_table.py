@@ -1,0 +1,66 @@
+"""A table that its catalog publishes itself, at the end of the write, all at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from headrace.driver.ctas.contract import PROPERTY, Destination, TablePath, TwoPhaseTable
+from headrace.driver.ctas.files import Files
+from headrace.driver.ctas.plugin import Plugin
+from headrace.errors import CatalogError
+
+
+class PublishedRecord(BaseModel):
+    """What the journal keeps of it."""
+
+    transaction: str
+    target: TablePath
+    replaces: bool
+    place: str | None = None
+    """A URI: everything is written there, and nothing but this transaction's is ever there."""
+    while_writing: dict[str, str] = {}
+    """Table properties that lead there."""
+    afterwards: dict[str, str | None] = {}
+    """What they are once it is published; None: not set."""
+
+
+class PublishedTable(TwoPhaseTable):
+    """Drives one of them; see TwoPhaseTable."""
+
+    publishes_itself = True
+
+    def __init__(self, record: PublishedRecord, plugin: Plugin, files: Files) -> None:
+        self._is = record
+        self._plugin = plugin
+        self._files = files
+        self.destination = Destination(
+            path=record.target,
+            properties={PROPERTY: record.transaction, **record.while_writing},
+            replaces=record.replaces,
+        )
+
+    def begin(self) -> None:
+        """The statement's own write makes all there is."""
+
+    def published(self) -> bool:
+        found = self._plugin.properties(self._is.target)
+        return found.get(PROPERTY) == self._is.transaction
+
+    def commit(self) -> None:
+        if not self.published():
+            # It was: somebody has replaced or dropped it since, as anybody may.
+            return
+        if self._is.afterwards:
+            self._plugin.set_properties(self._is.target, self._is.afterwards)
+
+    def abort(self) -> None:
+        if self.published():
+            raise CatalogError(f"{self._is.target.quoted()} is published: nothing is removed.")
+        if self._is.place is not None:
+            self._files.remove(self._is.place)
+            self._files.remove_if_empty(self._is.place.rpartition("/")[0])
+
+    def record(self) -> dict[str, Any]:
+        return self._is.model_dump(mode="json")

@@ -1,0 +1,34 @@
+"""What must hold of a target before anything is begun; the same for every catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.driver.ctas.contract import TableDefinition, TablePath
+from headrace.errors import DatabaseNotFound, TableAlreadyExists, TableNotFound
+
+
+def fit(
+    path: TablePath,
+    there: str | None,
+    has_namespace: Callable[[tuple[str, ...]], bool],
+    table: TableDefinition,
+    *,
+    ignore_if_exists: bool,
+) -> bool:
+    """Returns whether there is nothing to do, because the table is there and that is no error.
+
+    `there` says what has the name: a table, a view, or nothing. Raises DatabaseNotFound,
+    TableAlreadyExists and TableNotFound.
+    """
+    if there is None:
+        if not has_namespace(path.namespace):
+            raise DatabaseNotFound(f"There is no database {'.'.join(path.namespace)!r}.")
+        if table.must_exist:
+            raise TableNotFound(f"There is no table {path.quoted()} to replace.")
+        return False
+    if table.replaces and there == "table":
+        return False
+    if ignore_if_exists:
+        return True
+    raise TableAlreadyExists(f"{path.quoted()} exists already: it is a {there}.")
