@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -27,20 +28,39 @@ def asked(spark: SparkSession, work: Work) -> DataFrame:
     return spark.sql(work.text, args)
 
 
-def parsed(spark: SparkSession, work: Work) -> Any:
-    """What Spark's parser makes of a statement: a plan in the JVM. Raises as Spark does."""
+Binding = Callable[[Any], Any]
+"""Gives a plan the values of the parameters that are still open in it."""
+
+
+def parsed(spark: SparkSession, work: Work) -> tuple[Any, Binding]:
+    """What Spark's parser makes of a statement: a plan in the JVM, and how copies of it are bound.
+
+    Raises as Spark does.
+    """
     parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 - PySpark has no way to it
     if not work.parameters:
-        return parser.parsePlan(work.text)
+        return parser.parsePlan(work.text), lambda plan: plan
     jvm = Jvm(spark)
     values = [jvm.session.expression(_value(spark, one)._jc) for one in work.parameters]  # noqa: SLF001 - as above
     contexts = jvm.root.org.apache.spark.sql.catalyst.parser
+    plans = jvm.root.org.apache.spark.sql.catalyst.analysis
+    arguments = jvm.sequence(values)
     if work.parameters[0].name is None:
-        context = contexts.PositionalParameterContext(jvm.sequence(values))
+        context = contexts.PositionalParameterContext(arguments)
+
+        def bind(plan: Any) -> Any:
+            return plans.PosParameterizedQuery(plan, arguments)
     else:
         names = [str(one.name) for one in work.parameters]
         context = contexts.NamedParameterContext(jvm.mapping(dict(zip(names, values, strict=True))))
-    return parser.parsePlanWithParameters(work.text, context)
+
+        def bind(plan: Any) -> Any:
+            return plans.NameParameterizedQuery(plan, jvm.sequence(names), arguments)
+
+    plan = parser.parsePlanWithParameters(work.text, context)
+    # Iceberg's parser and Delta's hand on the text without its parameters.
+    pattern = jvm.singleton("org.apache.spark.sql.catalyst.trees.TreePattern").PARAMETER()
+    return plan, bind if plan.containsPattern(pattern) else lambda plan: plan
 
 
 def _value(spark: SparkSession, parameter: Parameter) -> Any:

@@ -36,7 +36,8 @@ class Shore:
     @property
     def tables(self) -> list[str]:
         """What the catalog has in the namespace."""
-        return sorted(row[1] for row in rows(self.spark, f"SHOW TABLES IN {self.namespace}"))
+        found = rows(self.spark, f"SHOW TABLES IN {self.namespace}")
+        return sorted(name for _namespace, name, is_temporary in found if not is_temporary)
 
     @property
     def files(self) -> list[str]:

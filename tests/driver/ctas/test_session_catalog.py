@@ -269,6 +269,7 @@ def test_what_is_published_is_never_taken_back(
     def rename_and_note(*arguments: object) -> None:
         rename(*arguments)  # type: ignore[arg-type]
         renamed.append(True)
+        raise OSError("the connection broke")
 
     def ask(*arguments: object) -> str | None:
         if renamed:

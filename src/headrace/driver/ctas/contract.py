@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from pyspark.sql import SparkSession
 
+from headrace.errors import StatementFailed
 from headrace.grammar.quoting import name
 
 
@@ -125,6 +126,13 @@ class TwoPhaseTable(ABC):
         cannot be; another's table and files are untouched then, and `abort` follows. Whatever else
         it raises, it is called again.
         """
+
+    def refusal(self, error: Exception) -> StatementFailed | None:  # noqa: ARG002 - as below
+        """What the error means by which a catalog has refused to publish a table itself.
+
+        None where it is no refusal, but e.g. the query's own.
+        """
+        return None
 
     @abstractmethod
     def abort(self) -> None:

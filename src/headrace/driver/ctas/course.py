@@ -21,7 +21,7 @@ from headrace.driver.ctas.recovery import recover
 from headrace.driver.ctas.stream import StreamedTable, rows_of, trigger_of
 from headrace.driver.link import Link
 from headrace.driver.parameters import asked
-from headrace.errors import AtomicityRequired, CatalogError, TableAlreadyExists
+from headrace.errors import AtomicityRequired, CatalogError
 from headrace.model.atomicity import KEY as ATOMICITY
 from headrace.model.atomicity import Atomicity
 from headrace.model.ids import new_id
@@ -152,12 +152,14 @@ def _run(
     except (PySparkException, Py4JError) as error:
         # Who looks must not be cancelled, as the statement may have been.
         session.sparkContext.removeJobTag(tag)
-        if hook.publishes_itself and hook.is_done():
+        if not hook.publishes_itself:
+            raise
+        if hook.is_done():
             _LOG.warning("statement %s: its table is there, in spite of: %s", tag, error)
             return nothing(session)
-        known = error.getCondition() if isinstance(error, PySparkException) else None
-        if known == TableAlreadyExists.condition:
-            raise TableAlreadyExists(str(error).partition("\n")[0]) from error
+        refusal = hook.refusal(error)
+        if refusal is not None:
+            raise refusal from error
         raise
 
 

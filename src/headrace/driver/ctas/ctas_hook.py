@@ -55,6 +55,9 @@ class CtasHook(StatementHook):
     def publishes_itself(self) -> bool:
         return self._table.publishes_itself
 
+    def refusal(self, error: Exception) -> StatementFailed | None:
+        return self._table.refusal(error)
+
     def is_done(self) -> bool:
         """Whether there is nothing but to finish: no cancel and no failure leads back."""
         if self._left_as is TransactionState.COMMITTING:

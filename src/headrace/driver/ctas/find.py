@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from headrace.driver.ctas.contract import Destination, TablePath
-from headrace.driver.parameters import parsed
+from headrace.driver.parameters import Binding, parsed
 from headrace.driver.state.jvm import Jvm
 from headrace.model.messages import Work
 
@@ -38,6 +38,7 @@ class Ctas:
     provider: str | None
     location: str | None
     is_streaming: bool
+    bind: Binding
     own_catalog: bool
     """Whether it is a table of Spark's own catalog and formats."""
 
@@ -74,12 +75,14 @@ class Ctas:
         query = self.plan.query() if rows is None else rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - no public way to a plan
         kind = _RTAS if destination.replaces else _CTAS
         last = not self.must_exist if destination.replaces else False
-        return _frame(self.session, _made(jvm, kind, self.plan, name, query, spec, last))
+        plan = _made(jvm, kind, self.plan, name, query, spec, last)
+        return _frame(self.session, self.bind(plan))
 
 
 def find(session: SparkSession, work: Work) -> Ctas | None:
     """The CTAS that a statement is, or None. Raises as Spark does for what it finds wrong in it."""
-    parsed_plan = plan = parsed(session, work)
+    parsed_plan, bind = parsed(session, work)
+    plan = parsed_plan
     if _name(plan) not in {_CTAS, _RTAS, _BY_EXPRESSION}:
         return None
     jvm = Jvm(session)
@@ -87,7 +90,7 @@ def find(session: SparkSession, work: Work) -> Ctas | None:
         # Spark's own catalog knows no replacement: its analysis refuses what can be done here.
         plan = _creating(jvm, plan)
     skip = jvm.singleton("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
-    analysed = jvm.state.executePlan(plan, skip).analyzed()
+    analysed = jvm.state.executePlan(bind(plan), skip).analyzed()
     own = _name(analysed) in _V1
     if not own and _name(analysed) not in {_CTAS, _RTAS}:
         return None
@@ -109,6 +112,7 @@ def find(session: SparkSession, work: Work) -> Ctas | None:
         location=_option(spec.location()),
         is_streaming=analysed.query().isStreaming(),
         own_catalog=own,
+        bind=bind,
     )
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from headrace.driver.ctas.contract import PROPERTY, Destination, TablePath, TwoPhaseTable
 from headrace.driver.ctas.files import Files
 from headrace.driver.ctas.plugin import Plugin
-from headrace.errors import CatalogError
+from headrace.errors import CatalogError, StatementFailed, TableAlreadyExists
 
 
 class PublishedRecord(BaseModel):
@@ -54,6 +54,17 @@ class PublishedTable(TwoPhaseTable):
             return
         if self._is.afterwards:
             self._plugin.set_properties(self._is.target, self._is.afterwards)
+
+    def refusal(self, error: Exception) -> StatementFailed | None:
+        # Iceberg's catalogs have different words for it, and no condition.
+        late = "already exists" in str(error) and not self._is.replaces
+        there = self._plugin.kind_of(self._is.target) if late else None
+        if there is None:
+            return None
+        return TableAlreadyExists(
+            f"{self._is.target.quoted()} exists already: somebody has made a {there} of that name"
+            " meanwhile."
+        )
 
     def abort(self) -> None:
         if self.published():

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.contract import TwoPhaseTable
 from headrace.driver.ctas.files import Files
-from headrace.errors import EndlessStream
+from headrace.errors import EndlessStream, StatementFailed
 from headrace.model.trigger import KEY, Trigger
 
 _PLACE, _TABLE = "stream", "table"
@@ -37,6 +37,9 @@ class StreamedTable(TwoPhaseTable):
 
     def published(self) -> bool:
         return self._table.published()
+
+    def refusal(self, error: Exception) -> StatementFailed | None:
+        return self._table.refusal(error)
 
     def commit(self) -> None:
         self._table.commit()

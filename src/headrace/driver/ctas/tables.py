@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 from headrace.driver.ctas.contract import TablePath
 from headrace.driver.ctas.plugin import Plugin
 from headrace.driver.state.jvm import Jvm
-from headrace.grammar.quoting import string
+
+_SET_LOCATION = "org.apache.spark.sql.execution.command.AlterTableSetLocationCommand"
 
 
 class Tables:
@@ -64,7 +65,9 @@ class Tables:
             if moved:
                 external.alterPartitions(database, path.table, self._jvm.sequence(moved))
         if table_too:
-            self._session.sql(f"ALTER TABLE {path.quoted()} SET LOCATION {string(new)}")
+            # By the catalog's own command: Delta looks for its log at the place that is left.
+            command: Any = self._jvm.type(_SET_LOCATION)
+            command(self._identifier(path), nothing, new).run(self._jvm.session)
         self._session.sql(f"REFRESH TABLE {path.quoted()}")
 
     def _moved(self, partition: Any, old: str, new: str) -> Any:
