@@ -13,8 +13,8 @@ EXIT_CODES = {value for name, value in vars(errors).items() if name.startswith("
 
 
 def classes(root: type[HeadraceError] = HeadraceError) -> Iterator[type[HeadraceError]]:
-    """The root and all below it that errors.py defines."""
-    if root.__module__ == errors.__name__:
+    """The root and all below it that the package defines."""
+    if root.__module__.startswith(f"{errors.__name__}."):
         yield root
     for each in root.__subclasses__():
         yield from classes(each)

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 from tests.support.store import LOST, new_statement, running_session
 
-from headrace.errors import TableBusy
+from headrace.errors import Committing, TableBusy
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
@@ -22,6 +22,7 @@ from headrace.store.tables import sessions as sessions_table
 STAGED = Staged(
     kind="session", catalog="spark_catalog", identity="here", target="`d`.`t`", record={"a": 1}
 )
+BY_ITSELF = STAGED.model_copy(update={"publishes_itself": True})
 _STEPS = {
     TransactionState.PREPARED: [],
     TransactionState.BEGUN: [TransactionState.BEGUN],
@@ -53,7 +54,13 @@ class Held:
         with self.store.write() as tx:
             return transactions.prepare(tx, new, who="driver")
 
-    def advance(self, state: TransactionState, staged: Staged | None = None) -> bool:
+    def advance(
+        self,
+        state: TransactionState,
+        staged: Staged | None = None,
+        *,
+        published: bool = False,
+    ) -> bool:
         with self.store.write() as tx:
             return transactions.advance(
                 tx,
@@ -63,10 +70,11 @@ class Held:
                 epoch=self.epoch,
                 who="driver",
                 staged=staged,
+                published=published,
             )
 
-    def bring_to(self, state: TransactionState) -> None:
-        assert self.prepare()
+    def bring_to(self, state: TransactionState, staged: Staged = STAGED) -> None:
+        assert self.prepare(staged)
         for step in _STEPS[state]:
             assert self.advance(step)
 
@@ -138,11 +146,11 @@ def test_a_cancel_that_comes_first_wins(store: Database) -> None:
 def test_a_commit_that_comes_first_wins(store: Database) -> None:
     held = Held(store)
     held.bring_to(TransactionState.COMMITTING)
-    assert held.cancel() is StatementState.RUNNING
-    with store.write() as tx:
+    with pytest.raises(Committing, match=held.statement):
+        held.cancel()
+    with store.write() as tx, pytest.raises(Committing):
         reason = CancelReason.CLOSED
-        state = changes.request_cancel(tx, held.statement, who="ada", reason=reason, force=True)
-    assert state is StatementState.RUNNING
+        changes.request_cancel(tx, held.statement, who="ada", reason=reason, force=True)
     with store.read() as tx:
         found = statements.get(tx, held.statement)
     assert found is not None
@@ -199,7 +207,8 @@ def test_the_next_driver_holds_what_is_left(store: Database) -> None:
     held.bring_to(TransactionState.COMMITTING)
     assert held.lose() is StatementState.WAITING
     # Not even while it waits.
-    assert held.cancel() is StatementState.WAITING
+    with pytest.raises(Committing):
+        held.cancel()
     with store.write() as tx:
         epoch = takeovers.claim_launch(
             tx, held.session, node="no_1", seconds=60, token_hash="other"
@@ -215,6 +224,39 @@ def test_the_next_driver_holds_what_is_left(store: Database) -> None:
     assert not held.advance(TransactionState.COMMITTED)
     held.epoch = epoch
     assert held.advance(TransactionState.COMMITTED)
+
+
+def test_what_is_published_is_journalled_whatever_comes_in_between(store: Database) -> None:
+    held = Held(store)
+    held.bring_to(TransactionState.BEGUN, BY_ITSELF)
+    assert held.cancel() is StatementState.CANCELLING
+    assert not held.advance(TransactionState.COMMITTING)
+    assert held.advance(TransactionState.COMMITTING, published=True)
+    assert held.advance(TransactionState.COMMITTED)
+
+
+def test_nobody_stops_what_may_be_published_already(store: Database) -> None:
+    held = Held(store)
+    held.bring_to(TransactionState.BEGUN, BY_ITSELF)
+    assert held.lose() is StatementState.WAITING
+    with pytest.raises(Committing):
+        held.cancel()
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_what_is_tried_no_more_and_may_be_published_is_in_doubt(
+    store: Database, cancelled: bool
+) -> None:
+    held = Held(store)
+    held.bring_to(TransactionState.BEGUN, BY_ITSELF)
+    if cancelled:
+        held.cancel()
+    assert held.lose(max_attempts=1) is StatementState.FAILED
+    with store.read() as tx:
+        found = statements.get(tx, held.statement)
+    assert found is not None
+    assert found.failure is not None
+    assert found.failure.code == "commit_in_doubt"
 
 
 def test_a_session_that_ends_says_what_is_in_doubt(store: Database) -> None:

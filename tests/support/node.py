@@ -19,10 +19,13 @@ ENDED = {"success", "failed", "timeout", "cancelled"}
 class NodeProcess:
     """`headrace serve` on a free port."""
 
-    def __init__(self, home: Path, **settings: str) -> None:
+    def __init__(
+        self, home: Path, *, environment: dict[str, str] | None = None, **settings: str
+    ) -> None:
         """`settings` go into the environment, e.g. STORE__URL; the node starts at once."""
         self.home = home
         self._settings = {f"HEADRACE_{key}": value for key, value in settings.items()}
+        self._settings |= environment or {}
         self.start()
 
     def start(self) -> None:

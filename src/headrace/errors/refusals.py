@@ -1,52 +1,14 @@
-"""Every error that Headrace raises: one root, whose classes know their code, HTTP status and exit.
-
-A class's docstring is its default message. `code` is stable and part of the API; `status` is the
-HTTP status; `exit_code` is what the shell leaves with (see docs/cli.md).
-"""
+"""What a caller asks and is refused, and parts that Headrace stands on and that fail it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_CONNECTION = 3
-EXIT_TIMEOUT = 4
-EXIT_DENIED = 5
-EXIT_CONFLICT = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """A place in a text of the user's: both counted from 1, columns in code points."""
-
-    line: int
-    column: int
-
-
-class HeadraceError(Exception):
-    """Something went wrong inside Headrace."""
-
-    code: ClassVar[str] = "internal_error"
-    status: ClassVar[int] = 500
-    exit_code: ClassVar[int] = EXIT_FAILED
-    condition: ClassVar[str | None] = None
-    """Spark's error condition for the same thing, where it has one, and its SQLSTATE."""
-    sqlstate: ClassVar[str | None] = None
-
-    def __init__(
-        self,
-        message: str | None = None,
-        *,
-        position: Position | None = None,
-        hint: str | None = None,
-    ) -> None:
-        self.message = message or (type(self).__doc__ or "").strip()
-        self.position = position
-        self.hint = hint
-        super().__init__(self.message)
-
+from headrace.errors.base import (
+    EXIT_CONFLICT,
+    EXIT_CONNECTION,
+    EXIT_DENIED,
+    EXIT_USAGE,
+    HeadraceError,
+)
 
 # What the caller sent is wrong.
 
@@ -300,105 +262,3 @@ class NodeUnreachable(HeadraceError):
     code = "node_unreachable"
     status = 503
     exit_code = EXIT_CONNECTION
-
-
-# How a statement can fail. These become a Failure record in the store, seldom a response.
-
-
-class StatementFailed(HeadraceError):
-    """The statement failed."""
-
-    code = "statement_failed"
-
-
-class StatementTimeout(StatementFailed):
-    """The statement took longer than it may."""
-
-    code = "statement_timeout"
-    exit_code = EXIT_TIMEOUT
-
-
-class DriverLost(StatementFailed):
-    """The driver died while it ran the statement."""
-
-    code = "driver_lost"
-
-
-class SessionFailed(StatementFailed):
-    """The session failed before the statement could run."""
-
-    code = "session_failed"
-
-
-class SessionClosed(StatementFailed):
-    """The session was closed before the statement could run."""
-
-    code = "session_closed"
-
-
-class TableAlreadyExists(StatementFailed):
-    """The table exists already."""
-
-    code = "table_already_exists"
-    condition = "TABLE_OR_VIEW_ALREADY_EXISTS"
-    sqlstate = "42P07"
-
-
-class TableNotFound(StatementFailed):
-    """There is no table to replace."""
-
-    code = "table_not_found"
-    condition = "TABLE_OR_VIEW_NOT_FOUND"
-    sqlstate = "42P01"
-
-
-class DatabaseNotFound(StatementFailed):
-    """The database does not exist."""
-
-    code = "database_not_found"
-    condition = "SCHEMA_NOT_FOUND"
-    sqlstate = "42704"
-
-
-class LocationNotEmpty(StatementFailed):
-    """The table's location holds files."""
-
-    code = "location_not_empty"
-    condition = "LOCATION_ALREADY_EXISTS"
-    sqlstate = "42710"
-
-
-class CatalogError(StatementFailed):
-    """The catalog could not create the table."""
-
-    code = "catalog_error"
-
-
-class AtomicityRequired(StatementFailed):
-    """The table cannot be created atomically."""
-
-    code = "atomicity_required"
-
-
-class EndlessStream(StatementFailed):
-    """The stream never ends, and so its table would never appear."""
-
-    code = "endless_stream"
-
-
-class CommitInDoubt(StatementFailed):
-    """The driver was lost while it published a table."""
-
-    code = "commit_in_doubt"
-
-
-class ResultTooLarge(StatementFailed):
-    """The result is larger than the requested disposition holds."""
-
-    code = "result_too_large"
-
-
-class ResultsWriteFailed(StatementFailed):
-    """The result could not be written to the results location."""
-
-    code = "results_write_failed"

@@ -1,0 +1,44 @@
+"""The root of all errors, and what each of them knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_CONNECTION = 3
+EXIT_TIMEOUT = 4
+EXIT_DENIED = 5
+EXIT_CONFLICT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a text of the user's: both counted from 1, columns in code points."""
+
+    line: int
+    column: int
+
+
+class HeadraceError(Exception):
+    """Something went wrong inside Headrace."""
+
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = EXIT_FAILED
+    condition: ClassVar[str | None] = None
+    """Spark's error condition for the same thing, where it has one, and its SQLSTATE."""
+    sqlstate: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        position: Position | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.message = message or (type(self).__doc__ or "").strip()
+        self.position = position
+        self.hint = hint
+        super().__init__(self.message)

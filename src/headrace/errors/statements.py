@@ -1,0 +1,104 @@
+"""How a statement can fail: these become a Failure record in the store, seldom a response."""
+
+from __future__ import annotations
+
+from headrace.errors.base import EXIT_TIMEOUT, HeadraceError
+
+
+class StatementFailed(HeadraceError):
+    """The statement failed."""
+
+    code = "statement_failed"
+
+
+class StatementTimeout(StatementFailed):
+    """The statement took longer than it may."""
+
+    code = "statement_timeout"
+    exit_code = EXIT_TIMEOUT
+
+
+class DriverLost(StatementFailed):
+    """The driver died while it ran the statement."""
+
+    code = "driver_lost"
+
+
+class SessionFailed(StatementFailed):
+    """The session failed before the statement could run."""
+
+    code = "session_failed"
+
+
+class SessionClosed(StatementFailed):
+    """The session was closed before the statement could run."""
+
+    code = "session_closed"
+
+
+class TableAlreadyExists(StatementFailed):
+    """The table exists already."""
+
+    code = "table_already_exists"
+    condition = "TABLE_OR_VIEW_ALREADY_EXISTS"
+    sqlstate = "42P07"
+
+
+class TableNotFound(StatementFailed):
+    """There is no table to replace."""
+
+    code = "table_not_found"
+    condition = "TABLE_OR_VIEW_NOT_FOUND"
+    sqlstate = "42P01"
+
+
+class DatabaseNotFound(StatementFailed):
+    """The database does not exist."""
+
+    code = "database_not_found"
+    condition = "SCHEMA_NOT_FOUND"
+    sqlstate = "42704"
+
+
+class LocationNotEmpty(StatementFailed):
+    """The table's location holds files."""
+
+    code = "location_not_empty"
+    condition = "LOCATION_ALREADY_EXISTS"
+    sqlstate = "42710"
+
+
+class CatalogError(StatementFailed):
+    """The catalog could not create the table."""
+
+    code = "catalog_error"
+
+
+class AtomicityRequired(StatementFailed):
+    """The table cannot be created atomically."""
+
+    code = "atomicity_required"
+
+
+class EndlessStream(StatementFailed):
+    """The stream never ends, and so its table would never appear."""
+
+    code = "endless_stream"
+
+
+class CommitInDoubt(StatementFailed):
+    """The driver was lost while it published a table."""
+
+    code = "commit_in_doubt"
+
+
+class ResultTooLarge(StatementFailed):
+    """The result is larger than the requested disposition holds."""
+
+    code = "result_too_large"
+
+
+class ResultsWriteFailed(StatementFailed):
+    """The result could not be written to the results location."""
+
+    code = "results_write_failed"
