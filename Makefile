@@ -3,6 +3,7 @@ ARGS ?=
 PORT ?= 8040
 N ?= 200
 SEED ?=
+TABLES ?=
 
 .PHONY: help demo serve test chaos check bench lock clean
 
@@ -35,6 +36,7 @@ chaos:
 	@scripts/setup-postgres
 	@scripts/setup-jars catalogs
 	.venv/bin/python -m tests.faults $(N) $(SEED)
+	$(if $(SEED),,.venv/bin/python -m tests.faults.tables $(TABLES))
 
 check:
 	@scripts/setup test

@@ -29,7 +29,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.catalogImplementation", "in-memory")
             .config("spark.jars", ",".join(map(str, lake_jars())))
-            .config("spark.sql.extensions", lake_extensions())
+            .config("spark.sql.extensions", lake_extensions(lake_jars()))
             .config("spark.sql.session.timeZone", "Asia/Kathmandu")
             .config("spark.sql.shuffle.partitions", "4")
             # Compiling takes longer than these few rows.

@@ -18,6 +18,7 @@ _LOST = "store headrace.control.takeover.Takeovers._condemned"
 _OVERDUE = "launcher headrace.control.takeover.Takeovers._overdue:poll"
 _RENEWED = "link headrace.driver.loop.Loop._renew:renew"
 _BEGUN = "link headrace.driver.loop.Loop._started:started"
+_STEP = "link headrace.driver.ctas.journal.Journal.write:transact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,11 @@ _RECIPES = {
     "Link.goodbye": _FRESH,
     "Sessions.open": _FRESH,
     "Sessions.close": _FRESH,
+    # Both attempts at a table are lost when all is written: it is left to the third driver.
+    "TableJournal.recover": Recipe(
+        ("table", "query"),
+        (Fault(_STEP, "before", "kill", hit=3), Fault(_STEP, "before", "kill", hit=7)),
+    ),
     "Link.renew": _SLOW,
     "Loop._renew:renew": _SLOW,
     "Link.started": _SLOW,

@@ -81,7 +81,7 @@ class Case:
         return f"{self.way}, {self.fault}" if self.fault else self.way
 
 
-CASES = [
+_ALL = [
     Case("fail", query=FAILING),
     Case("cancel", query=SLOW),
     Case("kill the JVM while it writes", query=SLOW),
@@ -100,6 +100,14 @@ CASES = [
         for deed in ("kill", "kill_jvm")
     ),
 ]
+
+
+def cases(kind: Kind) -> list[Case]:
+    """All ways for each implementation; those that lead elsewhere for its other uses."""
+    if kind.lake.name == kind.name:
+        return _ALL
+    edges = {Fault(_STEP, "before", "kill_jvm", hit=3), Fault(_STEP, "after", "kill", hit=3)}
+    return [one for one in _ALL if one.fault in edges or one.query != ROWS]
 
 
 class Table:

@@ -13,19 +13,20 @@ _ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
 _CATALOG = "spark.sql.catalog"
 
 
-def lake_jars() -> list[Path]:
-    """Empty where they were not fetched."""
-    return sorted(JARS.glob("*.jar"))
+def lake_jars(*parts: str) -> list[Path]:
+    """All, or those that one of `parts` has in its name; empty where they were not fetched."""
+    found = sorted(JARS.glob("*.jar"))
+    return [jar for jar in found if not parts or any(part in jar.name for part in parts)]
 
 
-def lake_extensions() -> str:
-    """The value of `spark.sql.extensions`."""
-    if not lake_jars():
-        return ""
-    return (
-        "io.delta.sql.DeltaSparkSessionExtension,"
-        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-    )
+def lake_extensions(jars: list[Path]) -> str:
+    """The value of `spark.sql.extensions` with these jars."""
+    extensions = {
+        "delta-spark": "io.delta.sql.DeltaSparkSessionExtension",
+        "iceberg": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    }
+    names = " ".join(jar.name for jar in jars)
+    return ",".join(value for key, value in extensions.items() if key in names)
 
 
 def lake_conf(folder: Path, server: PostgresServer, database: str) -> dict[str, str]:
@@ -63,15 +64,19 @@ class Lake:
     clause: str
     replaces_atomically: bool
     publishes_itself: bool = False
+    jars: tuple[str, ...] = ()
+    """Words in the names of those that it needs."""
 
     def __str__(self) -> str:
         return self.name
 
 
+_DELTA = ("delta", "unitycatalog")
+_BASE = ("iceberg", "postgresql")
 LAKES = [
     Lake("parquet", "spark_catalog", "USING parquet PARTITIONED BY (k)", replaces_atomically=False),
-    Lake("delta", "spark_catalog", "USING delta PARTITIONED BY (k)", replaces_atomically=True),
-    Lake("iceberg-files", "files", "PARTITIONED BY (k)", True, publishes_itself=True),
-    Lake("iceberg-base", "base", "USING iceberg", True, publishes_itself=True),
-    Lake("jdbc", "pg", "", replaces_atomically=True),
+    Lake("delta", "spark_catalog", "USING delta PARTITIONED BY (k)", True, jars=_DELTA),
+    Lake("iceberg-files", "files", "PARTITIONED BY (k)", True, publishes_itself=True, jars=_BASE),
+    Lake("iceberg-base", "base", "USING iceberg", True, publishes_itself=True, jars=_BASE),
+    Lake("jdbc", "pg", "", replaces_atomically=True, jars=("postgresql",)),
 ]

@@ -62,8 +62,8 @@ _CALLS: dict[str, tuple[type[Message], Callable[..., Message]]] = {
     "started": (Started, Link.started),
     "advanced": (Advanced, Link.advanced),
     "ended": (Ended, Link.ended),
-    "transact": (Transact, Link.transact),
-    "recover": (Recover, Link.recover),
+    "transact": (Transact, lambda link, *call: link.tables.transact(*call)),
+    "recover": (Recover, lambda link, *call: link.tables.recover(*call)),
     "goodbye": (Goodbye, Link.goodbye),
 }
 """By the last word of the path: what a driver sends, and what answers it."""

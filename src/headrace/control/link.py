@@ -9,19 +9,18 @@ from __future__ import annotations
 import hashlib
 import secrets
 
+from headrace.control.drivers import duty_of, name_of
 from headrace.control.local import Locals
 from headrace.control.sessions import bury, end_session
-from headrace.errors import DriverLost, InvalidRequest, LeaseLost, TableBusy, Unauthorized
+from headrace.control.table_journal import TableJournal, committed
+from headrace.errors import DriverLost, LeaseLost, Unauthorized
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import (
-    SESSION,
     STATEMENT,
     SessionState,
     StatementState,
-    TransactionState,
 )
 from headrace.model.messages import (
-    Abandoned,
     Acknowledged,
     Advanced,
     Ended,
@@ -30,15 +29,11 @@ from headrace.model.messages import (
     Journalled,
     Orders,
     Poll,
-    Recover,
-    Recovered,
     Renew,
     Renewed,
     Restore,
     Restored,
     Started,
-    Transact,
-    Transacted,
     Work,
 )
 from headrace.model.statement import Statement
@@ -46,7 +41,6 @@ from headrace.model.transaction import Transaction
 from headrace.settings import Settings
 from headrace.store import (
     changes,
-    duties,
     nodes,
     progress,
     sessions,
@@ -56,10 +50,6 @@ from headrace.store import (
     transactions,
 )
 from headrace.store.database import Database, Tx
-from headrace.store.duties import Duty
-
-_MOST_LEFT = 100
-"""Transactions that one driver takes over at once."""
 
 
 def hash_token(token: str) -> str:
@@ -74,6 +64,7 @@ class Link:
         self._database = database
         self._settings = settings
         self._locals = local_statements
+        self.tables = TableJournal(database)
         self._tokens: dict[tuple[str, int], str] = {}
 
     def authenticate(self, session_id: str, epoch: int, token: str) -> None:
@@ -92,7 +83,7 @@ class Link:
     def restore(self, session_id: str, epoch: int, _message: Restore) -> Restored:
         """What the driver has to rebuild before it says hello."""
         with self._database.read() as tx:
-            _held(tx, session_id, epoch)
+            duty_of(tx, session_id, epoch)
             return Restored(snapshot=snapshots.get(tx, session_id))
 
     def hello(self, session_id: str, epoch: int, message: Hello) -> Acknowledged:
@@ -102,7 +93,7 @@ class Link:
                 tx,
                 session_id,
                 SessionState.RUNNING,
-                who=_who(session_id, epoch),
+                who=name_of(session_id, epoch),
                 epoch=epoch,
                 driver=message.model_dump(exclude={"lost"}),
                 lease_seconds=self._settings.lease.duration.total_seconds(),
@@ -110,7 +101,7 @@ class Link:
                 detail={"epoch": epoch} | ({"lost": message.lost} if message.lost else {}),
             )
             if not landed:
-                _held(tx, session_id, epoch)
+                duty_of(tx, session_id, epoch)
         return Acknowledged(landed=landed)
 
     def poll(self, session_id: str, epoch: int, message: Poll) -> Orders:
@@ -120,7 +111,7 @@ class Link:
         its way: it is handed out again.
         """
         with self._database.read() as tx:
-            duty = _held(tx, session_id, epoch)
+            duty = duty_of(tx, session_id, epoch)
             lost = [one for one, _state in duty.in_hand if one not in message.in_hand]
             work = _handed_out_again(tx, lost[0]) if lost else None
         closing = duty.state is SessionState.CLOSING
@@ -155,7 +146,7 @@ class Link:
                 tx,
                 message.statement_id,
                 StatementState.RUNNING,
-                who=_who(session_id, epoch),
+                who=name_of(session_id, epoch),
                 session_id=session_id,
                 epoch=epoch,
             )
@@ -174,12 +165,12 @@ class Link:
         with self._database.write() as tx:
             state, failure = _agreed(tx, message)
             if message.committed is not None:
-                self._committed(tx, session_id, epoch, message.committed)
+                committed(tx, session_id, epoch, message.committed)
             landed = changes.transition(
                 tx,
                 message.statement_id,
                 state,
-                who=_who(session_id, epoch),
+                who=name_of(session_id, epoch),
                 session_id=session_id,
                 epoch=epoch,
                 failure=failure,
@@ -189,55 +180,10 @@ class Link:
                 ran_seconds=message.ran_seconds,
             )
             if not landed:
-                _held(tx, session_id, epoch)
+                duty_of(tx, session_id, epoch)
             else:
                 _keep_what_is_told(tx, session_id, message)
         return Acknowledged(landed=landed)
-
-    def transact(self, session_id: str, epoch: int, message: Transact) -> Transacted:
-        """A table transaction comes to its next state."""
-        who = _who(session_id, epoch)
-        try:
-            with self._database.write() as tx:
-                if message.state is TransactionState.PREPARED:
-                    landed = transactions.prepare(tx, _new(session_id, epoch, message), who=who)
-                else:
-                    landed = transactions.advance(
-                        tx,
-                        message.id,
-                        message.state,
-                        session_id=session_id,
-                        epoch=epoch,
-                        who=who,
-                        staged=message.staged,
-                        published=message.published,
-                    )
-                if not landed:
-                    _held(tx, session_id, epoch)
-        except TableBusy:
-            return Transacted(landed=False, busy=True)
-        return Transacted(landed=landed)
-
-    def recover(self, session_id: str, epoch: int, message: Recover) -> Recovered:
-        """What others have left of the driver's catalogs is its to finish."""
-        with self._database.read() as tx:
-            _held(tx, session_id, epoch)
-            found = transactions.left(tx, limit=1, identities=message.identities)
-        if not found:
-            return Recovered(left=[])
-        with self._database.write() as tx:
-            _held(tx, session_id, epoch)
-            taken = transactions.take_over(
-                tx, message.identities, session_id, epoch, limit=_MOST_LEFT
-            )
-        return Recovered(
-            left=[
-                Abandoned(
-                    id=one.id, state=one.state, staged=one.staged, statement_id=one.statement_id
-                )
-                for one in taken
-            ]
-        )
 
     def goodbye(self, session_id: str, epoch: int, message: Goodbye) -> Acknowledged:
         """The driver is about to exit.
@@ -246,9 +192,9 @@ class Link:
         Any other end that nobody asked for is a lost driver; the sweeper sees that it is gone.
         """
         failure = message.failure
-        who = _who(session_id, epoch)
+        who = name_of(session_id, epoch)
         with self._database.write() as tx:
-            duty = _held(tx, session_id, epoch)
+            duty = duty_of(tx, session_id, epoch)
             if duty.state is SessionState.CLOSING:
                 landed = bury(tx, session_id, who=who, epoch=epoch)
             elif failure is not None and failure.code != DriverLost.code:
@@ -261,16 +207,6 @@ class Link:
                 landed = fence is not None
         return Acknowledged(landed=landed)
 
-    def _committed(self, tx: Tx, session_id: str, epoch: int, transaction_id: str) -> None:
-        transactions.advance(
-            tx,
-            transaction_id,
-            TransactionState.COMMITTED,
-            session_id=session_id,
-            epoch=epoch,
-            who=_who(session_id, epoch),
-        )
-
     def _quit(self, session_id: str, epoch: int) -> bool:
         """Closes a batch session that has had its statement. Returns whether it landed."""
         with self._database.write() as tx:
@@ -278,14 +214,14 @@ class Link:
                 tx,
                 session_id,
                 SessionState.CLOSING,
-                who=_who(session_id, epoch),
+                who=name_of(session_id, epoch),
                 epoch=epoch,
                 detail={"reason": "its one statement has ended"},
             )
 
     def _claim(self, session_id: str, epoch: int) -> Work | None:
         with self._database.write() as tx:
-            claimed = changes.claim_next(tx, session_id, epoch, who=_who(session_id, epoch))
+            claimed = changes.claim_next(tx, session_id, epoch, who=name_of(session_id, epoch))
             if claimed is None:
                 return None
             left = None
@@ -294,30 +230,9 @@ class Link:
             return _work(claimed, left)
 
 
-def _held(tx: Tx, session_id: str, epoch: int) -> Duty:
-    """What the driver of an epoch has to do. Raises LeaseLost when the session is not its."""
-    duty = duties.duty(tx, session_id)
-    if duty is None or duty.epoch != epoch or duty.state in SESSION.terminal:
-        raise LeaseLost(f"Epoch {epoch} of session {session_id} is over.")
-    return duty
-
-
 def _handed_out_again(tx: Tx, statement_id: str) -> Work | None:
     statement = statements.get(tx, statement_id)
     return None if statement is None else _work(statement, transactions.live(tx, statement_id))
-
-
-def _new(session_id: str, epoch: int, message: Transact) -> Transaction:
-    if message.staged is None:
-        raise InvalidRequest("A transaction is journalled with what is staged.")
-    return Transaction(
-        id=message.id,
-        statement_id=message.statement_id,
-        session_id=session_id,
-        epoch=epoch,
-        state=message.state,
-        staged=message.staged,
-    )
 
 
 def _work(statement: Statement, left: Transaction | None) -> Work:
@@ -354,7 +269,3 @@ def _agreed(tx: Tx, message: Ended) -> tuple[StatementState, Failure | None]:
     if statement is None or statement.state is not StatementState.CANCELLING:
         return StatementState.FAILED, message.failure
     return changes.cancelled_as(statement.cancel_reason)
-
-
-def _who(session_id: str, epoch: int) -> str:
-    return f"driver:{session_id}:{epoch}"

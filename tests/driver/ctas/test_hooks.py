@@ -7,9 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.driver.ctas import StatementFacts, StatementHook, hooks
-from headrace.driver.ctas.hooks import Hooks, registered
+from headrace.driver.ctas.hooks import Hooks, registered, tell_of_loss
 
 FACTS = StatementFacts(id="st_1", session_id="se_1", text="SELECT 1", attempt=1)
+
+
+LOST = "The driver was lost that had it in hand."
 
 
 class Noting(StatementHook):
@@ -86,6 +89,33 @@ def test_who_refuses_the_end_keeps_it_from_the_rest() -> None:
         both.finished()
     both.failed(caught.value)
     assert told[2:] == ["a finished", "b failed by not finished", "a failed by not finished"]
+
+
+def test_what_is_told_of_a_table_that_is_there_cannot_change_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Headrace's own goes first, and what the users' hooks raise is logged."""
+    told: list[str] = []
+    all_three = Hooks(FACTS, [Noting("a", told, "finished")], Noting("own", told))
+    all_three.created()
+    all_three.finished(binding=False)
+    assert told == ["a created", "own created", "own finished", "a finished"]
+    assert "too late to change it" in caplog.text
+
+
+def test_what_headrace_itself_finds_wrong_counts_in_any_case() -> None:
+    told: list[str] = []
+    hooks_of_it = Hooks(FACTS, [Noting("a", told)], Noting("own", told, "finished"))
+    hooks_of_it.created(binding=False)
+    with pytest.raises(ValueError, match="not finished") as caught:
+        hooks_of_it.finished(binding=False)
+    hooks_of_it.failed(caught.value)
+    assert told[2:] == ["own finished", "a failed by not finished", "own failed by not finished"]
+
+
+def test_who_begins_again_is_told_of_the_loss(installed: list[str]) -> None:
+    tell_of_loss(FACTS)
+    assert installed == [f"{name} failed by {LOST}" for name in "bz"]
 
 
 @pytest.fixture

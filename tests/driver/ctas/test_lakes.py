@@ -45,6 +45,18 @@ def test_a_location_of_the_users(shore: Shore, link: JournalLink, tmp_path: Path
     assert shore.tables == ["t"]
 
 
+@one("parquet")
+def test_avro_and_text(shore: Shore, link: JournalLink) -> None:
+    """By the connector that Spark does not bring, and by the format of one column."""
+    avro = shore.ctas(ROWS).replace("USING parquet", "USING avro")
+    assert Ran(shore.spark, avro, link).course.atomic is True
+    assert checksum(shore.spark, shore.table) == expected(shore.spark)
+    name = f"{shore.namespace}.words"
+    Ran(shore.spark, f"CREATE TABLE {name} USING text AS SELECT 'a b' AS value", JournalLink())
+    assert rows(shore.spark, f"SELECT * FROM {name}") == [("a b",)]
+    assert shore.tables == ["t", "words"]
+
+
 @one("delta")
 def test_a_location_of_delta_after_a_crash(shore: Shore, link: JournalLink, tmp_path: Path) -> None:
     place = tmp_path / "place"
