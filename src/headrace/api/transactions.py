@@ -26,12 +26,13 @@ def list_transactions(
 ) -> Response:
     """Transactions, newest first; with `left`, those that nobody drives any more, oldest first."""
     with node_of(request).database.read() as tx:
-        abandoned = transactions.left(tx, limit=_MOST_LEFT)
         if left:
+            abandoned = transactions.left(tx, limit=_MOST_LEFT)
             mine = [one for one in abandoned if transactions.is_owned(tx, OWNER, one.id)]
             return answer(TransactionPage(items=[_body(one, mine) for one in mine], next=None))
         found = transactions.page(tx, owner=OWNER, before=before, limit=limit + 1)
-    items, following = page_end(found, limit)
+        items, following = page_end(found, limit)
+        abandoned = transactions.left(tx, limit=limit, among=[one.id for one in items])
     return answer(TransactionPage(items=[_body(one, abandoned) for one in items], next=following))
 
 
@@ -42,7 +43,7 @@ def show_transaction(request: Request, transaction: str) -> Response:
         found = transactions.get(tx, transaction)
         if found is None or not transactions.is_owned(tx, OWNER, transaction):
             raise TransactionNotFound(f"There is no transaction {transaction!r}.")
-        return answer(_body(found, transactions.left(tx, limit=_MOST_LEFT)))
+        return answer(_body(found, transactions.left(tx, limit=1, among=[found.id])))
 
 
 def _body(found: Transaction, left: list[Transaction]) -> TransactionBody:

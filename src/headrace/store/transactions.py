@@ -138,8 +138,17 @@ def adopt(tx: Tx, statement_id: str, session_id: str, epoch: int) -> Transaction
     return replace(found, session_id=session_id, epoch=epoch)
 
 
-def left(tx: Tx, *, limit: int, identities: Sequence[str] | None = None) -> list[Transaction]:
-    """Transactions that nobody drives any more, oldest first; of certain catalogs, if given."""
+def left(
+    tx: Tx,
+    *,
+    limit: int,
+    identities: Sequence[str] | None = None,
+    among: Sequence[str] | None = None,
+) -> list[Transaction]:
+    """Transactions that nobody drives any more, oldest first.
+
+    Of certain catalogs, or among certain ids, if given.
+    """
     query = (
         _SELECT.join_from(transactions, sessions, sessions.c.id == transactions.c.session_id)
         .join(statements, statements.c.id == transactions.c.statement_id)
@@ -149,6 +158,8 @@ def left(tx: Tx, *, limit: int, identities: Sequence[str] | None = None) -> list
     )
     if identities is not None:
         query = query.where(transactions.c.identity.in_(identities))
+    if among is not None:
+        query = query.where(transactions.c.id.in_(among))
     return [Transaction(**row) for row in tx.execute(query).mappings()]
 
 

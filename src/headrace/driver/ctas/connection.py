@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -39,12 +40,16 @@ class Connection:
     """What connects to the database of one catalog."""
 
     def __init__(self, session: SparkSession, catalog: str) -> None:
-        jvm = Jvm(session)
-        plugin = jvm.state.catalogManager().catalog(catalog)
-        options = jvm.field(plugin, "options")
-        self.url = str(options.url())
+        self._session = session
+        self._catalog = catalog
+        self.url = str(session.conf.get(f"spark.sql.catalog.{catalog}.url", ""))
+
+    @cached_property
+    def _factory(self) -> Any:
+        jvm = Jvm(self._session)
+        plugin = jvm.state.catalogManager().catalog(self._catalog)
         dialects = jvm.singleton("org.apache.spark.sql.jdbc.JdbcDialects")
-        self._factory = dialects.get(self.url).createConnectionFactory(options)
+        return dialects.get(self.url).createConnectionFactory(jvm.field(plugin, "options"))
 
     @contextmanager
     def open(self) -> Iterator[Database]:

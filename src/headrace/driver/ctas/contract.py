@@ -155,7 +155,11 @@ class TwoPhaseCatalog(ABC):
 
     @abstractmethod
     def identity(self) -> str:
-        """Which catalog this is, wherever it is configured: the same text means the same tables."""
+        """Which catalog this is, wherever it is configured: the same text means the same tables.
+
+        Every driver asks it of every catalog when it starts: it comes from the configuration, and
+        nothing is connected to. It holds no secret.
+        """
 
     @abstractmethod
     def create_two_phase_table(

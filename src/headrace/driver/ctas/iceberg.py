@@ -39,7 +39,8 @@ class IcebergCatalog(TwoPhaseCatalog):
         self._files = Files(session)
 
     def identity(self) -> str:
-        known = {key: self._conf(key) for key in _IDENTIFYING if self._conf(key)}
+        # What follows a question mark may be a password, and does not say which catalog it is.
+        known = {key: self._conf(key).partition("?")[0] for key in _IDENTIFYING if self._conf(key)}
         return json.dumps({"kind": self.kind, **known}, sort_keys=True)
 
     def create_two_phase_table(

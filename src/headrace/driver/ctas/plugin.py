@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -24,8 +25,12 @@ class Plugin:
         self.jvm.type("org.apache.spark.sql.classic.SparkSession").setActiveSession(
             self.jvm.session
         )
-        self.java: Any = self.jvm.state.catalogManager().catalog(catalog)
-        """The JVM's object."""
+        self._catalog = catalog
+
+    @cached_property
+    def java(self) -> Any:
+        """The JVM's object. The first who asks starts the catalog, which may be out of reach."""
+        return self.jvm.state.catalogManager().catalog(self._catalog)
 
     def has_namespace(self, namespace: tuple[str, ...]) -> bool:
         return bool(self.java.namespaceExists(self.jvm.array(list(namespace))))
