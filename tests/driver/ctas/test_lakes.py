@@ -102,6 +102,27 @@ def test_properties_are_the_users_own_when_it_is_there(
     assert checksum(shore.spark, shore.table) == expected(shore.spark)
 
 
+@pytest.mark.parametrize("lake", LAKES, ids=str, indirect=True)
+def test_a_driver_that_has_just_started_can_finish(
+    shore: Shore, link: JournalLink, lakes: tuple[SparkSession, Path]
+) -> None:
+    """In a thread and a session in which nothing has been run."""
+    Ran(shore.spark, shore.ctas(ROWS), link)
+    fresh = shore.spark.newSession()
+    for key, value in shore.spark.conf.getAll.items():
+        if key.startswith("spark.sql.catalog."):
+            fresh.conf.set(key, value)
+    ended: list[object] = []
+
+    def finish() -> None:
+        ended.append(Ran(fresh, shore.ctas(ROWS), link, left=left_by(link)).course.settled)
+
+    thread = threading.Thread(target=finish)
+    thread.start()
+    thread.join()
+    assert ended == [True]
+
+
 @one("jdbc")
 def test_what_others_depend_on_is_not_replaced(shore: Shore, link: JournalLink) -> None:
     shore.spark.sql(shore.ctas(ROWS))

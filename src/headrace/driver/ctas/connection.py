@@ -47,7 +47,7 @@ class Connection:
     @cached_property
     def _factory(self) -> Any:
         jvm = Jvm(self._session)
-        plugin = jvm.state.catalogManager().catalog(self._catalog)
+        plugin = jvm.catalog(self._catalog)
         dialects = jvm.singleton("org.apache.spark.sql.jdbc.JdbcDialects")
         return dialects.get(self.url).createConnectionFactory(jvm.field(plugin, "options"))
 

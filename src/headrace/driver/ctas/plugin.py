@@ -21,16 +21,12 @@ class Plugin:
     def __init__(self, session: SparkSession, catalog: str) -> None:
         self._session = session
         self.jvm = Jvm(session)
-        # Delta asks its thread which session that is.
-        self.jvm.type("org.apache.spark.sql.classic.SparkSession").setActiveSession(
-            self.jvm.session
-        )
         self._catalog = catalog
 
     @cached_property
     def java(self) -> Any:
-        """The JVM's object. The first who asks starts the catalog, which may be out of reach."""
-        return self.jvm.state.catalogManager().catalog(self._catalog)
+        """The JVM's object."""
+        return self.jvm.catalog(self._catalog)
 
     def has_namespace(self, namespace: tuple[str, ...]) -> bool:
         return bool(self.java.namespaceExists(self.jvm.array(list(namespace))))

@@ -31,6 +31,15 @@ class Jvm:
         """A Scala object."""
         return getattr(self.type(f"{name}$"), "MODULE$")
 
+    def catalog(self, name: str) -> Any:
+        """A catalog of the session. The first who asks starts it: it may be out of reach."""
+        self.activate()
+        return self.state.catalogManager().catalog(name)
+
+    def activate(self) -> None:
+        """Catalogs ask their thread which session, and so which configuration, they are of."""
+        self.type("org.apache.spark.sql.classic.SparkSession").setActiveSession(self.session)
+
     def map_of(self, scala_map: Any) -> dict[str, str]:
         """A map of strings, in one call however large it is."""
         return self.java_map(self._collections.asJava(scala_map))
