@@ -29,7 +29,8 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.catalogImplementation", "in-memory")
             .config("spark.jars", ",".join(map(str, lake_jars())))
-            .config("spark.sql.extensions", lake_extensions(lake_jars()))
+            # Iceberg's own is not needed here, and knows no functions of SQL.
+            .config("spark.sql.extensions", lake_extensions(lake_jars("delta")))
             .config("spark.sql.session.timeZone", "Asia/Kathmandu")
             .config("spark.sql.shuffle.partitions", "4")
             # Compiling takes longer than these few rows.

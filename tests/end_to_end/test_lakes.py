@@ -57,3 +57,14 @@ def test_a_table_is_created_and_replaced_or_cancelled(
     made = node.run(f"CREATE OR REPLACE {text}{ROWS}", lake_session)
     assert (made["state"], made["atomic"]) == ("success", lake.replaces_atomically), made
     assert node.rows(f"SELECT {SUM} FROM {name}.t", lake_session) == WHOLE
+
+
+def test_parameters_reach_the_query_past_the_parsers_of_others(
+    node: NodeProcess, lake_session: str
+) -> None:
+    """Iceberg's hands on a text without them."""
+    text = "CREATE TABLE IDENTIFIER('named' || '_by') USING parquet AS SELECT :a AS a, :a + 1 AS b"
+    made = node.run(text, lake_session, parameters=[{"name": "a", "value": 3}])
+    assert (made["state"], made["atomic"]) == ("success", True), made
+    [row] = node.rows("SELECT * FROM named_by", lake_session)
+    assert [str(value) for value in row] == ["3", "4"]

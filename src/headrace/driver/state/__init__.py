@@ -20,8 +20,13 @@ class SessionState:
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self._jvm = Jvm(session)
+        # Extensions bring settings with the first plan of a session, and functions of their own.
+        self._jvm.session.sql("SELECT 1")
         self._conf = self._settings()
         self._resources = resources.take(self._jvm)
+        self._there: list[str] = []
+        self._told = self.take()
+        self._there = self._told.unsaved
         self._told = self.take()
 
     def changed(self) -> Snapshot | None:
@@ -51,7 +56,9 @@ class SessionState:
             functions=own_functions,
             views=own_views,
             global_views=global_views,
-            unsaved=odd_functions + odd_views + odd_globals,
+            unsaved=[
+                odd for odd in odd_functions + odd_views + odd_globals if odd not in self._there
+            ],
             **added,
         )
 
