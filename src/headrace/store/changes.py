@@ -22,6 +22,7 @@ from headrace.model.lifecycle import (
 from headrace.model.result import ResultReport
 from headrace.model.session import SessionKind
 from headrace.model.statement import CancelReason, Statement
+from headrace.model.transaction import Transaction
 from headrace.store import events, results, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Tx
@@ -235,10 +236,11 @@ def settle(tx: Tx, session_id: str, *, who: str, failure: Failure, max_attempts:
     for row in tx.execute(query).all():
         target: StatementState = StatementState.FAILED
         known: Failure | None = failure
-        in_doubt = transactions.in_doubt(tx, row.id)
+        begun = None if row.is_query else transactions.live(tx, row.id)
+        in_doubt = begun is not None and begun.in_doubt
         if row.state is StatementState.CANCELLING and not in_doubt:
             target, known = cancelled_as(row.cancel_reason)
-        elif row.state is not StatementState.CANCELLING and _goes_on(tx, row, max_attempts):
+        elif row.state is not StatementState.CANCELLING and _goes_on(row, begun, max_attempts):
             target, known = StatementState.WAITING, None
         elif in_doubt:
             known = _doubt(failure)
@@ -251,11 +253,10 @@ def _doubt(failure: Failure) -> Failure:
     return Failure.of(CommitInDoubt(f"{failure.message} {_IN_DOUBT}"))
 
 
-def _goes_on(tx: Tx, row: Row[Any], max_attempts: int) -> bool:
+def _goes_on(row: Row[Any], begun: Transaction | None, max_attempts: int) -> bool:
     """Whether another driver takes up a statement whose driver was lost."""
     if row.is_query:
         return bool(row.attempts < max_attempts)
-    begun = transactions.live(tx, row.id)
     if begun is None:
         return False
     return begun.state is TransactionState.COMMITTING or row.attempts < max_attempts

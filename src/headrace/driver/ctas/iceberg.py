@@ -21,8 +21,7 @@ from headrace.driver.ctas.contract import (
 from headrace.driver.ctas.files import Files
 from headrace.driver.ctas.plugin import Plugin
 from headrace.driver.ctas.published_table import PublishedRecord, PublishedTable
-from headrace.driver.ctas.targets import fit
-from headrace.errors import LocationNotEmpty
+from headrace.driver.ctas.targets import fit, occupied
 
 _DATA, _METADATA = "write.data.path", "write.metadata.path"
 _IDENTIFYING = ("type", "catalog-impl", "uri", "warehouse", "jdbc.catalog-name")
@@ -56,10 +55,7 @@ class IcebergCatalog(TwoPhaseCatalog):
             return UntouchedTable(path)
         now = self._plugin.properties(path)
         if table.location is not None and not now and not self._files.is_empty(table.location):
-            raise LocationNotEmpty(
-                f"The location of {path.quoted()} holds files that are not Headrace's, and they "
-                f"stay: {table.location}"
-            )
+            raise occupied(path, table.location)
         root = table.location or now.get("location") or self._default_location(path)
         place = f"{root.rstrip('/')}/data/{table.own_name}"
         leads = {_DATA: place}

@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from headrace.driver.ctas.contract import PROPERTY, Destination, TablePath, TwoPhaseTable
 from headrace.driver.ctas.files import Files
 from headrace.driver.ctas.plugin import Plugin
-from headrace.errors import CatalogError, StatementFailed, TableAlreadyExists
+from headrace.driver.ctas.targets import taken
+from headrace.errors import CatalogError, StatementFailed
 
 
 class PublishedRecord(BaseModel):
@@ -59,12 +60,7 @@ class PublishedTable(TwoPhaseTable):
         # Iceberg's catalogs have different words for it, and no condition.
         late = "already exists" in str(error) and not self._is.replaces
         there = self._plugin.kind_of(self._is.target) if late else None
-        if there is None:
-            return None
-        return TableAlreadyExists(
-            f"{self._is.target.quoted()} exists already: somebody has made a {there} of that name"
-            " meanwhile."
-        )
+        return None if there is None else taken(self._is.target, there)
 
     def abort(self) -> None:
         if self.published():

@@ -8,7 +8,8 @@ from pydantic import BaseModel
 
 from headrace.driver.ctas.connection import Connection
 from headrace.driver.ctas.contract import Destination, TablePath, TwoPhaseTable
-from headrace.errors import CatalogError, TableAlreadyExists
+from headrace.driver.ctas.targets import taken
+from headrace.errors import CatalogError
 
 
 class RenamedRecord(BaseModel):
@@ -54,10 +55,7 @@ class RenamedTable(TwoPhaseTable):
             there = database.find(self._is.target)
             if there is not None:
                 if not self._is.replaces or there.kind != "table":
-                    raise TableAlreadyExists(
-                        f"{self._is.target.quoted()} exists already: somebody has made a "
-                        f"{there.kind} of that name meanwhile."
-                    )
+                    raise taken(self._is.target, there.kind)
                 database.drop(self._is.target)
             database.rename(self._is.staged, self._is.target.table)
 

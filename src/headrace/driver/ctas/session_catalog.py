@@ -21,9 +21,8 @@ from headrace.driver.ctas.contract import (
 from headrace.driver.ctas.files import Files
 from headrace.driver.ctas.staged_table import StagedRecord, StagedTable
 from headrace.driver.ctas.tables import Tables
-from headrace.driver.ctas.targets import fit
+from headrace.driver.ctas.targets import fit, occupied
 from headrace.driver.state.jvm import Jvm
-from headrace.errors import LocationNotEmpty
 
 _LENIENT = "spark.sql.legacy.allowNonEmptyLocationInCTAS"
 _METASTORE = ("hive.metastore.uris", "javax.jdo.option.ConnectionURL")
@@ -67,10 +66,7 @@ class SessionCatalog(TwoPhaseCatalog):
         final = location or self._tables.default_location(path)
         # What a table without a LOCATION leaves its place to is moved away with it.
         if (there is None or location) and not self._files.is_empty(final):
-            raise LocationNotEmpty(
-                f"The location of {path.quoted()} holds files that are not Headrace's, and they "
-                f"stay: {final}"
-            )
+            raise occupied(path, final)
         staged = path.beside(table.own_name)
         record = StagedRecord(
             transaction=table.transaction,

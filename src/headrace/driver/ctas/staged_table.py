@@ -11,7 +11,8 @@ from pyspark.errors import PySparkException
 from headrace.driver.ctas.contract import PROPERTY, Destination, TablePath, TwoPhaseTable
 from headrace.driver.ctas.files import Files
 from headrace.driver.ctas.tables import Tables
-from headrace.errors import CatalogError, HeadraceError, LocationNotEmpty, TableAlreadyExists
+from headrace.driver.ctas.targets import occupied, taken
+from headrace.errors import CatalogError
 
 
 class StagedRecord(BaseModel):
@@ -104,15 +105,12 @@ class StagedTable(TwoPhaseTable):
         if there == "table" and replaced is not None and self._tables.kind_of(replaced) is None:
             self._tables.rename(self._is.target, replaced)
         elif there is not None:
-            raise TableAlreadyExists(
-                f"{self._is.target.quoted()} exists already: somebody has made a {there} of that "
-                "name meanwhile."
-            )
+            raise taken(self._is.target, there)
 
     def _make_way(self) -> None:
         """A rename moves the rows to where nothing may be, not even an empty directory."""
         if not self._files.is_empty(self._is.final):
-            raise self._occupied()
+            raise occupied(self._is.target, self._is.final)
         self._files.remove_if_empty(self._is.final)
         if not self._tables.persistent:
             # A rename in memory leaves the partitions where they were.
@@ -127,7 +125,7 @@ class StagedTable(TwoPhaseTable):
             source, target = f"{rows_at}/{file}", f"{final}/{file}"
             if self._files.exists(source):
                 if not self._files.move(source, target):
-                    raise self._occupied()
+                    raise occupied(self._is.target, self._is.final)
             elif not self._files.exists(target):
                 raise CatalogError(f"A file of {self._is.target.quoted()} is gone: {source}")
         self._tables.relocate(self._is.staged, rows_at, final, table_too=True)
@@ -156,19 +154,12 @@ class StagedTable(TwoPhaseTable):
         """A rename that was answered by an error may have been made all the same."""
         if self.published():
             return
-        if self._tables.kind_of(self._is.target) is not None:
-            raise TableAlreadyExists(
-                f"{self._is.target.quoted()} exists already: somebody has made it meanwhile."
-            ) from error
+        there = self._tables.kind_of(self._is.target)
+        if there is not None:
+            raise taken(self._is.target, there) from error
         if not self._is.external and not self._files.is_empty(self._is.final):
-            raise self._occupied() from error
+            raise occupied(self._is.target, self._is.final) from error
         raise CatalogError(f"{self._is.target.quoted()} cannot be published: {error}") from error
-
-    def _occupied(self) -> HeadraceError:
-        return LocationNotEmpty(
-            f"The location of {self._is.target.quoted()} holds files that are not Headrace's, and "
-            f"they stay: {self._is.final}"
-        )
 
     def _tidy(self) -> None:
         if self._is.replaced is not None:

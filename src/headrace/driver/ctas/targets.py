@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.driver.ctas.contract import TableDefinition, TablePath
-from headrace.errors import DatabaseNotFound, TableAlreadyExists, TableNotFound
+from headrace.errors import (
+    DatabaseNotFound,
+    LocationNotEmpty,
+    TableAlreadyExists,
+    TableNotFound,
+)
 
 
 def fit(
@@ -32,3 +37,18 @@ def fit(
     if ignore_if_exists:
         return True
     raise TableAlreadyExists(f"{path.quoted()} exists already: it is a {there}.")
+
+
+def occupied(path: TablePath, place: str) -> LocationNotEmpty:
+    """Files of others are where the table's are to be."""
+    return LocationNotEmpty(
+        f"The location of {path.quoted()} holds files that are not Headrace's, and they stay: "
+        f"{place}"
+    )
+
+
+def taken(path: TablePath, there: str) -> TableAlreadyExists:
+    """Somebody else was faster: a table or a view has the name."""
+    return TableAlreadyExists(
+        f"{path.quoted()} exists already: somebody has made a {there} of that name meanwhile."
+    )

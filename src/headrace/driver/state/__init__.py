@@ -25,9 +25,9 @@ class SessionState:
         self._conf = self._settings()
         self._resources = resources.take(self._jvm)
         self._there: list[str] = []
-        self._told = self.take()
-        self._there = self._told.unsaved
-        self._told = self.take()
+        found = self.take()
+        self._there = found.unsaved
+        self._told = found.model_copy(update={"unsaved": []})
 
     def changed(self) -> Snapshot | None:
         """The state, where it is not what was told, or was there at the start. Raises Py4JError."""
