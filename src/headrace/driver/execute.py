@@ -137,7 +137,8 @@ class Execution:
 
     def _snapshot(self) -> Snapshot | None:
         """What the statement has changed of the session, whether it succeeded or not."""
-        if self.work.is_query:
+        if self.work.is_query or (self._course is not None and self._course.hook is not None):
+            # A CTAS changes a catalog, and nothing of the session.
             return None
         try:
             return self._spark.state.changed()

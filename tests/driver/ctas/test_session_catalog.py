@@ -184,7 +184,7 @@ def test_what_a_crash_leaves_is_rolled_back_by_the_next(
 
 
 @pytest.mark.parametrize(("clause", "external"), SHAPES)
-@pytest.mark.parametrize("renamed", [False, True])
+@pytest.mark.parametrize("published", [False, True])
 def test_what_was_being_published_is_finished_by_the_next(
     spark: SparkSession,
     link: JournalLink,
@@ -192,19 +192,19 @@ def test_what_was_being_published_is_finished_by_the_next(
     monkeypatch: pytest.MonkeyPatch,
     clause: str,
     external: bool,
-    renamed: bool,
+    published: bool,
 ) -> None:
     location = f"LOCATION '{tmp_path / 'place'}'" if external else ""
     text = f"CREATE TABLE t USING parquet {clause} {location} AS {ROWS}"
-    rename = Tables.rename
+    publish = Tables.publish
 
     def die(*arguments: object) -> None:
-        if renamed:
-            rename(*arguments)  # type: ignore[arg-type]
+        if published:
+            publish(*arguments)  # type: ignore[arg-type]
         raise Crash
 
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Tables, "rename", die)
+        patch.setattr(Tables, "publish", die)
         Ran(spark, text, link)
     assert link.steps == WRITTEN
     for _again in range(2):
@@ -245,13 +245,13 @@ def test_a_rename_that_was_made_and_answered_by_an_error_is_a_success(
 ) -> None:
     from pyspark.errors import AnalysisException
 
-    rename = Tables.rename
+    publish = Tables.publish
 
     def fail(*arguments: object) -> None:
-        rename(*arguments)  # type: ignore[arg-type]
+        publish(*arguments)  # type: ignore[arg-type]
         raise AnalysisException("the connection broke", messageParameters={})
 
-    monkeypatch.setattr(Tables, "rename", fail)
+    monkeypatch.setattr(Tables, "publish", fail)
     Ran(spark, PARTITIONED, link)
     assert link.steps == WRITTEN
     assert checksum(spark, "t") == expected(spark)
@@ -264,10 +264,10 @@ def test_what_is_published_is_never_taken_back(
     monkeypatch.setattr("headrace.driver.ctas.ctas_hook._PAUSES", (0.0,))
     text = PARTITIONED.replace("AS SELECT", f"LOCATION '{tmp_path / 'p'}' AS SELECT")
 
-    rename, kind_of, renamed = Tables.rename, Tables.kind_of, []
+    publish, kind_of, renamed = Tables.publish, Tables.kind_of, []
 
-    def rename_and_note(*arguments: object) -> None:
-        rename(*arguments)  # type: ignore[arg-type]
+    def publish_and_note(*arguments: object) -> None:
+        publish(*arguments)  # type: ignore[arg-type]
         renamed.append(True)
         raise OSError("the connection broke")
 
@@ -277,7 +277,7 @@ def test_what_is_published_is_never_taken_back(
         return kind_of(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch, pytest.raises(Unfinished, match="broke"):
-        patch.setattr(Tables, "rename", rename_and_note)
+        patch.setattr(Tables, "publish", publish_and_note)
         patch.setattr(Tables, "kind_of", ask)
         Ran(spark, text, link)
     assert link.steps == WRITTEN

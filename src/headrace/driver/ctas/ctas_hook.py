@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import cached_property
 
 from py4j.protocol import Py4JNetworkError
 
@@ -111,11 +112,15 @@ class CtasHook(StatementHook):
         self._journal.write(TransactionState.ABORTED)
         _LOG.info("statement %s: %s rolled back: %s", statement.id, self.transaction, self._target)
 
+    @cached_property
+    def _identity(self) -> str:
+        return self._catalog.identity()
+
     def _staged(self) -> Staged:
         return Staged(
             kind=self._catalog.kind,
             catalog=self._catalog.catalog,
-            identity=self._catalog.identity(),
+            identity=self._identity,
             target=self._target,
             record=self._table.record(),
             publishes_itself=self._table.publishes_itself,

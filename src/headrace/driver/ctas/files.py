@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+from headrace.driver.state.jvm import Jvm
 
 
 class Files:
     """Paths are URIs, or paths of the default file system. Every call may raise Py4JError."""
 
     def __init__(self, session: SparkSession) -> None:
-        self._jvm: Any = session._jvm  # noqa: SLF001 - PySpark has no way to Hadoop's file systems
-        self._conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        self._jvm = Jvm(session)
 
     def full(self, place: str) -> str:
         """The URI of a place, with its scheme."""
@@ -26,20 +28,19 @@ class Files:
     def is_empty(self, place: str) -> bool:
         """Whether there is nothing, or a directory with nothing in it."""
         path, system = self._at(place)
-        return not system.exists(path) or (
-            system.getFileStatus(path).isDirectory() and len(system.listStatus(path)) == 0
-        )
+        return not system.exists(path) or _holds_nothing(path, system)
 
     def remove(self, place: str) -> None:
         """A file, or a directory with all that it holds; nothing where there is nothing."""
         path, system = self._at(place)
         system.delete(path, True)
 
-    def remove_if_empty(self, place: str) -> None:
-        """An empty directory, and nothing else."""
+    def remove_if_empty(self, place: str) -> bool:
+        """An empty directory, and nothing else; returns whether nothing is there any more."""
         path, system = self._at(place)
-        if self.is_empty(place) and system.exists(path):
-            system.delete(path, False)
+        return not system.exists(path) or (
+            _holds_nothing(path, system) and bool(system.delete(path, False))
+        )
 
     def files_below(self, place: str) -> list[str]:
         """The files of a directory and those below it, relative to it.
@@ -64,6 +65,14 @@ class Files:
         system.mkdirs(to_path.getParent())
         return bool(system.rename(from_path, to_path))
 
+    @cached_property
+    def _conf(self) -> Any:
+        return self._jvm.state.newHadoopConf()
+
     def _at(self, place: str) -> tuple[Any, Any]:
-        path = self._jvm.org.apache.hadoop.fs.Path(place)
+        path = self._jvm.type("org.apache.hadoop.fs.Path")(place)
         return path, path.getFileSystem(self._conf)
+
+
+def _holds_nothing(path: Any, system: Any) -> bool:
+    return system.getFileStatus(path).isDirectory() and len(system.listStatus(path)) == 0

@@ -55,7 +55,6 @@ class Ctas:
     def run_into(self, destination: Destination, rows: DataFrame | None = None) -> DataFrame:
         """Runs it into another table, or other rows into it. Raises as Spark does."""
         jvm = Jvm(self.session)
-        some = jvm.root.scala.Option.apply
         spec = self.plan.tableSpec()
         properties = spec.properties()
         for key, value in destination.properties.items():
@@ -64,7 +63,7 @@ class Ctas:
             properties,
             spec.provider(),
             spec.optionExpression(),
-            spec.location() if destination.location is None else some(destination.location),
+            spec.location() if destination.location is None else jvm.some(destination.location),
             spec.comment(),
             spec.collation(),
             spec.serde(),

@@ -96,7 +96,7 @@ class IcebergCatalog(TwoPhaseCatalog):
             [column.create("x", jvm.singleton(f"{sql}.types.IntegerType"))],
         )
         transforms = jvm.array_of(f"{sql}.connector.expressions.Transform", [])
-        nothing = jvm.root.java.util.HashMap()
+        nothing = jvm.type("java.util.HashMap")()
         staged = self._plugin.java.stageCreate(
             self._plugin.identifier(path), columns, transforms, nothing
         )

@@ -86,4 +86,5 @@ class SessionCatalog(TwoPhaseCatalog):
         return len(namespace) == 1 and self._tables.has_database(namespace[0])
 
     def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
-        return StagedTable(StagedRecord.model_validate(record), self._tables, self._files)
+        known = StagedRecord.model_validate(record)
+        return StagedTable(known, self._tables, self._files, restored=True)

@@ -12,7 +12,7 @@ from headrace.driver.ctas.contract import PROPERTY, Destination, TablePath, TwoP
 from headrace.driver.ctas.files import Files
 from headrace.driver.ctas.tables import Tables
 from headrace.driver.ctas.targets import occupied, taken
-from headrace.errors import CatalogError
+from headrace.errors import CatalogError, StatementFailed
 
 
 class StagedRecord(BaseModel):
@@ -38,10 +38,13 @@ class StagedRecord(BaseModel):
 class StagedTable(TwoPhaseTable):
     """Drives one of them; see TwoPhaseTable."""
 
-    def __init__(self, record: StagedRecord, tables: Tables, files: Files) -> None:
+    def __init__(
+        self, record: StagedRecord, tables: Tables, files: Files, *, restored: bool = False
+    ) -> None:
         self._is = record
         self._tables = tables
         self._files = files
+        self._tried = restored
         self.destination = Destination(
             path=record.staged,
             location=record.rows_at if record.external else None,
@@ -65,23 +68,23 @@ class StagedTable(TwoPhaseTable):
         return self._tables.properties(target).get(PROPERTY) == self._is.transaction
 
     def commit(self) -> None:
-        if self.published():
+        # The first time the rename itself says what stands in its way: every look costs a call.
+        if self._tried and self.published():
             self._tidy()
             return
-        if self._tables.kind_of(self._is.staged) is None:
-            raise CatalogError(
-                f"The rows of {self._is.target.quoted()} are gone: somebody has dropped "
-                f"{self._is.staged.quoted()}."
-            )
-        self._step_aside()
+        self._tried = True
+        if self._is.replaced is not None or self._is.external:
+            self._step_aside()
         if self._is.external:
             self._move_files()
         else:
             self._make_way()
         try:
-            self._tables.rename(self._is.staged, self._is.target)
+            self._tables.publish(self._is.staged, self._is.target)
         except (PySparkException, Py4JError) as error:
-            self._judge(error)
+            # One that was answered by an error may have been made all the same.
+            if not self.published():
+                raise self._refused(error) from error
         self._tidy()
 
     def abort(self) -> None:
@@ -101,6 +104,8 @@ class StagedTable(TwoPhaseTable):
 
     def _step_aside(self) -> None:
         """The name is free after this: the table that is replaced, and no other, has another."""
+        if self._tables.kind_of(self._is.staged) is None:
+            raise self._gone()
         there, replaced = self._tables.kind_of(self._is.target), self._is.replaced
         if there == "table" and replaced is not None and self._tables.kind_of(replaced) is None:
             self._tables.rename(self._is.target, replaced)
@@ -109,11 +114,12 @@ class StagedTable(TwoPhaseTable):
 
     def _make_way(self) -> None:
         """A rename moves the rows to where nothing may be, not even an empty directory."""
-        if not self._files.is_empty(self._is.final):
-            raise occupied(self._is.target, self._is.final)
-        self._files.remove_if_empty(self._is.final)
+        if not self._files.remove_if_empty(self._is.final):
+            raise self._refused()
         if not self._tables.persistent:
             # A rename in memory leaves the partitions where they were.
+            if self._tables.kind_of(self._is.staged) is None:
+                raise self._gone()
             self._tables.relocate(
                 self._is.staged, self._is.rows_at, self._is.final, table_too=False
             )
@@ -150,16 +156,22 @@ class StagedTable(TwoPhaseTable):
             )
         self._tables.rename(replaced, self._is.target)
 
-    def _judge(self, error: Exception) -> None:
-        """A rename that was answered by an error may have been made all the same."""
-        if self.published():
-            return
+    def _refused(self, error: Exception | None = None) -> StatementFailed:
+        """What stands in the way of the rename, which is not made."""
         there = self._tables.kind_of(self._is.target)
         if there is not None:
-            raise taken(self._is.target, there) from error
+            return taken(self._is.target, there)
         if not self._is.external and not self._files.is_empty(self._is.final):
-            raise occupied(self._is.target, self._is.final) from error
-        raise CatalogError(f"{self._is.target.quoted()} cannot be published: {error}") from error
+            return occupied(self._is.target, self._is.final)
+        if self._tables.kind_of(self._is.staged) is None:
+            return self._gone()
+        return CatalogError(f"{self._is.target.quoted()} cannot be published: {error}")
+
+    def _gone(self) -> CatalogError:
+        return CatalogError(
+            f"The rows of {self._is.target.quoted()} are gone: somebody has dropped "
+            f"{self._is.staged.quoted()}."
+        )
 
     def _tidy(self) -> None:
         if self._is.replaced is not None:

@@ -45,6 +45,15 @@ class Tables:
         """The URI of a table without a LOCATION."""
         return str(self._catalog.defaultTablePath(self._identifier(path)).toString())
 
+    def publish(self, path: TablePath, target: TablePath) -> None:
+        """Renames a table that nobody has read yet. Raises as `rename` does.
+
+        The statement would first resolve the table, to see who has cached it.
+        """
+        staged = self._identifier(path)
+        self._catalog.invalidateCachedTable(staged)
+        self._catalog.renameTable(staged, self._identifier(target))
+
     def rename(self, path: TablePath, target: TablePath) -> None:
         """Raises PySparkException when there is such a table, or files where it would be."""
         new = target.quoted().partition(".")[2]
@@ -58,7 +67,7 @@ class Tables:
         """Has partitions, and the table itself, say that they are below `new` instead of `old`."""
         external, database = self._catalog.externalCatalog(), path.namespace[0]
         known = self._catalog.getTableMetadata(self._identifier(path))
-        nothing = self._jvm.root.scala.Option.empty()
+        nothing = self._jvm.none()
         if not known.partitionColumnNames().isEmpty() and known.tracksPartitionsInCatalog():
             listed = external.listPartitions(database, path.table, nothing)
             moved = [self._moved(one, old, new) for one in self._jvm.list_of(listed)]
@@ -75,9 +84,9 @@ class Tables:
         place = str(storage.locationUri().get().toString())
         # One place is written as file:/p and as file:///p: its last name is what is compared.
         inner = place.partition(f"/{old.rpartition('/')[2]}/")[2]
-        uri = self._jvm.root.java.net.URI(f"{new.rstrip('/')}/{inner}" if inner else place)
+        uri = self._jvm.type("java.net.URI")(f"{new.rstrip('/')}/{inner}" if inner else place)
         moved = storage.copy(
-            self._jvm.root.scala.Option.apply(uri),
+            self._jvm.some(uri),
             storage.inputFormat(),
             storage.outputFormat(),
             storage.serde(),
@@ -94,6 +103,6 @@ class Tables:
         )
 
     def _identifier(self, path: TablePath) -> Any:
-        option = self._jvm.root.scala.Option.apply
+        some = self._jvm.some
         identifier: Any = self._jvm.type("org.apache.spark.sql.catalyst.TableIdentifier")
-        return identifier(path.table, option(path.namespace[0]), option(path.catalog))
+        return identifier(path.table, some(path.namespace[0]), some(path.catalog))

@@ -4,28 +4,48 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 
 class Jvm:
-    """What is read and made in the JVM of one session. Every call may raise Py4JError."""
+    """What is read and made in the JVM of one session. Every call may raise Py4JError.
+
+    Every look into the JVM is a round trip, so nothing is looked up before it is asked for.
+    """
 
     def __init__(self, session: SparkSession) -> None:
         root: Any = session._jvm  # noqa: SLF001 - PySpark has no public way to it
         self.root = root
         self.session = session._jsparkSession  # noqa: SLF001
-        self.state = self.session.sessionState()
-        self.context = session.sparkContext._jsc.sc()  # noqa: SLF001
-        self._gateway: Any = session.sparkContext._gateway  # noqa: SLF001
-        self._mapper = root.com.fasterxml.jackson.databind.ObjectMapper()
-        self._collections = root.scala.jdk.javaapi.CollectionConverters
-        self._serde = self.type("org.apache.spark.util.Utils")
+        self._context = session.sparkContext
+        self._types: dict[str, Any] = {}
+
+    @cached_property
+    def state(self) -> Any:
+        """Spark's SessionState."""
+        return self.session.sessionState()
+
+    @cached_property
+    def context(self) -> Any:
+        """Spark's SparkContext."""
+        return self._context._jsc.sc()  # noqa: SLF001
 
     def type(self, name: str) -> Any:
-        """A class of Spark's by its full name, to be called or to call its static methods."""
-        return getattr(self.root, name)
+        """A class by its full name, to be called or to call its static methods."""
+        if name not in self._types:
+            self._types[name] = getattr(self.root, name)
+        return self._types[name]
+
+    def some(self, value: Any) -> Any:
+        """A Scala Option of it."""
+        return self.type("scala.Option").apply(value)
+
+    def none(self) -> Any:
+        """An empty Scala Option."""
+        return self.type("scala.Option").empty()
 
     def singleton(self, name: str) -> Any:
         """A Scala object."""
@@ -55,14 +75,14 @@ class Jvm:
 
     def sequence(self, values: list[Any]) -> Any:
         """A Scala sequence."""
-        made = self.root.java.util.ArrayList()
+        made = self.type("java.util.ArrayList")()
         for value in values:
             made.add(value)
         return self._collections.asScala(made).toSeq()
 
     def mapping(self, values: dict[str, Any]) -> Any:
         """An immutable Scala map."""
-        made = self.root.java.util.HashMap()
+        made = self.type("java.util.HashMap")()
         for key, value in values.items():
             made.put(key, value)
         maps = self.singleton("scala.collection.immutable.Map")
@@ -70,7 +90,7 @@ class Jvm:
 
     def array(self, values: list[str]) -> Any:
         """A Java array of strings."""
-        made = self._gateway.new_array(self.root.java.lang.String, len(values))
+        made = self._gateway.new_array(self.type("java.lang.String"), len(values))
         for at, value in enumerate(values):
             made[at] = value
         return made
@@ -102,3 +122,19 @@ class Jvm:
     def thaw(self, text: str) -> Any:
         """What `freeze` was given. Raises Py4JError, e.g. for another version of Spark."""
         return self._serde.deserialize(base64.b64decode(text))
+
+    @cached_property
+    def _gateway(self) -> Any:
+        return self._context._gateway  # noqa: SLF001
+
+    @cached_property
+    def _mapper(self) -> Any:
+        return self.type("com.fasterxml.jackson.databind.ObjectMapper")()
+
+    @property
+    def _collections(self) -> Any:
+        return self.type("scala.jdk.javaapi.CollectionConverters")
+
+    @property
+    def _serde(self) -> Any:
+        return self.type("org.apache.spark.util.Utils")

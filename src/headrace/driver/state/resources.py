@@ -36,6 +36,6 @@ def _origin(jvm: Jvm, uri: str) -> str:
     if parts.scheme != "spark":
         return uri
     kind, _, called = parts.path.removeprefix("/").partition("/")
-    server = jvm.root.org.apache.spark.SparkEnv.get().rpcEnv().fileServer()
+    server = jvm.type("org.apache.spark.SparkEnv").get().rpcEnv().fileServer()
     file = jvm.field(server, kind).get(unquote(called))
     return uri if file is None else str(file.toURI().toString())

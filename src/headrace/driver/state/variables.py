@@ -28,7 +28,7 @@ def take(jvm: Jvm) -> list[Part]:
 def bring_back(jvm: Jvm, part: Part) -> None:
     """Declares one with the value that it had."""
     place = jvm.array(["session"])
-    identifier = jvm.root.org.apache.spark.sql.connector.catalog.Identifier.of(place, part.name)
+    identifier = jvm.type("org.apache.spark.sql.connector.catalog.Identifier").of(place, part.name)
     make = jvm.type(f"{_CATALOG}.VariableDefinition")
     definition = make(identifier, part.default, jvm.thaw(part.body))
     _manager(jvm).create(jvm.sequence([part.name]), definition, True)

@@ -39,7 +39,7 @@ def take_global(jvm: Jvm) -> tuple[list[Part], list[str]]:
 def bring_back(jvm: Jvm, part: Part, *, is_global: bool) -> None:
     """Makes a view of SQL again as it was; what it reads need not be there."""
     relation = jvm.type(f"{_CATALOG}.TemporaryViewRelation")
-    view = relation(jvm.thaw(part.body), jvm.root.scala.Option.empty())
+    view = relation(jvm.thaw(part.body), jvm.none())
     catalog = jvm.state.catalog()
     make = catalog.createGlobalTempView if is_global else catalog.createTempView
     make(part.name, view, True)
