@@ -63,6 +63,24 @@ def test_a_location_with_files_is_refused_and_untouched(
     assert [one.name for one in tmp_path.iterdir()] == ["theirs"]
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_a_location_with_files_is_refused_for_what_replaces_a_table_too(
+    spark: SparkSession, link: JournalLink, tmp_path: Path, own: bool
+) -> None:
+    """Another's files, and those of the very table that is to be replaced."""
+    theirs = tmp_path / "theirs"
+    location = f"LOCATION '{theirs}'"
+    spark.sql(f"CREATE TABLE t USING parquet {location if own else ''} AS SELECT 7 AS x")
+    if not own:
+        theirs.mkdir()
+        (theirs / "precious").write_text("mine")
+    files = sorted(theirs.iterdir())
+    with pytest.raises(LocationNotEmpty, match="theirs"):
+        Ran(spark, f"CREATE OR REPLACE TABLE t USING parquet {location} AS {ROWS}", link)
+    assert (rows(spark, "SELECT x FROM t"), sorted(theirs.iterdir())) == ([(7,)], files)
+    assert link.steps == []
+
+
 def test_what_plain_spark_has_left_is_refused_with_its_path(
     spark: SparkSession, link: JournalLink, database: str
 ) -> None:

@@ -19,6 +19,7 @@ from headrace.driver.ctas.hooks import StatementFacts
 from headrace.driver.ctas.journal import Journal
 from headrace.driver.ctas.recovery import recover
 from headrace.driver.ctas.stream import StreamedTable, rows_of, trigger_of
+from headrace.driver.ctas.within import may_create_within
 from headrace.driver.link import Link
 from headrace.driver.parameters import asked
 from headrace.errors import AtomicityRequired, CatalogError
@@ -63,13 +64,22 @@ def course_of(session: SparkSession, work: Work, link: Link, statement: Statemen
         left.on_cancelled(statement)
     ctas = find(session, work)
     if ctas is None:
+        if _mode(session) is Atomicity.REQUIRE and may_create_within(session, work):
+            raise AtomicityRequired(
+                "A CREATE TABLE AS within BEGIN … END or by EXECUTE IMMEDIATE is not atomic, and"
+                f" {ATOMICITY} is 'require': submit it as a statement of its own."
+            )
         return Course(run=lambda: asked(session, work))
     return _ctas_course(ctas, work, link)
 
 
+def _mode(session: SparkSession) -> Atomicity:
+    return Atomicity.of(str(session.conf.get(ATOMICITY, Atomicity.AUTO)))
+
+
 def _ctas_course(ctas: Ctas, work: Work, link: Link) -> Course:
     session = ctas.session
-    mode = Atomicity.of(str(session.conf.get(ATOMICITY, Atomicity.AUTO)))
+    mode = _mode(session)
     trigger = trigger_of(session) if ctas.is_streaming else None
     transaction = new_id("tx")
     catalog = None if mode is Atomicity.OFF else catalog_for(ctas)

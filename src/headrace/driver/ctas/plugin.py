@@ -32,8 +32,9 @@ class Plugin:
         return bool(self.java.namespaceExists(self.jvm.array(list(namespace))))
 
     def kind_of(self, path: TablePath) -> str | None:
-        """`table` or `view`; None when there is neither."""
+        """`table` or `view`; None when there is neither, as it is now."""
         identifier = self.identifier(path)
+        self.java.invalidateTable(identifier)
         if self.java.tableExists(identifier):
             return "table"
         try:

@@ -1,0 +1,63 @@
+"""CTAS that Spark runs by itself, as part of another statement: nobody can stage those."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headrace.driver.parameters import parsed
+from headrace.driver.state.jvm import Jvm
+from headrace.model.messages import Work
+
+_CREATES = {"CreateTableAsSelect", "ReplaceTableAsSelect", "PlanWithUnresolvedIdentifier"}
+_BY_TEXT = "UnresolvedExecuteImmediate"
+_SCRIPT = "CompoundBody"
+
+
+def may_create_within(session: SparkSession, work: Work) -> bool:
+    """Whether a script, or an EXECUTE IMMEDIATE, may create a table from a query.
+
+    The text that EXECUTE IMMEDIATE gets from a variable is not known before it runs: it may.
+    """
+    plan, _bind = parsed(session, work)
+    if _name(plan) not in {_SCRIPT, _BY_TEXT}:
+        return False
+    return any(_may_create(session, part) for part in _parts(plan))
+
+
+def _may_create(session: SparkSession, plan: Any) -> bool:
+    if _name(plan) != _BY_TEXT:
+        return _name(plan) in _CREATES
+    text = plan.sqlStmtStr()
+    if text.getClass().getSimpleName() != "Literal":
+        return True
+    try:
+        inner = Jvm(session).state.sqlParser().parsePlan(str(text.value().toString()))
+    except PySparkException:
+        # Spark says where the mistake is when it comes to it.
+        return False
+    return any(_may_create(session, part) for part in _parts(inner))
+
+
+def _parts(plan: Any) -> Iterator[Any]:
+    """A plan and all it is made of, with the bodies of a script's handlers, which are no children.
+
+    Of one statement in a script there is only the plan that was parsed.
+    """
+    if _name(plan) == "SingleStatement":
+        yield plan.parsedPlan()
+        return
+    yield plan
+    inner = [plan.children()]
+    if _name(plan) == _SCRIPT:
+        inner.append(plan.handlers())
+    for group in inner:
+        for at in range(group.size()):
+            yield from _parts(group.apply(at))
+
+
+def _name(plan: Any) -> str:
+    return str(plan.getClass().getSimpleName())
