@@ -80,15 +80,7 @@ class Node:
             self.database, settings, node_id=self.id, backends=self._backends
         )
         self._metastore = _metastore(settings)
-        self.launches = Launches(
-            self.database,
-            settings,
-            node_id=self.id,
-            address=address,
-            backends=self._backends,
-            takeovers_=self._takeovers,
-            metastore=self._metastore,
-        )
+        self.launches = self._make_launches()
         self._commands = Commands(settings.home, settings.embedded.linger.total_seconds())
         self._sweeper = self._make_sweeper()
         self._end: Callable[[], None] = lambda: None
@@ -125,6 +117,17 @@ class Node:
         if self._metastore is not None:
             self._metastore.stop() if self.embedded else self._metastore.release()
         self.database.close()
+
+    def _make_launches(self) -> Launches:
+        return Launches(
+            self.database,
+            self.settings,
+            node_id=self.id,
+            address=self.address,
+            backends=self._backends,
+            takeovers_=self._takeovers,
+            metastore=self._metastore,
+        )
 
     def _make_sweeper(self) -> Sweeper:
         database, settings = self.database, self.settings

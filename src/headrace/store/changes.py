@@ -105,40 +105,30 @@ def transition(
     """Change the state, when the lifecycle allows it from where the statement is.
 
     With `session_id`, only when it is that session's; with `epoch`, only while that driver has it
-    (for `launched`: the driver that gets it). A `result` becomes readable in the same transaction
-    and is kept `result_seconds`. An end that tells how long the statement ran stands for its
-    beginning too, where that was not told. Returns whether it landed.
+    (for `launched`: the driver that gets it). A `result` is readable from then on, and kept for
+    `result_seconds`. An end that tells `ran_seconds` stands for its beginning too.
+    Returns whether it landed.
     """
-    if epoch is None or target is StatementState.LAUNCHED:
-        held = locked(tx, statement_id)
-    else:
-        held = held_by(tx, statement_id, epoch)
-    if held is None or not STATEMENT.allows(held.state, target):
+    # Who gets it, by a launch, has not had it.
+    of = None if target is StatementState.LAUNCHED else epoch
+    held = locked(tx, statement_id) if of is None else held_by(tx, statement_id, of)
+    if held is None or session_id not in {None, held.session_id}:
         return False
-    if session_id not in {None, held.session_id}:
+    source = held.state
+    if not STATEMENT.allows(source, target):
         return False
-    source: StatementState = held.state
-    change: dict[str, Any] = {"epoch": epoch, "failure": failure, "ran_seconds": ran_seconds}
-    if not _change(tx, statement_id, source, target, **change):
+    ran: dict[str, Any] = {"epoch": epoch, "failure": failure, "ran_seconds": ran_seconds}
+    if not _change(tx, statement_id, source, target, **ran):
         return False
     if result is not None:
-        if result_seconds is None:
-            raise ValueError("a result is kept for a stated time")
+        assert result_seconds is not None
         results.insert(tx, statement_id, result, result_seconds)
     if ran_seconds is not None and source is StatementState.LAUNCHED:
         running, ago = StatementState.RUNNING, ran_seconds
         events.append(tx, _ENTITY, statement_id, source, running, who=who, seconds_ago=ago)
         source = running
-    record(
-        tx,
-        statement_id,
-        held.session_id,
-        source,
-        target,
-        who=who,
-        detail=detail,
-        failure=failure,
-    )
+    told: dict[str, Any] = {"who": who, "detail": detail, "failure": failure}
+    record(tx, statement_id, held.session_id, source, target, **told)
     return True
 
 

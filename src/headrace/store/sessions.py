@@ -204,21 +204,9 @@ def transition(
     source = _lock(tx, session_id, epoch)
     if source is None or not SESSION.allows(source, target):
         return False
-    values: dict[str, Any] = {"state": target}
-    if target is SessionState.RUNNING:
-        values["started_at"] = func.coalesce(sessions.c.started_at, clock())
-        values["last_update_time"] = clock()
-        values["starts"] = 0
-    if target in SESSION.terminal:
-        values.update(ended_at=clock(), lease_until=None, condemned=None)
-    elif lease_seconds is not None:
-        values["lease_until"] = clock(lease_seconds)
-    if failure is not None:
-        values["failure"] = failure
-    if driver is not None:
-        values["driver"] = driver
-    if lost is not None:
-        values["lost"] = lost
+    values = _entering(target, lease_seconds)
+    known = {"failure": failure, "driver": driver, "lost": lost}
+    values |= {name: value for name, value in known.items() if value is not None}
     same = update(sessions).where(sessions.c.id == session_id, sessions.c.state == source)
     landed = tx.execute(same.values(values)).rowcount > 0
     if landed and target in SESSION.terminal:
@@ -229,6 +217,20 @@ def transition(
         )
         tx.wake(session_topic(session_id))
     return landed
+
+
+def _entering(target: SessionState, lease_seconds: float | None) -> dict[str, Any]:
+    """What changes with the state."""
+    values: dict[str, Any] = {"state": target}
+    if target is SessionState.RUNNING:
+        values["started_at"] = func.coalesce(sessions.c.started_at, clock())
+        values["last_update_time"] = clock()
+        values["starts"] = 0
+    if target in SESSION.terminal:
+        values.update(ended_at=clock(), lease_until=None, condemned=None)
+    elif lease_seconds is not None:
+        values["lease_until"] = clock(lease_seconds)
+    return values
 
 
 def idle(tx: Tx, limit: int) -> list[Session]:

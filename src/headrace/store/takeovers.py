@@ -6,7 +6,9 @@ nothing any more, and no other driver is started, because its process may still 
 
 from __future__ import annotations
 
-from sqlalchemy import select, update
+from typing import Any
+
+from sqlalchemy import Row, select, update
 
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import Condemned, Session
@@ -51,27 +53,14 @@ def condemn(
 ) -> int | None:
     """Take a session from its driver: the new epoch, or None when it has another already.
 
-    From here on the driver can report nothing. Who condemns has `seconds` to see that its process
-    is gone; after that the lease has run out, and any node does it. With `if_overdue`, only when
-    the driver's lease has run out by the database's clock; with `if_alone`, only when that
-    statement is the only one it has in hand, and no stream runs in it.
+    The driver can report nothing any more. Who condemns has `seconds` to see that its process is
+    gone; then any node does it. With `if_overdue`, only when its lease has run out; with
+    `if_alone`, only when it has nothing in hand but that statement, and no stream runs in it.
     """
-    mine = select(sessions.c.state, sessions.c.handle).where(
-        sessions.c.id == session_id,
-        sessions.c.epoch == epoch,
-        sessions.c.state.in_(_HELD),
-        sessions.c.lease_until.is_not(None),
-        sessions.c.condemned.is_(None),
-    )
-    if if_overdue:
-        mine = mine.where(sessions.c.lease_until < clock())
-    if if_alone is not None:
-        mine = mine.where(sessions.c.streams == 0)
-    # Locked as a claim locks it: no neighbour comes while this looks for one.
-    found = tx.execute(mine.with_for_update()).one_or_none()
-    if found is None or (if_alone is not None and has_others(tx, session_id, if_alone)):
+    found = _held(tx, session_id, epoch, if_overdue=if_overdue, if_alone=if_alone)
+    if found is None:
         return None
-    source: SessionState = found.state
+    source = found.state
     target = SessionState.RECOVERING if source is SessionState.RUNNING else source
     tx.execute(
         update(sessions)
@@ -90,6 +79,30 @@ def condemn(
     events.append(tx, _ENTITY, session_id, source, target, who=who, detail=detail)
     tx.wake(session_topic(session_id), LAUNCH)
     return epoch + 1
+
+
+def _held(
+    tx: Tx, session_id: str, epoch: int, *, if_overdue: bool, if_alone: str | None
+) -> Row[Any] | None:
+    """The state and handle of a session that the driver of this epoch has, on those terms.
+
+    Locked as a claim locks it: no neighbour comes while this looks for one.
+    """
+    mine = select(sessions.c.state, sessions.c.handle).where(
+        sessions.c.id == session_id,
+        sessions.c.epoch == epoch,
+        sessions.c.state.in_(_HELD),
+        sessions.c.lease_until.is_not(None),
+        sessions.c.condemned.is_(None),
+    )
+    if if_overdue:
+        mine = mine.where(sessions.c.lease_until < clock())
+    if if_alone is not None:
+        mine = mine.where(sessions.c.streams == 0)
+    found = tx.execute(mine.with_for_update()).one_or_none()
+    if found is None or (if_alone is not None and has_others(tx, session_id, if_alone)):
+        return None
+    return found
 
 
 def retake(tx: Tx, session_id: str, epoch: int, *, seconds: float) -> bool:

@@ -107,17 +107,13 @@ def advance(
     found = _one(tx, _held(transaction_id, session_id, epoch))
     if found is None:
         return False
-    source = found.state
-    if source is target:
+    if (source := found.state) is target:
         return True
-    if not TRANSACTION.allows(source, target):
-        return False
     stopped = statement in {None, StatementState.CANCELLING} and not published
-    if target is TransactionState.COMMITTING and stopped:
+    too_late = target is TransactionState.COMMITTING and stopped
+    if too_late or not TRANSACTION.allows(source, target):
         return False
-    values: dict[str, Any] = {"state": target}
-    if staged is not None:
-        values["staged"] = staged
+    values: dict[str, Any] = {"state": target, "staged": staged or found.staged}
     if target in TRANSACTION.terminal:
         values["ended_at"] = clock()
     try:
