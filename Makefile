@@ -29,12 +29,14 @@ test:
 	@scripts/setup test
 	@scripts/setup-postgres
 	@scripts/setup-jars yarn catalogs
+	@.venv/bin/python -m tests.support.short_lived_java
 	.venv/bin/pytest $(ARGS)
 
 chaos:
 	@scripts/setup test
 	@scripts/setup-postgres
 	@scripts/setup-jars catalogs
+	@.venv/bin/python -m tests.support.short_lived_java
 	.venv/bin/python -m tests.faults $(N) $(SEED)
 	$(if $(SEED),,.venv/bin/python -m tests.faults.tables $(TABLES))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.support import short_lived_java
 from tests.support.processes import children, end, processes_of
 from tests.support.standalone import StandaloneCluster, running_standalone
 from tests.support.waiting import wait_until
@@ -25,6 +26,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("steady")
+
+
+def pytest_configure() -> None:
+    short_lived_java.apply()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

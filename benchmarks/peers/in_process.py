@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,8 @@ class InProcess:
 
 
 @contextmanager
-def in_process(folder: Path) -> Iterator[InProcess]:
-    """A worker with a running Spark session."""
-    command = [sys.executable, "-m", "benchmarks.peers.in_process_worker"]
-    with group(command, folder / "in-process", {"PYTHONPATH": str(ROOT)}, pipes=True) as process:
+def in_process(folder: Path, conf: Mapping[str, str] | None = None) -> Iterator[InProcess]:
+    """A worker with a running Spark session, and its log in `folder`; `conf` is added to CONF."""
+    command = [sys.executable, "-m", "benchmarks.peers.in_process_worker", json.dumps(conf or {})]
+    with group(command, folder, {"PYTHONPATH": str(ROOT)}, pipes=True) as process:
         yield InProcess(process)

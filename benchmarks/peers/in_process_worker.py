@@ -25,7 +25,8 @@ def main() -> None:
     # The JVM inherits what is standard output now; the answers go where only they can.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    spark = SparkSession.builder.config(map=CONF).getOrCreate()
+    conf = CONF | json.loads(sys.argv[1])
+    spark = SparkSession.builder.config(map=conf).getOrCreate()
     for line in sys.stdin:
         question = json.loads(line)
         if "query" not in question:

@@ -106,7 +106,7 @@ def test_a_query_that_ends_every_driver_is_tried_no_more(start_node: StartNode) 
 def test_the_next_driver_gets_the_last_snapshot(start_node: StartNode, ended: str) -> None:
     node = start_node(lease={"sweep": "50ms"})
     session_id, driver = node.driven_session()
-    assert driver.restore() is None
+    assert driver.restore().snapshot is None
     one = node.submit("SET a.b = 1", session=session_id)["id"]
     driver.take()
     driver.succeed(one, snapshot=SNAPSHOT)
@@ -116,7 +116,24 @@ def test_the_next_driver_gets_the_last_snapshot(start_node: StartNode, ended: st
     driver.goodbye()
     node.submit(session=session_id)
     second = node.desk.driver(session_id, launch=2)
-    assert second.restore() == SNAPSHOT
+    assert second.restore().snapshot == SNAPSHOT
+
+
+def test_the_next_driver_is_told_once_of_whom_to_tell(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    session_id, driver = node.driven_session()
+    lost = node.submit("SET a.b = 1", session=session_id)["id"]
+    driver.take()
+    driver.goodbye()
+    assert node.statement(lost, wait_timeout="20s")["error"]["code"] == "driver_lost"
+    node.submit(session=session_id)
+    second = node.desk.driver(session_id, launch=2)
+    # Until it says hello, it may be lost itself.
+    for _twice in range(2):
+        [one] = second.restore().untold
+        assert (one.statement_id, one.text, one.attempt) == (lost, "SET a.b = 1", 1)
+    second.hello(told=[lost])
+    assert second.restore().untold == []
 
 
 def test_an_idle_session_is_rebuilt_when_it_is_needed(start_node: StartNode) -> None:

@@ -11,7 +11,7 @@ from tests.support.store import LOST, new_session, new_statement, running_sessio
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import Condemned
 from headrace.model.snapshot import Snapshot
-from headrace.store import changes, events, sessions, snapshots, statements, takeovers
+from headrace.store import changes, events, sessions, snapshots, statements, takeovers, untold
 from headrace.store.database import Database
 
 _AGO = -1.0
@@ -272,6 +272,34 @@ def test_what_was_being_cancelled_is_cancelled(store: Database) -> None:
         statement = statements.get(tx, statement_id)
     assert statement is not None
     assert (statement.state, statement.failure) == (StatementState.CANCELLED, None)
+
+
+def test_what_ends_with_its_driver_is_kept_for_the_hooks(store: Database) -> None:
+    """Neither what is run again, nor what never had a driver; until they have heard of it."""
+    session_id, epoch = running_session(store)
+    failed, cancelled, _again, _waiting = [
+        new_statement(store, session_id, state, epoch=epoch, is_query=is_query)
+        for state, is_query in (
+            (StatementState.RUNNING, False),
+            (StatementState.CANCELLING, True),
+            (StatementState.RUNNING, True),
+            (StatementState.WAITING, True),
+        )
+    ]
+    with store.write() as tx:
+        changes.settle(tx, session_id, who="no_1", failure=LOST, max_attempts=2)
+    with store.write() as tx:
+        known = [
+            (one.statement_id, one.state, one.failure) for one in untold.of_session(tx, session_id)
+        ]
+        assert known == [
+            (failed, StatementState.FAILED, LOST),
+            (cancelled, StatementState.CANCELLED, None),
+        ]
+        untold.forget(tx, session_id, [failed])
+        assert [one.statement_id for one in untold.of_session(tx, session_id)] == [cancelled]
+        assert sessions.transition(tx, session_id, SessionState.DEAD, who="test")
+        assert untold.of_session(tx, session_id) == []
 
 
 def test_a_snapshot_takes_the_place_of_the_one_before_and_goes_with_its_session(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -31,11 +32,46 @@ _STATE = [
 _LOOK = "SELECT '${my.own}', '${my.other}', current_database(), y, plus(y), u FROM v"
 
 
+_HOOK = """
+from headrace.driver.ctas import StatementHook
+
+class Noting(StatementHook):
+    def on_created(self, statement):
+        note("created", statement)
+    def on_failed(self, statement, error):
+        note(f"failed by {error.code}", statement)
+
+def note(what, statement):
+    with open({told!r}, "a") as file:
+        file.write(f"{statement.id} {what}\\n")
+
+def make(statement):
+    return Noting()
+"""
+
+
 @pytest.fixture
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a hook is told that is installed where drivers run, a line each."""
+    folder = tmp_path_factory.mktemp("hooks")
+    (folder / "noting.py").write_text(_HOOK.replace("{told!r}", repr(str(folder / "told"))))
+    installed = folder / "noting-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: noting\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text("[headrace.hooks]\nnoting = noting:make\n")
+    return folder / "told"
+
+
+@pytest.fixture
+def node(tmp_path_factory: pytest.TempPathFactory, told: Path) -> Iterator[NodeProcess]:
     """A node of the test's own, with a short lease."""
     home = tmp_path_factory.mktemp("recovery") / "home"
-    process = NodeProcess(home, LEASE__DURATION="4s", LEASE__RENEW="1s")
+    process = NodeProcess(
+        home,
+        environment={"PYTHONPATH": str(told.parent)},
+        LEASE__DURATION="4s",
+        LEASE__RENEW="1s",
+    )
     yield process
     process.close()
 
@@ -70,7 +106,7 @@ def running(node: NodeProcess, session: str, text: str) -> str:
     return statement_id
 
 
-def test_a_session_outlives_its_drivers(node: NodeProcess) -> None:
+def test_a_session_outlives_its_drivers(node: NodeProcess, told: Path) -> None:
     """Python killed, then the JVM, then both frozen past the lease: each time all is there."""
     session = node.session()
     node.wait_running(session)
@@ -79,14 +115,22 @@ def test_a_session_outlives_its_drivers(node: NodeProcess) -> None:
     [expected] = node.rows(_LOOK, session)
     assert expected[:5] == ["7", "8", "kept", 2, 3]
     for number, hurt in enumerate([kill_python, kill_java, freeze], 1):
-        _goes_on(node, session, hurt)
+        lost = _goes_on(node, session, hurt)
+        # By the next driver, once.
+        assert of(told, lost) == ["created", "failed by driver_lost"]
         assert node.rows(_LOOK, session) == [expected]
         shown = node.http.get(f"/api/v1/sessions/{session}").json()
         assert (shown["lost"], shown["epoch"]) == ([], 1 + 2 * number)
 
 
-def _goes_on(node: NodeProcess, session: str, hurt: Callable[[list[psutil.Process]], None]) -> None:
-    """What ran is told to be lost, what waited is run, and nothing of the old driver is left."""
+def of(told: Path, statement_id: str) -> list[str]:
+    """What the hook was told of a statement."""
+    lines = [line.partition(" ") for line in told.read_text().splitlines()]
+    return [what for statement, _, what in lines if statement == statement_id]
+
+
+def _goes_on(node: NodeProcess, session: str, hurt: Callable[[list[psutil.Process]], None]) -> str:
+    """What ran, and is lost; what waited is run, and nothing of the old driver is left."""
     processes = family(node, session)
     command = running(node, session, f"INSERT INTO t {_SLOW}")
     waiting = node.submit("SELECT max(x) FROM t", session)["id"]
@@ -98,6 +142,7 @@ def _goes_on(node: NodeProcess, session: str, hurt: Callable[[list[psutil.Proces
     ended = node.statement(waiting, wait_timeout="60s")
     assert ended["state"] == "success", ended
     assert rows(node, waiting) == [[1]]
+    return command
 
 
 def rows(node: NodeProcess, statement_id: str) -> list[list[Any]]:
@@ -105,7 +150,7 @@ def rows(node: NodeProcess, statement_id: str) -> list[list[Any]]:
     return found
 
 
-def test_a_query_is_run_again(node: NodeProcess) -> None:
+def test_a_query_is_run_again(node: NodeProcess, told: Path) -> None:
     session = node.session()
     node.wait_running(session)
     assert node.run("SET a.b = 1", session)["state"] == "success"
@@ -114,3 +159,4 @@ def test_a_query_is_run_again(node: NodeProcess) -> None:
     ended = node.statement(query, wait_timeout="60s")
     assert (ended["state"], ended["attempts"]) == ("success", 2)
     assert rows(node, query) == [["4"]]
+    assert of(told, query) == ["created", "failed by driver_lost", "created"]

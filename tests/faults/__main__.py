@@ -16,10 +16,12 @@ from pathlib import Path
 
 from tests.faults.chaos import Found, chaos
 from tests.faults.points import points
+from tests.support import short_lived_java
 
 
 def main(arguments: list[str]) -> int:
     """1 when anything was wrong, or a point never passed in a run that gave each its turn."""
+    short_lived_java.apply()
     seed = arguments[1] if len(arguments) > 1 else str(random.randrange(10**6))
     print(f"seed {seed}", flush=True)
     whole = "." not in seed

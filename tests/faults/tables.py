@@ -20,6 +20,7 @@ from pathlib import Path
 from tests.faults.plan import Plan
 from tests.faults.points import points
 from tests.faults.table_cases import KINDS, SLOW, Case, Kind, Table, cases
+from tests.support import short_lived_java
 from tests.support.lakes import lake_conf, lake_extensions, lake_jars
 from tests.support.node import ENDED, NodeProcess
 from tests.support.postgres import PostgresServer, running_server
@@ -39,6 +40,7 @@ class Seen:
 
 def main(wanted: list[str]) -> int:
     """1 when a table was neither whole nor absent, or anything was left."""
+    short_lived_java.apply()
     folder = Path(tempfile.mkdtemp(prefix="headrace-tables-", dir="/tmp"))
     seen, began = Seen(), time.monotonic()
     kinds = [one for one in KINDS if not wanted or one.name in wanted]

@@ -79,10 +79,16 @@ class ScriptedDriver:
         """Hangs up, without a word to the node."""
         self._client.close()
 
-    def restore(self) -> Snapshot | None:
-        return self._call("restore", Restore(), Restored).snapshot
+    def restore(self) -> Restored:
+        return self._call("restore", Restore(), Restored)
 
-    def hello(self, *, lost: list[str] | None = None, keeps_tables: bool = True) -> Acknowledged:
+    def hello(
+        self,
+        *,
+        lost: list[str] | None = None,
+        told: list[str] | None = None,
+        keeps_tables: bool = True,
+    ) -> Acknowledged:
         message = Hello(
             pid=1,
             spark_version="4.1.3",
@@ -90,6 +96,7 @@ class ScriptedDriver:
             ui_url=None,
             keeps_tables=keeps_tables,
             lost=lost or [],
+            told=told or [],
         )
         return self._call("hello", message, Acknowledged)
 

@@ -48,6 +48,7 @@ from headrace.store import (
     statements,
     takeovers,
     transactions,
+    untold,
 )
 from headrace.store.database import Database, Tx
 
@@ -84,7 +85,10 @@ class Link:
         """What the driver has to rebuild before it says hello."""
         with self._database.read() as tx:
             duty_of(tx, session_id, epoch)
-            return Restored(snapshot=snapshots.get(tx, session_id))
+            return Restored(
+                snapshot=snapshots.get(tx, session_id),
+                untold=untold.of_session(tx, session_id),
+            )
 
     def hello(self, session_id: str, epoch: int, message: Hello) -> Acknowledged:
         """Spark is up: the session runs."""
@@ -95,13 +99,15 @@ class Link:
                 SessionState.RUNNING,
                 who=name_of(session_id, epoch),
                 epoch=epoch,
-                driver=message.model_dump(exclude={"lost"}),
+                driver=message.model_dump(exclude={"lost", "told"}),
                 lease_seconds=self._settings.lease.duration.total_seconds(),
                 lost=message.lost,
                 detail={"epoch": epoch} | ({"lost": message.lost} if message.lost else {}),
             )
             if not landed:
                 duty_of(tx, session_id, epoch)
+            elif message.told:
+                untold.forget(tx, session_id, message.told)
         return Acknowledged(landed=landed)
 
     def poll(self, session_id: str, epoch: int, message: Poll) -> Orders:

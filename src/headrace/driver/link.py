@@ -44,7 +44,6 @@ from headrace.model.messages import (
     Transacted,
 )
 from headrace.model.progress import Progress
-from headrace.model.snapshot import Snapshot
 
 _LOG = logging.getLogger("headrace.link")
 _POLL_SECONDS = 20.0
@@ -88,9 +87,9 @@ class Link:
         """Lets go of the connections."""
         self._pool.clear()
 
-    def restore(self) -> Snapshot | None:
-        """The state that a driver before this one has left."""
-        return self._call("restore", Restore(), Restored).snapshot
+    def restore(self) -> Restored:
+        """What a driver before this one has left."""
+        return self._call("restore", Restore(), Restored)
 
     def hello(self, message: Hello) -> Acknowledged:
         return self._call("hello", message, Acknowledged)

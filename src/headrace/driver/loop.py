@@ -12,6 +12,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from headrace.driver.ctas import recover
+from headrace.driver.ctas.hooks import tell_of_ends
 from headrace.driver.execute import Execution
 from headrace.driver.link import Link
 from headrace.driver.progress import Reports
@@ -51,10 +52,12 @@ class Loop:
 
         Raises LeaseLost, Orphaned, Refused, and DriverLost when the JVM has died.
         """
-        snapshot = self._link.restore()
-        lost = self._spark.state.restore(snapshot) if snapshot is not None else []
+        left = self._link.restore()
+        lost = self._spark.state.restore(left.snapshot) if left.snapshot is not None else []
         recover(self._spark.session, self._link)
-        self._link.hello(self._spark.describe(os.getpid(), lost))
+        tell_of_ends(left.untold, self._link.bootstrap.session_id)
+        told = [one.statement_id for one in left.untold]
+        self._link.hello(self._spark.describe(os.getpid(), lost=lost, told=told))
         renewal = threading.Thread(target=self._renew, name="headrace-renew", daemon=True)
         renewal.start()
         reports = Reports(self._link, self._spark, lambda: self._in_hand()[0])

@@ -43,8 +43,8 @@ class Spark:
     def context(self) -> SparkContext:
         return self.session.sparkContext
 
-    def describe(self, pid: int, lost: list[str]) -> Hello:
-        """What the driver says of itself, and what of the session's state is `lost`."""
+    def describe(self, pid: int, *, lost: list[str], told: list[str]) -> Hello:
+        """What the driver says of itself, and of what it has found; see Hello."""
         return Hello(
             pid=pid,
             spark_version=self.context.version,
@@ -52,6 +52,7 @@ class Spark:
             ui_url=self.context.uiWebUrl,
             keeps_tables=self.session.conf.get(_CATALOG) == "hive",
             lost=lost,
+            told=told,
         )
 
     def alive(self, *, doubt_seconds: float = 0.0) -> bool:

@@ -18,6 +18,7 @@ from headrace.model.result import Disposition, ResultReport
 from headrace.model.snapshot import Snapshot
 from headrace.model.statement import Parameter
 from headrace.model.transaction import Staged
+from headrace.model.untold import Untold
 
 LINK_PREFIX = "/driver/v1/sessions"
 
@@ -66,6 +67,8 @@ class Restored(Message):
 
     snapshot: Snapshot | None
     """None for a session in which nothing was changed yet."""
+    untold: list[Untold] = []
+    """Statements that ended when the driver before this one was lost: for hooks to hear of."""
 
 
 class Hello(Message):
@@ -79,6 +82,8 @@ class Hello(Message):
     """Whether its catalog outlives the driver."""
     lost: list[str] = []
     """What could not be rebuilt, in words."""
+    told: list[str] = []
+    """Of which `untold` statements the hooks have heard."""
 
 
 class Poll(Message):

@@ -23,7 +23,7 @@ from headrace.model.result import ResultReport
 from headrace.model.session import SessionKind
 from headrace.model.statement import CancelReason, Statement
 from headrace.model.transaction import Transaction
-from headrace.store import events, results, transactions
+from headrace.store import events, results, transactions, untold
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.holding import held_by, locked
@@ -213,7 +213,8 @@ def settle(tx: Tx, session_id: str, *, who: str, failure: Failure, max_attempts:
 
     What can change nothing waits for another driver, unless it has been tried `max_attempts` times,
     and so does a table that can be rolled back. One that was being published waits in any case:
-    the next driver finishes it. The rest is `failed`, or as cancelled where a cancel was asked for.
+    the next driver finishes it. The rest is `failed`, or as cancelled where a cancel was asked for;
+    the next driver tells the hooks of it.
     """
     query = (
         select(*_SETTLED)
@@ -223,6 +224,7 @@ def settle(tx: Tx, session_id: str, *, who: str, failure: Failure, max_attempts:
         .order_by(statements.c.ordinal)
         .with_for_update()
     )
+    ended = []
     for row in tx.execute(query).all():
         target: StatementState = StatementState.FAILED
         known: Failure | None = failure
@@ -237,6 +239,9 @@ def settle(tx: Tx, session_id: str, *, who: str, failure: Failure, max_attempts:
         _change(tx, row.id, row.state, target, failure=known)
         detail = {"reason": failure.message} if target is StatementState.WAITING else None
         record(tx, row.id, session_id, row.state, target, who=who, failure=known, detail=detail)
+        if target is not StatementState.WAITING:
+            ended.append(row.id)
+    untold.keep(tx, session_id, ended)
 
 
 def _doubt(failure: Failure) -> Failure:

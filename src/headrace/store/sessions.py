@@ -13,7 +13,7 @@ from headrace.errors import NameTaken
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import NewSession, Session, SessionKind
-from headrace.store import events, snapshots
+from headrace.store import events, snapshots, untold
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.signals import LAUNCH, session_topic
@@ -211,6 +211,7 @@ def transition(
     landed = tx.execute(same.values(values)).rowcount > 0
     if landed and target in SESSION.terminal:
         snapshots.drop(tx, session_id)
+        untold.forget(tx, session_id)
     if landed:
         events.append(
             tx, _ENTITY, session_id, source, target, who=who, detail=detail, failure=failure

@@ -222,6 +222,14 @@ transactions = Table(
     Index("transactions_by_statement", "statement_id", "id"),
 )
 
+untold = Table(
+    "untold",
+    metadata,
+    Column("statement_id", identifier(), ForeignKey("statements.id"), primary_key=True),
+    Column("session_id", identifier(), ForeignKey("sessions.id"), nullable=False),
+    Index("untold_by_session", "session_id"),
+)
+
 results = Table(
     "results",
     metadata,

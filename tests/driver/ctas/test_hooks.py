@@ -7,7 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.driver.ctas import StatementFacts, StatementHook, hooks
-from headrace.driver.ctas.hooks import Hooks, registered, tell_of_loss
+from headrace.driver.ctas.hooks import Hooks, registered, tell_of_ends, tell_of_loss
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+from headrace.model.untold import Untold
 
 FACTS = StatementFacts(id="st_1", session_id="se_1", text="SELECT 1", attempt=1)
 
@@ -116,6 +119,21 @@ def test_what_headrace_itself_finds_wrong_counts_in_any_case() -> None:
 def test_who_begins_again_is_told_of_the_loss(installed: list[str]) -> None:
     tell_of_loss(FACTS)
     assert installed == [f"{name} failed by {LOST}" for name in "bz"]
+
+
+def test_what_nobody_begins_again_is_told_of_by_the_next_driver(
+    installed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hooks, "StatementFacts", lambda **_facts: FACTS)
+    lost = Failure(code="driver_lost", message="It was killed.")
+    ended = Untold(
+        statement_id="st_1", text="", attempt=1, state=StatementState.FAILED, failure=lost
+    )
+    cancelled = ended.model_copy(update={"state": StatementState.CANCELLED, "failure": None})
+    tell_of_ends([ended, cancelled], "se_1")
+    assert installed == [
+        f"{name} {end}" for end in ("failed by It was killed.", "cancelled") for name in "bz"
+    ]
 
 
 @pytest.fixture

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import entry_points
 
 from headrace.errors import DriverLost
+from headrace.model.lifecycle import StatementState
+from headrace.model.untold import Untold
 
 GROUP = "headrace.hooks"
 """Entry points where drivers run: each is a HookFactory."""
@@ -67,6 +69,21 @@ def tell_of_loss(statement: StatementFacts) -> None:
     for hook in registered(statement, binding=False):
         with _heard(statement, binding=False):
             hook.on_failed(statement, error)
+
+
+def tell_of_ends(ended: Iterable[Untold], session_id: str) -> None:
+    """The users' hooks of statements that nobody runs again: their driver was lost with them."""
+    for one in ended:
+        facts = StatementFacts(
+            id=one.statement_id, session_id=session_id, text=one.text, attempt=one.attempt
+        )
+        error = DriverLost(one.failure.message if one.failure else "The driver was lost.")
+        for hook in registered(facts, binding=False):
+            with _heard(facts, binding=False):
+                if one.state is StatementState.FAILED:
+                    hook.on_failed(facts, error)
+                else:
+                    hook.on_cancelled(facts)
 
 
 @contextmanager
