@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,27 @@ def test_progress_is_that_of_the_jobs_with_a_tag(spark: SparkSession, tmp_path: 
     assert (found.rows_read, found.rows_written) == (1000, 1000)
     assert found.bytes_read > 0
     assert found.bytes_written > 0
+
+
+def test_tasks_that_have_just_begun_are_at_work(spark: SparkSession) -> None:
+    """Long before an executor's next heartbeat, and though nothing else happens."""
+    held = Spark.__new__(Spark)
+    held.session = spark
+    slow = "reflect('java.lang.Thread', 'sleep', 4000L + id * 0)"
+
+    def run() -> None:
+        spark.sparkContext.addJobTag("st_slow")
+        spark.range(0, 2, 1, 2).selectExpr(slow).write.format("noop").mode("append").save()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until(lambda: _active(progress_of(held, "st_slow")) == 2, seconds=3, what="both are")
+    thread.join()
+    wait_until(lambda: _active(progress_of(held, "st_slow")) == 0, what="none is")
+
+
+def _active(progress: Progress | None) -> int:
+    return progress.tasks_active if progress is not None else -1
 
 
 def _done(progress: Progress | None) -> bool:

@@ -1,7 +1,8 @@
 """How far the running statements are, told once a second.
 
 Spark's own store of applications' statuses says it; it is kept with or without the UI. The jobs of
-a statement are found by their tag, which is its id.
+a statement are found by their tag, which is its id. How many tasks are at work the scheduler says:
+what begins within 100 ms of another change is not in the store before an executor's next heartbeat.
 """
 
 from __future__ import annotations
@@ -69,34 +70,36 @@ class Reports:
 def progress_of(spark: Spark, tag: str) -> Progress | None:
     """The sums over the jobs with a tag; None before the first. Raises Py4JError."""
     context = spark.context._jsc.sc()  # noqa: SLF001 - PySpark's tracker knows no tags
-    store = context.statusStore()
+    store, scheduler = context.statusStore(), context.taskScheduler()
     sums: Counter[str] = Counter()
     for job in context.statusTracker().getJobIdsForTag(tag):
         sums["jobs"] += 1
-        _add_job(store.job(job), store, sums)
+        _add_job(store.job(job), store, scheduler, sums)
     if not sums["jobs"]:
         return None
     return Progress(**{name: sums[name] for name in Progress.model_fields})
 
 
-def _add_job(job: Any, store: Any, sums: Counter[str]) -> None:
+def _add_job(job: Any, store: Any, scheduler: Any, sums: Counter[str]) -> None:
     skipped_stages, skipped_tasks = job.numSkippedStages(), job.numSkippedTasks()
     sums["stages_done"] += job.numCompletedStages() + skipped_stages
     sums["tasks_done"] += job.numCompletedTasks() + skipped_tasks
     sums["tasks_total"] += job.numTasks()
-    sums["tasks_active"] += job.numActiveTasks()
     sums["tasks_failed"] += job.numFailedTasks()
     stages = job.stageIds()
     sums["stages_total"] += stages.size()
     for at in range(stages.size()):
-        _add_stage(store, stages.apply(at), sums)
+        _add_stage(store, scheduler, stages.apply(at), sums)
 
 
-def _add_stage(store: Any, stage: int, sums: Counter[str]) -> None:
+def _add_stage(store: Any, scheduler: Any, stage: int, sums: Counter[str]) -> None:
     try:
         data = store.lastStageAttempt(stage)
     except Py4JError:
         return  # it has not begun
+    at_work = scheduler.taskSetManagerForAttempt(stage, data.attemptId())
+    if at_work.isDefined():
+        sums["tasks_active"] += at_work.get().runningTasks()
     sums["rows_read"] += data.inputRecords()
     sums["bytes_read"] += data.inputBytes()
     sums["rows_written"] += data.outputRecords()
