@@ -169,7 +169,7 @@ def _ctas(found: Report, folder: Path, node: Node) -> None:
     say(f"CTAS of 10 million rows: {CTAS_ROUNDS} rounds")
     # Both are of one metastore and one warehouse.
     places = ("spark.hadoop.hive.metastore.uris", "spark.sql.warehouse.dir")
-    conf = {place: node.run(f"SET {place}")["rows"][0]["value"] for place in places}
+    conf = {place: node.run(f"SET {place}")["rows"][0][1] for place in places}
     with in_process(folder / "hive", conf | {"spark.sql.catalogImplementation": "hive"}) as spark:
 
         def plain() -> float:
