@@ -102,14 +102,12 @@ def transition(
     detail: dict[str, Any] | None = None,
     ran_seconds: float | None = None,
 ) -> bool:
-    """Change the state, when the lifecycle allows it from where the statement is.
+    """Change the state, when the lifecycle allows it; returns whether it landed.
 
     With `session_id`, only when it is that session's; with `epoch`, only while that driver has it
     (for `launched`: the driver that gets it). A `result` is readable from then on, and kept for
     `result_seconds`. An end that tells `ran_seconds` stands for its beginning too.
-    Returns whether it landed.
     """
-    # Who gets it, by a launch, has not had it.
     of = None if target is StatementState.LAUNCHED else epoch
     held = locked(tx, statement_id) if of is None else held_by(tx, statement_id, of)
     if held is None or session_id not in {None, held.session_id}:
