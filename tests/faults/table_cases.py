@@ -156,7 +156,6 @@ class Table:
 
     def is_writing(self, statement: str) -> bool:
         progress = self.node.statement(statement)["progress"]
-        # What Spark says of active tasks may be as old as the last one's end.
         return bool(progress and progress["tasks_done"] < progress["tasks_total"])
 
     def kill_jvm(self) -> None:

@@ -119,8 +119,7 @@ def transition(
     if not _change(tx, statement_id, source, target, **ran):
         return False
     if result is not None:
-        assert result_seconds is not None
-        results.insert(tx, statement_id, result, result_seconds)
+        results.insert(tx, statement_id, result, _stated(result_seconds))
     if ran_seconds is not None and source is StatementState.LAUNCHED:
         running, ago = StatementState.RUNNING, ran_seconds
         events.append(tx, _ENTITY, statement_id, source, running, who=who, seconds_ago=ago)
@@ -128,6 +127,12 @@ def transition(
     told: dict[str, Any] = {"who": who, "detail": detail, "failure": failure}
     record(tx, statement_id, held.session_id, source, target, **told)
     return True
+
+
+def _stated(result_seconds: float | None) -> float:
+    if result_seconds is None:
+        raise ValueError("a result is kept for a stated time")
+    return result_seconds
 
 
 def request_cancel(
