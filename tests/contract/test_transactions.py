@@ -170,6 +170,23 @@ def test_one_at_a_time_publishes_a_name(store: Database) -> None:
     assert second.advance(TransactionState.COMMITTING)
 
 
+def test_one_at_a_time_is_published_in_a_location(store: Database) -> None:
+    """Whatever their names, where they are of one catalog."""
+    first, second, elsewhere = Held(store), Held(store), Held(store)
+    here = STAGED.model_copy(update={"location": "file:/place"})
+    first.bring_to(TransactionState.COMMITTING, here)
+    other = here.model_copy(update={"target": "`d`.`u`"})
+    second.bring_to(TransactionState.BEGUN, other)
+    with pytest.raises(TableBusy, match="LOCATION"):
+        second.advance(TransactionState.COMMITTING)
+    elsewhere.bring_to(
+        TransactionState.COMMITTING,
+        other.model_copy(update={"target": "`d`.`v`", "location": "file:/other"}),
+    )
+    assert first.advance(TransactionState.COMMITTED)
+    assert second.advance(TransactionState.COMMITTING)
+
+
 def test_a_lost_driver_changes_no_journal(store: Database) -> None:
     held = Held(store)
     held.bring_to(TransactionState.BEGUN)

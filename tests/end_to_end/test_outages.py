@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.node import NodeProcess
+from tests.support.node import ENDED, NodeProcess
 from tests.support.postgres import PostgresServer, running_server
 from tests.support.waiting import wait_until
 
@@ -124,15 +122,17 @@ def test_a_port_in_use_is_told(node: NodeProcess, tmp_path: Path) -> None:
 def test_the_metastore_comes_back(node: NodeProcess) -> None:
     session = node.session()
     node.rows("CREATE TABLE kept AS SELECT 7 AS n", session)
-    [jvm] = [
-        one
-        for one in psutil.process_iter(["cmdline"])
-        if f"-Dheadrace.metastore={node.home / 'metastore'}" in (one.info["cmdline"] or [])
-    ]
-    os.kill(jvm.pid, signal.SIGKILL)
+    _metastore(node).kill()
     assert node.rows("SELECT n FROM kept", session) == [[7]]
     # Another driver waits for it as well.
     assert node.rows("SELECT n FROM kept", node.session()) == [[7]]
+
+
+def _metastore(node: NodeProcess) -> psutil.Process:
+    mark = f"-Dheadrace.metastore={node.home / 'metastore'}"
+    found = psutil.process_iter(["cmdline"])
+    [jvm] = [one for one in found if mark in (one.info["cmdline"] or [])]
+    return jvm
 
 
 def _jvm(driver: psutil.Process) -> psutil.Process:
@@ -144,3 +144,21 @@ def _await_end_of(node: NodeProcess, session: str) -> None:
     """Until the driver has met the outage with its report of the statement's end."""
     log = node.home / "logs" / f"{session}.log"
     wait_until(lambda: "answers 503 to ended" in log.read_text(), what="the report was refused")
+
+
+def test_a_metastore_that_dies_in_the_middle_of_a_rename(node: NodeProcess) -> None:
+    """It has moved the table's files, and not yet said so: with these partitions it takes long."""
+    session = node.session()
+    node.rows("CREATE DATABASE half", session)
+    text = "CREATE TABLE half.t USING parquet PARTITIONED BY (k) AS SELECT id, id % 150 AS k"
+    sent = node.submit(f"{text} FROM range(0, 1500, 1, 1)", session)["id"]
+    place = node.home / "warehouse" / "half.db"
+    wait_until((place / "t").exists, every=0.001, seconds=60, what="its files are moved")
+    _metastore(node).kill()
+    assert node.statement(sent)["state"] == "running"
+    wait_until(lambda: node.statement(sent)["state"] in ENDED, seconds=120, what="it has ended")
+    assert node.statement(sent)["state"] == "success", node.statement(sent)
+    assert node.rows("SELECT count(*), sum(id) FROM half.t", session) == [["1500", "1124250"]]
+    assert [row[1] for row in node.rows("SHOW TABLES IN half", session)] == ["t"]
+    assert [one.name for one in place.iterdir()] == ["t"]
+    assert "its files are back" in (node.home / "logs" / f"{session}.log").read_text()

@@ -49,6 +49,8 @@ class JournalLink:
         if self.busy and message.state is TransactionState.COMMITTING:
             self.busy -= 1
             return Transacted(landed=False, busy=True)
+        if self.steps and self.steps[-1] is message.state:
+            return Transacted(landed=True)
         if message.state is not TRANSACTION.initial:
             assert TRANSACTION.allows(self.steps[-1], message.state)
         self.steps.append(message.state)

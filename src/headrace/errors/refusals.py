@@ -173,7 +173,7 @@ class Committing(Conflict):
 
 
 class TableBusy(Conflict):
-    """Another statement is just creating the table."""
+    """Another statement is just creating the table, or one in the same place."""
 
     code = "table_busy"
 

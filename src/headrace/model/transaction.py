@@ -24,6 +24,8 @@ class Staged(BaseModel):
     """Which catalog that is, wherever it is configured: who has the same one can finish it."""
     target: str
     """The name of the table within it, in lower case."""
+    location: str | None = None
+    """The URI of a LOCATION that its files are published in."""
     record: dict[str, Any]
     """That implementation's own."""
     publishes_itself: bool = False

@@ -205,6 +205,7 @@ transactions = Table(
     Column("state", one_of(TransactionState, check="known_state"), nullable=False),
     Column("identity", Text, nullable=False),
     Column("target", Text, nullable=False),
+    Column("location", Text),
     Column("staged", Document(Staged), nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("ended_at", Instant),
@@ -215,6 +216,15 @@ transactions = Table(
         "transactions_publishing",
         "identity",
         "target",
+        unique=True,
+        sqlite_where=PUBLISHING,
+        postgresql_where=PUBLISHING,
+    ),
+    # The same of a LOCATION.
+    Index(
+        "transactions_moving_in",
+        "identity",
+        "location",
         unique=True,
         sqlite_where=PUBLISHING,
         postgresql_where=PUBLISHING,

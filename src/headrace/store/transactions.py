@@ -73,6 +73,7 @@ def prepare(tx: Tx, new: Transaction, *, who: str) -> bool:
             state=new.state,
             identity=new.staged.identity,
             target=new.staged.target,
+            location=new.staged.location,
             staged=new.staged,
             created_at=clock(),
         )
@@ -97,7 +98,7 @@ def advance(
 
     Nothing begins to commit that a cancel has come for, unless it is `published` already. Returns
     whether it landed; saying it again lands again. Raises TableBusy while another one publishes a
-    table of that name.
+    table of that name, or at that LOCATION.
     """
     known = get(tx, transaction_id)
     if known is None:
@@ -119,7 +120,9 @@ def advance(
     try:
         tx.execute(update(transactions).where(transactions.c.id == transaction_id).values(values))
     except IntegrityError as error:
-        raise TableBusy(f"Another statement is just creating {found.staged.target}.") from error
+        raise TableBusy(
+            f"Another statement is just creating {found.staged.target}, or one at its LOCATION."
+        ) from error
     events.append(tx, _ENTITY, transaction_id, source, target, who=who)
     return True
 

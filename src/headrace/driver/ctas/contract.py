@@ -47,6 +47,8 @@ class TablePath:
 
 PROPERTY = "headrace.txn"
 """The table property that says which transaction has made a table."""
+STAGED = "headrace_staged_"
+"""How the names of what is staged begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ class TableDefinition:
     @property
     def own_name(self) -> str:
         """A name that nobody else gives to anything."""
-        return f"headrace_staged_{self.transaction.removeprefix('tx_')}_{self.epoch}"
+        return f"{STAGED}{self.transaction.removeprefix('tx_')}_{self.epoch}"
 
     provider: str | None
     location: str | None
@@ -101,6 +103,11 @@ class TwoPhaseTable(ABC):
     """None: there is nothing to write, because the table is there and IF NOT EXISTS was said."""
     atomic: bool = True
     """Whether readers see nothing between: neither half a table, nor none in an old one's place."""
+    location: str | None = None
+    """The URI of the user's LOCATION, where the files are published in one.
+
+    No two transactions publish in one at once.
+    """
     publishes_itself: bool = False
     """Whether the catalog makes the table visible at the end of the write, all at once.
 

@@ -122,6 +122,7 @@ class CtasHook(StatementHook):
             catalog=self._catalog.catalog,
             identity=self._identity,
             target=self._target,
+            location=self._table.location,
             record=self._table.record(),
             publishes_itself=self._table.publishes_itself,
         )

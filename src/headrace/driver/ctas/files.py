@@ -25,10 +25,13 @@ class Files:
         path, system = self._at(place)
         return bool(system.exists(path))
 
-    def is_empty(self, place: str) -> bool:
-        """Whether there is nothing, or a directory with nothing in it."""
+    def is_empty(self, place: str, *, but: str | None = None) -> bool:
+        """Whether there is nothing, or a directory with nothing in it.
+
+        What it holds under names that begin with `but` does not count.
+        """
         path, system = self._at(place)
-        return not system.exists(path) or _holds_nothing(path, system)
+        return not system.exists(path) or _holds_nothing(path, system, but)
 
     def remove(self, place: str) -> None:
         """A file, or a directory with all that it holds; nothing where there is nothing."""
@@ -56,8 +59,23 @@ class Files:
             found.append(str(listed.next().getPath().toString()).removeprefix(root))
         return sorted(found, key=lambda file: (file.startswith("_"), file))
 
+    def first_below(self, place: str) -> str | None:
+        """One file of a directory or those below it, relative to it: of the table, if there is any.
+
+        The names of others, or of directories above them, begin with `_` or `.`.
+        """
+        path, system = self._at(place)
+        root, other = self.full(place).rstrip("/") + "/", None
+        listed = system.listFiles(path, True) if system.exists(path) else None
+        while listed is not None and listed.hasNext():
+            file = str(listed.next().getPath().toString()).removeprefix(root)
+            if not any(name.startswith(("_", ".")) for name in file.split("/")):
+                return file
+            other = other or file
+        return other
+
     def move(self, source: str, target: str) -> bool:
-        """One file to where there is none; returns whether it could."""
+        """A file or directory to where there is none; returns whether it could."""
         from_path, system = self._at(source)
         to_path, _system = self._at(target)
         if system.exists(to_path):
@@ -74,5 +92,8 @@ class Files:
         return path, path.getFileSystem(self._conf)
 
 
-def _holds_nothing(path: Any, system: Any) -> bool:
-    return system.getFileStatus(path).isDirectory() and len(system.listStatus(path)) == 0
+def _holds_nothing(path: Any, system: Any, but: str | None = None) -> bool:
+    if not system.getFileStatus(path).isDirectory():
+        return False
+    names = (str(one.getPath().getName()) for one in system.listStatus(path))
+    return all(but is not None and name.startswith(but) for name in names)

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.contract import (
+    STAGED,
     TableDefinition,
     TablePath,
     TwoPhaseCatalog,
@@ -19,6 +20,7 @@ from headrace.driver.ctas.contract import (
     UntouchedTable,
 )
 from headrace.driver.ctas.files import Files
+from headrace.driver.ctas.renames import Renames
 from headrace.driver.ctas.staged_table import StagedRecord, StagedTable
 from headrace.driver.ctas.tables import Tables
 from headrace.driver.ctas.targets import fit, occupied
@@ -38,6 +40,7 @@ class SessionCatalog(TwoPhaseCatalog):
         self._jvm = Jvm(session)
         self._files = Files(session)
         self._tables = Tables(session, self._jvm)
+        self._renames = Renames(self._tables, self._files)
 
     def identity(self) -> str:
         known: dict[str, Any] = {"kind": "session"}
@@ -55,7 +58,7 @@ class SessionCatalog(TwoPhaseCatalog):
         table: TableDefinition,
         *,
         ignore_if_exists: bool,
-        is_streaming: bool,  # noqa: ARG002 - all the same here
+        is_streaming: bool,
     ) -> TwoPhaseTable | None:
         if self.session.conf.get(_LENIENT) == "true":
             return None
@@ -65,22 +68,33 @@ class SessionCatalog(TwoPhaseCatalog):
         location = table.location and self._files.full(table.location)
         final = location or self._tables.default_location(path)
         # What a table without a LOCATION leaves its place to is moved away with it.
-        if (there is None or location) and not self._files.is_empty(final):
+        if (there is None or location) and not self._is_free(path, final, located=bool(location)):
+            if there is None and self._tables.kind_of(path) is not None:
+                # Somebody was just publishing it.
+                return self.create_two_phase_table(
+                    path, table, ignore_if_exists=ignore_if_exists, is_streaming=is_streaming
+                )
             raise occupied(path, final)
         staged = path.beside(table.own_name)
+        # By a name that readers of the LOCATION pass over.
+        rows_at = f"{location}/_{staged.table}" if location else None
         record = StagedRecord(
             transaction=table.transaction,
             target=path,
             staged=staged,
-            rows_at=f"{location}/{staged.table}"
-            if location
-            else self._tables.default_location(staged),
+            rows_at=rows_at or self._tables.default_location(staged),
             final=final,
             external=location is not None,
             made_final=location is not None and not self._files.exists(final),
             replaced=path.beside(table.own_name.replace("staged", "replaced")) if there else None,
         )
         return StagedTable(record, self._tables, self._files)
+
+    def _is_free(self, path: TablePath, final: str, *, located: bool) -> bool:
+        """Whether nothing is there yet that stays, as far as can be said before the commit."""
+        if located:
+            return self._files.is_empty(final, but=f"_{STAGED}")
+        return self._files.is_empty(final) or self._renames.under_way(path)
 
     def _has_namespace(self, namespace: tuple[str, ...]) -> bool:
         return len(namespace) == 1 and self._tables.has_database(namespace[0])

@@ -8,8 +8,9 @@ from py4j.protocol import Py4JError
 from pydantic import BaseModel
 from pyspark.errors import PySparkException
 
-from headrace.driver.ctas.contract import PROPERTY, Destination, TablePath, TwoPhaseTable
+from headrace.driver.ctas.contract import PROPERTY, STAGED, Destination, TablePath, TwoPhaseTable
 from headrace.driver.ctas.files import Files
+from headrace.driver.ctas.renames import Renames
 from headrace.driver.ctas.tables import Tables
 from headrace.driver.ctas.targets import occupied, taken
 from headrace.errors import CatalogError, StatementFailed
@@ -33,6 +34,8 @@ class StagedRecord(BaseModel):
     """The name that the table has while it is being replaced; None where none is."""
     files: list[str] | None = None
     """Of an external table, all its files, relative to `rows_at`; None before they are written."""
+    mark: str | None = None
+    """Of any other, one of them, by which they are known wherever they are."""
 
 
 class StagedTable(TwoPhaseTable):
@@ -44,12 +47,14 @@ class StagedTable(TwoPhaseTable):
         self._is = record
         self._tables = tables
         self._files = files
+        self._renames = Renames(tables, files)
         self._tried = restored
         self.destination = Destination(
             path=record.staged,
             location=record.rows_at if record.external else None,
             properties={PROPERTY: record.transaction},
         )
+        self.location = record.final if record.external else None
         # Between two renames nobody has the name.
         self.atomic = record.replaced is None
 
@@ -60,6 +65,9 @@ class StagedTable(TwoPhaseTable):
         if self._is.external:
             files = self._files.files_below(self._is.rows_at)
             self._is = self._is.model_copy(update={"files": files})
+        else:
+            mark = self._files.first_below(self._is.rows_at)
+            self._is = self._is.model_copy(update={"mark": mark})
 
     def published(self) -> bool:
         target = self._is.target
@@ -69,9 +77,10 @@ class StagedTable(TwoPhaseTable):
 
     def commit(self) -> None:
         # The first time the rename itself says what stands in its way: every look costs a call.
-        if self._tried and self.published():
-            self._tidy()
-            return
+        if self._tried:
+            self._undo_halves()
+            if self._finished():
+                return
         self._tried = True
         if self._is.replaced is not None or self._is.external:
             self._step_aside()
@@ -82,15 +91,19 @@ class StagedTable(TwoPhaseTable):
         try:
             self._tables.publish(self._is.staged, self._is.target)
         except (PySparkException, Py4JError) as error:
-            # One that was answered by an error may have been made all the same.
-            if not self.published():
-                raise self._refused(error) from error
+            # One that was answered by an error may have been made all the same, or half.
+            if self._finished():
+                return
+            if self._is.mark and self._renames.is_half(*self._move, self._is.mark):
+                raise
+            raise self._refused(error) from error
         self._tidy()
 
     def abort(self) -> None:
         # A commit that was answered by an error may have been made, and not been seen.
         if self.published():
             raise CatalogError(f"{self._is.target.quoted()} is published: nothing is removed.")
+        self._undo_halves()
         self._put_back()
         self._tables.drop(self._is.staged)
         if self._is.external:
@@ -101,6 +114,27 @@ class StagedTable(TwoPhaseTable):
 
     def record(self) -> dict[str, Any]:
         return self._is.model_dump(mode="json")
+
+    @property
+    def _move(self) -> tuple[TablePath, str]:
+        return self._is.staged, self._is.final
+
+    def _undo_halves(self) -> None:
+        """Of the renames that lead to the new table. While one is half made, none can be made."""
+        if self._is.mark is not None:
+            self._renames.undo_half(*self._move, self._is.mark)
+        replaced = self._is.replaced
+        if replaced is not None and self._tables.kind_of(replaced) is None:
+            self._renames.undo_half(self._is.target, self._tables.default_location(replaced))
+
+    def _finished(self) -> bool:
+        """Whether the table was published before; what is left to do then is done."""
+        if not self.published():
+            return False
+        if not self._is.external:
+            self._renames.follow(self._is.rows_at, self._is.final)
+        self._tidy()
+        return True
 
     def _step_aside(self) -> None:
         """The name is free after this: the table that is replaced, and no other, has another."""
@@ -126,8 +160,12 @@ class StagedTable(TwoPhaseTable):
 
     def _move_files(self) -> None:
         """Up into the LOCATION. Whoever did so before may have been interrupted anywhere."""
-        rows_at, final = self._is.rows_at, self._is.final
-        for file in self._is.files or []:
+        rows_at, final, files = self._is.rows_at, self._is.final, self._is.files or []
+        staging = (f"_{STAGED}", f"{rows_at.rpartition('/')[2]}/")
+        there = set(self._files.files_below(final)).difference(files)
+        if not all(one.startswith(staging) for one in there):
+            raise occupied(self._is.target, final)
+        for file in files:
             source, target = f"{rows_at}/{file}", f"{final}/{file}"
             if self._files.exists(source):
                 if not self._files.move(source, target):
@@ -154,6 +192,7 @@ class StagedTable(TwoPhaseTable):
                 f"The table that {self._is.target.quoted()} was is {replaced.quoted()} now, and "
                 "somebody has made another of its name."
             )
+        self._renames.undo_half(replaced, self._tables.default_location(self._is.target))
         self._tables.rename(replaced, self._is.target)
 
     def _refused(self, error: Exception | None = None) -> StatementFailed:

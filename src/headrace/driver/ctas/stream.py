@@ -27,6 +27,7 @@ class StreamedTable(TwoPhaseTable):
         self._files = files
         self.destination = table.destination
         self.atomic = table.atomic
+        self.location = table.location
         self.publishes_itself = table.publishes_itself
 
     def begin(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.contract import TablePath
+from headrace.driver.ctas.contract import STAGED, TablePath
 from headrace.driver.ctas.plugin import Plugin
 from headrace.driver.state.jvm import Jvm
 
@@ -44,6 +44,21 @@ class Tables:
     def default_location(self, path: TablePath) -> str:
         """The URI of a table without a LOCATION."""
         return str(self._catalog.defaultTablePath(self._identifier(path)).toString())
+
+    def managed_place(self, path: TablePath) -> str | None:
+        """The URI of a table whose place is the catalog's own choice; None where there is none."""
+        found = self._managed(self._jvm.sequence([self._identifier(path)]))
+        return found[0] if found else None
+
+    def staged_places(self, path: TablePath) -> list[str]:
+        """The URIs of the managed ones that are staged beside a table."""
+        return self._managed(self._catalog.listTables(path.namespace[0], f"{STAGED}*", False))
+
+    def _managed(self, identifiers: Any) -> list[str]:
+        # Of those that are gone by now it says nothing.
+        known = self._jvm.list_of(self._catalog.getTablesByName(identifiers))
+        managed = [one for one in known if one.tableType().name() == "MANAGED"]
+        return [str(one.location().toString()) for one in managed]
 
     def publish(self, path: TablePath, target: TablePath) -> None:
         """Renames a table that nobody has read yet. Raises as `rename` does.

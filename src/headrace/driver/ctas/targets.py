@@ -42,8 +42,7 @@ def fit(
 def occupied(path: TablePath, place: str) -> LocationNotEmpty:
     """Files of others are where the table's are to be."""
     return LocationNotEmpty(
-        f"The location of {path.quoted()} holds files that are not Headrace's, and they stay: "
-        f"{place}"
+        f"The location of {path.quoted()} holds files of others, and they stay: {place}"
     )
 
 

@@ -1,0 +1,254 @@
+"""Renames that moved a table's files, and did not come to change its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.ctas import ROWS, Crash, Ran, checksum, expected, folders, left_by, rows, tables
+from tests.support.journal import JournalLink
+
+from headrace.driver.ctas import recover
+from headrace.driver.ctas.contract import TablePath
+from headrace.driver.ctas.files import Files
+from headrace.driver.ctas.renames import Renames
+from headrace.driver.ctas.tables import Tables
+from headrace.driver.state.jvm import Jvm
+from headrace.errors import LocationNotEmpty, TableAlreadyExists
+from headrace.model.lifecycle import TransactionState
+from headrace.model.messages import Abandoned
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("database")]
+
+TEXT = f"CREATE TABLE t USING parquet PARTITIONED BY (k) AS {ROWS}"
+REPLACE = TEXT.replace("CREATE", "CREATE OR REPLACE")
+COMMITTING = TransactionState.COMMITTING
+_publish, _rename, _left = Tables.publish, Tables.rename, Renames._left
+
+Renaming = Callable[[Tables, TablePath, TablePath], None]
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_still_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.driver.ctas.renames._STILL_AT_IT", 0.0)
+
+
+@pytest.fixture
+def place(spark: SparkSession, database: str) -> Path:
+    """The directory of the current database."""
+    told = dict(rows(spark, f"DESCRIBE DATABASE {database}"))
+    return Path(told["Location"].removeprefix("file:"))
+
+
+def staged_path(spark: SparkSession) -> TablePath:
+    [[database]] = rows(spark, "SELECT current_database()")
+    [staged] = [one for one in tables(spark) if one != "t"]
+    return TablePath("spark_catalog", (database,), staged)
+
+
+def finish(spark: SparkSession, place: Path, staged: TablePath | None = None) -> None:
+    """The metastore comes to the end of the rename of `t`."""
+    path = staged or staged_path(spark)
+    (place / "t").rename(place / path.table)
+    _publish(Tables(spark, Jvm(spark)), path, path.beside("t"))
+
+
+def half(then: Callable[[], BaseException]) -> Renaming:
+    """A rename that moves the files, and then ends like that."""
+
+    def move(tables: Tables, path: TablePath, target: TablePath) -> None:
+        source, new = (tables.default_location(one) for one in (path, target))
+        Path(source.removeprefix("file:")).rename(new.removeprefix("file:"))
+        raise then()
+
+    return move
+
+
+def refusal() -> Exception:
+    from pyspark.errors import AnalysisException
+
+    return AnalysisException("the metastore is gone", messageParameters={})
+
+
+def the_first(first: Renaming, rest: Renaming) -> Renaming:
+    """One after the other."""
+    left = iter([first])
+
+    def rename(tables: Tables, path: TablePath, target: TablePath) -> None:
+        next(left, rest)(tables, path, target)
+
+    return rename
+
+
+def test_the_next_brings_the_files_back(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(Tables, "publish", half(Crash))
+        Ran(spark, TEXT, link)
+    assert folders(spark) == ["t"]
+    assert tables(spark) != ["t"]
+    Ran(spark, TEXT, link, left=left_by(link))
+    assert checksum(spark, "t") == expected(spark)
+    assert tables(spark) == folders(spark) == ["t"]
+
+
+def test_one_that_is_answered_by_an_error_is_tried_again(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tables, "publish", the_first(half(refusal), _publish))
+    Ran(spark, TEXT, link)
+    assert checksum(spark, "t") == expected(spark)
+    assert tables(spark) == folders(spark) == ["t"]
+
+
+def test_files_follow_one_that_was_made_all_the_same(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metastore was still at it when they were brought back."""
+
+    def late(known: Tables, path: TablePath, target: TablePath) -> None:
+        source, new = (known.default_location(one) for one in (path, target))
+        _publish(known, path, target)
+        Path(new.removeprefix("file:")).rename(source.removeprefix("file:"))
+        raise refusal()
+
+    monkeypatch.setattr(Tables, "publish", late)
+    Ran(spark, TEXT, link)
+    assert checksum(spark, "t") == expected(spark)
+    assert tables(spark) == folders(spark) == ["t"]
+
+
+def test_who_is_slow_is_waited_for(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
+    monkeypatch.setattr("headrace.driver.ctas.renames._STILL_AT_IT", 600.0)
+
+    def look(self: Renames, *known: Any) -> str | None:
+        found = _left(self, *known)
+        if found is not None:
+            finish(spark, place)
+        return found
+
+    monkeypatch.setattr(Renames, "_left", look)
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(Tables, "publish", half(Crash))
+        Ran(spark, TEXT, link)
+    Ran(spark, TEXT, link, left=left_by(link))
+    assert checksum(spark, "t") == expected(spark)
+    assert tables(spark) == folders(spark) == ["t"]
+
+
+def test_another_that_has_the_name_keeps_it(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(Tables, "publish", half(Crash))
+        Ran(spark, TEXT, link)
+    spark.sql(f"CREATE TABLE t USING json LOCATION '{tmp_path / 'theirs'}' AS SELECT 7 AS x")
+    with pytest.raises(TableAlreadyExists):
+        Ran(spark, TEXT, link, left=left_by(link))
+    assert rows(spark, "SELECT x FROM t") == [(7,)]
+    assert (tables(spark), folders(spark)) == (["t"], [])
+
+
+def test_files_of_others_are_not_taken_for_its_own(
+    spark: SparkSession, link: JournalLink, place: Path
+) -> None:
+    """Somebody has removed the staged ones by hand, and others are where they would have gone."""
+
+    def meanwhile(state: TransactionState) -> None:
+        if state is COMMITTING:
+            (place / staged_path(spark).table).rename(place / "elsewhere")
+            (place / "t").mkdir()
+            (place / "t" / "theirs").write_text("x")
+
+    link.before = meanwhile
+    with pytest.raises(LocationNotEmpty, match=r"/t$"):
+        Ran(spark, TEXT, link)
+    assert (place / "t" / "theirs").read_text() == "x"
+    assert (tables(spark), folders(spark)) == ([], ["elsewhere", "t"])
+
+
+@pytest.fixture
+def replaced(spark: SparkSession, database: str) -> None:
+    """A table that is there, with one row."""
+    spark.sql("CREATE TABLE t USING json AS SELECT 7 AS x")
+
+
+@pytest.mark.usefixtures("replaced")
+def test_a_replaced_table_that_was_half_put_aside(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(Tables, "rename", half(Crash))
+        Ran(spark, REPLACE, link)
+    Ran(spark, REPLACE, link, left=left_by(link))
+    assert checksum(spark, "t") == expected(spark)
+    assert tables(spark) == folders(spark) == ["t"]
+
+
+@pytest.mark.usefixtures("replaced")
+def test_a_replaced_table_that_was_half_put_back(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(known: Tables, path: TablePath, _target: TablePath) -> None:
+        known.drop(path)
+        raise refusal()
+
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(Tables, "publish", lose)
+        patch.setattr(Tables, "rename", the_first(_rename, half(Crash)))
+        Ran(spark, REPLACE, link)
+    assert tables(spark) != ["t"]
+    link.left = [Abandoned(**left_by(link).model_dump(), statement_id="st_0")]
+    recover(spark, link.as_link())
+    assert rows(spark, "SELECT x FROM t") == [(7,)]
+    assert tables(spark) == folders(spark) == ["t"]
+
+
+def test_one_that_is_under_way_is_left_to_the_journal(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
+    """Its files are there and its name is not: that is no place with files of others."""
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(Tables, "publish", half(Crash))
+        Ran(spark, TEXT, JournalLink())
+
+    def meanwhile(state: TransactionState) -> None:
+        if state is COMMITTING:
+            finish(spark, place, staged)
+
+    staged = staged_path(spark)
+    link.before = meanwhile
+    with pytest.raises(TableAlreadyExists, match="meanwhile"):
+        Ran(spark, TEXT, link)
+    assert checksum(spark, "t") == expected(spark)
+    assert tables(spark) == folders(spark) == ["t"]
+
+
+@pytest.mark.parametrize("words", ["", "IF NOT EXISTS"])
+def test_one_that_was_just_made_is_a_table_that_exists(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    """Between the look at the name and the look at the place."""
+    is_empty, others = Files.is_empty, iter([TEXT])
+
+    def look(files: Files, place: str, *, but: str | None = None) -> bool:
+        for text in others:
+            spark.sql(text)
+        return is_empty(files, place, but=but)
+
+    monkeypatch.setattr(Files, "is_empty", look)
+    text = TEXT.replace("TABLE", f"TABLE {words}")
+    if words:
+        assert "exists already" in str(Ran(spark, text, link).course.note)
+    else:
+        with pytest.raises(TableAlreadyExists):
+            Ran(spark, text, link)
+    assert link.steps == []
