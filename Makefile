@@ -30,7 +30,7 @@ test:
 	@scripts/setup-postgres
 	@scripts/setup-jars yarn catalogs
 	@.venv/bin/python -m tests.support.short_lived_java
-	.venv/bin/pytest $(ARGS)
+	.venv/bin/pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 chaos:
 	@scripts/setup test

@@ -32,12 +32,27 @@ def pytest_configure() -> None:
     short_lived_java.apply()
 
 
+# What shares a service runs in one process, where `make test` has two; the longest come first.
+_LANES = (
+    ("tests/control/launchers/", "tests/end_to_end/test_backends.py"),
+    ("tests/end_to_end/",),
+    ("tests/driver/",),
+    ("tests/",),
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What runs on the PostgreSQL server is marked so, for `make check` to leave it out."""
     for item in items:
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
         if "postgresql" in values or "postgres" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.postgres)
+        item.add_marker(pytest.mark.xdist_group(str(_lane(item))))
+    items.sort(key=_lane)
+
+
+def _lane(item: pytest.Item) -> int:
+    return next(at for at, lane in enumerate(_LANES) if item.nodeid.startswith(lane))
 
 
 @pytest.fixture(scope="session")
