@@ -68,7 +68,10 @@ class Plan:
         fresh.replace(self._file)
 
     def passed(self) -> list[dict[str, Any]]:
-        """What this history has passed and done: `{pid, point, side, did}`."""
+        """What this history has passed and done: `{pid, point, side, did, statement}`.
+
+        A process tells of each passage once, of the link's once for each statement it is about.
+        """
         if not self._log.exists():
             return []
         lines = [json.loads(line) for line in self._log.read_text().splitlines()]

@@ -22,7 +22,7 @@ OLD = "SELECT 7L AS id, '7' AS s, 7L AS k"
 OLD_SUM = [["1", "7", "7", "1"]]
 _STREAM = "STREAM spark_catalog.default.arriving WITH ('maxFilesPerTrigger' = '2')"
 _STEP = "link headrace.driver.ctas.journal.Journal.write:transact"
-_ENDED = "link headrace.driver.loop.Loop._execute:ended"
+REPORT = "link headrace.driver.loop.Loop._execute:ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ _ALL = [
             (_STEP, "after", 2),
             (_STEP, "before", 3),
             (_STEP, "after", 3),
-            (_ENDED, "before", 1),
-            (_ENDED, "after", 1),
+            (REPORT, "before", 1),
+            (REPORT, "after", 1),
         )
         for deed in ("kill", "kill_jvm")
     ),
@@ -146,17 +146,19 @@ class Table:
             query = query.replace("range(0, 1000, 1, 4)", _STREAM)
         return f"{self.kind.words} {self._name} {clause} AS {query}"
 
-    def begin(self) -> None:
-        self._run(f"CREATE NAMESPACE {self._namespace}")
+    def begin(self) -> str:
+        """What has to be there before; the id of the last statement for it."""
+        last = self._run(f"CREATE NAMESPACE {self._namespace}")
         if self.kind.replaces:
-            self._run(f"CREATE TABLE {self._name} {self.kind.lake.clause} AS {OLD}")
+            last = self._run(f"CREATE TABLE {self._name} {self.kind.lake.clause} AS {OLD}")
         if self.kind.streamed:
             source = "CREATE TABLE IF NOT EXISTS default.arriving USING parquet"
-            self._run(f"{source} AS SELECT id FROM range(0, 1000, 1, 4)")
+            last = self._run(f"{source} AS SELECT id FROM range(0, 1000, 1, 4)")
+        return last
 
     def is_writing(self, statement: str) -> bool:
         progress = self.node.statement(statement)["progress"]
-        return bool(progress and progress["tasks_done"] < progress["tasks_total"])
+        return bool(progress and progress["tasks_active"])
 
     def kill_jvm(self) -> None:
         driver = self.node.http.get(f"/api/v1/sessions/{self.session}").json()["driver"]
@@ -193,6 +195,7 @@ class Table:
         found = [one for one in self._place.rglob("*") if one.is_file() and one.suffix != ".crc"]
         return [str(one.relative_to(self._place)) for one in found]
 
-    def _run(self, text: str, **conf: str) -> None:
+    def _run(self, text: str, **conf: str) -> str:
         done = self.node.run(text, self.session, conf=conf)
         assert done["state"] == "success", done
+        return str(done["id"])

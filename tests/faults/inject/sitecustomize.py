@@ -50,17 +50,19 @@ class _Plan:
                 return name
         return f"unknown: {kind} {module}.{frame.f_code.co_qualname}, line {line}"
 
-    def log(self, point, side, did):
+    def log(self, point, side, did, statement):
+        passage = (point, side, statement)
         with self._lock:
-            if did is None and (point, side) in self._told:
+            if did is None and passage in self._told:
                 return
-            self._told.add((point, side))
+            self._told.add(passage)
         line = {
             "history": self._known["history"],
             "pid": os.getpid(),
             "point": point,
             "side": side,
             "did": did,
+            "statement": statement,
         }
         with open(self._known["log"], "a") as stream:  # noqa: PTH123
             stream.write(json.dumps(line) + "\n")
@@ -117,15 +119,15 @@ _DEEDS = {
 }
 
 
-def _pass(plan, point, side):
+def _pass(plan, point, side, statement=None):
     for number, fault in enumerate(plan.now()["faults"]):
         if (fault["point"], fault["side"]) == (point, side) and plan.due(number, fault):
             deed = fault["do"]
             if deed == "kill_jvm" and not _jvm():
                 deed = "kill"
-            plan.log(point, side, deed)
+            plan.log(point, side, deed, statement)
             _DEEDS[deed](fault["seconds"])
-    plan.log(point, side, None)
+    plan.log(point, side, None, statement)
 
 
 class _Around:
@@ -159,12 +161,13 @@ def _link(plan, module):
     call = module.Link._call
 
     @functools.wraps(call)
-    def around(self, *arguments, **options):
+    def around(self, name, message, *arguments, **options):
         # The first frame is the Link's own method.
         point = plan.name("link", sys._getframe(2))
-        _pass(plan, point, "before")
-        answer = call(self, *arguments, **options)
-        _pass(plan, point, "after")
+        statement = getattr(message, "statement_id", None)
+        _pass(plan, point, "before", statement)
+        answer = call(self, name, message, *arguments, **options)
+        _pass(plan, point, "after", statement)
         return answer
 
     module.Link._call = around

@@ -82,22 +82,22 @@ def find(session: SparkSession, work: Work) -> Ctas | None:
     """The CTAS that a statement is, or None. Raises as Spark does for what it finds wrong in it."""
     parsed_plan, bind = parsed(session, work)
     plan = parsed_plan
-    if _name(plan) not in {_CTAS, _RTAS, _BY_EXPRESSION}:
+    if kind_of_plan(plan) not in {_CTAS, _RTAS, _BY_EXPRESSION}:
         return None
     jvm = Jvm(session)
-    if _name(plan) == _RTAS:
+    if kind_of_plan(plan) == _RTAS:
         # Spark's own catalog knows no replacement: its analysis refuses what can be done here.
         plan = _creating(jvm, plan)
     skip = jvm.singleton("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
     analysed = jvm.state.executePlan(bind(plan), skip).analyzed()
-    own = _name(analysed) in _V1
-    if not own and _name(analysed) not in {_CTAS, _RTAS}:
+    own = kind_of_plan(analysed) in _V1
+    if not own and kind_of_plan(analysed) not in {_CTAS, _RTAS}:
         return None
     path = _v1_path(analysed) if own else _v2_path(analysed)
-    if _name(plan) == _BY_EXPRESSION:
+    if kind_of_plan(plan) == _BY_EXPRESSION:
         parsed_plan = plan.planBuilder().apply(jvm.sequence(path.parts), plan.children())
         plan = _creating(jvm, parsed_plan)
-    replaces = _name(parsed_plan) == _RTAS
+    replaces = kind_of_plan(parsed_plan) == _RTAS
     spec = plan.tableSpec()
     return Ctas(
         session=session,
@@ -117,7 +117,7 @@ def find(session: SparkSession, work: Work) -> Ctas | None:
 
 def _creating(jvm: Jvm, plan: Any) -> Any:
     """The plan that creates what this one may also replace."""
-    if _name(plan) == _CTAS:
+    if kind_of_plan(plan) == _CTAS:
         return plan
     return _made(jvm, _CTAS, plan, plan.name(), plan.query(), plan.tableSpec(), False)
 
@@ -138,7 +138,7 @@ def _frame(session: SparkSession, plan: Any) -> DataFrame:
 
 
 def _v1_path(analysed: Any) -> TablePath:
-    command = _name(analysed)
+    command = kind_of_plan(analysed)
     table = analysed.table() if command.startswith("CreateData") else analysed.tableDesc()
     identifier = table.identifier()
     catalog = _option(identifier.catalog()) or "spark_catalog"
@@ -151,7 +151,8 @@ def _v2_path(analysed: Any) -> TablePath:
     return TablePath(resolved.catalog().name(), tuple(identifier.namespace()), identifier.name())
 
 
-def _name(plan: Any) -> str:
+def kind_of_plan(plan: Any) -> str:
+    """The name of its class in Spark, without its package."""
     return str(plan.getClass().getSimpleName())
 
 

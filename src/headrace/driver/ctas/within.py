@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from headrace.driver.ctas.find import kind_of_plan
 from headrace.driver.parameters import parsed
 from headrace.driver.state.jvm import Jvm
 from headrace.model.messages import Work
@@ -23,14 +24,14 @@ def may_create_within(session: SparkSession, work: Work) -> bool:
     The text that EXECUTE IMMEDIATE gets from a variable is not known before it runs: it may.
     """
     plan, _bind = parsed(session, work)
-    if _name(plan) not in {_SCRIPT, _BY_TEXT}:
+    if kind_of_plan(plan) not in {_SCRIPT, _BY_TEXT}:
         return False
     return any(_may_create(session, part) for part in _parts(plan))
 
 
 def _may_create(session: SparkSession, plan: Any) -> bool:
-    if _name(plan) != _BY_TEXT:
-        return _name(plan) in _CREATES
+    if kind_of_plan(plan) != _BY_TEXT:
+        return kind_of_plan(plan) in _CREATES
     text = plan.sqlStmtStr()
     if text.getClass().getSimpleName() != "Literal":
         return True
@@ -47,17 +48,13 @@ def _parts(plan: Any) -> Iterator[Any]:
 
     Of one statement in a script there is only the plan that was parsed.
     """
-    if _name(plan) == "SingleStatement":
+    if kind_of_plan(plan) == "SingleStatement":
         yield plan.parsedPlan()
         return
     yield plan
     inner = [plan.children()]
-    if _name(plan) == _SCRIPT:
+    if kind_of_plan(plan) == _SCRIPT:
         inner.append(plan.handlers())
     for group in inner:
         for at in range(group.size()):
             yield from _parts(group.apply(at))
-
-
-def _name(plan: Any) -> str:
-    return str(plan.getClass().getSimpleName())
