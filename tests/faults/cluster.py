@@ -180,7 +180,7 @@ def _profiles(catalog: Catalog | None) -> dict[str, Any]:
         "spark.driver.memory": "700m",
     }
     usual = {
-        "master": "local[1]",
+        "master": "local[2]",
         "conf": small,
         "start_timeout": _START_SECONDS,
         "env": {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},

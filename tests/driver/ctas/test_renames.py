@@ -16,7 +16,7 @@ from headrace.driver.ctas.files import Files
 from headrace.driver.ctas.renames import Renames
 from headrace.driver.ctas.tables import Tables
 from headrace.driver.state.jvm import Jvm
-from headrace.errors import LocationNotEmpty, TableAlreadyExists
+from headrace.errors import CatalogError, LocationNotEmpty, TableAlreadyExists
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Abandoned
 
@@ -105,6 +105,19 @@ def test_one_that_is_answered_by_an_error_is_tried_again(
     Ran(spark, TEXT, link)
     assert checksum(spark, "t") == expected(spark)
     assert tables(spark) == folders(spark) == ["t"]
+
+
+def test_what_cannot_be_brought_back_is_told_and_left(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(CatalogError, match="moved back"):
+        patch.setattr(Tables, "publish", the_first(half(refusal), _publish))
+        patch.setattr(Files, "move", lambda *_arguments: False)
+        Ran(spark, TEXT, link)
+    assert link.steps[-2:] == [COMMITTING, TransactionState.ABORTING]
+    link.left = [Abandoned(**left_by(link).model_dump(), statement_id="st_0")]
+    recover(spark, link.as_link())
+    assert tables(spark) == folders(spark) == []
 
 
 def test_files_follow_one_that_was_made_all_the_same(

@@ -13,6 +13,7 @@ import time
 from headrace.driver.ctas.contract import TablePath
 from headrace.driver.ctas.files import Files
 from headrace.driver.ctas.tables import Tables
+from headrace.errors import CatalogError
 
 _LOG = logging.getLogger("headrace.driver")
 _STILL_AT_IT = 15.0
@@ -35,17 +36,19 @@ class Renames:
         """Brings the files of a table back that is still called so, if they were moved.
 
         `mark` is one of them, relative to the table's place, where others may have been faster.
+        Raises CatalogError when they cannot be moved.
         """
         until = time.monotonic() + _STILL_AT_IT
         while (place := self._left(path, new_place, mark)) is not None:
             if time.monotonic() < until:
                 time.sleep(_PAUSE)
-            elif self._files.move(new_place, place):
-                _LOG.warning(
-                    "a rename of %s was cut short: its files are back from %s",
-                    path.quoted(),
-                    new_place,
-                )
+                continue
+            if not self._files.move(new_place, place):
+                raise CatalogError(f"{new_place} cannot be moved back to {place}.")
+            _LOG.warning(
+                "a rename of %s was cut short: its files are back from %s", path.quoted(), new_place
+            )
+            return
 
     def follow(self, place: str, new_place: str) -> None:
         """A table has its new name, but its files were brought back before it had: they follow."""

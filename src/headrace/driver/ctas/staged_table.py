@@ -94,7 +94,8 @@ class StagedTable(TwoPhaseTable):
             # One that was answered by an error may have been made all the same, or half.
             if self._finished():
                 return
-            if self._is.mark and self._renames.is_half(*self._move, self._is.mark):
+            if self._is_half():
+                # To be tried again.
                 raise
             raise self._refused(error) from error
         self._tidy()
@@ -115,14 +116,16 @@ class StagedTable(TwoPhaseTable):
     def record(self) -> dict[str, Any]:
         return self._is.model_dump(mode="json")
 
-    @property
-    def _move(self) -> tuple[TablePath, str]:
-        return self._is.staged, self._is.final
+    def _is_half(self) -> bool:
+        known = self._is
+        return known.mark is not None and self._renames.is_half(
+            known.staged, known.final, known.mark
+        )
 
     def _undo_halves(self) -> None:
-        """Of the renames that lead to the new table. While one is half made, none can be made."""
+        """Of the renames that lead to the new table: where one is half made, none can be."""
         if self._is.mark is not None:
-            self._renames.undo_half(*self._move, self._is.mark)
+            self._renames.undo_half(self._is.staged, self._is.final, self._is.mark)
         replaced = self._is.replaced
         if replaced is not None and self._tables.kind_of(replaced) is None:
             self._renames.undo_half(self._is.target, self._tables.default_location(replaced))
