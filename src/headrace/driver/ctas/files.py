@@ -65,9 +65,11 @@ class Files:
         The names of others, or of directories above them, begin with `_` or `.`.
         """
         path, system = self._at(place)
-        root, other = self.full(place).rstrip("/") + "/", None
-        listed = system.listFiles(path, True) if system.exists(path) else None
-        while listed is not None and listed.hasNext():
+        if not system.exists(path):
+            return None
+        root, other = system.makeQualified(path).toString().rstrip("/") + "/", None
+        listed = system.listFiles(path, True)
+        while listed.hasNext():
             file = str(listed.next().getPath().toString()).removeprefix(root)
             if not any(name.startswith(("_", ".")) for name in file.split("/")):
                 return file
