@@ -42,7 +42,10 @@ _LANES = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs on the PostgreSQL server is marked so, for `make check` to leave it out."""
+    """What runs on the PostgreSQL server is marked so, for `make check` to leave it out.
+
+    Each has its lane, and they run in the order of these.
+    """
     for item in items:
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
         if "postgresql" in values or "postgres" in getattr(item, "fixturenames", ()):

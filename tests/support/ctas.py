@@ -11,7 +11,8 @@ from tests.support.journal import JournalLink
 from headrace.driver.ctas import Cancelled, Course, StatementFacts, Unfinished, course_of
 from headrace.driver.ctas.hooks import Hooks
 from headrace.driver.output.collect import collected
-from headrace.model.messages import Journalled, Work
+from headrace.model.lifecycle import TransactionState
+from headrace.model.messages import Abandoned, Journalled, Work
 from headrace.model.result import Disposition
 from headrace.model.statement import Parameter
 
@@ -74,6 +75,24 @@ def left_by(link: JournalLink) -> Journalled:
     return Journalled(id="tx_left", state=link.steps[-1], staged=link.staged)
 
 
+def crash_at(link: JournalLink, state: TransactionState) -> None:
+    """The process dies just before this step is journalled."""
+
+    def die(step: TransactionState) -> None:
+        if step is state:
+            raise Crash
+
+    link.before = die
+
+
+def abandoned(link: JournalLink) -> Abandoned:
+    """What the driver with this link has left, for the same link to take over."""
+    left = Abandoned(**left_by(link).model_dump(), statement_id="st_0")
+    link.left = [left]
+    link.before = lambda _state: None
+    return left
+
+
 def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
     """Its rows; PySpark's own `collect` leaves a socket open until it is let go of."""
     return [tuple(row.values()) for batch in collected(frame) for row in batch.to_pylist()]
@@ -97,9 +116,14 @@ def tables(spark: SparkSession) -> list[str]:
     return sorted(row[1] for row in rows(spark, "SHOW TABLES"))
 
 
-def folders(spark: SparkSession) -> list[str]:
-    """What there is in the current database's directory."""
+def database_place(spark: SparkSession) -> Path:
+    """The directory of the current database."""
     [[database]] = rows(spark, "SELECT current_database()")
     told = dict(rows(spark, f"DESCRIBE DATABASE {database}"))
-    place = Path(urlsplit(told["Location"]).path)
+    return Path(urlsplit(told["Location"]).path)
+
+
+def folders(spark: SparkSession) -> list[str]:
+    """What there is in the current database's directory."""
+    place = database_place(spark)
     return sorted(one.name for one in place.iterdir()) if place.exists() else []

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.ctas import ROWS, Crash, Ran, checksum, expected, left_by, rows, tables
+from tests.support.ctas import ROWS, Crash, Ran, checksum, crash_at, expected, left_by, rows, tables
 from tests.support.journal import JournalLink
 
 from headrace.errors import LocationNotEmpty, TableAlreadyExists
@@ -74,11 +74,7 @@ def test_who_is_published_first_has_the_place(
 def test_what_a_crash_has_left_there_is_in_nobodys_way(
     spark: SparkSession, link: JournalLink, place: Path, text: str
 ) -> None:
-    def die(state: TransactionState) -> None:
-        if state is COMMITTING:
-            raise Crash
-
-    link.before = die
+    crash_at(link, COMMITTING)
     with pytest.raises(Crash):
         Ran(spark, text, link)
     Ran(spark, text.replace(" t ", " other "), JournalLink())

@@ -6,14 +6,24 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.ctas import ROWS, Crash, Ran, checksum, expected, folders, left_by, rows, tables
+from tests.support.ctas import (
+    ROWS,
+    Crash,
+    Ran,
+    abandoned,
+    checksum,
+    crash_at,
+    expected,
+    folders,
+    rows,
+    tables,
+)
 from tests.support.journal import JournalLink
 
 from headrace.driver.ctas import recover
 from headrace.driver.ctas.journal import Journal
 from headrace.driver.ctas.staged_table import StagedTable
 from headrace.model.lifecycle import TransactionState
-from headrace.model.messages import Abandoned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,14 +39,6 @@ def die(*_arguments: object) -> None:
     raise Crash
 
 
-def abandoned(link: JournalLink) -> Abandoned:
-    """What the driver with this link has left, for the same link to take over."""
-    left = Abandoned(**left_by(link).model_dump(), statement_id="st_0")
-    link.left = [left]
-    link.before = lambda _state: None
-    return left
-
-
 def leave(spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch) -> None:
     """All is written, and the driver dies just when it begins to publish."""
     with monkeypatch.context() as patch, pytest.raises(Crash):
@@ -46,11 +48,7 @@ def leave(spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_had_begun_is_removed(spark: SparkSession, link: JournalLink) -> None:
-    def at_commit(state: TransactionState) -> None:
-        if state is COMMITTING:
-            raise Crash
-
-    link.before = at_commit
+    crash_at(link, COMMITTING)
     with pytest.raises(Crash):
         Ran(spark, TEXT, link)
     assert len(tables(spark)) == len(folders(spark)) == 1

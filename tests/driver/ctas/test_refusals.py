@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.ctas import ROWS, Ran, rows, tables
+from tests.support.ctas import ROWS, Ran, database_place, rows, tables
 from tests.support.journal import JournalLink
 
 from headrace.errors import (
@@ -82,10 +82,9 @@ def test_a_location_with_files_is_refused_for_what_replaces_a_table_too(
 
 
 def test_what_plain_spark_has_left_is_refused_with_its_path(
-    spark: SparkSession, link: JournalLink, database: str
+    spark: SparkSession, link: JournalLink
 ) -> None:
-    told = dict(rows(spark, f"DESCRIBE DATABASE {database}"))
-    left = Path(told["Location"].removeprefix("file:")) / "t" / "_temporary" / "0"
+    left = database_place(spark) / "t" / "_temporary" / "0"
     left.mkdir(parents=True)
     with pytest.raises(LocationNotEmpty, match=r"/t$"):
         Ran(spark, PARTITIONED, link)

@@ -7,7 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.ctas import ROWS, Crash, Ran, checksum, expected, folders, left_by, rows, tables
+from tests.support.ctas import (
+    ROWS,
+    Crash,
+    Ran,
+    abandoned,
+    checksum,
+    database_place,
+    expected,
+    folders,
+    left_by,
+    rows,
+    tables,
+)
 from tests.support.journal import JournalLink
 
 from headrace.driver.ctas import recover
@@ -18,7 +30,6 @@ from headrace.driver.ctas.tables import Tables
 from headrace.driver.state.jvm import Jvm
 from headrace.errors import CatalogError, LocationNotEmpty, TableAlreadyExists
 from headrace.model.lifecycle import TransactionState
-from headrace.model.messages import Abandoned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,9 +51,8 @@ def nobody_is_still_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def place(spark: SparkSession, database: str) -> Path:
-    """The directory of the current database."""
-    told = dict(rows(spark, f"DESCRIBE DATABASE {database}"))
-    return Path(told["Location"].removeprefix("file:"))
+    """The directory of the test's database."""
+    return database_place(spark)
 
 
 def staged_path(spark: SparkSession) -> TablePath:
@@ -75,6 +85,13 @@ def refusal() -> Exception:
     return AnalysisException("the metastore is gone", messageParameters={})
 
 
+def cut_short(spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is written and its files are moved; its name is not changed."""
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(Tables, "publish", half(Crash))
+        Ran(spark, TEXT, link)
+
+
 def the_first(first: Renaming, rest: Renaming) -> Renaming:
     """One after the other."""
     left = iter([first])
@@ -88,9 +105,7 @@ def the_first(first: Renaming, rest: Renaming) -> Renaming:
 def test_the_next_brings_the_files_back(
     spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Tables, "publish", half(Crash))
-        Ran(spark, TEXT, link)
+    cut_short(spark, link, monkeypatch)
     assert folders(spark) == ["t"]
     assert tables(spark) != ["t"]
     Ran(spark, TEXT, link, left=left_by(link))
@@ -115,7 +130,7 @@ def test_what_cannot_be_brought_back_is_told_and_left(
         patch.setattr(Files, "move", lambda *_arguments: False)
         Ran(spark, TEXT, link)
     assert link.steps[-2:] == [COMMITTING, TransactionState.ABORTING]
-    link.left = [Abandoned(**left_by(link).model_dump(), statement_id="st_0")]
+    abandoned(link)
     recover(spark, link.as_link())
     assert tables(spark) == folders(spark) == []
 
@@ -149,9 +164,7 @@ def test_who_is_slow_is_waited_for(
         return found
 
     monkeypatch.setattr(Renames, "_left", look)
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Tables, "publish", half(Crash))
-        Ran(spark, TEXT, link)
+    cut_short(spark, link, monkeypatch)
     Ran(spark, TEXT, link, left=left_by(link))
     assert checksum(spark, "t") == expected(spark)
     assert tables(spark) == folders(spark) == ["t"]
@@ -160,9 +173,7 @@ def test_who_is_slow_is_waited_for(
 def test_another_that_has_the_name_keeps_it(
     spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Tables, "publish", half(Crash))
-        Ran(spark, TEXT, link)
+    cut_short(spark, link, monkeypatch)
     spark.sql(f"CREATE TABLE t USING json LOCATION '{tmp_path / 'theirs'}' AS SELECT 7 AS x")
     with pytest.raises(TableAlreadyExists):
         Ran(spark, TEXT, link, left=left_by(link))
@@ -219,7 +230,7 @@ def test_a_replaced_table_that_was_half_put_back(
         patch.setattr(Tables, "rename", the_first(_rename, half(Crash)))
         Ran(spark, REPLACE, link)
     assert tables(spark) != ["t"]
-    link.left = [Abandoned(**left_by(link).model_dump(), statement_id="st_0")]
+    abandoned(link)
     recover(spark, link.as_link())
     assert rows(spark, "SELECT x FROM t") == [(7,)]
     assert tables(spark) == folders(spark) == ["t"]
@@ -229,9 +240,7 @@ def test_one_that_is_under_way_is_left_to_the_journal(
     spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
     """Its files are there and its name is not: that is no place with files of others."""
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Tables, "publish", half(Crash))
-        Ran(spark, TEXT, JournalLink())
+    cut_short(spark, JournalLink(), monkeypatch)
 
     def meanwhile(state: TransactionState) -> None:
         if state is COMMITTING:

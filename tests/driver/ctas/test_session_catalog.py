@@ -12,6 +12,7 @@ from tests.support.ctas import (
     Crash,
     Ran,
     checksum,
+    crash_at,
     expected,
     folders,
     left_by,
@@ -42,16 +43,6 @@ WRITTEN = [PREPARED, BEGUN, COMMITTING]
 PARTITIONED = f"CREATE TABLE t USING parquet PARTITIONED BY (k) AS {ROWS}"
 SHAPES = [("", False), ("PARTITIONED BY (k)", False), ("PARTITIONED BY (k)", True)]
 FAILING = "SELECT id, IF(id < 90, id, raise_error('half-way')) AS k FROM range(0, 100, 1, 4)"
-
-
-def crash_at(link: JournalLink, state: TransactionState) -> None:
-    """The process dies just before this step is journalled."""
-
-    def die(step: TransactionState) -> None:
-        if step is state:
-            raise Crash
-
-    link.before = die
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -50,27 +51,15 @@ class Files:
 
         Last those whose names begin with `_`: what makes the others a table, where there is any.
         """
-        path, system = self._at(place)
-        if not system.exists(path):
-            return []
-        root = system.makeQualified(path).toString().rstrip("/") + "/"
-        found, listed = [], system.listFiles(path, True)
-        while listed.hasNext():
-            found.append(str(listed.next().getPath().toString()).removeprefix(root))
-        return sorted(found, key=lambda file: (file.startswith("_"), file))
+        return sorted(self._below(place), key=lambda file: (file.startswith("_"), file))
 
     def first_below(self, place: str) -> str | None:
         """One file of a directory or those below it, relative to it: of the table, if there is any.
 
         The names of others, or of directories above them, begin with `_` or `.`.
         """
-        path, system = self._at(place)
-        if not system.exists(path):
-            return None
-        root, other = system.makeQualified(path).toString().rstrip("/") + "/", None
-        listed = system.listFiles(path, True)
-        while listed.hasNext():
-            file = str(listed.next().getPath().toString()).removeprefix(root)
+        other = None
+        for file in self._below(place):
             if not any(name.startswith(("_", ".")) for name in file.split("/")):
                 return file
             other = other or file
@@ -84,6 +73,15 @@ class Files:
             return False
         system.mkdirs(to_path.getParent())
         return bool(system.rename(from_path, to_path))
+
+    def _below(self, place: str) -> Iterator[str]:
+        path, system = self._at(place)
+        if not system.exists(path):
+            return
+        root = system.makeQualified(path).toString().rstrip("/") + "/"
+        listed = system.listFiles(path, True)
+        while listed.hasNext():
+            yield str(listed.next().getPath().toString()).removeprefix(root)
 
     @cached_property
     def _conf(self) -> Any:

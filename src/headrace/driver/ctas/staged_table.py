@@ -164,9 +164,7 @@ class StagedTable(TwoPhaseTable):
     def _move_files(self) -> None:
         """Up into the LOCATION. Whoever did so before may have been interrupted anywhere."""
         rows_at, final, files = self._is.rows_at, self._is.final, self._is.files or []
-        staging = (f"_{STAGED}", f"{rows_at.rpartition('/')[2]}/")
-        there = set(self._files.files_below(final)).difference(files)
-        if not all(one.startswith(staging) for one in there):
+        if self._others_are_there():
             raise occupied(self._is.target, final)
         for file in files:
             source, target = f"{rows_at}/{file}", f"{final}/{file}"
@@ -176,6 +174,15 @@ class StagedTable(TwoPhaseTable):
             elif not self._files.exists(target):
                 raise CatalogError(f"A file of {self._is.target.quoted()} is gone: {source}")
         self._tables.relocate(self._is.staged, rows_at, final, table_too=True)
+
+    def _others_are_there(self) -> bool:
+        """Whether the LOCATION holds files that are neither its own nor staged."""
+        rows_at, final = self._is.rows_at, self._is.final
+        if self._files.is_empty(final, but=f"_{STAGED}"):
+            return False
+        staging = (f"_{STAGED}", f"{rows_at.rpartition('/')[2]}/")
+        there = set(self._files.files_below(final)).difference(self._is.files or [])
+        return not all(one.startswith(staging) for one in there)
 
     def _take_files_back(self) -> None:
         """Removes those that were moved already: `final` was empty, and a move replaces nothing."""
