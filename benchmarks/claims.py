@@ -16,7 +16,7 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import NewSession
 from headrace.model.statement import NewStatement
-from headrace.store import changes, sessions, statements, takeovers
+from headrace.store import sessions, statement_transitions, statements, takeovers
 from headrace.store.database import Database
 
 FEW, MANY = 1_000, 1_000_000
@@ -44,13 +44,13 @@ class Claims:
         self._database.migrate()
         self._session = new_id("se")
         with self._database.write() as tx:
-            sessions.insert(tx, NewSession(id=self._session, owner=WHO), who=WHO)
+            sessions.insert(tx, NewSession(id=self._session, owner=WHO), actor=WHO)
             epoch = takeovers.claim_launch(
                 tx, self._session, node=WHO, seconds=3600, token_hash="unused"
             )
             assert epoch is not None
             self._epoch = epoch
-            sessions.transition(tx, self._session, SessionState.RUNNING, who=WHO, epoch=epoch)
+            sessions.transition(tx, self._session, SessionState.RUNNING, actor=WHO, epoch=epoch)
         self.claim()
         self._copy_finished(url, finished)
 
@@ -58,16 +58,16 @@ class Claims:
         """Seconds of one claim, of a statement submitted before; it is then finished."""
         new = NewStatement(id=new_id("st"), session_id=self._session, owner=WHO, text="SELECT 1")
         with self._database.write() as tx:
-            statements.insert(tx, new, who=WHO)
+            statements.insert(tx, new, actor=WHO)
         began = time.perf_counter()
         with self._database.write() as tx:
-            claimed = changes.claim_next(tx, self._session, self._epoch, who=WHO)
+            claimed = statement_transitions.claim_next(tx, self._session, self._epoch, actor=WHO)
         seconds = time.perf_counter() - began
         assert claimed is not None
         assert claimed.id == new.id
         with self._database.write() as tx:
             for state in (StatementState.RUNNING, StatementState.SUCCESS):
-                changes.transition(tx, new.id, state, who=WHO, epoch=self._epoch)
+                statement_transitions.transition(tx, new.id, state, actor=WHO, epoch=self._epoch)
         self._last = new.id
         return seconds
 

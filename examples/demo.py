@@ -160,7 +160,7 @@ def show_timeline(console: Console, http: httpx.Client, statement: dict[str, Any
     submitted = datetime.fromisoformat(statement["created_at"])
     for event in answer.json()["items"]:
         passed = datetime.fromisoformat(event["at"]) - submitted
-        table.add_row(f"{passed.total_seconds() * 1000:.1f}", event["to"], event["who"])
+        table.add_row(f"{passed.total_seconds() * 1000:.1f}", event["to"], event["actor"])
     console.print(f"{statement['id']}, {statement['result']['row_count']} rows:")
     console.print(table)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.last_exception import last_exception
+from headrace.spark_log import last_exception
 
 
 def test_the_last_exception_of_a_log_is_found() -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from headrace.control.java import find_java
+from headrace.control.host.java import find_java
 
 MASTER = "local[*]"
 CONF = {

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from tests.support.running_node import RunningNode
 
-from headrace.api.limits import BODY_LIMIT
+from headrace.api.http.body_limit import BODY_LIMIT
 from headrace.grammar.text import MAX_BYTES
 
 STATEMENTS = "/api/v1/statements"

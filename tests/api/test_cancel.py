@@ -17,7 +17,7 @@ def cancel(node: RunningNode, statement_id: str) -> httpx.Response:
     return node.http.post(f"/api/v1/statements/{statement_id}/cancel")
 
 
-def in_hand(node: RunningNode) -> tuple[str, ScriptedDriver]:
+def in_flight(node: RunningNode) -> tuple[str, ScriptedDriver]:
     """A statement that a driver runs."""
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
@@ -35,7 +35,7 @@ def test_what_waits_is_cancelled_at_once(node: RunningNode) -> None:
     assert statement["state"] == "cancelled"
     assert statement["cancel_requested_at"] <= statement["ended_at"]
     assert statement["launched_at"] is None
-    assert driver.poll().work is None
+    assert driver.poll().assignment is None
 
 
 @pytest.mark.parametrize("started", [False, True])
@@ -57,9 +57,9 @@ def test_what_a_driver_has_in_hand_ends_as_the_driver_says(
     assert (again.status_code, again.json()["state"]) == (202, "cancelling")
     assert again.json()["cancel_requested_at"] == asked_at
 
-    assert driver.poll(in_hand=[statement_id]).cancel == [statement_id]
-    assert driver.poll(in_hand=[statement_id], heard=[statement_id]).cancel == []
-    assert driver.ended(statement_id, StatementState.CANCELLED).landed
+    assert driver.poll(in_flight=[statement_id]).cancel == [statement_id]
+    assert driver.poll(in_flight=[statement_id], cancels_received=[statement_id]).cancel == []
+    assert driver.ended(statement_id, StatementState.CANCELLED).applied
     assert node.statement(statement_id)["state"] == "cancelled"
 
 
@@ -68,14 +68,14 @@ def test_a_report_of_the_start_does_not_undo_a_cancel(node: RunningNode) -> None
     statement_id = node.submit(session=session_id)["id"]
     driver.take()
     cancel(node, statement_id)
-    assert driver.started(statement_id).landed is False
+    assert driver.started(statement_id).applied is False
     assert node.statement(statement_id)["state"] == "cancelling"
 
 
 def test_a_success_that_was_published_first_stays_one(node: RunningNode) -> None:
-    statement_id, driver = in_hand(node)
+    statement_id, driver = in_flight(node)
     cancel(node, statement_id)
-    assert driver.succeed(statement_id).landed
+    assert driver.succeed(statement_id).applied
     statement = node.statement(statement_id)
     assert statement["state"] == "success"
     assert statement["cancel_requested_at"] is not None
@@ -83,22 +83,22 @@ def test_a_success_that_was_published_first_stays_one(node: RunningNode) -> None
 
 
 def test_a_failure_during_a_cancel_is_told(node: RunningNode) -> None:
-    statement_id, driver = in_hand(node)
+    statement_id, driver = in_flight(node)
     cancel(node, statement_id)
-    assert driver.ended(statement_id, StatementState.FAILED, failure=FAILURE).landed
+    assert driver.ended(statement_id, StatementState.FAILED, failure=FAILURE).applied
     statement = node.statement(statement_id)
     assert (statement["state"], statement["error"]["message"]) == ("failed", "no")
 
 
 def test_only_what_was_asked_to_be_cancelled_is(node: RunningNode) -> None:
-    statement_id, driver = in_hand(node)
-    assert driver.ended(statement_id, StatementState.CANCELLED, failure=FAILURE).landed
+    statement_id, driver = in_flight(node)
+    assert driver.ended(statement_id, StatementState.CANCELLED, failure=FAILURE).applied
     assert node.statement(statement_id)["state"] == "failed"
 
 
 @pytest.mark.parametrize("state", sorted(STATEMENT.terminal))
 def test_what_has_ended_is_not_cancelled(node: RunningNode, state: StatementState) -> None:
-    statement_id, driver = in_hand(node)
+    statement_id, driver = in_flight(node)
     if state is StatementState.CANCELLED:
         cancel(node, statement_id)
         driver.ended(statement_id, state)
@@ -115,6 +115,6 @@ def test_what_has_ended_is_not_cancelled(node: RunningNode, state: StatementStat
 
 
 def test_a_cancel_reaches_a_driver_that_waits_for_work(node: RunningNode) -> None:
-    statement_id, driver = in_hand(node)
+    statement_id, driver = in_flight(node)
     cancel(node, statement_id)
-    assert driver.poll(in_hand=[statement_id], wait=20).cancel == [statement_id]
+    assert driver.poll(in_flight=[statement_id], wait=20).cancel == [statement_id]

@@ -58,7 +58,7 @@ def test_every_change_of_a_statement_is_an_event(node: RunningNode) -> None:
         ("launched", "running"),
         ("running", "success"),
     ]
-    assert [one["who"] for one in found] == ["anonymous", *[f"driver:{session_id}:1"] * 3]
+    assert [one["actor"] for one in found] == ["anonymous", *[f"driver:{session_id}:1"] * 3]
     assert {(one["entity"], one["entity_id"]) for one in found} == {("statement", statement_id)}
     statement = node.statement(statement_id)
     assert found[0]["at"][:19] == statement["created_at"][:19]

@@ -28,7 +28,7 @@ def test_a_batch_statement_has_a_session_that_quits(node: RunningNode) -> None:
     driver = node.desk.driver(session_id)
     driver.hello()
     driver.take()
-    assert driver.poll(in_hand=[submitted["id"]]).close is False
+    assert driver.poll(in_flight=[submitted["id"]]).close is False
     driver.succeed(submitted["id"])
     assert driver.poll().close is True
     assert session(node, session_id)["state"] == "closing"
@@ -64,7 +64,7 @@ def test_a_statement_that_runs_for_too_long_is_stopped(start_node: StartNode) ->
     driver.take()
     driver.started(statement_id)
     wait_until(lambda: node.statement(statement_id)["state"] == "cancelling")
-    assert driver.poll(in_hand=[statement_id]).cancel == [statement_id]
+    assert driver.poll(in_flight=[statement_id]).cancel == [statement_id]
     driver.ended(statement_id, StatementState.CANCELLED)
     statement = node.statement(statement_id)
     assert (statement["state"], statement["cancel_reason"]) == ("timeout", "timeout")
@@ -91,7 +91,7 @@ def test_a_statement_that_waits_for_too_long_does_not_run(start_node: StartNode)
     statement = node.statement(statement_id, wait_timeout="10s")
     assert (statement["state"], statement["error"]["code"]) == ("timeout", "statement_timeout")
     assert statement["launched_at"] is None
-    assert driver.poll().work is None
+    assert driver.poll().assignment is None
 
 
 def test_an_idle_session_is_closed_and_says_why(start_node: StartNode) -> None:
@@ -145,7 +145,7 @@ def test_a_local_statement_waits_for_what_was_sent_before_it(node: RunningNode) 
     refused = node.http.post(f"/api/v1/statements/{own}/cancel")
     assert (refused.status_code, refused.json()["code"]) == (409, "not_cancellable")
     driver.succeed(first)
-    assert driver.poll().work is None
+    assert driver.poll().assignment is None
     assert node.statement(own)["state"] == "success"
     assert node.statement(target)["state"] == "cancelled"
 

@@ -26,13 +26,13 @@ def test_a_statement_whose_answer_was_lost_is_handed_out_again(node: RunningNode
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     lost = driver.take()
-    again = driver.poll().work
+    again = driver.poll().assignment
     assert again == lost
     assert again is not None
     assert again.attempt == 1
-    assert driver.poll(in_hand=[statement_id]).work is None
-    assert driver.succeed(statement_id).landed
-    assert driver.poll().work is None
+    assert driver.poll(in_flight=[statement_id]).assignment is None
+    assert driver.succeed(statement_id).applied
+    assert driver.poll().assignment is None
 
 
 def test_an_open_poll_gets_what_is_submitted_meanwhile(node: RunningNode) -> None:
@@ -40,17 +40,17 @@ def test_an_open_poll_gets_what_is_submitted_meanwhile(node: RunningNode) -> Non
     with ThreadPoolExecutor(1) as pool:
         orders = pool.submit(driver.poll, wait=30)
         topic = f"session:{session_id}"
-        wait_until(lambda: topic in node.database.signals._topics, what="the poll is open")
+        wait_until(lambda: topic in node.database.notifications._topics, what="the poll is open")
         statement_id = node.submit(session=session_id)["id"]
-        work = orders.result(timeout=10).work
-    assert work is not None
-    assert work.statement_id == statement_id
+        assignment = orders.result(timeout=10).assignment
+    assert assignment is not None
+    assert assignment.statement_id == statement_id
 
 
 def test_a_poll_with_nothing_to_do_ends_after_its_time(node: RunningNode) -> None:
     _session_id, driver = node.driven_session()
     orders = driver.poll(wait=0.05)
-    assert (orders.work, orders.cancel, orders.close) == (None, [], False)
+    assert (orders.assignment, orders.cancel, orders.close) == (None, [], False)
     assert driver.renew().nodes == [node.node.address]
 
 
@@ -60,9 +60,11 @@ def test_two_polls_at_once_do_not_share_a_statement(node: RunningNode) -> None:
     with ThreadPoolExecutor(2) as pool:
         polls = [pool.submit(driver.poll, wait=0.5) for _ in range(2)]
         statement_id = node.submit(session=session_id)["id"]
-        works = [one.result(timeout=10).work for one in polls]
+        works = [one.result(timeout=10).assignment for one in polls]
     # Both may learn of it, for the node cannot know which answer arrives; it is the same attempt.
-    assert {work.statement_id for work in works if work is not None} == {statement_id}
+    assert {assignment.statement_id for assignment in works if assignment is not None} == {
+        statement_id
+    }
     assert node.statement(statement_id)["attempts"] == 1
 
 
@@ -70,22 +72,22 @@ def test_a_repeated_report_changes_nothing(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.take()
-    assert driver.succeed(statement_id).landed is True
+    assert driver.succeed(statement_id).applied is True
     ended = node.statement(statement_id)
-    assert driver.succeed(statement_id).landed is False
+    assert driver.succeed(statement_id).applied is False
     failure = Failure(code="x", message="x")
-    assert driver.ended(statement_id, StatementState.FAILED, failure=failure).landed is False
-    assert driver.started(statement_id).landed is False
+    assert driver.ended(statement_id, StatementState.FAILED, failure=failure).applied is False
+    assert driver.started(statement_id).applied is False
     assert node.statement(statement_id) == ended
-    assert driver.hello().landed is False
+    assert driver.hello().applied is False
 
 
 def test_a_report_of_a_short_statement_may_overtake_that_of_its_start(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.take()
-    assert driver.succeed(statement_id).landed
-    assert driver.started(statement_id).landed is False
+    assert driver.succeed(statement_id).applied
+    assert driver.started(statement_id).applied is False
     statement = node.statement(statement_id)
     assert statement["launched_at"] <= statement["started_at"] <= statement["ended_at"]
 
@@ -114,8 +116,8 @@ def test_a_driver_cannot_report_another_sessions_statement(node: RunningNode) ->
     second, other = node.driven_session()
     statement_id = node.submit(session=second)["id"]
     other.take()
-    assert driver.started(statement_id).landed is False
-    assert driver.succeed(statement_id).landed is False
+    assert driver.started(statement_id).applied is False
+    assert driver.succeed(statement_id).applied is False
     assert node.statement(statement_id)["state"] == "launched"
 
 
@@ -202,7 +204,7 @@ def test_a_statements_life_is_four_write_transactions(start_node: StartNode) -> 
     driver.succeed(statement_id)
     assert node.statement(statement_id)["state"] == "success"
     assert node.http.get(f"/api/v1/statements/{statement_id}/result").status_code == 200
-    assert driver.poll().work is None
+    assert driver.poll().assignment is None
     assert node.database.write_count - before == 4
 
     driver.renew()
@@ -251,7 +253,7 @@ def test_polls_and_looks_write_nothing(start_node: StartNode) -> None:
     node.node._sweeper.stop()
     before = node.database.write_count
     for _ in range(3):
-        driver.poll(in_hand=[statement_id])
+        driver.poll(in_flight=[statement_id])
         node.statement(statement_id)
         node.http.get("/api/v1/statements")
         node.http.get("/api/v1/sessions")

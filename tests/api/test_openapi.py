@@ -15,18 +15,18 @@ from tests.support.scripted_driver import Crew
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
-from headrace.model.messages import Work
+from headrace.model.messages import Assignment
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 TOKEN = "secret"
 
 
-def reply(work: Work) -> dict[str, Any]:
+def reply(assignment: Assignment) -> dict[str, Any]:
     """Long texts fail, all others have a row."""
-    if len(work.text) > 20:
+    if len(assignment.text) > 20:
         failure = Failure(code="spark_error", message="too long", line=1, column=1)
         return {"state": StatementState.FAILED, "failure": failure}
-    result = inline_result([("n", "long"), ("s", "string")], [[1, work.text]])
+    result = inline_result([("n", "long"), ("s", "string")], [[1, assignment.text]])
     return {"state": StatementState.SUCCESS, "result": result}
 
 

@@ -14,7 +14,7 @@ from tests.support.made_results import inline_result, stored_result
 from tests.support.running_node import RunningNode
 from tests.support.scripted_driver import ScriptedDriver
 
-from headrace.api.limits import BODY_LIMIT
+from headrace.api.http.body_limit import BODY_LIMIT
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.result import ResultReport
@@ -51,7 +51,7 @@ def taken(node: RunningNode) -> tuple[str, ScriptedDriver]:
 
 def succeeded(node: RunningNode, result: ResultReport) -> str:
     query_id, driver = taken(node)
-    assert driver.succeed(query_id, result).landed
+    assert driver.succeed(query_id, result).applied
     return query_id
 
 

@@ -68,7 +68,7 @@ def test_calls_get_503_and_the_node_recovers(
         server.start()
 
     wait_until(lambda: node.http.get("/ready").status_code == 200, what="the node is ready again")
-    assert driver.succeed(statement_id).landed
+    assert driver.succeed(statement_id).applied
     assert node.statement(statement_id)["state"] == "success"
     assert node.http.get(f"/api/v1/statements/{statement_id}/result").json()["rows"] == [[1]]
     assert node.submit(session=session_id)["state"] == "waiting"
@@ -84,7 +84,7 @@ def test_who_waits_during_an_outage_is_told(
         path = f"/api/v1/statements/{statement_id}"
         answer = pool.submit(node.http.get, path, params={"wait_timeout": "30s"})
         topic = f"statement:{statement_id}"
-        wait_until(lambda: topic in node.database.signals._topics, what="the call waits")
+        wait_until(lambda: topic in node.database.notifications._topics, what="the call waits")
         server.stop()
         try:
             assert answer.result(timeout=20).status_code == 503
@@ -107,5 +107,5 @@ def test_drivers_are_not_judged_by_an_outage(server: PostgresServer, tmp_path: P
         finally:
             server.start()
         wait_until(lambda: node.http.get("/ready").status_code == 200, what="the node is back")
-        assert driver.renew().landed
+        assert driver.renew().applied
         assert node.http.get(f"/api/v1/sessions/{session_id}").json()["state"] == "running"

@@ -31,7 +31,7 @@ def ended(node: RunningNode, result: ResultReport) -> str:
     session_id, driver = node.driven_session()
     statement_id: str = node.submit(session=session_id)["id"]
     driver.take()
-    assert driver.succeed(statement_id, result).landed
+    assert driver.succeed(statement_id, result).applied
     return statement_id
 
 

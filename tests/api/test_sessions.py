@@ -57,7 +57,7 @@ def test_a_name_is_free_again_once_its_session_has_ended(node: RunningNode) -> N
     response = node.http.post("/api/v1/sessions", json={"name": "once"})
     assert (response.status_code, response.json()["code"]) == (409, "name_taken")
 
-    assert driver.fail().landed
+    assert driver.fail().applied
     assert node.http.get("/api/v1/sessions/once").status_code == 404
     second = node.new_session(name="once")
     assert node.http.get("/api/v1/sessions/once").json()["id"] == second != first
@@ -72,14 +72,14 @@ def test_closing_cancels_what_runs_and_ends_with_the_drivers_goodbye(node: Runni
     response = node.http.delete(f"/api/v1/sessions/{session_id}")
     assert (response.status_code, response.json()["state"]) == (202, "closing")
     assert node.statement(waiting)["state"] == "cancelled"
-    orders = driver.poll(in_hand=[running])
+    orders = driver.poll(in_flight=[running])
     assert (orders.close, orders.cancel) == (True, [running])
     late = node.http.post(
         "/api/v1/statements", json={"statement": "SELECT 1", "session": session_id}
     )
     assert (late.status_code, late.json()["code"]) == (409, "session_ended")
 
-    assert driver.goodbye().landed
+    assert driver.goodbye().applied
     session = node.http.get(f"/api/v1/sessions/{session_id}").json()
     assert (session["state"], session["error"]) == ("dead", None)
     assert session["ended_at"] is not None

@@ -29,9 +29,9 @@ def test_a_statement_keeps_the_time_of_every_step(node: RunningNode) -> None:
     driver.take()
     launched = node.statement(submitted["id"])
     assert (launched["state"], launched["attempts"]) == ("launched", 1)
-    assert driver.started(submitted["id"]).landed
+    assert driver.started(submitted["id"]).applied
     assert node.statement(submitted["id"])["state"] == "running"
-    assert driver.succeed(submitted["id"]).landed
+    assert driver.succeed(submitted["id"]).applied
 
     ended = node.statement(submitted["id"])
     assert ended["state"] == "success"
@@ -57,11 +57,11 @@ def test_statements_of_a_session_run_in_order_one_at_a_time(node: RunningNode) -
     session_id, driver = node.driven_session()
     made = [node.submit(f"SELECT {n}", session=session_id)["id"] for n in range(3)]
     for statement_id in made:
-        work = driver.take()
-        assert work.statement_id == statement_id
-        assert driver.poll(in_hand=[statement_id]).work is None
+        assignment = driver.take()
+        assert assignment.statement_id == statement_id
+        assert driver.poll(in_flight=[statement_id]).assignment is None
         driver.succeed(statement_id)
-    assert driver.poll().work is None
+    assert driver.poll().assignment is None
 
 
 def test_everything_asked_for_reaches_the_driver(node: RunningNode) -> None:
@@ -82,15 +82,15 @@ def test_everything_asked_for_reaches_the_driver(node: RunningNode) -> None:
         result="stored",
         location="s3://bucket/place",
     )
-    work = driver.take()
-    assert work.text == "SELECT :a, :b, :c, :d"
-    assert [one.model_dump(exclude_unset=True) for one in work.parameters] == [
+    assignment = driver.take()
+    assert assignment.text == "SELECT :a, :b, :c, :d"
+    assert [one.model_dump(exclude_unset=True) for one in assignment.parameters] == [
         {"type": None, **one} for one in named
     ]
-    assert work.conf == {"spark.sql.ansi.enabled": "false"}
-    assert (work.row_limit, work.byte_limit) == (10, 2000)
-    assert (work.disposition, work.location) == ("stored", "s3://bucket/place")
-    assert work.attempt == 1
+    assert assignment.conf == {"spark.sql.ansi.enabled": "false"}
+    assert (assignment.row_limit, assignment.byte_limit) == (10, 2000)
+    assert (assignment.disposition, assignment.location) == ("stored", "s3://bucket/place")
+    assert assignment.attempt == 1
 
 
 def test_parameters_by_position_keep_their_order(node: RunningNode) -> None:
@@ -120,7 +120,7 @@ def test_a_failure_is_told_with_its_place_and_its_trace_on_request(node: Running
         trace="at org.apache…",
     )
     driver.take()
-    assert driver.ended(statement_id, StatementState.FAILED, failure=failure).landed
+    assert driver.ended(statement_id, StatementState.FAILED, failure=failure).applied
 
     statement = node.statement(statement_id)
     assert statement["state"] == "failed"

@@ -50,15 +50,15 @@ def test_a_query_is_run_again_by_the_next_driver(start_node: StartNode) -> None:
     command = node.submit("SHOW TABLES", session=session_id)["id"]
     assert driver.take().attempt == 1
     driver.started(query)
-    node.desk.lose(session_id, "killed by SIGKILL")
+    node.desk.declare_lost(session_id, "killed by SIGKILL")
 
     second = node.desk.driver(session_id, launch=2)
     assert session(node, session_id)["state"] == "recovering"
     assert node.statement(query)["state"] == "waiting"
-    assert second.hello(lost=["view v: gone"]).landed
+    assert second.hello(lost=["view v: gone"]).applied
     assert session(node, session_id)["lost"] == ["view v: gone"]
-    work = second.take()
-    assert (work.statement_id, work.attempt) == (query, 2)
+    assignment = second.take()
+    assert (assignment.statement_id, assignment.attempt) == (query, 2)
     second.succeed(query)
     assert second.take().statement_id == command
     assert states(node, query) == [
@@ -77,7 +77,7 @@ def test_what_may_have_changed_something_is_not_run_again(start_node: StartNode)
     running = node.submit("INSERT INTO t VALUES (1)", session=session_id)["id"]
     waiting = node.submit("INSERT INTO t VALUES (2)", session=session_id)["id"]
     driver.take()
-    node.desk.lose(session_id, "killed by SIGKILL")
+    node.desk.declare_lost(session_id, "killed by SIGKILL")
     statement = node.statement(running, wait_timeout="20s")
     assert (statement["state"], statement["error"]["code"]) == ("failed", "driver_lost")
     assert "SIGKILL" in statement["error"]["message"]
@@ -95,7 +95,7 @@ def test_a_query_that_ends_every_driver_is_tried_no_more(start_node: StartNode) 
         driver = node.desk.driver(session_id, launch=launch)
         driver.hello()
         assert driver.take().attempt == launch
-        node.desk.lose(session_id, "exit status 137")
+        node.desk.declare_lost(session_id, "exit status 137")
     statement = node.statement(query, wait_timeout="20s")
     assert (statement["state"], statement["attempts"]) == ("failed", 2)
     assert statement["error"]["code"] == "driver_lost"
@@ -130,10 +130,10 @@ def test_the_next_driver_is_told_once_of_whom_to_tell(start_node: StartNode) -> 
     second = node.desk.driver(session_id, launch=2)
     # Until it says hello, it may be lost itself.
     for _twice in range(2):
-        [one] = second.restore().untold
+        [one] = second.restore().pending_hook_calls
         assert (one.statement_id, one.text, one.attempt) == (lost, "SET a.b = 1", 1)
     second.hello(told=[lost])
-    assert second.restore().untold == []
+    assert second.restore().pending_hook_calls == []
 
 
 def test_an_idle_session_is_rebuilt_when_it_is_needed(start_node: StartNode) -> None:
@@ -146,7 +146,7 @@ def test_an_idle_session_is_rebuilt_when_it_is_needed(start_node: StartNode) -> 
     assert len(node.desk.started) == 2
     assert other != session_id
     node.submit(session=session_id)
-    assert node.desk.driver(session_id, launch=2).hello().landed
+    assert node.desk.driver(session_id, launch=2).hello().applied
 
 
 def test_a_session_without_a_driver_is_closed_at_once(start_node: StartNode) -> None:
@@ -165,7 +165,7 @@ def test_a_closing_session_whose_driver_is_lost_is_dead(start_node: StartNode) -
     running = node.submit(session=session_id)["id"]
     driver.take()
     node.http.delete(f"/api/v1/sessions/{session_id}")
-    node.desk.lose(session_id, "killed by SIGKILL")
+    node.desk.declare_lost(session_id, "killed by SIGKILL")
     assert node.statement(running, wait_timeout="20s")["state"] == "cancelled"
     wait_until(lambda: session(node, session_id)["state"] == "dead")
 
@@ -178,7 +178,7 @@ def test_a_session_that_is_closed_while_its_driver_is_ended_is_dead(
     query = node.submit(session=session_id)["id"]
     driver.take()
     node.desk.on_kill = lambda: close(node, session_id)
-    node.desk.lose(session_id, "killed by SIGKILL")
+    node.desk.declare_lost(session_id, "killed by SIGKILL")
     assert node.statement(query, wait_timeout="20s")["state"] == "cancelled"
     wait_until(lambda: session(node, session_id)["state"] == "dead")
 
@@ -191,7 +191,7 @@ def test_tables_in_memory_end_with_their_driver(start_node: StartNode) -> None:
     running = node.submit(session=session_id)["id"]
     waiting = node.submit(session=session_id)["id"]
     driver.take()
-    node.desk.lose(session_id, "killed by SIGKILL")
+    node.desk.declare_lost(session_id, "killed by SIGKILL")
     assert node.statement(running, wait_timeout="20s")["error"]["code"] == "driver_lost"
     assert node.statement(waiting)["error"]["code"] == "session_failed"
     failed = session(node, session_id)
@@ -205,7 +205,7 @@ def test_a_driver_that_dies_at_its_start_is_started_three_times(start_node: Star
     session_id = statement["session_id"]
     for launch in (1, 2, 3):
         node.desk.request(session_id, launch=launch)
-        node.desk.lose(session_id, "exit status 1")
+        node.desk.declare_lost(session_id, "exit status 1")
     failed = node.statement(statement["id"], wait_timeout="20s")
     assert (failed["state"], failed["error"]["code"]) == ("failed", "session_failed")
     assert "3 attempts" in failed["error"]["message"]
@@ -220,11 +220,11 @@ def test_starts_are_counted_anew_once_a_driver_was_there(start_node: StartNode) 
     for launch in range(1, 6):
         node.submit("SHOW TABLES", session=session_id)
         driver = node.desk.driver(session_id, launch=launch)
-        assert driver.hello().landed
+        assert driver.hello().applied
         driver.take()
-        node.desk.lose(session_id, "exit status 1")
+        node.desk.declare_lost(session_id, "exit status 1")
     node.submit("SHOW TABLES", session=session_id)
-    assert node.desk.driver(session_id, launch=6).hello().landed
+    assert node.desk.driver(session_id, launch=6).hello().applied
 
 
 def test_a_batch_statement_that_cannot_be_run_again_ends_its_session(
@@ -235,7 +235,7 @@ def test_a_batch_statement_that_cannot_be_run_again_ends_its_session(
     driver = node.desk.driver(statement["session_id"])
     driver.hello()
     driver.take()
-    node.desk.lose(statement["session_id"], "killed by SIGKILL")
+    node.desk.declare_lost(statement["session_id"], "killed by SIGKILL")
     assert node.statement(statement["id"], wait_timeout="20s")["state"] == "failed"
     wait_until(lambda: session(node, statement["session_id"])["state"] == "dead")
 
@@ -246,7 +246,7 @@ def test_a_batch_query_is_run_again_in_its_session(start_node: StartNode) -> Non
     node.desk.driver(statement["session_id"]).hello()
     first = node.desk.driver(statement["session_id"])
     first.take()
-    node.desk.lose(statement["session_id"], "killed by SIGKILL")
+    node.desk.declare_lost(statement["session_id"], "killed by SIGKILL")
     second = node.desk.driver(statement["session_id"], launch=2)
     second.hello()
     second.take()
@@ -263,7 +263,7 @@ def test_a_backend_that_is_out_of_reach_ends_nothing(start_node: StartNode) -> N
     asked = node.desk.asked
     wait_until(lambda: node.desk.asked >= asked + 2)
     assert session(node, session_id)["state"] == "running"
-    assert driver.renew().landed
+    assert driver.renew().applied
     assert node.statement(query)["state"] == "launched"
     node.desk.unreachable = False
     node.desk.driver(session_id, launch=2)
@@ -273,7 +273,7 @@ def test_a_backend_that_is_out_of_reach_ends_nothing(start_node: StartNode) -> N
 def test_a_lost_driver_that_cannot_be_ended_yet_holds_everything_up(start_node: StartNode) -> None:
     node = start_node(lease=QUICK)
     session_id, _driver, query = out_of_reach(node)
-    node.desk.lose(session_id, "killed by SIGKILL")
+    node.desk.declare_lost(session_id, "killed by SIGKILL")
     asked = node.desk.asked
     wait_until(lambda: node.desk.asked >= asked + 2)
     assert session(node, session_id)["state"] == "recovering"
@@ -293,7 +293,7 @@ def test_a_start_in_doubt_is_looked_for_and_made_again(start_node: StartNode) ->
     node.desk.unreachable = False
     driver = node.desk.driver(session_id, launch=1)
     assert driver.bootstrap.epoch == 3
-    assert driver.hello().landed
+    assert driver.hello().applied
 
 
 def test_a_start_that_takes_too_long_fails_in_the_backends_words(start_node: StartNode) -> None:
@@ -311,7 +311,7 @@ def test_a_start_that_takes_too_long_fails_in_the_backends_words(start_node: Sta
 def test_a_session_closed_during_a_takeover_is_dead(start_node: StartNode) -> None:
     node = start_node(lease=QUICK)
     session_id, _driver, query = out_of_reach(node)
-    node.desk.lose(session_id, "killed by SIGKILL")
+    node.desk.declare_lost(session_id, "killed by SIGKILL")
     wait_until(lambda: session(node, session_id)["state"] == "recovering")
     closed = node.http.delete(f"/api/v1/sessions/{session_id}").json()
     assert closed["state"] == "closing"
@@ -358,7 +358,7 @@ def test_a_start_that_comes_too_late_is_ended(start_node: StartNode) -> None:
     def superseded(name: str) -> None:
         session_id = name.split("-")[1]
         with node.database.write() as tx:
-            takeovers.condemn(tx, session_id, 1, who="no_2", reason="late", seconds=60)
+            takeovers.fence(tx, session_id, 1, actor="no_2", reason="late", seconds=60)
         node.desk.starting = superseding
 
     node.desk.starting = superseded

@@ -12,7 +12,7 @@ from tests.support.waiting import wait_until
 
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState, TransactionState
-from headrace.model.messages import Journalled
+from headrace.model.messages import JournalEntry
 from headrace.model.transaction import Staged
 
 StartNode = Callable[..., RunningNode]
@@ -37,14 +37,14 @@ def creating(
     driver.take()
     driver.started(statement_id)
     for step in _ON_THE_WAY[: _ON_THE_WAY.index(state) + 1]:
-        assert driver.transact(made, statement_id, step, staged).landed
+        assert driver.transact(made, statement_id, step, staged).applied
     return session_id, statement_id, driver
 
 
 def test_a_table_is_committed_with_its_statement(node: RunningNode) -> None:
     made, staged = table()
     _session, statement_id, driver = creating(node, TransactionState.COMMITTING, made, staged)
-    assert driver.succeed(statement_id, committed=made, atomic=True, note="seen").landed
+    assert driver.succeed(statement_id, committed=made, atomic=True, note="seen").applied
     shown = node.statement(statement_id)
     assert (shown["state"], shown["atomic"], shown["note"]) == ("success", True, "seen")
     page = node.http.get("/api/v1/events", params={"entity_id": made}).json()
@@ -57,8 +57,8 @@ def test_a_cancel_is_refused_once_the_table_is_published(node: RunningNode) -> N
     refused = node.http.post(f"/api/v1/statements/{statement_id}/cancel")
     assert refused.status_code == 409
     assert refused.json()["code"] == "committing"
-    assert driver.poll(in_hand=[statement_id]).cancel == []
-    assert driver.succeed(statement_id, committed=made).landed
+    assert driver.poll(in_flight=[statement_id]).cancel == []
+    assert driver.succeed(statement_id, committed=made).applied
 
 
 def test_a_cancel_before_that_keeps_it_from_being_published(node: RunningNode) -> None:
@@ -66,10 +66,10 @@ def test_a_cancel_before_that_keeps_it_from_being_published(node: RunningNode) -
     _session, statement_id, driver = creating(node, TransactionState.BEGUN, made, staged)
     assert node.http.post(f"/api/v1/statements/{statement_id}/cancel").status_code == 202
     answer = driver.transact(made, statement_id, TransactionState.COMMITTING, staged)
-    assert (answer.landed, answer.busy) == (False, False)
+    assert (answer.applied, answer.busy) == (False, False)
     for step in (TransactionState.ABORTING, TransactionState.ABORTED):
-        assert driver.transact(made, statement_id, step).landed
-    assert driver.ended(statement_id, StatementState.CANCELLED).landed
+        assert driver.transact(made, statement_id, step).applied
+    assert driver.ended(statement_id, StatementState.CANCELLED).applied
     assert node.statement(statement_id)["state"] == "cancelled"
 
 
@@ -81,11 +81,11 @@ def test_two_do_not_publish_one_name_at_once(node: RunningNode) -> None:
     other.take()
     late = new_id("tx")
     for step in _ON_THE_WAY[:2]:
-        assert other.transact(late, second, step, staged).landed
+        assert other.transact(late, second, step, staged).applied
     busy = other.transact(late, second, TransactionState.COMMITTING, staged)
-    assert (busy.landed, busy.busy) == (False, True)
-    assert driver.succeed(first, committed=made).landed
-    assert other.transact(late, second, TransactionState.COMMITTING, staged).landed
+    assert (busy.applied, busy.busy) == (False, True)
+    assert driver.succeed(first, committed=made).applied
+    assert other.transact(late, second, TransactionState.COMMITTING, staged).applied
 
 
 @pytest.mark.parametrize("state", _ON_THE_WAY)
@@ -95,21 +95,21 @@ def test_the_next_driver_is_told_of_what_is_left(
     node = start_node(lease={"sweep": "50ms"})
     made, staged = table()
     session_id, statement_id, _driver = creating(node, state, made, staged)
-    node.desk.lose(session_id, "killed by SIGKILL")
+    node.desk.declare_lost(session_id, "killed by SIGKILL")
     with node.desk.driver(session_id, launch=2) as second:
         second.hello()
-        work = second.take()
-        assert (work.statement_id, work.attempt) == (statement_id, 2)
-        assert work.transaction == Journalled(id=made, state=state, staged=staged)
+        assignment = second.take()
+        assert (assignment.statement_id, assignment.attempt) == (statement_id, 2)
+        assert assignment.transaction == JournalEntry(id=made, state=state, staged=staged)
         # An answer that was lost on its way is given again.
-        assert second.poll().work == work
+        assert second.poll().assignment == assignment
         end = TransactionState.COMMITTING
         if state is not end:
-            assert second.transact(made, statement_id, TransactionState.ABORTING).landed
-            assert second.transact(made, statement_id, TransactionState.ABORTED).landed
+            assert second.transact(made, statement_id, TransactionState.ABORTING).applied
+            assert second.transact(made, statement_id, TransactionState.ABORTED).applied
             return
         assert node.http.post(f"/api/v1/statements/{statement_id}/cancel").status_code == 409
-        assert second.succeed(statement_id, committed=made, atomic=True).landed
+        assert second.succeed(statement_id, committed=made, atomic=True).applied
         assert node.statement(statement_id)["state"] == "success"
 
 
@@ -148,7 +148,7 @@ def test_what_is_left_is_taken_over_by_the_next_driver(start_node: StartNode) ->
     node = start_node(lease={"sweep": "50ms"}, statements={"max_attempts": 1})
     made, staged = table()
     session_id, statement_id, _driver = creating(node, TransactionState.BEGUN, made, staged)
-    node.desk.lose(session_id, "killed by SIGKILL")
+    node.desk.declare_lost(session_id, "killed by SIGKILL")
     wait_until(lambda: node.statement(statement_id)["state"] == "failed", what="it has failed")
     [left] = node.http.get("/api/v1/transactions", params={"left": True}).json()["items"]
     assert (left["id"], left["left"]) == (made, True)
@@ -158,5 +158,5 @@ def test_what_is_left_is_taken_over_by_the_next_driver(start_node: StartNode) ->
     assert (taken.id, taken.statement_id, taken.staged) == (made, statement_id, staged)
     assert other.recover([staged.identity]) == []
     for step in (TransactionState.ABORTING, TransactionState.ABORTED):
-        assert other.transact(made, statement_id, step).landed
+        assert other.transact(made, statement_id, step).applied
     assert node.http.get("/api/v1/transactions", params={"left": True}).json()["items"] == []

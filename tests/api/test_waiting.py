@@ -89,7 +89,7 @@ def test_a_cancel_after_the_wait_tells_how_the_driver_really_ended(node: Running
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(node.submit, session=session_id, **asked)
         statement_id = driver.take().statement_id
-        orders = driver.poll(in_hand=[statement_id], wait=10)
+        orders = driver.poll(in_flight=[statement_id], wait=10)
         assert orders.cancel == [statement_id]
         # Its rows were published before the cancel came.
         driver.succeed(statement_id)

@@ -25,30 +25,30 @@ def launched(node: RunningNode, count: int) -> list[str]:
 
 def test_a_new_session_takes_a_warm_driver_and_another_is_started(start_node: StartNode) -> None:
     node = warm(start_node)
-    [spare] = launched(node, 1)
-    driver = node.desk.driver(spare)
-    assert driver.hello().landed
+    [warm] = launched(node, 1)
+    driver = node.desk.driver(warm)
+    assert driver.hello().applied
     # Nobody's session is in nobody's list.
     assert node.http.get("/api/v1/sessions").json()["items"] == []
     session_id = node.new_session(name="mine")
-    assert session_id == spare
+    assert session_id == warm
     statement = node.submit(session="mine")["id"]
     assert driver.take().statement_id == statement
-    assert driver.succeed(statement).landed
-    assert launched(node, 2)[0] == spare
+    assert driver.succeed(statement).applied
+    assert launched(node, 2)[0] == warm
 
 
 def test_a_submit_without_a_session_takes_one_too(start_node: StartNode) -> None:
     node = warm(start_node)
-    [spare] = launched(node, 1)
-    node.desk.driver(spare).hello()
-    assert node.submit(kind="batch")["session_id"] == spare
+    [warm] = launched(node, 1)
+    node.desk.driver(warm).hello()
+    assert node.submit(kind="batch")["session_id"] == warm
 
 
 def test_who_asks_for_something_else_gets_a_driver_of_its_own(start_node: StartNode) -> None:
     node = warm(start_node)
-    [spare] = launched(node, 1)
-    node.desk.driver(spare).hello()
+    [warm] = launched(node, 1)
+    node.desk.driver(warm).hello()
     asked: list[dict[str, Any]] = [
         {"conf": {"spark.executor.memory": "1g"}},
         {"catalog": "other"},
@@ -57,26 +57,26 @@ def test_who_asks_for_something_else_gets_a_driver_of_its_own(start_node: StartN
         {"parallelism": 2},
     ]
     for body in asked:
-        assert node.new_session(**body) != spare
-    assert node.new_session() == spare
+        assert node.new_session(**body) != warm
+    assert node.new_session() == warm
 
 
 def test_a_lost_warm_driver_is_replaced(start_node: StartNode) -> None:
     node = warm(start_node)
-    [spare] = launched(node, 1)
-    node.desk.driver(spare).hello()
-    node.desk.lose(spare, "killed by SIGKILL")
+    [warm] = launched(node, 1)
+    node.desk.driver(warm).hello()
+    node.desk.declare_lost(warm, "killed by SIGKILL")
     other = launched(node, 2)[1]
-    assert other != spare
+    assert other != warm
     node.desk.driver(other).hello()
     assert node.new_session() == other
 
 
 def test_drivers_that_cannot_start_are_not_started_for_ever(start_node: StartNode) -> None:
     node = warm(start_node)
-    [spare] = launched(node, 1)
+    [warm] = launched(node, 1)
     failure = Failure(code="spark_unavailable", message="no")
-    with_driver = node.desk.driver(spare)
+    with_driver = node.desk.driver(warm)
     with_driver.goodbye(failure)
     own = node.new_session()
     node.desk.driver(own)

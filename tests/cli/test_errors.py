@@ -5,7 +5,7 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.errors import Complaints, excerpt
+from headrace.cli.errors import ErrorPrinter, excerpt
 from headrace.cli.output.text import width
 from headrace.cli.script import Source, split
 from headrace.errors import HeadraceError, InvalidText, Position
@@ -61,12 +61,12 @@ def test_hints_are_told_and_only_debug_shows_more_lines() -> None:
     error = HeadraceError("One.\nTwo.", hint="do this")
     for debug, more in ((False, ""), (True, "Two.\n")):
         out = io.StringIO()
-        Complaints(out, colour=False, debug=debug).error(error)
+        ErrorPrinter(out, colour=False, debug=debug).error(error)
         assert out.getvalue() == f"error: One.\n{more}hint: do this\n"
 
 
 def test_an_error_of_a_file_names_the_line_where_its_statement_begins() -> None:
     (_, piece) = split([Source("s.sql", "SELECT 1;\n\nSELECT 2")])
     out = io.StringIO()
-    Complaints(out, colour=False, debug=False).error(InvalidText("Bad."), piece)
+    ErrorPrinter(out, colour=False, debug=False).error(InvalidText("Bad."), piece)
     assert out.getvalue() == "error: s.sql:3, statement 2: Bad.\n"

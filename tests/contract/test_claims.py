@@ -10,13 +10,13 @@ from tests.support.store import INLINE, new_session, new_statement, running_sess
 
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.statement import Statement
-from headrace.store import changes, sessions, statements, takeovers
+from headrace.store import sessions, statement_transitions, statements, takeovers
 from headrace.store.database import Database
 
 
 def _claim(store: Database, session_id: str, epoch: int) -> Statement | None:
     with store.write() as tx:
-        return changes.claim_next(tx, session_id, epoch, who="driver")
+        return statement_transitions.claim_next(tx, session_id, epoch, actor="driver")
 
 
 def test_statements_are_claimed_one_after_the_other_in_order(store: Database) -> None:
@@ -32,7 +32,9 @@ def test_statements_are_claimed_one_after_the_other_in_order(store: Database) ->
         assert _claim(store, session_id, epoch) is None, "one at a time"
         with store.write() as tx:
             done = StatementState.SUCCESS
-            assert changes.transition(tx, statement.id, done, who="driver", epoch=epoch)
+            assert statement_transitions.transition(
+                tx, statement.id, done, actor="driver", epoch=epoch
+            )
         claimed.append(statement.id)
     assert claimed == submitted
     assert _claim(store, session_id, epoch) is None
@@ -65,7 +67,7 @@ def test_only_a_running_session_gets_work(store: Database, state: SessionState) 
     session_id, epoch = running_session(store)
     new_statement(store, session_id)
     with store.write() as tx:
-        assert sessions.transition(tx, session_id, state, who="test")
+        assert sessions.transition(tx, session_id, state, actor="test")
     assert _claim(store, session_id, epoch) is None
 
 
@@ -83,17 +85,17 @@ def test_a_zombie_changes_nothing(store: Database) -> None:
     with store.write() as tx:
         for target in StatementState:
             if target is not StatementState.LAUNCHED:
-                assert not changes.transition(
+                assert not statement_transitions.transition(
                     tx,
                     statement_id,
                     target,
-                    who="zombie",
+                    actor="zombie",
                     epoch=stale,
                     result=INLINE,
                     result_seconds=60,
                 )
         for state in SessionState:
-            assert not sessions.transition(tx, session_id, state, who="zombie", epoch=stale)
+            assert not sessions.transition(tx, session_id, state, actor="zombie", epoch=stale)
         assert sessions.renew(tx, session_id, stale, 60) is None
         assert not sessions.set_handle(tx, session_id, stale, {"pid": 1})
     with store.read() as tx:
@@ -112,7 +114,7 @@ def test_many_claims_at_once_get_each_statement_once(store: Database) -> None:
     submitted = [new_statement(store, session_id) for _ in range(20)]
     claimed: list[str] = []
 
-    def work() -> None:
+    def assignment() -> None:
         while len(claimed) < len(submitted):
             statement = _claim(store, session_id, epoch)
             if statement is None:
@@ -120,10 +122,12 @@ def test_many_claims_at_once_get_each_statement_once(store: Database) -> None:
             claimed.append(statement.id)
             with store.write() as tx:
                 ended = StatementState.FAILED
-                assert changes.transition(tx, statement.id, ended, who="t", epoch=epoch)
+                assert statement_transitions.transition(
+                    tx, statement.id, ended, actor="t", epoch=epoch
+                )
 
     with ThreadPoolExecutor(6) as pool:
-        for done in [pool.submit(work) for _ in range(6)]:
+        for done in [pool.submit(assignment) for _ in range(6)]:
             done.result(timeout=60)
     assert claimed == submitted
 
@@ -157,7 +161,7 @@ def test_only_one_of_many_ends_of_a_statement_lands(store: Database) -> None:
     def end(target: StatementState) -> bool:
         ready.wait()
         with store.write() as tx:
-            return changes.transition(tx, statement_id, target, who="test")
+            return statement_transitions.transition(tx, statement_id, target, actor="test")
 
     ends = [StatementState.SUCCESS, StatementState.FAILED, StatementState.TIMEOUT] * 2
     with ThreadPoolExecutor(6) as pool:
@@ -179,7 +183,9 @@ def test_queries_run_beside_each_other_and_anything_else_alone(store: Database) 
     def end(*ended: str) -> None:
         with store.write() as tx:
             for one in ended:
-                assert changes.transition(tx, one, StatementState.SUCCESS, who="d", epoch=epoch)
+                assert statement_transitions.transition(
+                    tx, one, StatementState.SUCCESS, actor="d", epoch=epoch
+                )
 
     assert claimed() == queries[:3]
     end(queries[1])

@@ -13,7 +13,14 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.statement import CancelReason, NewStatement
-from headrace.store import changes, local, overtime, sessions, statements, tables
+from headrace.store import (
+    node_statements,
+    sessions,
+    statement_transitions,
+    statements,
+    tables,
+    timeouts,
+)
 from headrace.store.clock import clock
 from headrace.store.database import Database
 
@@ -47,7 +54,9 @@ def test_a_session_is_idle_after_its_time(store: Database) -> None:
     _aged(store, tables.sessions, session_id, "last_used_at", 2 * MINUTE)
     assert _idle(store) == []
     with store.write() as tx:
-        assert changes.transition(tx, statement_id, StatementState.SUCCESS, who="test")
+        assert statement_transitions.transition(
+            tx, statement_id, StatementState.SUCCESS, actor="test"
+        )
     assert _idle(store) == [session_id]
     with store.read() as tx:
         assert sessions.is_idle(tx, session_id)
@@ -60,7 +69,9 @@ def test_a_renewal_counts_a_live_statement_as_use(store: Database) -> None:
     _set(store, tables.sessions, session_id, idle_seconds=MINUTE)
     with store.write() as tx:
         sessions.renew(tx, session_id, epoch, 60)
-        assert changes.transition(tx, statement_id, StatementState.CANCELLED, who="test")
+        assert statement_transitions.transition(
+            tx, statement_id, StatementState.CANCELLED, actor="test"
+        )
     assert _idle(store) == []
     _aged(store, tables.sessions, session_id, "last_used_at", 2 * MINUTE)
     with store.write() as tx:
@@ -83,7 +94,7 @@ def test_a_session_with_a_stream_is_never_idle(store: Database) -> None:
 def test_a_session_that_is_not_running_is_not_idle(store: Database) -> None:
     with store.write() as tx:
         new = NewSession(id=new_id("se"), owner="ada", idle_seconds=0.0)
-        sessions.insert(tx, new, who="ada")
+        sessions.insert(tx, new, actor="ada")
     assert _idle(store) == []
 
 
@@ -102,7 +113,7 @@ def test_a_session_is_aged_busy_or_not(store: Database) -> None:
     _set(store, tables.sessions, session_id, ttl_seconds=MINUTE)
     assert aged() == [session_id]
     with store.write() as tx:
-        assert sessions.transition(tx, session_id, SessionState.CLOSING, who="test")
+        assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="test")
     assert aged() == []
 
 
@@ -118,7 +129,7 @@ def test_overtime_is_counted_from_the_submit_while_waiting_then_from_the_start(
 
     def late() -> list[tuple[str, StatementState]]:
         with store.read() as tx:
-            return overtime.overtime(tx, 10)
+            return timeouts.timed_out(tx, 10)
 
     assert late() == []
     _aged(store, tables.statements, running, "started_at", 2 * MINUTE)
@@ -127,7 +138,7 @@ def test_overtime_is_counted_from_the_submit_while_waiting_then_from_the_start(
         _set(store, tables.statements, one, timeout_seconds=None, queue_seconds=MINUTE)
     assert late() == [(waiting, StatementState.WAITING)]
     with store.write() as tx:
-        changes.request_cancel(tx, running, who="test", reason=CancelReason.TIMEOUT)
+        statement_transitions.request_cancel(tx, running, actor="test", reason=CancelReason.TIMEOUT)
     _set(store, tables.statements, running, timeout_seconds=MINUTE)
     assert late() == [(waiting, StatementState.WAITING)]
 
@@ -137,7 +148,9 @@ def test_the_first_reason_of_a_cancel_holds_and_force_may_come_later(store: Data
     one = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
     for reason, force in ((CancelReason.TIMEOUT, False), (CancelReason.ASKED, True)):
         with store.write() as tx:
-            state = changes.request_cancel(tx, one, who="ada", reason=reason, force=force)
+            state = statement_transitions.request_cancel(
+                tx, one, actor="ada", reason=reason, force=force
+            )
         assert state is StatementState.CANCELLING
     with store.read() as tx:
         found = statements.get(tx, one)
@@ -149,9 +162,9 @@ def test_a_cancel_is_stuck_after_its_grace(store: Database) -> None:
     session_id, epoch = running_session(store)
     one = new_statement(store, session_id, StatementState.CANCELLING, epoch=epoch)
 
-    def stuck() -> list[overtime.StuckCancel]:
+    def stuck() -> list[timeouts.UnansweredCancel]:
         with store.read() as tx:
-            return overtime.stuck_cancels(tx, MINUTE, 10)
+            return timeouts.unanswered_cancels(tx, MINUTE, 10)
 
     assert stuck() == []
     _aged(store, tables.statements, one, "cancel_requested_at", 2 * MINUTE)
@@ -160,11 +173,11 @@ def test_a_cancel_is_stuck_after_its_grace(store: Database) -> None:
     assert (found.alone, found.forced, found.noted) == (True, False, False)
     other = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
     with store.write() as tx:
-        overtime.note(tx, one, "because")
+        timeouts.set_cancel_note(tx, one, "because")
     (found,) = stuck()
     assert (found.alone, found.noted) == (False, True)
     with store.write() as tx:
-        assert changes.transition(tx, other, StatementState.SUCCESS, who="test")
+        assert statement_transitions.transition(tx, other, StatementState.SUCCESS, actor="test")
         sessions.renew(tx, session_id, epoch, 60, streams=1)
     assert not stuck()[0].alone
 
@@ -173,7 +186,7 @@ def test_a_batch_session_takes_one_statement(store: Database) -> None:
     session_id = new_id("se")
     with store.write() as tx:
         new = NewSession(id=session_id, owner="ada", kind=SessionKind.BATCH)
-        sessions.insert(tx, new, who="ada")
+        sessions.insert(tx, new, actor="ada")
     new_statement(store, session_id)
     with pytest.raises(SessionEnded, match="takes one statement"):
         new_statement(store, session_id)
@@ -187,24 +200,26 @@ def test_a_local_statement_keeps_its_turn(store: Database) -> None:
         new = NewStatement(
             id=own, session_id=session_id, owner="ada", text="x", kind=SessionKind.LOCAL
         )
-        statements.insert(tx, new, who="ada")
+        statements.insert(tx, new, actor="ada")
     last = new_statement(store, session_id)
 
     def due() -> list[str]:
         with store.read() as tx:
-            assert local.due(tx, "se_x", 10) == []
-            assert local.due(tx, session_id, 10) == local.due(tx, None, 10)
-            return local.due(tx, None, 10)
+            assert node_statements.runnable(tx, "se_x", 10) == []
+            assert node_statements.runnable(tx, session_id, 10) == node_statements.runnable(
+                tx, None, 10
+            )
+            return node_statements.runnable(tx, None, 10)
 
     assert due() == []
     with store.write() as tx:
-        assert changes.transition(tx, first, StatementState.SUCCESS, who="test")
+        assert statement_transitions.transition(tx, first, StatementState.SUCCESS, actor="test")
         # What follows it waits for it.
-        assert changes.claim_next(tx, session_id, epoch, who="driver") is None
+        assert statement_transitions.claim_next(tx, session_id, epoch, actor="driver") is None
     assert due() == [own]
     with store.write() as tx:
-        assert changes.transition(tx, own, StatementState.SUCCESS, who="test")
-        claimed = changes.claim_next(tx, session_id, epoch, who="driver")
+        assert statement_transitions.transition(tx, own, StatementState.SUCCESS, actor="test")
+        claimed = statement_transitions.claim_next(tx, session_id, epoch, actor="driver")
     assert claimed is not None
     assert claimed.id == last
     assert due() == []

@@ -23,12 +23,12 @@ def test_an_event_says_who_did_what_when(store: Database) -> None:
     session_id = new_session(store)
     with store.write() as tx:
         state = SessionState.CLOSING
-        assert sessions.transition(tx, session_id, state, who="bob", detail={"why": "bored"})
+        assert sessions.transition(tx, session_id, state, actor="bob", detail={"why": "bored"})
     made, closed = _read(store)
     assert (made.entity, made.entity_id, made.source) == ("session", session_id, None)
-    assert (made.target, made.who, made.detail) == ("not_started", "ada", {})
+    assert (made.target, made.actor, made.detail) == ("not_started", "ada", {})
     assert (closed.source, closed.target) == ("not_started", "closing")
-    assert (closed.who, closed.detail) == ("bob", {"why": "bored"})
+    assert (closed.actor, closed.detail) == ("bob", {"why": "bored"})
     assert made.at < closed.at
 
 
@@ -69,11 +69,11 @@ def test_a_reader_never_passes_a_late_commit(postgres_url: str) -> None:
         first, second = new_session(store), new_session(store)
         start = _read(store)[-1].cursor
         with store.write() as late:
-            assert sessions.transition(late, first, SessionState.CLOSING, who="late")
+            assert sessions.transition(late, first, SessionState.CLOSING, actor="late")
             with store.write() as early:
-                assert sessions.transition(early, second, SessionState.CLOSING, who="early")
+                assert sessions.transition(early, second, SessionState.CLOSING, actor="early")
             assert _read(store, start) == []
-        assert [event.who for event in _read(store, start)] == ["late", "early"]
+        assert [event.actor for event in _read(store, start)] == ["late", "early"]
     finally:
         store.close()
 
@@ -87,10 +87,10 @@ def test_a_reader_never_passes_a_late_commit_of_a_later_transaction(postgres_url
         with store.write() as old:
             assert sessions.set_handle(old, first, 0, {})
             with store.write() as new:
-                assert sessions.transition(new, second, SessionState.CLOSING, who="new")
-                assert sessions.transition(old, first, SessionState.CLOSING, who="old")
+                assert sessions.transition(new, second, SessionState.CLOSING, actor="new")
+                assert sessions.transition(old, first, SessionState.CLOSING, actor="old")
             assert _read(store, start) == []
-        assert [event.who for event in _read(store, start)] == ["old", "new"]
+        assert [event.actor for event in _read(store, start)] == ["old", "new"]
     finally:
         store.close()
 

@@ -51,7 +51,7 @@ def test_a_key_is_forgotten_after_a_day(store: Database) -> None:
 def test_a_taken_key_undoes_the_transaction(store: Database) -> None:
     with store.write() as tx:
         idempotency.remember(tx, "ada", "k", "hash", "st_1")
-    with pytest.raises(idempotency.KeyTaken, match="k"), store.write() as tx:
+    with pytest.raises(idempotency.IdempotencyKeyUsed, match="k"), store.write() as tx:
         idempotency.remember(tx, "ada", "other", "hash", "st_2")
         idempotency.remember(tx, "ada", "k", "hash", "st_2")
     with store.read() as tx:
@@ -83,7 +83,7 @@ def test_without_looking_first_one_of_many_keeps_the_key(store: Database) -> Non
         try:
             with store.write() as tx:
                 idempotency.remember(tx, "ada", "k", "hash", f"st_{number}")
-        except idempotency.KeyTaken:
+        except idempotency.IdempotencyKeyUsed:
             return False
         return True
 

@@ -13,7 +13,7 @@ from headrace.model.lifecycle import (
     SessionState,
     StatementState,
 )
-from headrace.store import changes, events, nodes, sessions, statements
+from headrace.store import events, nodes, sessions, statement_transitions, statements
 from headrace.store.database import Database
 
 
@@ -32,15 +32,17 @@ def test_a_statement_goes_only_where_its_lifecycle_allows(
         statement_id = new_statement(store, session_id, source)
         before = _trail(store, statement_id)
         with store.write() as tx:
-            landed = changes.transition(tx, statement_id, target, who="test", failure=LOST)
+            applied = statement_transitions.transition(
+                tx, statement_id, target, actor="test", failure=LOST
+            )
         with store.read() as tx:
             after = statements.get(tx, statement_id)
         assert after is not None
-        assert landed is STATEMENT.allows(source, target), f"{source} → {target}"
-        assert after.state is (target if landed else source)
-        assert after.failure == (LOST if landed else None)
+        assert applied is STATEMENT.allows(source, target), f"{source} → {target}"
+        assert after.state is (target if applied else source)
+        assert after.failure == (LOST if applied else None)
         assert (after.ended_at is not None) is (after.state in STATEMENT.terminal)
-        assert _trail(store, statement_id) == before + ([(source, target)] if landed else [])
+        assert _trail(store, statement_id) == before + ([(source, target)] if applied else [])
 
 
 @pytest.mark.parametrize("source", SessionState)
@@ -51,15 +53,15 @@ def test_a_session_goes_only_where_its_lifecycle_allows(
         session_id = new_session(store, source)
         before = _trail(store, session_id)
         with store.write() as tx:
-            landed = sessions.transition(tx, session_id, target, who="test", failure=LOST)
+            applied = sessions.transition(tx, session_id, target, actor="test", failure=LOST)
         with store.read() as tx:
             after = sessions.get(tx, session_id)
         assert after is not None
-        assert landed is SESSION.allows(source, target), f"{source} → {target}"
-        assert after.state is (target if landed else source)
-        assert after.failure == (LOST if landed else None)
+        assert applied is SESSION.allows(source, target), f"{source} → {target}"
+        assert after.state is (target if applied else source)
+        assert after.failure == (LOST if applied else None)
         assert (after.ended_at is not None) is (after.state in SESSION.terminal)
-        assert _trail(store, session_id) == before + ([(source, target)] if landed else [])
+        assert _trail(store, session_id) == before + ([(source, target)] if applied else [])
 
 
 @pytest.mark.parametrize(
@@ -77,21 +79,21 @@ def test_a_node_goes_only_where_its_lifecycle_allows(
         with store.write() as tx:
             nodes.register(tx, f"no_{target}", address="http://a", version="1", seconds=60)
             for step in path:
-                assert nodes.transition(tx, f"no_{target}", step, who="test")
+                assert nodes.transition(tx, f"no_{target}", step, actor="test")
         with store.write() as tx:
-            landed = nodes.transition(tx, f"no_{target}", target, who="test")
+            applied = nodes.transition(tx, f"no_{target}", target, actor="test")
         with store.read() as tx:
             after = next(node for node in nodes.page(tx) if node.id == f"no_{target}")
-        assert landed is NODE.allows(source, target)
-        assert after.state is (target if landed else source)
+        assert applied is NODE.allows(source, target)
+        assert after.state is (target if applied else source)
 
 
 def test_a_change_of_what_does_not_exist_does_not_land(store: Database) -> None:
     with store.write() as tx:
-        assert not changes.transition(tx, "st_x", StatementState.FAILED, who="test")
-        assert not sessions.transition(tx, "se_x", SessionState.FAILED, who="test")
-        assert not nodes.transition(tx, "no_x", NodeState.GONE, who="test")
-        assert changes.request_cancel(tx, "st_x", who="test") is None
+        assert not statement_transitions.transition(tx, "st_x", StatementState.FAILED, actor="test")
+        assert not sessions.transition(tx, "se_x", SessionState.FAILED, actor="test")
+        assert not nodes.transition(tx, "no_x", NodeState.GONE, actor="test")
+        assert statement_transitions.request_cancel(tx, "st_x", actor="test") is None
     with store.read() as tx:
         assert events.read(tx, after=None, limit=10) == []
 
@@ -100,7 +102,7 @@ def test_a_transaction_that_fails_leaves_neither_change_nor_event(store: Databas
     session_id = new_session(store)
     before = _trail(store, session_id)
     with pytest.raises(LookupError), store.write() as tx:
-        assert sessions.transition(tx, session_id, SessionState.CLOSING, who="test")
+        assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="test")
         raise LookupError
     with store.read() as tx:
         session = sessions.get(tx, session_id)

@@ -25,7 +25,7 @@ def test_a_node_is_listed_as_it_registered(store: Database) -> None:
 def test_a_node_that_comes_back_is_up_anew(store: Database) -> None:
     with store.write() as tx:
         _register(tx, "no_1")
-        assert nodes.transition(tx, "no_1", NodeState.GONE, who="no_1")
+        assert nodes.transition(tx, "no_1", NodeState.GONE, actor="no_1")
         assert not nodes.renew(tx, "no_1", 60)
         _register(tx, "no_1", "http://a:2")
         assert nodes.renew(tx, "no_1", 60)
@@ -55,7 +55,7 @@ def test_addresses_are_of_nodes_that_are_up_and_alive(store: Database) -> None:
         _register(tx, "no_1", "http://up")
         _register(tx, "no_2", "http://lost", seconds=-1)
         _register(tx, "no_3", "http://draining")
-        assert nodes.transition(tx, "no_3", NodeState.DRAINING, who="ada")
+        assert nodes.transition(tx, "no_3", NodeState.DRAINING, actor="ada")
         _register(tx, "no_4", "http://newer")
         assert nodes.addresses(tx) == ["http://newer", "http://up"]
         assert nodes.renew(tx, "no_2", 60)

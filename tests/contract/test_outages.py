@@ -46,7 +46,7 @@ def test_a_store_that_is_down_says_so_and_comes_back(
     outage.start()
     remote.ping()
     with remote.write() as tx:
-        assert sessions.transition(tx, session_id, SessionState.CLOSING, who="test")
+        assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="test")
 
 
 def test_a_restart_between_two_calls_goes_unnoticed(
@@ -64,7 +64,7 @@ def test_a_store_that_dies_in_a_transaction_undoes_it(
 ) -> None:
     session_id = new_session(remote)
     with pytest.raises(StoreUnavailable), remote.write() as tx:
-        assert sessions.transition(tx, session_id, SessionState.CLOSING, who="test")
+        assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="test")
         outage.stop()
     count = remote.write_count
     outage.start()
@@ -97,7 +97,7 @@ def test_a_lock_that_is_not_let_go_is_an_outage(remote: Database) -> None:
         with pytest.raises(StoreUnavailable), remote.write() as there:
             there.execute(text("SET LOCAL lock_timeout = 20"))
             there.execute(lock, {"id": session_id})
-        assert sessions.transition(here, session_id, SessionState.CLOSING, who="test")
+        assert sessions.transition(here, session_id, SessionState.CLOSING, actor="test")
 
 
 def test_nobody_listening_is_an_outage() -> None:

@@ -10,15 +10,15 @@ from tests.support.store import new_session, new_statement, running_session
 
 from headrace.model.lifecycle import StatementState
 from headrace.store import (
-    changes,
-    duties,
+    driver_view,
     events,
     idempotency,
-    local,
-    overtime,
+    node_statements,
     results,
     sessions,
+    statement_transitions,
     statements,
+    timeouts,
 )
 from headrace.store.database import Database, Tx
 
@@ -77,14 +77,14 @@ def _plans(tx: Tx, act: Any) -> list[str]:
 @pytest.mark.parametrize(
     "act",
     [
-        lambda tx, session, epoch: changes.claim_next(tx, session, epoch, who="d"),
+        lambda tx, session, epoch: statement_transitions.claim_next(tx, session, epoch, actor="d"),
         lambda tx, session, epoch: statements.live_ids(tx, session),
-        lambda tx, session, epoch: duties.duty(tx, session),
+        lambda tx, session, epoch: driver_view.load_driver_view(tx, session),
         lambda tx, session, epoch: statements.active_count(tx),
-        lambda tx, session, epoch: overtime.overtime(tx, 10),
-        lambda tx, session, epoch: overtime.stuck_cancels(tx, 5, 10),
-        lambda tx, session, epoch: overtime.has_others(tx, session, "st_x"),
-        lambda tx, session, epoch: local.due(tx, None, 10),
+        lambda tx, session, epoch: timeouts.timed_out(tx, 10),
+        lambda tx, session, epoch: timeouts.unanswered_cancels(tx, 5, 10),
+        lambda tx, session, epoch: timeouts.has_other_work(tx, session, "st_x"),
+        lambda tx, session, epoch: node_statements.runnable(tx, None, 10),
         lambda tx, session, epoch: statements.get(tx, "st_x"),
         lambda tx, session, epoch: statements.page(tx, limit=10),
         lambda tx, session, epoch: statements.page(tx, owner="ada", before="st_9", limit=10),

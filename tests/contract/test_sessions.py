@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.support.store import LOST, new_session, new_statement, running_session, session_of
 
-from headrace.errors import NameTaken
+from headrace.errors import SessionNameExists
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import NewSession
@@ -32,7 +32,7 @@ def test_a_session_reads_back_as_it_was_made(store: Database) -> None:
         py_files=["c.py"],
     )
     with store.write() as tx:
-        sessions.insert(tx, new, who="ada")
+        sessions.insert(tx, new, actor="ada")
     session = session_of(store, new.id)
     for name in ("owner", "kind", "name", "profile", "conf", "catalog", "database"):
         assert getattr(session, name) == getattr(new, name)
@@ -67,7 +67,7 @@ def test_a_session_counts_its_statements_that_have_not_ended(store: Database) ->
 
 def test_a_name_is_taken_while_its_session_lives(store: Database) -> None:
     first = new_session(store, name="etl")
-    with pytest.raises(NameTaken, match="etl"):
+    with pytest.raises(SessionNameExists, match="etl"):
         new_session(store, name="etl")
     new_session(store, name="etl", owner="bob")
     with store.read() as tx:
@@ -75,7 +75,7 @@ def test_a_name_is_taken_while_its_session_lives(store: Database) -> None:
         assert sessions.is_owned(tx, "ada", first)
         assert not sessions.is_owned(tx, "bob", first)
     with store.write() as tx:
-        assert sessions.transition(tx, first, SessionState.FAILED, who="test")
+        assert sessions.transition(tx, first, SessionState.FAILED, actor="test")
     with store.read() as tx:
         assert sessions.id_of_name(tx, "ada", "etl") is None
     second = new_session(store, name="etl")
@@ -87,7 +87,7 @@ def test_one_of_many_gets_a_name(store: Database) -> None:
     def attempt(_: int) -> bool:
         try:
             new_session(store, name="etl")
-        except NameTaken:
+        except SessionNameExists:
             return False
         return True
 
@@ -142,7 +142,7 @@ def test_hello_tells_who_the_driver_is_and_starts_the_lease(store: Database) -> 
             tx,
             session_id,
             SessionState.RUNNING,
-            who="driver",
+            actor="driver",
             epoch=epoch,
             driver={"spark_version": "4"},
             lease_seconds=15,
@@ -181,7 +181,7 @@ def test_renewing_tells_the_state(store: Database, state: SessionState) -> None:
     session_id, epoch = running_session(store)
     if state is not SessionState.RUNNING:
         with store.write() as tx:
-            assert sessions.transition(tx, session_id, state, who="test")
+            assert sessions.transition(tx, session_id, state, actor="test")
     before = session_of(store, session_id)
     with store.write() as tx:
         assert sessions.renew(tx, session_id, epoch, 600) is state
@@ -196,7 +196,7 @@ def test_renewing_tells_the_state(store: Database, state: SessionState) -> None:
 def test_a_lease_is_lost_with_the_driver(store: Database, state: SessionState) -> None:
     session_id, epoch = running_session(store)
     with store.write() as tx:
-        assert sessions.transition(tx, session_id, state, who="test")
+        assert sessions.transition(tx, session_id, state, actor="test")
         assert sessions.renew(tx, session_id, epoch, 60) is None
 
 
@@ -219,7 +219,7 @@ def test_the_end_of_a_session_is_recorded(store: Database) -> None:
             tx,
             session_id,
             SessionState.FAILED,
-            who="no_1",
+            actor="no_1",
             epoch=epoch,
             failure=LOST,
             detail={"exit": 9},
@@ -230,7 +230,7 @@ def test_the_end_of_a_session_is_recorded(store: Database) -> None:
     assert session.lease_until is None
     with store.read() as tx:
         last = events.read(tx, after=None, entity_id=session_id, limit=10)[-1]
-    assert (last.entity, last.source, last.target, last.who) == (
+    assert (last.entity, last.source, last.target, last.actor) == (
         "session",
         "running",
         "failed",

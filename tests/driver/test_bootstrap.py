@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.driver.bootstrap import addresses, take, take_once
+from headrace.driver.bootstrap import addresses, read_bootstrap, read_handoff
 from headrace.model.messages import Bootstrap
 from headrace.private_files import write_private
-from headrace.results import one_use
+from headrace.storage import handoff
 
 
 @pytest.fixture
@@ -32,19 +32,19 @@ def bootstrap(tmp_path: Path) -> Bootstrap:
 def test_a_file_stays_without_its_token(tmp_path: Path, bootstrap: Bootstrap) -> None:
     file = tmp_path / "bootstrap.json"
     write_private(file, bootstrap.model_dump_json())
-    without, token = take(file)
+    without, token = read_bootstrap(file)
     assert (without.token, token) == (None, "secret")
     assert "secret" not in file.read_text()
     assert addresses(file) == bootstrap.nodes
     with pytest.raises(SystemExit, match="taken by a driver already"):
-        take(file)
+        read_bootstrap(file)
 
 
 def test_an_object_is_gone_once_it_is_read(tmp_path: Path, bootstrap: Bootstrap) -> None:
-    place = one_use.put(str(tmp_path), "headrace-se_1-1", bootstrap.model_dump_json().encode())
-    without, token = take_once(place)
+    place = handoff.put(str(tmp_path), "headrace-se_1-1", bootstrap.model_dump_json().encode())
+    without, token = read_handoff(place)
     assert (without.token, token) == (None, "secret")
     assert not Path(place).exists()
     with pytest.raises(FileNotFoundError):
-        take_once(place)
+        read_handoff(place)
     assert addresses(None) == []

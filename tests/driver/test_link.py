@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.driver.bootstrap import take
-from headrace.driver.link import Link, Orphaned, Refused
+from headrace.driver.bootstrap import read_bootstrap
+from headrace.driver.link import Link, LinkRefused, NoNodeAnswers
 from headrace.errors import LeaseLost
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Bootstrap, Ended
@@ -58,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-LANDED = (200, {"landed": True})
+LANDED = (200, {"applied": True})
 DOWN = (503, {"code": "store_unavailable"})
 GONE = "http://127.0.0.1:9"
 
@@ -97,7 +97,7 @@ def bootstrap(nodes: list[str], orphan_seconds: float) -> Bootstrap:
 
 def make(links: list[Link], file: Path, nodes: list[str], orphan_seconds: float = 20) -> Link:
     write_private(file, bootstrap(nodes, orphan_seconds).model_dump_json())
-    known, token = take(file)
+    known, token = read_bootstrap(file)
     links.append(Link(file, known, token))
     return links[-1]
 
@@ -105,12 +105,12 @@ def make(links: list[Link], file: Path, nodes: list[str], orphan_seconds: float 
 def test_the_token_is_taken_out_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "b.json"
     write_private(file, bootstrap([GONE], 1).model_dump_json())
-    known, token = take(file)
+    known, token = read_bootstrap(file)
     assert token == "secret"
     assert known.token is None
     assert "secret" not in file.read_text()
     with pytest.raises(SystemExit):
-        take(file)
+        read_bootstrap(file)
 
 
 def test_a_call_carries_token_session_and_epoch(
@@ -119,7 +119,7 @@ def test_a_call_carries_token_session_and_epoch(
     servers.append(Server(LANDED))
     link = make(links, tmp_path / "b.json", [servers[0].address])
     ended = Ended(statement_id="st_1", state=StatementState.CANCELLED)
-    assert link.ended(ended).landed
+    assert link.ended(ended).applied
     path, authorization, body = servers[0].seen[0]
     assert path == "/driver/v1/sessions/se_1/4/ended"
     assert authorization == "Bearer secret"
@@ -132,7 +132,7 @@ def test_a_store_outage_is_waited_out(
     servers.append(Server(DOWN, DOWN, DOWN, LANDED))
     # Far shorter than the outage: a node that answers 503 still answers.
     link = make(links, tmp_path / "b.json", [servers[0].address], orphan_seconds=0.2)
-    assert link.started("st_1").landed
+    assert link.started("st_1").applied
     assert len(servers[0].seen) == 4
 
 
@@ -141,7 +141,7 @@ def test_another_node_is_asked_when_one_is_gone(
 ) -> None:
     servers.append(Server(LANDED))
     link = make(links, tmp_path / "b.json", [GONE, servers[0].address])
-    assert link.renew().landed
+    assert link.renew().applied
 
 
 def test_a_node_that_came_back_elsewhere_is_found_by_the_file(
@@ -152,7 +152,7 @@ def test_a_node_that_came_back_elsewhere_is_found_by_the_file(
     servers.append(Server(LANDED))
     moved = Bootstrap.model_validate_json(file.read_text())
     write_private(file, moved.model_copy(update={"nodes": [servers[0].address]}).model_dump_json())
-    assert link.renew().landed
+    assert link.renew().applied
 
 
 @pytest.mark.parametrize("status", [401, 409])
@@ -171,13 +171,13 @@ def test_a_call_that_no_node_understands_is_not_repeated(
 ) -> None:
     servers.append(Server((400, {"code": "invalid_request"})))
     link = make(links, tmp_path / "b.json", [servers[0].address])
-    with pytest.raises(Refused, match="invalid_request"):
+    with pytest.raises(LinkRefused, match="invalid_request"):
         link.renew()
 
 
 def test_a_driver_without_any_node_gives_up(links: list[Link], tmp_path: Path) -> None:
     link = make(links, tmp_path / "b.json", [GONE], orphan_seconds=0.3)
-    with pytest.raises(Orphaned):
+    with pytest.raises(NoNodeAnswers):
         link.renew()
     # Nobody is told, and nobody has to be.
     link.goodbye()

@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException
 from tests.support.results import Writer, rows_of
 
 from headrace.driver.output import write_result
-from headrace.driver.output.spread import TRAVELS
-from headrace.driver.output.task import TaskSpec, make_task
+from headrace.driver.output.executor_write import SHIPPED_MODULES
+from headrace.driver.output.task import TaskOptions, make_task
 from headrace.errors import ResultsWriteFailed, ResultTooLarge
 from headrace.model.result import Disposition
 from headrace.results.batches import size
@@ -327,7 +327,7 @@ assert not any(name.split(".")[0] == "headrace" for name in sys.modules)
 
 
 def test_tasks_need_no_headrace(tmp_path: Path) -> None:
-    spec = TaskSpec(
+    spec = TaskOptions(
         schema=pa.schema([("_0", pa.int64())]),
         location=str(tmp_path),
         local=True,
@@ -336,7 +336,7 @@ def test_tasks_need_no_headrace(tmp_path: Path) -> None:
         row_limit=None,
         byte_limit=None,
     )
-    for module in TRAVELS:
+    for module in SHIPPED_MODULES:
         cloudpickle.register_pickle_by_value(module)
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_HEADRACE],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.waiting import wait_until
 
-from headrace.driver.progress import progress_of
+from headrace.driver.progress import read_progress
 from headrace.driver.spark import Spark
 from headrace.model.progress import Progress
 
@@ -34,7 +34,7 @@ def test_streaming_queries_are_counted_while_they_run(spark: SparkSession) -> No
 def test_progress_is_that_of_the_jobs_with_a_tag(spark: SparkSession, tmp_path: Path) -> None:
     held = Spark.__new__(Spark)
     held.session = spark
-    assert progress_of(held, "st_none") is None
+    assert read_progress(held, "st_none") is None
     places = [str(tmp_path / name) for name in ("in", "out")]
     spark.range(0, 1000, 1, 3).write.parquet(places[0])
     spark.sparkContext.addJobTag("st_tagged")
@@ -44,8 +44,8 @@ def test_progress_is_that_of_the_jobs_with_a_tag(spark: SparkSession, tmp_path: 
         spark.sparkContext.removeJobTag("st_tagged")
     spark.range(10).write.format("noop").mode("append").save()
     # Spark's bus of events is a little behind.
-    wait_until(lambda: _done(progress_of(held, "st_tagged")), what="all tasks are counted")
-    found = progress_of(held, "st_tagged")
+    wait_until(lambda: _done(read_progress(held, "st_tagged")), what="all tasks are counted")
+    found = read_progress(held, "st_tagged")
     assert found is not None
     assert found.jobs >= 1
     assert found.stages_done == found.stages_total >= 2
@@ -68,9 +68,9 @@ def test_tasks_that_have_just_begun_are_at_work(spark: SparkSession) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_until(lambda: _active(progress_of(held, "st_slow")) == 2, seconds=3, what="both are")
+    wait_until(lambda: _active(read_progress(held, "st_slow")) == 2, seconds=3, what="both are")
     thread.join()
-    wait_until(lambda: _active(progress_of(held, "st_slow")) == 0, what="none is")
+    wait_until(lambda: _active(read_progress(held, "st_slow")) == 0, what="none is")
 
 
 def _active(progress: Progress | None) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.driver.state import SessionState
+from headrace.driver.state import SessionStateTracker
 from headrace.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Pair:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self.first = spark.newSession()
-        self.state = SessionState(self.first)
+        self.state = SessionStateTracker(self.first)
 
     def run(self, *texts: str) -> None:
         for text in texts:
@@ -51,7 +51,7 @@ class Pair:
         for view in snapshot.global_views:
             self.run(f"DROP VIEW global_temp.{view.name}")
         second = self._spark.newSession()
-        state = SessionState(second)
+        state = SessionStateTracker(second)
         lost = state.restore(snapshot)
         # A later snapshot of the rebuilt session is as whole as the first one.
         if not lost:
@@ -72,7 +72,7 @@ def asked(session: SparkSession, text: str) -> list[Any]:
 
 def test_nothing_is_told_where_nothing_has_changed(spark: SparkSession) -> None:
     session = spark.newSession()
-    state = SessionState(session)
+    state = SessionStateTracker(session)
     session.sql("SHOW TABLES")
     assert state.changed() is None
     session.sql("SET a.b = 1")
@@ -142,7 +142,7 @@ def test_a_database_that_is_gone_is_told_as_lost(pair: Pair) -> None:
     snapshot = pair.snapshot()
     pair.run("USE default", "DROP DATABASE gone")
     other = pair.first.newSession()
-    (lost,) = SessionState(other).restore(snapshot)
+    (lost,) = SessionStateTracker(other).restore(snapshot)
     assert lost.startswith("current database spark_catalog.gone: ")
     assert asked(other, "SELECT current_database()") == [("default",)]
 
@@ -317,7 +317,7 @@ def test_jars_files_and_archives(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "plain.txt").write_text("x")
     # All sessions of a driver share them; of the rest this one has nothing.
     session = spark.newSession()
-    state = SessionState(session)
+    state = SessionStateTracker(session)
     session.sql(f"ADD JAR '{tmp_path}/a b.jar'")
     session.sql(f"ADD FILE '{tmp_path}/plain.txt'")
     session.sql(f"ADD ARCHIVE '{tmp_path}/c.zip'")
@@ -339,7 +339,7 @@ def test_what_another_version_of_spark_has_written_is_told_as_lost(pair: Pair) -
     raw = json.loads(pair.snapshot().model_dump_json())
     for part in raw["variables"] + raw["views"]:
         part["body"] = part["body"][:-8]
-    state = SessionState(pair.first.newSession())
+    state = SessionStateTracker(pair.first.newSession())
     lost = state.restore(Snapshot.model_validate(raw))
     assert [one.partition(":")[0] for one in lost] == ["variable v", "view w"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.driver.spark import Spark
-from headrace.driver.state import SessionState
+from headrace.driver.state import SessionStateTracker
 from headrace.driver.warm_up import warm_up
 from headrace.model.messages import Bootstrap
 
@@ -26,7 +26,7 @@ def bootstrap(results: Path) -> Bootstrap:
         token=None,
         nodes=[],
         conf={},
-        spare=True,
+        warm=True,
         results=str(results),
         inline_limit=2**20,
         chunk_limit=2**20,
@@ -41,7 +41,7 @@ def test_it_leaves_nothing_behind(
 ) -> None:
     held = Spark.__new__(Spark)
     held.session = spark
-    state = SessionState(spark)
+    state = SessionStateTracker(spark)
     with caplog.at_level(logging.INFO, "headrace.driver"):
         warm_up(held, bootstrap(tmp_path / "results"))
     assert "warmed up in" in caplog.text

@@ -95,7 +95,7 @@ def kill_java(processes: list[psutil.Process]) -> None:
     next(one for one in processes if "java" in one.name()).kill()
 
 
-def freeze(processes: list[psutil.Process]) -> None:
+def serialize(processes: list[psutil.Process]) -> None:
     for one in processes:
         os.kill(one.pid, signal.SIGSTOP)
 
@@ -114,7 +114,7 @@ def test_a_session_outlives_its_drivers(node: NodeProcess, told: Path) -> None:
         assert node.run(text, session)["state"] == "success"
     [expected] = node.rows(_LOOK, session)
     assert expected[:5] == ["7", "8", "kept", 2, 3]
-    for number, hurt in enumerate([kill_python, kill_java, freeze], 1):
+    for number, hurt in enumerate([kill_python, kill_java, serialize], 1):
         lost = _goes_on(node, session, hurt)
         # By the next driver, once.
         assert of(told, lost) == ["created", "failed by driver_lost"]

@@ -11,7 +11,7 @@ from tests.support.node import NodeProcess
 from tests.support.outcome import Outcome, of_statement
 from tests.support.plain_spark import PlainSpark
 
-from headrace.grammar.splitter import Piece, split
+from headrace.grammar.splitter import ScriptStatement, split_script
 
 pytestmark = pytest.mark.spark
 
@@ -36,13 +36,13 @@ def script(
 def test_every_statement_ends_as_in_plain_spark(
     node: NodeProcess, session: str, plain: PlainSpark, script: str
 ) -> None:
-    for piece in split(script):
+    for piece in split_script(script):
         answer = plain.ask(piece.text)
         result = of_statement(node, piece.text, session)
         compare(piece, result, answer())
 
 
-def compare(piece: Piece, result: Outcome, expected: Outcome) -> None:
+def compare(piece: ScriptStatement, result: Outcome, expected: Outcome) -> None:
     """Rows, types and errors are the same, and errors are where the script tells them."""
     place = f"line {piece.line}: {piece.text}"
     told = FAILS.search(piece.text)

@@ -17,7 +17,7 @@ import psutil
 from tests.faults.plan import Plan
 from tests.support.processes import end, processes_of
 
-from headrace.control.metastore import Metastore
+from headrace.control.host.metastore import Metastore
 
 _DRIVER = re.compile(r"headrace-(se_[0-9a-f]+)-(\d+)")
 _QUICK = {
@@ -191,5 +191,5 @@ def _profiles(catalog: Catalog | None) -> dict[str, Any]:
         "refused": {**usual, "master": "nonsense"},
         "missing": {**usual, "python": "/nonexistent/python"},
         # Warm drivers that never are: enough to pass the point, at no cost.
-        "spare": {**usual, "python": "/nonexistent/python", "warm": 1},
+        "warm": {**usual, "python": "/nonexistent/python", "warm": 1},
     }

@@ -72,7 +72,7 @@ def one_epoch_writes(rows: Rows) -> Iterator[str]:
     """No driver changes anything after its session was taken from it, or before it had it."""
     held: dict[str, int] = defaultdict(int)
     for event in rows.events:
-        told = _driver_of(event["who"])
+        told = _driver_of(event["actor"])
         if told is not None and held[told[0]] != told[1]:
             what = f"{event['entity']} {event['entity_id']} to {event['target']}"
             yield (
@@ -95,11 +95,11 @@ def sessions_are_at_rest(rows: Rows) -> Iterator[str]:
     """
     restful = SESSION.terminal | {SessionState.RUNNING, SessionState.RECOVERING}
     for row in rows.sessions:
-        if row["state"] not in restful and not row["spare"]:
+        if row["state"] not in restful and not row["warm"]:
             yield f"session {row['id']} is {row['state']} for ever"
         if row["state"] is SessionState.RECOVERING and row["lease_until"] is not None:
             yield f"session {row['id']} recovers, and somebody still answers for its driver"
-        if row["condemned"] is not None:
+        if row["fenced_driver"] is not None:
             yield f"session {row['id']} has a lost driver that nobody has ended"
 
 
@@ -183,8 +183,8 @@ def _followed(
             yield f"{lifecycle.name} {row['id']} is {row['state']}; its last event says otherwise"
 
 
-def _driver_of(who: str) -> tuple[str, int] | None:
+def _driver_of(actor: str) -> tuple[str, int] | None:
     """Session and epoch of `driver:<session>:<epoch>`."""
-    kind, _, rest = who.partition(":")
+    kind, _, rest = actor.partition(":")
     session, _, epoch = rest.partition(":")
     return (session, int(epoch)) if kind == "driver" else None

@@ -1,6 +1,6 @@
 """The fault points, enumerated from the code: every store write, link call and launcher call.
 
-A point is named after its kind and place, e.g. `store headrace.control.link.Link.ended` or
+A point is named after its kind and place, e.g. `store headrace.control.driver_link.service.Link.ended` or
 `link headrace.driver.loop.Loop._renew:renew`. A new write in the code is a new point by itself.
 """
 

@@ -12,10 +12,10 @@ from tests.faults.plan import Fault
 CHEAP = ["query", "query", "setting", "table", "insert", "failing", "local", "slow", "twice"]
 USUAL = [*CHEAP, "cancel", "cancel", "timeout", "queue_timeout", "bounce", "killed_node"]
 
-_CLAIMED = "store headrace.control.launch.Launches._start"
-_STARTED = "launcher headrace.control.launch.Launches._start:start"
-_LOST = "store headrace.control.takeover.Takeovers._condemned"
-_OVERDUE = "launcher headrace.control.takeover.Takeovers._overdue:poll"
+_CLAIMED = "store headrace.control.sessions.launch.Launches._start"
+_STARTED = "launcher headrace.control.sessions.launch.Launches._start:start"
+_LOST = "store headrace.control.sessions.takeover.Takeovers._condemned"
+_OVERDUE = "launcher headrace.control.sessions.takeover.Takeovers._overdue:poll"
 _RENEWED = "link headrace.driver.loop.Loop._renew:renew"
 _BEGUN = "link headrace.driver.loop.Loop._started:started"
 _STEP = "link headrace.driver.ctas.journal.Journal.write:transact"

@@ -6,13 +6,13 @@ from sqlalchemy import update
 from tests.faults.store_model import MAX_ATTEMPTS, Lease, ModelSession, ModelStatement
 from tests.support.store import INLINE, LOST, OWNER
 
-from headrace.control.sessions import bury, end_session
+from headrace.control.sessions.service import end_session, finish_close
 from headrace.errors import SessionEnded
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.statement import NewStatement
-from headrace.store import changes, sessions, statements, takeovers
+from headrace.store import sessions, statement_transitions, statements, takeovers
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.tables import sessions as sessions_table
@@ -32,7 +32,7 @@ class Calls:
         made = ModelSession(new_id("se"), kind, parallelism)
         with self.store.write() as tx:
             new = NewSession(id=made.id, owner=OWNER, kind=kind, parallelism=parallelism)
-            sessions.insert(tx, new, who=OWNER)
+            sessions.insert(tx, new, actor=OWNER)
         self.sessions.append(made)
         return made
 
@@ -48,7 +48,7 @@ class Calls:
         )
         try:
             with self.store.write() as tx:
-                statements.insert(tx, new, who=OWNER)
+                statements.insert(tx, new, actor=OWNER)
         except SessionEnded:
             assert not session.takes
         else:
@@ -74,11 +74,11 @@ class Calls:
         self, session: ModelSession, epoch: int, *, if_overdue: bool, dies: bool
     ) -> None:
         with self.store.write() as tx:
-            fence = takeovers.condemn(
+            fence = takeovers.fence(
                 tx,
                 session.id,
                 epoch,
-                who="no_1",
+                actor="no_1",
                 reason="it died",
                 seconds=LONG,
                 if_overdue=if_overdue,
@@ -89,16 +89,18 @@ class Calls:
 
     def release_epoch(self, session: ModelSession, epoch: int, *, fails: bool) -> None:
         with self.store.write() as tx:
-            landed = takeovers.release(tx, session.id, epoch)
-            assert landed == session.release(epoch)
-            if not landed:
+            applied = takeovers.finish_takeover(tx, session.id, epoch)
+            assert applied == session.release(epoch)
+            if not applied:
                 return
             if session.state is SessionState.CLOSING:
-                assert bury(tx, session.id, who="no_1") == session.bury()
+                assert finish_close(tx, session.id, actor="no_1") == session.bury()
             elif fails:
-                assert end_session(tx, session.id, LOST, who="no_1") == session.fail()
+                assert end_session(tx, session.id, LOST, actor="no_1") == session.fail()
             else:
-                changes.settle(tx, session.id, who="no_1", failure=LOST, max_attempts=MAX_ATTEMPTS)
+                statement_transitions.resolve_lost_statements(
+                    tx, session.id, actor="no_1", failure=LOST, max_attempts=MAX_ATTEMPTS
+                )
                 session.settle()
 
     def expire_lease(self, session: ModelSession) -> None:
@@ -111,14 +113,14 @@ class Calls:
 
     def greet(self, session: ModelSession, epoch: int) -> None:
         with self.store.write() as tx:
-            landed = sessions.transition(
-                tx, session.id, SessionState.RUNNING, who="d", epoch=epoch, lease_seconds=LONG
+            applied = sessions.transition(
+                tx, session.id, SessionState.RUNNING, actor="d", epoch=epoch, lease_seconds=LONG
             )
-        assert landed == session.hello(epoch)
+        assert applied == session.hello(epoch)
 
     def claim_for(self, session: ModelSession, epoch: int) -> None:
         with self.store.write() as tx:
-            found = changes.claim_next(tx, session.id, epoch, who="d")
+            found = statement_transitions.claim_next(tx, session.id, epoch, actor="d")
         expected = session.claim_next(epoch)
         assert (found and found.id) == (expected and expected.id)
 
@@ -131,11 +133,11 @@ class Calls:
     ) -> None:
         """As the link does for a driver, which may name any statement; a node has no epoch."""
         with self.store.write() as tx:
-            landed = changes.transition(
+            applied = statement_transitions.transition(
                 tx,
                 statement.id,
                 target,
-                who="d",
+                actor="d",
                 session_id=session.id,
                 epoch=epoch,
                 result=INLINE if target is StatementState.SUCCESS else None,
@@ -144,4 +146,4 @@ class Calls:
         expected = (
             statement.told(target) if epoch is None else session.report(statement, epoch, target)
         )
-        assert landed == expected
+        assert applied == expected

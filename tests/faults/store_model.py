@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from headrace.model.lifecycle import IN_HAND, SESSION, STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import IN_FLIGHT, SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import CancelReason
 
@@ -64,7 +64,7 @@ class ModelStatement:
             self.forced = self.forced or force
         elif self.state is StatementState.WAITING:
             self.state, self.reason, self.forced = StatementState.CANCELLED, reason, force
-        elif self.state in IN_HAND:
+        elif self.state in IN_FLIGHT:
             self.state, self.reason, self.forced = StatementState.CANCELLING, reason, force
         return self.state
 
@@ -98,7 +98,7 @@ class ModelSession:
     epoch: int = 0
     starts: int = 0
     lease: Lease = Lease.NONE
-    condemned: int | None = None
+    fenced_driver: int | None = None
     handled: bool = False
     launched: list[int] = field(default_factory=list)
     """Epochs of its drivers, of which some may be long lost and not know it."""
@@ -124,7 +124,7 @@ class ModelSession:
         return self._free()
 
     def _free(self) -> bool:
-        return self.state in _LAUNCHABLE and self.lease is Lease.NONE and self.condemned is None
+        return self.state in _LAUNCHABLE and self.lease is Lease.NONE and self.fenced_driver is None
 
     def in_states(self, states: frozenset[StatementState]) -> list[ModelStatement]:
         return [one for one in self.statements if one.state in states]
@@ -163,7 +163,7 @@ class ModelSession:
         waiting = self.in_states(frozenset({StatementState.WAITING}))
         if epoch != self.epoch or self.state is not SessionState.RUNNING or not waiting:
             return None
-        found, busy = waiting[0], self.in_states(IN_HAND)
+        found, busy = waiting[0], self.in_states(IN_FLIGHT)
         beside = found.is_query and all(one.is_query for one in busy)
         if found.local or (busy and not (beside and len(busy) < self.parallelism)):
             return None
@@ -177,35 +177,35 @@ class ModelSession:
 
     def condemn(self, epoch: int, *, if_overdue: bool) -> int | None:
         """Fence a driver off: from here on it can change nothing."""
-        driven = self.live and self.lease is not Lease.NONE and self.condemned is None
+        driven = self.live and self.lease is not Lease.NONE and self.fenced_driver is None
         if epoch != self.epoch or not driven or (if_overdue and self.lease is not Lease.OVER):
             return None
         if self.state is SessionState.RUNNING:
             self.state = SessionState.RECOVERING
-        self.condemned, self.handled = epoch, False
+        self.fenced_driver, self.handled = epoch, False
         self.epoch += 1
         self.lease = Lease.HELD
         return self.epoch
 
     def retake(self, epoch: int) -> bool:
-        stale = epoch == self.epoch and self.condemned is not None and self.lease is Lease.OVER
+        stale = epoch == self.epoch and self.fenced_driver is not None and self.lease is Lease.OVER
         if stale:
             self.lease = Lease.HELD
         return stale
 
     def prolong(self, epoch: int) -> None:
-        if epoch == self.epoch and self.condemned is None and self.lease is not Lease.NONE:
+        if epoch == self.epoch and self.fenced_driver is None and self.lease is not Lease.NONE:
             self.lease = Lease.HELD
 
     def release(self, epoch: int) -> bool:
         """The lost driver is gone; nobody answers for the session any more."""
-        if epoch != self.epoch or self.condemned is None:
+        if epoch != self.epoch or self.fenced_driver is None:
             return False
-        self.condemned, self.lease = None, Lease.NONE
+        self.fenced_driver, self.lease = None, Lease.NONE
         return True
 
     def settle(self) -> None:
-        for one in self.in_states(IN_HAND):
+        for one in self.in_states(IN_FLIGHT):
             one.settled()
 
     def close(self) -> None:
@@ -226,7 +226,7 @@ class ModelSession:
     def _end(self, target: SessionState, epoch: int | None) -> bool:
         if epoch not in {None, self.epoch} or not SESSION.allows(self.state, target):
             return False
-        self.state, self.lease, self.condemned = target, Lease.NONE, None
+        self.state, self.lease, self.fenced_driver = target, Lease.NONE, None
         for one in self.in_states(STATEMENT.live):
             one.ended_with_session()
         return True

@@ -22,7 +22,7 @@ _SESSIONS = select(
     _SE.starts,
     _SE.lease_until.is_not(None),
     func.coalesce(_SE.lease_until < clock(), false()),
-    _SE.condemned.is_not(None),
+    _SE.fenced_driver.is_not(None),
     _SE.handle.is_not(None),
     _SE.ended_at.is_not(None),
 ).where(_SE.id.in_(bindparam("mine", expanding=True)))
@@ -62,7 +62,7 @@ def _session_row(model: ModelSession) -> tuple[Any, ...]:
         model.starts,
         model.lease is not Lease.NONE,
         model.lease is Lease.OVER,
-        model.condemned is not None,
+        model.fenced_driver is not None,
         model.handled,
         not model.live,
     )

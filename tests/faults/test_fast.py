@@ -12,7 +12,7 @@ from tests.faults.lane import Lane
 from tests.faults.plan import Fault
 from tests.faults.points import points
 
-_LAUNCH = "headrace.control.launch.Launches._start"
+_LAUNCH = "headrace.control.sessions.launch.Launches._start"
 _LOOP = "headrace.driver.loop.Loop"
 _HISTORIES = {
     "the node is killed between the claim and the start of a launch": (

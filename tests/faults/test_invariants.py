@@ -15,14 +15,16 @@ _DRIVER = "driver:se_1:1"
 _SECOND = "driver:se_1:3"
 
 
-def event(entity: str, source: str | None, target: str, who: str = "no_1", **detail: Any) -> Event:
+def event(
+    entity: str, source: str | None, target: str, actor: str = "no_1", **detail: Any
+) -> Event:
     key = {"session": "se_1", "statement": "st_1", "transaction": "tx_1"}[entity]
     return {
         "entity": entity,
         "entity_id": key,
         "source": source,
         "target": target,
-        "who": who,
+        "actor": actor,
         "detail": detail,
     }
 
@@ -58,8 +60,8 @@ def rows(events: list[Event] | None = None, **changes: Any) -> Rows:
         "id": "se_1",
         "state": SessionState.RUNNING,
         "lease_until": "later",
-        "spare": False,
-        "condemned": None,
+        "warm": False,
+        "fenced_driver": None,
     }
     for name, value in changes.items():
         ours, key = (session, name[8:]) if name.startswith("session_") else (statement, name)

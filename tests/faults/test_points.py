@@ -17,11 +17,11 @@ from tests.support.waiting import wait_until
 def test_every_kind_is_found_where_the_code_has_it() -> None:
     names = [one.name for one in points()]
     assert len(names) == len(set(names))
-    assert "store headrace.control.link.Link.ended" in names
-    assert "store headrace.control.launch.Launches._started" in names
+    assert "store headrace.control.driver_link.service.Link.ended" in names
+    assert "store headrace.control.sessions.launch.Launches._started" in names
     assert "link headrace.driver.loop.Loop._renew:renew" in names
     assert "link headrace.driver.__main__.main:goodbye" in names
-    assert "launcher headrace.control.launch.Launches._start:start" in names
+    assert "launcher headrace.control.sessions.launch.Launches._start:start" in names
 
 
 def test_every_recipe_is_for_a_point_that_there_is() -> None:
@@ -57,16 +57,16 @@ def test_a_node_tells_its_points_by_these_names(tmp_path: Path, plan: Plan) -> N
     assert passed <= {one.name for one in points()}
     assert {
         "store headrace.control.node.Node.start",
-        "store headrace.control.sweep.Sweeper._round",
-        "store headrace.control.sessions.Sessions.open",
-        "store headrace.control.sessions.Sessions.close",
-        "store headrace.control.submission.Submissions.submit",
+        "store headrace.control.periodic_tasks.Sweeper._round",
+        "store headrace.control.sessions.service.Sessions.open",
+        "store headrace.control.sessions.service.Sessions.close",
+        "store headrace.control.statements.submission.Submissions.submit",
         "store headrace.control.node.Node.stop",
     } <= passed
 
 
 def test_a_fault_is_done_once_at_its_hit(tmp_path: Path, plan: Plan) -> None:
-    point = "store headrace.control.sessions.Sessions.open"
+    point = "store headrace.control.sessions.service.Sessions.open"
     plan.write([Fault(point, "after", "kill", hit=2)])
     node = Node(tmp_path / "node", plan, None, embedded=False, results=str(tmp_path))
     try:

@@ -20,11 +20,11 @@ from tests.faults.store_model import Lease, ModelSession, ModelStatement
 from tests.faults.store_rows import modelled, stored
 from tests.support.store import LOST, OWNER
 
-from headrace.control.sessions import bury, close_in, end_session
-from headrace.model.lifecycle import IN_HAND, SESSION, STATEMENT, SessionState, StatementState
+from headrace.control.sessions.service import close_session, end_session, finish_close
+from headrace.model.lifecycle import IN_FLIGHT, SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import CancelReason
-from headrace.store import changes, sessions, takeovers
+from headrace.store import sessions, statement_transitions, takeovers
 from headrace.store.database import Database
 
 _ALL = 1_000_000
@@ -84,7 +84,9 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     def cancel(self, choice: Any, reason: CancelReason, force: bool) -> None:
         _session, statement = self._a_statement(choice)
         with self.store.write() as tx:
-            told = changes.request_cancel(tx, statement.id, who=OWNER, reason=reason, force=force)
+            told = statement_transitions.request_cancel(
+                tx, statement.id, actor=OWNER, reason=reason, force=force
+            )
         assert told is statement.cancelled(reason, force=force)
 
     @precondition(lambda self: self.sessions)
@@ -95,7 +97,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
             with self.store.write() as tx:
                 known = sessions.get(tx, session.id)
                 assert known is not None
-                close_in(tx, known, who=OWNER)
+                close_session(tx, known, actor=OWNER)
             session.close()
 
     # What nodes do. What they have read may be of yesterday: any epoch that ever was.
@@ -117,10 +119,10 @@ class StoreMachine(Calls, RuleBasedStateMachine):
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data(), dies=booleans())
-    def lose(self, choice: Any, dies: bool) -> None:
+    def declare_lost(self, choice: Any, dies: bool) -> None:
         session = self._driven(choice)
         self.condemn_epoch(session, session.epoch, if_overdue=False, dies=dies)
-        if not dies and session.condemned is not None:
+        if not dies and session.fenced_driver is not None:
             self.expire_lease(session)
 
     @precondition(lambda self: self._has_drivers())
@@ -128,7 +130,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     def retake(self, choice: Any) -> None:
         session, epoch = self._an_epoch(choice)
         with self.store.write() as tx:
-            taken = takeovers.retake(tx, session.id, epoch, seconds=LONG)
+            taken = takeovers.reclaim_takeover(tx, session.id, epoch, seconds=LONG)
         assert taken == session.retake(epoch)
 
     @precondition(lambda self: self._has_drivers())
@@ -136,7 +138,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     def prolong(self, choice: Any) -> None:
         session, epoch = self._an_epoch(choice)
         with self.store.write() as tx:
-            takeovers.prolong(tx, session.id, epoch, seconds=LONG)
+            takeovers.extend_lease(tx, session.id, epoch, seconds=LONG)
         session.prolong(epoch)
 
     @precondition(lambda self: self._has_drivers())
@@ -213,10 +215,10 @@ class StoreMachine(Calls, RuleBasedStateMachine):
         session, epoch = self._a_driver(choice)
         with self.store.write() as tx:
             if fails:
-                landed = end_session(tx, session.id, LOST, who="d", epoch=epoch)
-                assert landed == session.fail(epoch)
+                applied = end_session(tx, session.id, LOST, actor="d", epoch=epoch)
+                assert applied == session.fail(epoch)
             elif session.state is SessionState.CLOSING:
-                assert bury(tx, session.id, who="d", epoch=epoch) == session.bury(epoch)
+                assert finish_close(tx, session.id, actor="d", epoch=epoch) == session.bury(epoch)
 
     # Which one.
 
@@ -230,7 +232,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     def _one_to_tell_of(self, choice: Any, session: ModelSession) -> ModelStatement:
         """Mostly what the session's drivers had been given; else any other session's too."""
         all_ = [one for session in self.sessions for one in session.statements]
-        likely = session.in_states(IN_HAND) + session.in_states(STATEMENT.live)
+        likely = session.in_states(IN_FLIGHT) + session.in_states(STATEMENT.live)
         found: ModelStatement = choice.draw(sampled_from(all_ + likely * len(all_)))
         return found
 
@@ -274,7 +276,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     def teardown(self) -> None:
         with self.store.write() as tx:
             for session in self.sessions:
-                end_session(tx, session.id, LOST, who="teardown")
+                end_session(tx, session.id, LOST, actor="teardown")
 
 
 Either = TypeVar("Either", ModelSession, ModelStatement)

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.grammar.splitter import split
+from headrace.grammar.splitter import split_script
 
 
 def is_one(script: str) -> bool:
     """Whether a block is one piece, and what follows it another."""
-    return [piece.text for piece in split(script + ";\nSELECT 1")] == [script, "SELECT 1"]
+    return [piece.text for piece in split_script(script + ";\nSELECT 1")] == [script, "SELECT 1"]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_block_is_one_statement(script: str) -> None:
     ],
 )
 def test_a_block_that_does_not_close_takes_the_rest(script: str) -> None:
-    assert [piece.text for piece in split("SELECT 0;" + script)] == ["SELECT 0", script]
+    assert [piece.text for piece in split_script("SELECT 0;" + script)] == ["SELECT 0", script]
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_a_block_that_does_not_close_takes_the_rest(script: str) -> None:
     ],
 )
 def test_only_begin_begins_a_block(script: str, pieces: list[str]) -> None:
-    assert [piece.text for piece in split(script)] == pieces
+    assert [piece.text for piece in split_script(script)] == pieces

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tests.grammar.spark_parser import SparkParser
 
 from headrace.errors import MultipleStatements
-from headrace.grammar.splitter import split
+from headrace.grammar.splitter import split_script
 from headrace.grammar.statements import single
 from headrace.grammar.text import check_text
-from headrace.grammar.tokens import Kind, tokens
+from headrace.grammar.tokens import TokenKind, tokenize
 
 pytestmark = pytest.mark.spark
 
@@ -43,13 +43,13 @@ def joined(statements: list[str], seed: int) -> tuple[str, list[str]]:
 
 def assert_read_alike(parser: SparkParser, text: str) -> None:
     """Every `;` and comment stands where Spark's lexer sees it, up to what nothing closes."""
-    ours, theirs = list(tokens(text)), parser.tokens(text)
-    unread = ours[-1].start if ours and ours[-1].kind is Kind.UNREADABLE else len(text)
+    ours, theirs = list(tokenize(text)), parser.tokens(text)
+    unread = ours[-1].start if ours and ours[-1].kind is TokenKind.UNREADABLE else len(text)
 
     assert [token.start for token in ours if token.word == ";"] == [
         token.start for token in theirs if token.type == "SEMICOLON" and token.start < unread
     ]
-    assert [token.start for token in ours if token.kind is Kind.COMMENT] == [
+    assert [token.start for token in ours if token.kind is TokenKind.COMMENT] == [
         token.start
         for token in theirs
         if token.type in ("SIMPLE_COMMENT", "BRACKETED_COMMENT") and token.start < unread
@@ -71,25 +71,25 @@ def test_spark_accepts_each_statement_and_it_is_one(name: str, parser: SparkPars
         assert_read_alike(parser, text)
         check_text(text)
         single(text)
-        assert [piece.text for piece in split(text)] == [text]
+        assert [piece.text for piece in split_script(text)] == [text]
 
 
 def test_line_ends_of_windows_change_nothing(parser: SparkParser) -> None:
     for text in WINDOWS:
         assert parser.refusal(text) is None, text
-        assert [piece.text for piece in split(text)] == [text]
+        assert [piece.text for piece in split_script(text)] == [text]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_joined_corpus_splits_into_the_same_pieces(seed: int) -> None:
     statements = random.Random(seed).sample(CORPUS, len(CORPUS))
     script, pieces = joined(statements, seed)
-    assert [piece.text for piece in split(script)] == pieces
+    assert [piece.text for piece in split_script(script)] == pieces
 
 
 def test_a_piece_with_its_comments_is_still_accepted(parser: SparkParser) -> None:
     script, pieces = joined(CORPUS, seed=1)
-    assert all(parser.refusal(piece.text) is None for piece in split(script))
+    assert all(parser.refusal(piece.text) is None for piece in split_script(script))
     with pytest.raises(MultipleStatements):
         single(script)
     assert len(pieces) == len(CORPUS)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import Position
-from headrace.grammar.splitter import Piece, split
-from headrace.grammar.text import position
+from headrace.grammar.splitter import ScriptStatement, split_script
+from headrace.grammar.text import position_at
 
 FRAGMENTS = [
     *("'", '"', "`", "\\", "\\'", "''", ";", "--", "\n", "\r\n", "\\\n", "/*", "*/", "/*+", "r'"),
@@ -34,18 +34,18 @@ STATEMENTS = [
 
 
 def texts(script: str) -> list[str]:
-    return [piece.text for piece in split(script)]
+    return [piece.text for piece in split_script(script)]
 
 
 @given(any_text)
 def test_pieces_are_exact_slices_in_order(script: str) -> None:
     end = 0
-    for piece in split(script):
+    for piece in split_script(script):
         assert piece.offset >= end
         end = piece.offset + len(piece.text)
         assert piece.text
         assert script[piece.offset : end] == piece.text
-        assert position(script, piece.offset) == Position(piece.line, piece.column)
+        assert position_at(script, piece.offset) == Position(piece.line, piece.column)
 
 
 @given(any_text)
@@ -64,16 +64,16 @@ def test_what_was_joined_is_split_again(statements: list[str], glue: list[str]) 
 
 
 def test_a_piece_knows_its_place() -> None:
-    assert split("SELECT 1;\r\n  -- é\n  SELECT 2 ; x") == [
-        Piece("SELECT 1", 0, 1, 1),
-        Piece("-- é\n  SELECT 2", 13, 2, 3),
-        Piece("x", 31, 3, 14),
+    assert split_script("SELECT 1;\r\n  -- é\n  SELECT 2 ; x") == [
+        ScriptStatement("SELECT 1", 0, 1, 1),
+        ScriptStatement("-- é\n  SELECT 2", 13, 2, 3),
+        ScriptStatement("x", 31, 3, 14),
     ]
 
 
 @pytest.mark.parametrize("script", ["", " ", ";;", "-- only a comment;", "/* ; */;\n;-- x"])
 def test_no_statement_no_piece(script: str) -> None:
-    assert split(script) == []
+    assert split_script(script) == []
 
 
 def test_comments_behind_the_last_statement_are_no_piece() -> None:
@@ -131,7 +131,7 @@ def test_a_long_text_is_split_in_linear_time(text: str) -> None:
         taken = []
         for _ in range(3):
             started = time.process_time()
-            split(script)
+            split_script(script)
             taken.append(time.process_time() - started)
         return min(taken)
 

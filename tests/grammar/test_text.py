@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import EmptyStatement, InvalidText, Position, StatementTooLarge
-from headrace.grammar.text import MAX_BYTES, check_text, position
+from headrace.grammar.text import MAX_BYTES, check_text, position_at
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_no_nul_and_no_half_surrogate_pair(text: str, line: int, column: int) ->
     ],
 )
 def test_positions_count_code_points(text: str, offset: int, line: int, column: int) -> None:
-    assert position(text, offset) == Position(line, column)
+    assert position_at(text, offset) == Position(line, column)

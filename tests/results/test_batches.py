@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.model.result import Part
+from headrace.model.result import ResultPart
 from headrace.results.batches import conform, relabel, rows_within, size, split
 from headrace.results.chunks import count_out
 
@@ -57,7 +57,9 @@ def test_chunks_hold_every_batch_once_and_in_order(
     parts: list[list[tuple[int, int]]], limit: int
 ) -> None:
     named = [
-        Part(name=f"p{n}", rows=[rows for rows, _ in part], bytes=[taken for _, taken in part])
+        ResultPart(
+            name=f"p{n}", rows=[rows for rows, _ in part], bytes=[taken for _, taken in part]
+        )
         for n, part in enumerate(parts)
     ]
     taken = {(part.name, i): size for part in named for i, size in enumerate(part.bytes)}

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from headrace.errors import ChunkNotFound, FormatCannotHold
 from headrace.results.formats import arrow, csv, json, parquet
+from headrace.results.json_encoding import NumberFormat
 from headrace.results.layout import stored_schema
 from headrace.results.schema import Schema, parse_schema
-from headrace.results.tokens import Numbers
 
 
 @dataclass
@@ -259,7 +259,7 @@ def test_plain_numbers_are_numbers_where_a_double_holds_them(
     kind: str, value: Any, shown: Any
 ) -> None:
     rows = _rows({"n": kind, "l": _array(kind)}, [[value], [[value]]])
-    assert _document(rows, 0, numbers=Numbers.PLAIN)["rows"] == [[shown, [shown]]]
+    assert _document(rows, 0, numbers=NumberFormat.PLAIN)["rows"] == [[shown, [shown]]]
     row = _document(rows, 0)["rows"][0]
     assert isinstance(row[0], str)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ResultsUnavailable
-from headrace.results import locations
+from headrace.storage import locations
 
 
 @pytest.fixture(params=["path", "file", "local", "memory"])

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import ChunkNotFound, ResultGone, ResultsUnavailable
-from headrace.model.result import Disposition, Manifest, Part, ResultInfo
-from headrace.results.locations import delete
+from headrace.model.result import Disposition, Manifest, ResultInfo, ResultPart
 from headrace.results.reader import open_rows, write_manifest
+from headrace.storage.locations import delete
 
 _SPARK = {
     "type": "struct",
@@ -52,7 +52,10 @@ def stored(tmp_path: Path) -> Path:
         byte_count=48,
         truncated=True,
         chunk_limit=40,
-        parts=[Part(name="a", rows=[3, 2], bytes=[24, 16]), Part(name="b", rows=[1], bytes=[8])],
+        parts=[
+            ResultPart(name="a", rows=[3, 2], bytes=[24, 16]),
+            ResultPart(name="b", rows=[1], bytes=[8]),
+        ],
     )
     write_manifest(str(tmp_path), manifest)
     return tmp_path

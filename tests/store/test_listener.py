@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.store.listener import Postmark
+from headrace.store.listener import NotifyCodec
 
 _LIMIT = 8000  # https://www.postgresql.org/docs/current/sql-notify.html
 _TOPICS = st.lists(st.text(st.characters(codec="ascii", exclude_characters="\n"), max_size=60))
@@ -13,7 +13,7 @@ _TOPICS = st.lists(st.text(st.characters(codec="ascii", exclude_characters="\n")
 
 @given(_TOPICS)
 def test_every_topic_arrives_once_and_in_order(topics: list[str]) -> None:
-    sender, reader = Postmark(), Postmark()
+    sender, reader = NotifyCodec(), NotifyCodec()
     payloads = list(sender.payloads(topics * 20))
     assert all(len(payload) < _LIMIT for payload in payloads)
     assert [topic for payload in payloads for topic in reader.topics(payload)] == topics * 20
@@ -21,5 +21,5 @@ def test_every_topic_arrives_once_and_in_order(topics: list[str]) -> None:
 
 @given(_TOPICS)
 def test_ones_own_payloads_say_nothing(topics: list[str]) -> None:
-    node = Postmark()
+    node = NotifyCodec()
     assert all(node.topics(payload) == [] for payload in node.payloads(topics))

@@ -20,7 +20,7 @@ from headrace.errors import InvalidSetting, StoreInUse, StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState
 from headrace.model.statement import NewStatement
-from headrace.store import changes, statements
+from headrace.store import statement_transitions, statements
 from headrace.store.database import Database
 
 
@@ -95,7 +95,7 @@ def test_readers_do_not_wait_for_a_writer(store: Database) -> None:
     session_id = new_session(store)
     with store.write() as tx:
         new = NewStatement(id=new_id("st"), session_id=session_id, owner="ada", text="SELECT 1")
-        statements.insert(tx, new, who="ada")
+        statements.insert(tx, new, actor="ada")
         with ThreadPoolExecutor(1) as pool, store.read() as reader:
             assert statements.get(reader, new.id) is None
             assert pool.submit(lambda: _count(store)).result(timeout=10) == 0
@@ -137,12 +137,12 @@ def test_a_statement_takes_four_transactions(store: Database) -> None:
     before = store.write_count
     statement_id = new_statement(store, session_id)
     with store.write() as tx:
-        assert changes.claim_next(tx, session_id, epoch, who="driver")
+        assert statement_transitions.claim_next(tx, session_id, epoch, actor="driver")
     for state in (StatementState.RUNNING, StatementState.SUCCESS):
         with store.write() as tx:
             report = INLINE if state is StatementState.SUCCESS else None
-            assert changes.transition(
-                tx, statement_id, state, who="d", epoch=epoch, result=report, result_seconds=60
+            assert statement_transitions.transition(
+                tx, statement_id, state, actor="d", epoch=epoch, result=report, result_seconds=60
             )
     assert store.write_count - before == 4
 

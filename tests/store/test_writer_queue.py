@@ -13,8 +13,8 @@ from headrace.errors import StoreUnavailable
 from headrace.store.writer_queue import WriterQueue
 
 
-def _start(work: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=work)
+def _start(assignment: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=assignment)
     thread.start()
     return thread
 

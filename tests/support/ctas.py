@@ -8,11 +8,17 @@ from urllib.parse import urlsplit
 
 from tests.support.journal import JournalLink
 
-from headrace.driver.ctas import Cancelled, Course, StatementFacts, Unfinished, course_of
-from headrace.driver.ctas.hooks import Hooks
-from headrace.driver.output.collect import collected
+from headrace.driver.ctas import (
+    Cancelled,
+    CommitUnfinished,
+    ExecutionPlan,
+    StatementFacts,
+    plan_statement,
+)
+from headrace.driver.hooks import Hooks
+from headrace.driver.output.arrow_collect import collect_arrow
 from headrace.model.lifecycle import TransactionState
-from headrace.model.messages import Abandoned, Journalled, Work
+from headrace.model.messages import Assignment, JournalEntry, OrphanedTransaction
 from headrace.model.result import Disposition
 from headrace.model.statement import Parameter
 
@@ -37,9 +43,9 @@ class Ran:
         link: JournalLink,
         *,
         parameters: list[Parameter] | None = None,
-        left: Journalled | None = None,
+        left: JournalEntry | None = None,
     ) -> None:
-        work = Work(
+        assignment = Assignment(
             statement_id="st_1",
             text=text,
             parameters=parameters or [],
@@ -52,8 +58,8 @@ class Ran:
             attempt=1 if left is None else 2,
             transaction=left,
         )
-        facts = StatementFacts(id="st_1", session_id="se_1", text=text, attempt=work.attempt)
-        self.course: Course = course_of(spark, work, link.as_link(), facts)
+        facts = StatementFacts(id="st_1", session_id="se_1", text=text, attempt=assignment.attempt)
+        self.course: ExecutionPlan = plan_statement(spark, assignment, link.as_link(), facts)
         hooks = Hooks(facts, [], self.course.hook)
         try:
             hooks.created()
@@ -62,17 +68,17 @@ class Ran:
         except Cancelled:
             hooks.cancelled()
             raise
-        except Unfinished:
+        except CommitUnfinished:
             raise
         except Exception as error:
             hooks.failed(error)
             raise
 
 
-def left_by(link: JournalLink) -> Journalled:
+def left_by(link: JournalLink) -> JournalEntry:
     """What the journal says of a transaction that nobody drives any more."""
     assert link.staged is not None
-    return Journalled(id="tx_left", state=link.steps[-1], staged=link.staged)
+    return JournalEntry(id="tx_left", state=link.steps[-1], staged=link.staged)
 
 
 def crash_at(link: JournalLink, state: TransactionState) -> None:
@@ -85,9 +91,9 @@ def crash_at(link: JournalLink, state: TransactionState) -> None:
     link.before = die
 
 
-def abandoned(link: JournalLink) -> Abandoned:
+def abandoned(link: JournalLink) -> OrphanedTransaction:
     """What the driver with this link has left, for the same link to take over."""
-    left = Abandoned(**left_by(link).model_dump(), statement_id="st_0")
+    left = OrphanedTransaction(**left_by(link).model_dump(), statement_id="st_0")
     link.left = [left]
     link.before = lambda _state: None
     return left
@@ -95,7 +101,7 @@ def abandoned(link: JournalLink) -> Abandoned:
 
 def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
     """Its rows; PySpark's own `collect` leaves a socket open until it is let go of."""
-    return [tuple(row.values()) for batch in collected(frame) for row in batch.to_pylist()]
+    return [tuple(row.values()) for batch in collect_arrow(frame) for row in batch.to_pylist()]
 
 
 def rows(spark: SparkSession, text: str) -> list[tuple[Any, ...]]:

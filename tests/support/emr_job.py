@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from fsspec.core import url_to_fs
 
-from headrace.control.java import find_java
+from headrace.control.host.java import find_java
 
 
 class EmrJob:

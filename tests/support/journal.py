@@ -7,7 +7,7 @@ from typing import cast
 
 from headrace.driver.link import Link
 from headrace.model.lifecycle import TRANSACTION, TransactionState
-from headrace.model.messages import Abandoned, Bootstrap, Transact, Transacted
+from headrace.model.messages import Bootstrap, OrphanedTransaction, Transact, Transacted
 from headrace.model.transaction import Staged
 
 BOOTSTRAP = Bootstrap(
@@ -35,9 +35,9 @@ class JournalLink:
         self.before: Callable[[TransactionState], None] = lambda _state: None
         self.refuse: set[TransactionState] = set()
         self.busy = 0
-        self.left: list[Abandoned] = []
+        self.left: list[OrphanedTransaction] = []
 
-    def recover(self, identities: list[str]) -> list[Abandoned]:
+    def recover(self, identities: list[str]) -> list[OrphanedTransaction]:
         taken = [one for one in self.left if one.staged.identity in identities]
         self.left = [one for one in self.left if one not in taken]
         return taken
@@ -45,17 +45,17 @@ class JournalLink:
     def transact(self, message: Transact) -> Transacted:
         self.before(message.state)
         if message.state in self.refuse and not message.published:
-            return Transacted(landed=False)
+            return Transacted(applied=False)
         if self.busy and message.state is TransactionState.COMMITTING:
             self.busy -= 1
-            return Transacted(landed=False, busy=True)
+            return Transacted(applied=False, busy=True)
         if self.steps and self.steps[-1] is message.state:
-            return Transacted(landed=True)
+            return Transacted(applied=True)
         if message.state is not TRANSACTION.initial:
             assert TRANSACTION.allows(self.steps[-1], message.state)
         self.steps.append(message.state)
         self.staged = message.staged or self.staged
-        return Transacted(landed=True)
+        return Transacted(applied=True)
 
     def as_link(self) -> Link:
         return cast("Link", self)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.waiting import wait_until
 
-from headrace.control.java import find_java
+from headrace.control.host.java import find_java
 
 
 class JvmServices:

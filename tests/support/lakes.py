@@ -63,7 +63,7 @@ class Lake:
     catalog: str
     clause: str
     replaces_atomically: bool
-    publishes_itself: bool = False
+    commits_natively: bool = False
     jars: tuple[str, ...] = ()
     """Words in the names of those that it needs."""
 
@@ -76,7 +76,7 @@ _BASE = ("iceberg", "postgresql")
 LAKES = [
     Lake("parquet", "spark_catalog", "USING parquet PARTITIONED BY (k)", replaces_atomically=False),
     Lake("delta", "spark_catalog", "USING delta PARTITIONED BY (k)", True, jars=_DELTA),
-    Lake("iceberg-files", "files", "PARTITIONED BY (k)", True, publishes_itself=True, jars=_BASE),
-    Lake("iceberg-base", "base", "USING iceberg", True, publishes_itself=True, jars=_BASE),
+    Lake("iceberg-files", "files", "PARTITIONED BY (k)", True, commits_natively=True, jars=_BASE),
+    Lake("iceberg-base", "base", "USING iceberg", True, commits_natively=True, jars=_BASE),
     Lake("jdbc", "pg", "", replaces_atomically=True, jars=("postgresql",)),
 ]

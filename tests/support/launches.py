@@ -11,7 +11,13 @@ from pathlib import Path
 import httpx
 from fsspec.core import url_to_fs
 
-from headrace.control.launchers.contract import Handle, Launcher, LaunchRequest, Status, launch_name
+from headrace.control.launchers.base import (
+    DriverStatus,
+    Handle,
+    Launcher,
+    LaunchRequest,
+    launch_name,
+)
 from headrace.model.messages import Bootstrap
 from headrace.settings import Profile
 
@@ -81,7 +87,7 @@ def request(folder: Path, profile: Profile, results: str | None = None) -> Launc
     return LaunchRequest(name=name, bootstrap=bootstrap, profile=profile, log=log)
 
 
-def log_of(asked: LaunchRequest, status: Status) -> str:
+def log_of(asked: LaunchRequest, status: DriverStatus) -> str:
     """The text that is found where the log is said to be."""
     if status.log is None:
         return asked.log.read_text()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.model.result import Disposition, Manifest, Part, ResultReport
+from headrace.model.result import Disposition, Manifest, ResultPart, ResultReport
 from headrace.results.chunks import count_out
 from headrace.results.layout import stored_schema
 from headrace.results.reader import write_manifest
@@ -58,7 +58,7 @@ def stored_result(
         name = f"part-{number:05}.arrow"
         with pa.ipc.new_file(str(place / name), batch.schema) as writer:
             writer.write_batch(batch)
-        parts.append(Part(name=name, rows=[len(rows)], bytes=[batch.nbytes]))
+        parts.append(ResultPart(name=name, rows=[len(rows)], bytes=[batch.nbytes]))
         count += len(rows)
         size += batch.nbytes
     manifest = Manifest(

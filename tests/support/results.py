@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.driver.output import OutputSpec, write_result
+from headrace.driver.output import OutputOptions, write_result
 from headrace.model.result import Disposition, ResultInfo, ResultReport
 from headrace.results.reader import Rows, open_rows
 
@@ -21,7 +21,7 @@ class Writer:
         self.root = root
         self._count = 0
 
-    def spec(self, **asked: Any) -> OutputSpec:
+    def spec(self, **asked: Any) -> OutputOptions:
         self._count += 1
         settings = {
             "disposition": Disposition.AUTO,
@@ -31,7 +31,7 @@ class Writer:
             "inline_limit": 256 * 1024,
             "chunk_limit": 8 * 1024 * 1024,
         }
-        return OutputSpec(**{**settings, **asked})
+        return OutputOptions(**{**settings, **asked})
 
     def write(self, frame: DataFrame, **asked: Any) -> tuple[ResultReport, Rows]:
         report = write_result(frame, self.spec(**asked))

@@ -49,7 +49,7 @@ class RunningNode:
         """A new session and its driver, which has said hello."""
         session_id = self.new_session(**body)
         driver = self.desk.driver(session_id)
-        assert driver.hello().landed
+        assert driver.hello().applied
         return session_id, driver
 
     def submit(self, statement: str = "SELECT 1 AS x", **body: Any) -> Json:

@@ -14,21 +14,22 @@ from typing import Any, Self, TypeVar
 import httpx
 from tests.support.made_results import inline_result
 
-from headrace.control.launchers.contract import Exit, Handle, LaunchRequest, Status
+from headrace.control.launchers.base import DriverExit, DriverStatus, Handle, LaunchRequest
 from headrace.errors import BackendUnreachable, LaunchFailed
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.messages import (
     LINK_PREFIX,
-    Abandoned,
     Acknowledged,
     Advanced,
+    Assignment,
     Bootstrap,
     Ended,
     Goodbye,
     Hello,
     Message,
     Orders,
+    OrphanedTransaction,
     Poll,
     Recover,
     Recovered,
@@ -39,7 +40,6 @@ from headrace.model.messages import (
     Started,
     Transact,
     Transacted,
-    Work,
 )
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport
@@ -101,16 +101,22 @@ class ScriptedDriver:
         return self._call("hello", message, Acknowledged)
 
     def poll(
-        self, *, in_hand: list[str] | None = None, heard: list[str] | None = None, wait: float = 0
+        self,
+        *,
+        in_flight: list[str] | None = None,
+        cancels_received: list[str] | None = None,
+        wait: float = 0,
     ) -> Orders:
-        message = Poll(wait_seconds=wait, in_hand=in_hand or [], heard=heard or [])
+        message = Poll(
+            wait_seconds=wait, in_flight=in_flight or [], cancels_received=cancels_received or []
+        )
         return self._call("poll", message, Orders)
 
-    def take(self) -> Work:
+    def take(self) -> Assignment:
         """The next statement, which must come within ten seconds."""
-        work = self.poll(wait=10).work
-        assert work is not None
-        return work
+        assignment = self.poll(wait=10).assignment
+        assert assignment is not None
+        return assignment
 
     def renew(self, *, streams: int = 0) -> Renewed:
         return self._call("renew", Renew(streams=streams), Renewed)
@@ -131,7 +137,7 @@ class ScriptedDriver:
         message = Transact(id=transaction_id, statement_id=statement_id, state=state, staged=staged)
         return self._call("transact", message, Transacted)
 
-    def recover(self, identities: list[str]) -> list[Abandoned]:
+    def recover(self, identities: list[str]) -> list[OrphanedTransaction]:
         return self._call("recover", Recover(identities=identities), Recovered).left
 
     def ended(
@@ -202,7 +208,7 @@ class Desk:
         self._launched = threading.Condition()
         self._requests: defaultdict[str, list[LaunchRequest]] = defaultdict(list)
         self._drivers: list[ScriptedDriver] = []
-        self._ended: list[Exit] = []
+        self._ended: list[DriverExit] = []
         self.started: list[Handle] = []
         self.killed: list[Handle] = []
         self.refusal: str | None = None
@@ -228,10 +234,10 @@ class Desk:
             assert self._launched.wait_for(lambda: len(requests) >= launch, 10)
             return requests[launch - 1]
 
-    def lose(self, session_id: str, reason: str) -> None:
+    def declare_lost(self, session_id: str, reason: str) -> None:
         """Makes the node see that the driver's process has ended."""
         epoch = self._requests[session_id][-1].bootstrap.epoch
-        self._ended.append(Exit(session_id=session_id, epoch=epoch, reason=reason))
+        self._ended.append(DriverExit(session_id=session_id, epoch=epoch, reason=reason))
 
     def close(self) -> None:
         """Hangs up for every driver."""
@@ -255,17 +261,17 @@ class Desk:
         found = (one for one in self.started if one["name"] == name and one not in self.killed)
         return next(found, None)
 
-    def poll(self, handle: Handle) -> Status:
+    def poll(self, handle: Handle) -> DriverStatus:
         self._answer()
         alive = handle not in self.killed
-        return Status(alive=alive, words="it is at its desk" if alive else "it was killed")
+        return DriverStatus(alive=alive, words="it is at its desk" if alive else "it was killed")
 
     def kill(self, handle: Handle) -> None:
         self._answer()
         self.on_kill()
         self.killed.append(handle)
 
-    def exits(self) -> list[Exit]:
+    def exits(self) -> list[DriverExit]:
         seen, self._ended = self._ended, []
         return seen
 
@@ -281,7 +287,7 @@ class Desk:
 class Crew(Desk):
     """A launcher whose drivers serve by themselves: each statement ends as `reply` says."""
 
-    def __init__(self, reply: Callable[[Work], dict[str, Any]]) -> None:
+    def __init__(self, reply: Callable[[Assignment], dict[str, Any]]) -> None:
         super().__init__()
         self._reply = reply
         self._stopping = threading.Event()
@@ -317,6 +323,6 @@ class Crew(Desk):
             if orders.close:
                 driver.goodbye()
                 return
-            if orders.work is not None:
-                driver.started(orders.work.statement_id)
-                driver.ended(orders.work.statement_id, **self._reply(orders.work))
+            if orders.assignment is not None:
+                driver.started(orders.assignment.statement_id)
+                driver.ended(orders.assignment.statement_id, **self._reply(orders.assignment))

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from headrace.control.java import find_java
+from headrace.control.host.java import find_java
 
 _VARIABLE = "JDK_JAVA_OPTIONS"
 _OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -9,7 +9,7 @@ from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.result import Disposition, ResultReport
 from headrace.model.session import NewSession, Session
 from headrace.model.statement import NewStatement
-from headrace.store import changes, sessions, statements, takeovers
+from headrace.store import sessions, statement_transitions, statements, takeovers
 from headrace.store.database import Database
 
 OWNER = "ada"
@@ -62,9 +62,9 @@ def new_session(
     session_id = new_id("se")
     with store.write() as tx:
         new = NewSession(id=session_id, owner=owner, name=name, parallelism=parallelism)
-        sessions.insert(tx, new, who=owner)
+        sessions.insert(tx, new, actor=owner)
         for step in SESSION_PATHS[state]:
-            assert sessions.transition(tx, session_id, step, who="test")
+            assert sessions.transition(tx, session_id, step, actor="test")
     return session_id
 
 
@@ -80,7 +80,7 @@ def running_session(
             tx,
             session_id,
             SessionState.RUNNING,
-            who="driver",
+            actor="driver",
             epoch=epoch,
             lease_seconds=lease_seconds,
         )
@@ -103,10 +103,12 @@ def new_statement(
         new = NewStatement(
             id=statement_id, session_id=session_id, owner=owner, text=text, is_query=is_query
         )
-        statements.insert(tx, new, who=owner)
+        statements.insert(tx, new, actor=owner)
         for step in STATEMENT_PATHS[state]:
             fence = epoch if STATEMENT_PATHS[state][0] is StatementState.LAUNCHED else None
-            assert changes.transition(tx, statement_id, step, who="test", epoch=fence)
+            assert statement_transitions.transition(
+                tx, statement_id, step, actor="test", epoch=fence
+            )
     return statement_id
 
 

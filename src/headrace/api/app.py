@@ -8,22 +8,21 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from headrace import __version__
-from headrace.api import (
-    driver,
+from headrace.api.auth import authenticate
+from headrace.api.http import opensearch_errors, problems
+from headrace.api.http.body_limit import BodyLimit
+from headrace.api.http.errors import ErrorRenderers, install
+from headrace.api.routes import (
+    driver_link,
     events,
     health,
     metrics,
     nodes,
     opensearch,
-    opensearch_errors,
-    problems,
     sessions,
     statements,
     transactions,
 )
-from headrace.api.auth import authenticated
-from headrace.api.faults import Speakers, install
-from headrace.api.limits import BodyLimit
 from headrace.api.waiting import Waiters
 from headrace.control.node import Node
 
@@ -41,11 +40,11 @@ def create_app(node: Node) -> FastAPI:
     )
     app.state.node = node
     app.state.waiters = Waiters(node.database)
-    speakers = Speakers(problems.respond, {opensearch.PREFIX: opensearch_errors.respond})
+    speakers = ErrorRenderers(problems.respond, {opensearch.PREFIX: opensearch_errors.respond})
     app.add_middleware(BodyLimit, speakers=speakers)
     install(app, speakers)
-    app.router.routes.append(driver.ROUTE)
-    guarded = [Depends(authenticated)]
+    app.router.routes.append(driver_link.ROUTE)
+    guarded = [Depends(authenticate)]
     for room in (sessions, statements, transactions, events, nodes):
         app.include_router(
             room.router,

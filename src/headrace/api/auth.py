@@ -27,7 +27,7 @@ _SCHEME = HTTPBearer(
 )
 
 
-async def authenticated(
+async def authenticate(
     request: Request, _described: Annotated[HTTPAuthorizationCredentials | None, Security(_SCHEME)]
 ) -> str:
     """The owner that a request speaks for. Raises Unauthorized."""

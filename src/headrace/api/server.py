@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from headrace.api.app import create_app
-from headrace.api.results import warm_up
+from headrace.api.http.result_responses import warm_up
 from headrace.api.waiting import Waiters
 from headrace.control.node import Node
 from headrace.errors import InvalidSetting

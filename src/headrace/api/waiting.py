@@ -55,7 +55,7 @@ class Waiters:
 
         self._wakes.add(wake)
         try:
-            with self._database.signals.subscribe(topic, wake):
+            with self._database.notifications.subscribe(topic, wake):
                 yield interest
         finally:
             self._wakes.discard(wake)

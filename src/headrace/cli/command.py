@@ -15,7 +15,7 @@ from headrace.cli import config as configuration
 from headrace.cli import discovery
 from headrace.cli.config import ClientConfig
 from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted
-from headrace.cli.output.formats import Format, pinned, refuse_terminal
+from headrace.cli.output.formats import OutputFormat, pinned, refuse_terminal
 from headrace.cli.terminal import Terminal, open_terminal
 from headrace.client.http import Client
 from headrace.errors import EXIT_FAILED, HeadraceError
@@ -38,7 +38,7 @@ class Command:
         found = discovery.find(self.config, new_home=new_home, tell=self.terminal.tell)
         return self.held.enter_context(found.client)
 
-    def format(self, given: Format | None) -> Format | None:
+    def format(self, given: OutputFormat | None) -> OutputFormat | None:
         """The output format that is set by a flag, the environment or the file; None when none.
 
         Raises InvalidSetting for an unknown one, or a binary one on a terminal.

@@ -14,8 +14,8 @@ from click.exceptions import Exit
 from headrace.cli import options
 from headrace.cli.command import Command, command
 from headrace.cli.home import read_node_file
-from headrace.cli.objects import write_items
-from headrace.cli.output.formats import Format
+from headrace.cli.listing import write_items
+from headrace.cli.output.formats import OutputFormat
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_USAGE, HeadraceError, Unauthorized
 
@@ -28,7 +28,7 @@ _PLAIN_MARKS = {"ok": "ok", "warning": "warning", "failed": "FAILED"}
 @options.output
 @options.home
 @options.debug
-def doctor(*, output: Format | None, home: str | None, debug: bool) -> None:
+def doctor(*, output: OutputFormat | None, home: str | None, debug: bool) -> None:
     """Look at Java, Spark, the store, the results location and the port; say how to mend them.
 
     Leaves with 0 when a node could run here, else with 2.
@@ -58,9 +58,9 @@ def _packages() -> Json:
 
 
 def _probes(this: Command) -> list[Json]:
-    """What `headrace.control.probe` finds, run as a process: it imports what a node imports."""
+    """What `headrace.control.host.health_checks` finds, run as a process: it imports what a node imports."""
     run = subprocess.run(
-        [sys.executable, "-P", "-m", "headrace.control.probe"],
+        [sys.executable, "-P", "-m", "headrace.control.host.health_checks"],
         capture_output=True,
         text=True,
         check=False,

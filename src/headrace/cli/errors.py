@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from headrace.cli.output.text import width
-from headrace.cli.script import Piece
+from headrace.cli.script import SourceStatement
 from headrace.client.http import Json
 from headrace.errors import HeadraceError, Position
 
@@ -14,7 +14,7 @@ _SHOWN = 100
 """Characters of a line that are shown around a caret."""
 
 
-class Complaints:
+class ErrorPrinter:
     """Where errors are told, and how much of them."""
 
     def __init__(self, out: TextIO, *, colour: bool, debug: bool) -> None:
@@ -22,13 +22,15 @@ class Complaints:
         self._colour = colour
         self._debug = debug
 
-    def error(self, error: HeadraceError, piece: Piece | None = None) -> None:
+    def error(self, error: HeadraceError, piece: SourceStatement | None = None) -> None:
         """One of Headrace's errors; `piece` is the statement that it speaks of."""
         self._tell(error.message, error.position, piece)
         if error.hint:
             self._out.write(f"hint: {error.hint}\n")
 
-    def failure(self, failure: Json, piece: Piece | None = None, text: str | None = None) -> None:
+    def failure(
+        self, failure: Json, piece: SourceStatement | None = None, text: str | None = None
+    ) -> None:
         """A statement's failure, as the API gives it, in `piece` or else in a text of its own."""
         condition = failure.get("condition")
         message = f"[{condition}] {failure['message']}" if condition else failure["message"]
@@ -42,7 +44,7 @@ class Complaints:
         self,
         message: str,
         position: Position | None,
-        piece: Piece | None = None,
+        piece: SourceStatement | None = None,
         text: str | None = None,
     ) -> None:
         first, _, more = message.strip().partition("\n")
@@ -73,7 +75,7 @@ def excerpt(source_line: str, position: Position) -> str:
     return f"{gutter}{lead}{part}{tail}\n{below}{indent}^\n"
 
 
-def _where(piece: Piece | None, position: Position | None) -> str:
+def _where(piece: SourceStatement | None, position: Position | None) -> str:
     """`FILE:LINE:COLUMN, statement N: ` in a file; elsewhere the number of all but the first."""
     if piece is None or piece.source.name is None:
         return f"statement {piece.number}: " if piece is not None and piece.number > 1 else ""
@@ -83,7 +85,7 @@ def _where(piece: Piece | None, position: Position | None) -> str:
     return f"{piece.source.name}:{place}, statement {piece.number}: "
 
 
-def _at(piece: Piece | None, position: Position | None) -> str:
+def _at(piece: SourceStatement | None, position: Position | None) -> str:
     if position is None or (piece is not None and piece.source.name is not None):
         return ""
     return f" (line {position.line}, column {position.column})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from headrace.cli.interrupts import Interrupted, Interrupts
-from headrace.cli.progress import REDRAW, Progress
+from headrace.cli.progress import REDRAW, ProgressLine
 from headrace.cli.terminal import Terminal
 from headrace.client.http import LONGEST_POLL, Client, Json
 from headrace.errors import Conflict
@@ -20,7 +20,7 @@ def follow(
     client: Client,
     statement: Json,
     interrupts: Interrupts,
-    progress: Progress,
+    progress: ProgressLine,
     *,
     limit: float | None = None,
 ) -> Json:
@@ -89,7 +89,7 @@ def tell_left(statement: Json, terminal: Terminal) -> None:
     )
 
 
-def _session_state(client: Client, statement: Json, progress: Progress) -> str | None:
+def _session_state(client: Client, statement: Json, progress: ProgressLine) -> str | None:
     if not progress.enabled or statement["state"] != StatementState.WAITING:
         return None
     return str(client.session(statement["session_id"])["state"])

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import click
 
-from headrace.cli.output.formats import Format
+from headrace.cli.output.formats import OutputFormat
 from headrace.errors import InvalidRequest
 
 Decorated = TypeVar("Decorated", bound=Callable[..., None])
 
 
-class Disposition(StrEnum):
+class DispositionOption(StrEnum):
     AUTO = "auto"
     INLINE = "inline"
     STORED = "stored"
@@ -40,9 +40,9 @@ output = click.option(
     "--format",
     "-o",
     "output",
-    type=click.Choice(Format, case_sensitive=False),
+    type=click.Choice(OutputFormat, case_sensitive=False),
     metavar="FORMAT",
-    help=f"How rows are written: {', '.join(Format)}. Default: a table on a terminal, else CSV; "
+    help=f"How rows are written: {', '.join(OutputFormat)}. Default: a table on a terminal, else CSV; "
     "HEADRACE_FORMAT pins it.",
 )
 conf = click.option(

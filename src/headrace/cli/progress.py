@@ -21,7 +21,7 @@ _WAITING = {
 }
 
 
-class Progress:
+class ProgressLine:
     """Draws only where there is somebody to see it."""
 
     def __init__(self, out: TextIO, *, enabled: bool) -> None:

@@ -11,8 +11,8 @@ from click.exceptions import Exit
 
 from headrace.cli import options
 from headrace.cli.command import Command, command
-from headrace.cli.objects import write_items
-from headrace.cli.output.formats import Format
+from headrace.cli.listing import write_items
+from headrace.cli.output.formats import OutputFormat
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, SessionFailed
 
@@ -31,7 +31,7 @@ _IN_HAND_SECONDS = 30.0
 def recover(
     *,
     dry_run: bool,
-    output: Format | None,
+    output: OutputFormat | None,
     quiet: bool,
     server: str | None,
     home: str | None,

@@ -9,9 +9,9 @@ from typing import Any
 from headrace.cli.follow import follow, has_ended, interrupted, tell_left
 from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
 from headrace.cli.options import OnError
-from headrace.cli.present import Presenter, exit_code
-from headrace.cli.progress import REDRAW, Progress
-from headrace.cli.script import Piece
+from headrace.cli.progress import REDRAW, ProgressLine
+from headrace.cli.result_printer import ResultPrinter, exit_code
+from headrace.cli.script import SourceStatement
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT, HeadraceError
@@ -45,7 +45,7 @@ class Run:
         self,
         client: Client,
         terminal: Terminal,
-        presenter: Presenter,
+        presenter: ResultPrinter,
         interrupts: Interrupts,
         plan: Plan,
     ) -> None:
@@ -57,7 +57,7 @@ class Run:
         self._session = plan.session
         self._left_running = False
 
-    def run(self, pieces: Sequence[Piece]) -> int:
+    def run(self, pieces: Sequence[SourceStatement]) -> int:
         """0, or the exit code of the first statement that went wrong."""
         code = 0
         try:
@@ -72,19 +72,19 @@ class Run:
             self._close()
         return code
 
-    def _checked(self, piece: Piece) -> int:
+    def _checked(self, piece: SourceStatement) -> int:
         try:
             return self._one(piece)
         except HeadraceError as error:
             self._terminal.complaints.error(error, piece)
             return error.exit_code
 
-    def _one(self, piece: Piece) -> int:
+    def _one(self, piece: SourceStatement) -> int:
         statement = self._submit(piece)
         if self._plan.detach:
             self._terminal.out.write(statement["id"] + "\n")
             return 0
-        progress = Progress(self._terminal.err, enabled=self._terminal.narrates)
+        progress = ProgressLine(self._terminal.err, enabled=self._terminal.narrates)
         try:
             statement = follow(
                 self._client, statement, self._interrupts, progress, limit=self._plan.limit
@@ -98,7 +98,7 @@ class Run:
             return EXIT_TIMEOUT
         return self._present(statement, piece)
 
-    def _submit(self, piece: Piece) -> Json:
+    def _submit(self, piece: SourceStatement) -> Json:
         wait = REDRAW if self._terminal.narrates else _FIRST_WAIT
         if self._plan.limit is not None:
             wait = min(wait, self._plan.limit)
@@ -112,7 +112,7 @@ class Run:
             self._session = statement["session_id"]
         return statement
 
-    def _present(self, statement: Json, piece: Piece) -> int:
+    def _present(self, statement: Json, piece: SourceStatement) -> int:
         code = exit_code(statement)
         with self._interrupts.stoppable():
             if code:

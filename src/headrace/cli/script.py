@@ -27,7 +27,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SourceStatement:
     """One statement of a source, and where it begins there."""
 
     source: Source
@@ -61,15 +61,17 @@ def read(texts: Sequence[str], files: Sequence[str]) -> list[Source]:
     return [_stdin()]
 
 
-def split(sources: Sequence[Source]) -> list[Piece]:
+def split(sources: Sequence[Source]) -> list[SourceStatement]:
     """The statements of all sources in order. Raises EmptyStatement when an argument holds none."""
-    pieces: list[Piece] = []
+    pieces: list[SourceStatement] = []
     for source in sources:
-        found = splitter.split(source.text)
+        found = splitter.split_script(source.text)
         if not found and source.name is None:
             raise EmptyStatement
         for each in found:
-            pieces.append(Piece(source, each.text, each.line, each.column, len(pieces) + 1))
+            pieces.append(
+                SourceStatement(source, each.text, each.line, each.column, len(pieces) + 1)
+            )
     return pieces
 
 

@@ -9,8 +9,8 @@ import click
 
 from headrace.cli import options
 from headrace.cli.command import command
-from headrace.cli.objects import write_list, write_object
-from headrace.cli.output.formats import Format
+from headrace.cli.listing import write_list, write_object
+from headrace.cli.output.formats import OutputFormat
 
 _COLUMNS = ("id", "name", "state", "busy", "profile", "owner", "created_at", "ended_at")
 
@@ -73,7 +73,7 @@ def list_sessions(
     state: str | None,
     before: str | None,
     limit: int,
-    output: Format | None,
+    output: OutputFormat | None,
     server: str | None,
     home: str | None,
     debug: bool,
@@ -91,7 +91,7 @@ def list_sessions(
 @options.output
 @options.connected
 def show(
-    *, name: str, output: Format | None, server: str | None, home: str | None, debug: bool
+    *, name: str, output: OutputFormat | None, server: str | None, home: str | None, debug: bool
 ) -> None:
     """Show one session."""
     with command(server=server, home=home, debug=debug) as this:

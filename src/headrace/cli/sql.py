@@ -10,12 +10,12 @@ import click
 from click.exceptions import Exit
 
 from headrace.cli import options, script
-from headrace.cli.chosen_session import ChosenSession
 from headrace.cli.command import Command, command
 from headrace.cli.interrupts import Interrupts
-from headrace.cli.output.formats import Format
-from headrace.cli.present import Presenter
+from headrace.cli.output.formats import OutputFormat
+from headrace.cli.result_printer import ResultPrinter
 from headrace.cli.run import Plan, Run
+from headrace.cli.session_option import SessionOption
 from headrace.errors import InvalidRequest
 
 
@@ -46,8 +46,8 @@ from headrace.errors import InvalidRequest
 @click.option("--byte-limit", type=click.IntRange(1), metavar="N", help="Bytes at most.")
 @click.option(
     "--result",
-    type=click.Choice(options.Disposition, case_sensitive=False),
-    default=options.Disposition.AUTO,
+    type=click.Choice(options.DispositionOption, case_sensitive=False),
+    default=options.DispositionOption.AUTO,
     show_default="auto",
     metavar="auto|inline|stored",
     help="Where the node keeps results.",
@@ -80,7 +80,7 @@ from headrace.errors import InvalidRequest
 @options.connected
 def sql(
     *,
-    output: Format | None,
+    output: OutputFormat | None,
     quiet: bool,
     server: str | None,
     home: str | None,
@@ -108,7 +108,7 @@ class _Given:
     param: Sequence[str]
     row_limit: int | None
     byte_limit: int | None
-    result: options.Disposition
+    result: options.DispositionOption
     kind: str | None
     timeout: str | None
     queue_timeout: str | None
@@ -117,9 +117,9 @@ class _Given:
     on_error: options.OnError
     results: str
 
-    def target(self) -> ChosenSession:
+    def target(self) -> SessionOption:
         conf = options.pairs(self.conf, "--conf")
-        return ChosenSession(self.session, create=self.create, profile=self.profile, conf=conf)
+        return SessionOption(self.session, create=self.create, profile=self.profile, conf=conf)
 
     def plan(self) -> Plan:
         fields = {
@@ -147,7 +147,7 @@ def _duration(text: str | None, flag: str) -> str | None:
     return text
 
 
-def _run(this: Command, chosen: Format | None, given: _Given) -> int:
+def _run(this: Command, chosen: OutputFormat | None, given: _Given) -> int:
     """Runs the statements and gives the exit code. What is wrong with the flags comes first."""
     target = given.target()
     plan = given.plan()
@@ -159,11 +159,13 @@ def _run(this: Command, chosen: Format | None, given: _Given) -> int:
                 return 0
             client = this.connect(new_home=True)
             plan = replace(plan, session=target.resolve(client))
-        presenter = Presenter(client, this.terminal, chosen)
+        presenter = ResultPrinter(client, this.terminal, chosen)
         return Run(client, this.terminal, presenter, interrupts, plan).run(pieces)
 
 
-def _shown(results: str, pieces: Sequence[script.Piece], chosen: Format | None) -> int | None:
+def _shown(
+    results: str, pieces: Sequence[script.SourceStatement], chosen: OutputFormat | None
+) -> int | None:
     """The number of the only statement whose result is written; None for all."""
     count = len(pieces)
     if results == "all":

@@ -8,10 +8,10 @@ from click.exceptions import Exit
 from headrace.cli import follow, options
 from headrace.cli.command import Command, command
 from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
-from headrace.cli.objects import write_list, write_object
-from headrace.cli.output.formats import Format
-from headrace.cli.present import Presenter, exit_code
-from headrace.cli.progress import Progress
+from headrace.cli.listing import write_list, write_object
+from headrace.cli.output.formats import OutputFormat
+from headrace.cli.progress import ProgressLine
+from headrace.cli.result_printer import ResultPrinter, exit_code
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT
 
@@ -38,7 +38,7 @@ def list_statements(
     state: str | None,
     before: str | None,
     limit: int,
-    output: Format | None,
+    output: OutputFormat | None,
     server: str | None,
     home: str | None,
     debug: bool,
@@ -56,7 +56,7 @@ def list_statements(
 @options.output
 @options.connected
 def show(
-    *, id_: str, output: Format | None, server: str | None, home: str | None, debug: bool
+    *, id_: str, output: OutputFormat | None, server: str | None, home: str | None, debug: bool
 ) -> None:
     """Show one statement; --debug includes the stack trace of its error."""
     with command(server=server, home=home, debug=debug) as this:
@@ -73,7 +73,7 @@ def show(
 def result(
     *,
     id_: str,
-    output: Format | None,
+    output: OutputFormat | None,
     quiet: bool,
     server: str | None,
     home: str | None,
@@ -86,7 +86,7 @@ def result(
         found = client.statement(id_)
         if not follow.has_ended(found):
             client.rows(id_)  # the node says why there is none
-        raise Exit(_present(Presenter(client, this.terminal, chosen), found))
+        raise Exit(_present(ResultPrinter(client, this.terminal, chosen), found))
 
 
 @statement.command()
@@ -137,7 +137,7 @@ def wait_for(
 def attach(
     *,
     id_: str,
-    output: Format | None,
+    output: OutputFormat | None,
     quiet: bool,
     server: str | None,
     home: str | None,
@@ -154,17 +154,17 @@ def attach(
             follow.interrupted(client, found, this.terminal)
             raise Exit(EXIT_INTERRUPTED) from None
         with stop.stoppable():
-            raise Exit(_present(Presenter(client, this.terminal, chosen), found))
+            raise Exit(_present(ResultPrinter(client, this.terminal, chosen), found))
 
 
 def _follow(
     this: Command, client: Client, found: Json, stop: Interrupts, limit: float | None
 ) -> Json:
-    progress = Progress(this.terminal.err, enabled=this.terminal.narrates)
+    progress = ProgressLine(this.terminal.err, enabled=this.terminal.narrates)
     return follow.follow(client, found, stop, progress, limit=limit)
 
 
-def _present(presenter: Presenter, found: Json) -> int:
+def _present(presenter: ResultPrinter, found: Json) -> int:
     code = exit_code(found)
     if code:
         presenter.failed(found)

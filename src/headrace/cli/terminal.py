@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import TextIO
 
-from headrace.cli.errors import Complaints
+from headrace.cli.errors import ErrorPrinter
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Terminal:
         return self.err.isatty() and not self.quiet
 
     @property
-    def complaints(self) -> Complaints:
-        return Complaints(self.err, colour=_takes_colour(self.err), debug=self.debug)
+    def complaints(self) -> ErrorPrinter:
+        return ErrorPrinter(self.err, colour=_takes_colour(self.err), debug=self.debug)
 
     def tell(self, text: str) -> None:
         """One line of narration, on a terminal only."""

@@ -10,7 +10,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from headrace.client.errors import from_answer
-from headrace.client.transport import Answer, Ask, Transport
+from headrace.client.transport import HttpRequest, HttpResponse, Transport
 from headrace.errors import NodeUnreachable
 
 Json = dict[str, Any]
@@ -171,13 +171,13 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeout: float = LONGEST_POLL + _MARGIN,
         repeatable: bool = True,
-    ) -> Ask:
+    ) -> HttpRequest:
         sent = {"Accept": "application/json, */*;q=0.5", **(headers or {})}
         if self._token:
             sent["Authorization"] = f"Bearer {self._token}"
         if body is not None:
             sent["Content-Type"] = "application/json"
-        return Ask(
+        return HttpRequest(
             method=method,
             path=path,
             query={key: value for key, value in (query or {}).items() if value is not None},
@@ -202,7 +202,7 @@ class Client:
         return value
 
 
-def _check(answer: Answer) -> None:
+def _check(answer: HttpResponse) -> None:
     if answer.status >= 300:
         raise from_answer(answer.status, answer.body)
 

@@ -21,7 +21,7 @@ _PASSING = frozenset({502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """A whole answer."""
 
     status: int
@@ -30,7 +30,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class HttpRequest:
     """One request. Only what is `repeatable` without harm is sent again after a failure."""
 
     method: str
@@ -71,27 +71,29 @@ class Transport:
             self._connection.close()
             self._connection = None
 
-    def send(self, ask: Ask) -> Answer:
+    def send(self, ask: HttpRequest) -> HttpResponse:
         """The answer, whatever its status. 502, 503 and 504 are retried like lost connections."""
         return self._repeated(ask, _whole)
 
-    def stream(self, ask: Ask) -> tuple[Answer, Iterator[bytes]]:
+    def stream(self, ask: HttpRequest) -> tuple[HttpResponse, Iterator[bytes]]:
         """An answer whose body comes in blocks. Errors come whole, in `Answer.body`.
 
         A body that ends early raises NodeUnreachable from the iterator: nothing is cut silently.
         """
         opened: list[http.client.HTTPResponse] = []
 
-        def take(response: http.client.HTTPResponse) -> Answer:
+        def take(response: http.client.HTTPResponse) -> HttpResponse:
             if response.status >= 400:
                 return _whole(response)
             opened.append(response)
-            return Answer(response.status, dict(response.getheaders()), b"")
+            return HttpResponse(response.status, dict(response.getheaders()), b"")
 
         answer = self._repeated(ask, take)
         return answer, self._blocks(opened[0]) if opened else iter(())
 
-    def _repeated(self, ask: Ask, take: Callable[[http.client.HTTPResponse], Answer]) -> Answer:
+    def _repeated(
+        self, ask: HttpRequest, take: Callable[[http.client.HTTPResponse], HttpResponse]
+    ) -> HttpResponse:
         deadline = time.monotonic() + self.patience
         pause = 0.05
         while True:
@@ -124,7 +126,7 @@ class Transport:
             self.close()
             raise
 
-    def _open(self, ask: Ask) -> http.client.HTTPResponse:
+    def _open(self, ask: HttpRequest) -> http.client.HTTPResponse:
         if not ask.repeatable:
             self.close()  # a connection that has been idle may be lost without our knowing
         if self._connection is None:
@@ -150,11 +152,11 @@ class Transport:
         return NodeUnreachable(f"No node answers at {self.address}: {reason}.")
 
 
-def _whole(response: http.client.HTTPResponse) -> Answer:
-    return Answer(response.status, dict(response.getheaders()), response.read())
+def _whole(response: http.client.HTTPResponse) -> HttpResponse:
+    return HttpResponse(response.status, dict(response.getheaders()), response.read())
 
 
-def _may_repeat(ask: Ask, error: Exception) -> bool:
+def _may_repeat(ask: HttpRequest, error: Exception) -> bool:
     if isinstance(error, ssl.SSLCertVerificationError | http.client.InvalidURL):
         return False
     return ask.repeatable or isinstance(error, ConnectionRefusedError)

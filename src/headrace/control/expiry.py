@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 
-from headrace.control.sessions import close_in
+from headrace.control.sessions.service import close_session
 from headrace.errors import StatementTimeout
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.session import Session
 from headrace.model.statement import CancelReason
-from headrace.store import changes, sessions, transactions
+from headrace.store import sessions, statement_transitions, transactions
 from headrace.store.database import Database
-from headrace.store.overtime import overtime
+from headrace.store.timeouts import timed_out
 
 _LOG = logging.getLogger("headrace.expiry")
 _BATCH = 100
@@ -30,7 +30,7 @@ class Expiry:
         with self._database.read() as tx:
             idle = sessions.idle(tx, _BATCH)
             aged = sessions.aged(tx, _BATCH)
-            late = overtime(tx, _BATCH)
+            late = timed_out(tx, _BATCH)
         for session in idle:
             self._close(session, f"idle for {session.idle_seconds:g} s", if_idle=True)
         for session in aged:
@@ -47,30 +47,30 @@ class Expiry:
             known = sessions.get(tx, session.id)
             if known is None or known.state is not session.state:
                 return
-            close_in(tx, known, who=self._node_id, reason=reason)
+            close_session(tx, known, actor=self._node_id, reason=reason)
         _LOG.info("session %s: closed: %s", session.id, reason)
 
     def _time_out(self, statement_id: str, state: StatementState) -> None:
         with self._database.write() as tx:
             # A driver may have taken it up meanwhile, or lost it.
-            if changes.lock(tx, statement_id) is not state:
+            if statement_transitions.lock(tx, statement_id) is not state:
                 return
-            if transactions.past_stopping(tx, statement_id, state):
+            if transactions.is_past_cancelling(tx, statement_id, state):
                 return
             if state is StatementState.WAITING:
                 failure = Failure.of(
                     StatementTimeout("It waited for longer than its queue_timeout.")
                 )
-                landed = changes.transition(
-                    tx, statement_id, StatementState.TIMEOUT, who=self._node_id, failure=failure
+                applied = statement_transitions.transition(
+                    tx, statement_id, StatementState.TIMEOUT, actor=self._node_id, failure=failure
                 )
             else:
                 # Its driver stops the work first; then it is out of time.
-                landed = (
-                    changes.request_cancel(
-                        tx, statement_id, who=self._node_id, reason=CancelReason.TIMEOUT
+                applied = (
+                    statement_transitions.request_cancel(
+                        tx, statement_id, actor=self._node_id, reason=CancelReason.TIMEOUT
                     )
                     is StatementState.CANCELLING
                 )
-        if landed:
+        if applied:
             _LOG.info("statement %s: out of time while %s", statement_id, state)

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from headrace.store import live
+from headrace.store import counts
 from headrace.store.database import Database
 
 
@@ -26,7 +26,10 @@ class StoreMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """The metrics as they are now. Raises StoreUnavailable."""
         with self._database.read() as tx:
-            counted = {"sessions": live.sessions_by_state(tx), "statements": live.by_state(tx)}
+            counted = {
+                "sessions": counts.live_sessions(tx),
+                "statements": counts.live_statements(tx),
+            }
         for what, by_state in counted.items():
             gauge = GaugeMetricFamily(
                 f"headrace_live_{what}",

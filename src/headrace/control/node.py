@@ -13,23 +13,23 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from headrace import __version__
-from headrace.control.embedded import Commands
+from headrace.control.driver_link.service import DriverLinkService
 from headrace.control.expiry import Expiry
-from headrace.control.launch import Launches
-from headrace.control.launchers import chosen
-from headrace.control.launchers.backends import Backends
-from headrace.control.launchers.contract import Launcher
-from headrace.control.link import Link
-from headrace.control.local import Locals
-from headrace.control.metastore import Metastore
+from headrace.control.host.idle_shutdown import IdleShutdown
+from headrace.control.host.metastore import Metastore
+from headrace.control.launchers import installed
+from headrace.control.launchers.base import Launcher
+from headrace.control.launchers.registry import LauncherRegistry
 from headrace.control.metrics import StoreMetrics
+from headrace.control.periodic_tasks import Sweeper
 from headrace.control.retention import Retention
-from headrace.control.sessions import Sessions, close_in
-from headrace.control.stuck import StuckCancels
-from headrace.control.submission import Submissions
-from headrace.control.sweep import Sweeper
-from headrace.control.takeover import Takeovers
-from headrace.control.warm import Warm
+from headrace.control.sessions.forced_cancel import ForcedCancels
+from headrace.control.sessions.launch import Launches
+from headrace.control.sessions.service import Sessions, close_session
+from headrace.control.sessions.takeover import Takeovers
+from headrace.control.sessions.warm_pool import WarmPool
+from headrace.control.statements.node_statements import NodeStatements
+from headrace.control.statements.submission import Submissions
 from headrace.errors import StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState, SessionState
@@ -69,19 +69,19 @@ class Node:
             connect_timeout=settings.store.connect_timeout.total_seconds(),
         )
         self.database.migrate()
-        self._locals = Locals(self.database, settings, node_id=self.id)
-        self.link = Link(self.database, settings, self._locals)
+        self._locals = NodeStatements(self.database, settings, node_id=self.id)
+        self.link = DriverLinkService(self.database, settings, self._locals)
         self.sessions = Sessions(self.database, settings)
         self.submissions = Submissions(self.database, settings, self._locals)
         self.metrics = CollectorRegistry()
         StoreMetrics(self.database, self.metrics)
-        self._backends = Backends(launchers or chosen.launchers(settings), self.metrics)
+        self._backends = LauncherRegistry(launchers or installed.launchers(settings), self.metrics)
         self._takeovers = Takeovers(
             self.database, settings, node_id=self.id, backends=self._backends
         )
         self._metastore = _metastore(settings)
         self.launches = self._make_launches()
-        self._commands = Commands(settings.home, settings.embedded.linger.total_seconds())
+        self._commands = IdleShutdown(settings.home, settings.embedded.linger.total_seconds())
         self._sweeper = self._make_sweeper()
         self._end: Callable[[], None] = lambda: None
 
@@ -110,7 +110,7 @@ class Node:
             if self.embedded:
                 self._close_everything()
             with self.database.write() as tx:
-                nodes.transition(tx, self.id, NodeState.GONE, who=self.id)
+                nodes.transition(tx, self.id, NodeState.GONE, actor=self.id)
         except StoreUnavailable as error:
             _LOG.error("the store does not answer at the end: %s", error.message)
         self._takeovers.stop()
@@ -139,9 +139,9 @@ class Node:
             launches=self.launches,
             retention=Retention(database),
             expiry=Expiry(database, node_id=self.id),
-            stuck=StuckCancels(database, settings, self._takeovers),
+            stuck=ForcedCancels(database, settings, self._takeovers),
             local_statements=self._locals,
-            warm=Warm(database, settings, node_id=self.id),
+            warm=WarmPool(database, settings, node_id=self.id),
             after_round=self._end_if_unused,
         )
 
@@ -171,14 +171,14 @@ class Node:
             kept = [one for one in live if one.name is not None and _outlives(one)]
             for session in live:
                 if session not in kept and session.state is not SessionState.CLOSING:
-                    close_in(tx, session, who=self.id)
+                    close_session(tx, session, actor=self.id)
         for session in kept:
-            self._takeovers.lose(session.id, session.epoch, "its node has ended")
+            self._takeovers.declare_lost(session.id, session.epoch, "its node has ended")
         deadline = time.monotonic() + _CLOSE_SECONDS
         while time.monotonic() < deadline and any(map(self._is_there, self._driven())):
             time.sleep(0.1)
         for session in self._driven():
-            self._takeovers.lose(session.id, session.epoch, "its node has ended")
+            self._takeovers.declare_lost(session.id, session.epoch, "its node has ended")
 
     def _driven(self) -> list[Session]:
         """Sessions that a driver answers for."""

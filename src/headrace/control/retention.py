@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from headrace.errors import ResultsUnavailable
-from headrace.results.locations import delete
+from headrace.storage.locations import delete
 from headrace.store import idempotency, results
 from headrace.store.database import Database
 

@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from headrace.driver.bootstrap import take, take_once
+from headrace.driver.bootstrap import read_bootstrap, read_handoff
 from headrace.driver.link import Link
 from headrace.driver.loop import Loop
 from headrace.driver.spark import Spark, SparkUnavailable
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     file = None if arguments[0] == "--one-use" else Path(arguments[0])
-    bootstrap, token = take_once(arguments[1]) if file is None else take(file)
+    bootstrap, token = read_handoff(arguments[1]) if file is None else read_bootstrap(file)
     if bootstrap.hold is not None:
         fcntl.flock(os.open(bootstrap.hold, os.O_RDONLY | os.O_CREAT, 0o600), fcntl.LOCK_SH)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

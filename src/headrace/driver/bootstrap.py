@@ -10,10 +10,10 @@ from pathlib import Path
 
 from headrace.model.messages import Bootstrap
 from headrace.private_files import write_private
-from headrace.results import one_use
+from headrace.storage import handoff
 
 
-def take(file: Path) -> tuple[Bootstrap, str]:
+def read_bootstrap(file: Path) -> tuple[Bootstrap, str]:
     """Reads the file and takes the token out of it: SQL of users must not find it there.
 
     Raises OSError and pydantic's ValidationError; SystemExit when another has taken the token.
@@ -26,9 +26,9 @@ def take(file: Path) -> tuple[Bootstrap, str]:
     return without, bootstrap.token
 
 
-def take_once(place: str) -> tuple[Bootstrap, str]:
+def read_handoff(place: str) -> tuple[Bootstrap, str]:
     """Reads the object and deletes it. Raises FileNotFoundError, ResultsUnavailable, SystemExit."""
-    bootstrap = Bootstrap.model_validate_json(one_use.take(place))
+    bootstrap = Bootstrap.model_validate_json(handoff.take(place))
     if bootstrap.token is None:
         raise SystemExit(f"{place} has no token")
     return bootstrap.model_copy(update={"token": None}), bootstrap.token

@@ -15,19 +15,19 @@ from pyspark.sql import SparkSession
 
 from headrace.driver.ctas import (
     Cancelled,
-    Course,
+    CommitUnfinished,
+    ExecutionPlan,
     StatementFacts,
-    Unfinished,
-    course_of,
+    plan_statement,
 )
-from headrace.driver.ctas.hooks import Hooks, registered, tell_of_loss
 from headrace.driver.failures import failure_of
-from headrace.driver.link import Link, Orphaned, Refused
-from headrace.driver.output import OutputSpec, write_result
+from headrace.driver.hooks import Hooks, load_hooks, report_lost_attempt
+from headrace.driver.link import Link, LinkRefused, NoNodeAnswers
+from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.spark import Spark
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.lifecycle import StatementState
-from headrace.model.messages import Ended, Work
+from headrace.model.messages import Assignment, Ended
 from headrace.model.result import ResultReport
 from headrace.model.snapshot import Snapshot
 
@@ -37,19 +37,19 @@ _POOL = "spark.scheduler.pool"
 _CANCEL_EVERY_SECONDS = 0.1
 _DYING_SECONDS = 2.0
 """How long a JVM may take to be gone after its connections have broken."""
-_NOT_THE_STATEMENTS = (LeaseLost, Orphaned, Refused)
+_NOT_THE_STATEMENTS = (LeaseLost, NoNodeAnswers, LinkRefused)
 _TOLD_BY_A_LIVING_JVM = (PySparkException, Py4JJavaError, HeadraceError)
 
 
 class Execution:
     """One attempt at one statement, in the thread that calls `run`."""
 
-    def __init__(self, spark: Spark, link: Link, work: Work) -> None:
-        self.work = work
+    def __init__(self, spark: Spark, link: Link, assignment: Assignment) -> None:
+        self.assignment = assignment
         self._spark = spark
         self._link = link
         self._bootstrap = link.bootstrap
-        self._course: Course | None = None
+        self._course: ExecutionPlan | None = None
         self._hooks = Hooks(self._facts, [], None)
         self._ended = threading.Event()
         self._cancelling = threading.Event()
@@ -70,7 +70,7 @@ class Execution:
             ended = self._succeeded(self._ran())
         except _NOT_THE_STATEMENTS:
             raise
-        except Unfinished as error:
+        except CommitUnfinished as error:
             raise DriverLost(error.message) from error
         except Exception as error:
             doubt = 0.0 if isinstance(error, _TOLD_BY_A_LIVING_JVM) else _DYING_SECONDS
@@ -84,14 +84,14 @@ class Execution:
         return ended.model_copy(update=told)
 
     def _ran(self) -> ResultReport:
-        work, context, session = self.work, self._spark.context, self._spark.session
-        context.addJobTag(work.statement_id)
-        context.setJobDescription(work.text[:200])
+        assignment, context, session = self.assignment, self._spark.context, self._spark.session
+        context.addJobTag(assignment.statement_id)
+        context.setJobDescription(assignment.text[:200])
         if self._bootstrap.parallelism > 1:
             context.setLocalProperty(_POOL, threading.current_thread().name)
-            session = self._spark.state.branch() if work.is_query else session
-        with _configured(session, work.conf):
-            self._course = course = course_of(session, work, self._link, self._facts)
+            session = self._spark.state.branch() if assignment.is_query else session
+        with _configured(session, assignment.conf):
+            self._course = course = plan_statement(session, assignment, self._link, self._facts)
             self._begin(course)
             try:
                 report = write_result(course.run(), self._spec())
@@ -101,12 +101,12 @@ class Execution:
             self._hooks.finished(binding=course.may_be_refused)
         return report
 
-    def _begin(self, course: Course) -> None:
+    def _begin(self, course: ExecutionPlan) -> None:
         """Tells the hooks. Last those of Headrace: what the users' refuse is not published."""
         facts, binding = self._facts, not course.settled
         if facts.attempt > 1:
-            tell_of_loss(replace(facts, attempt=facts.attempt - 1))
-        self._hooks = Hooks(facts, registered(facts, binding=binding), course.hook)
+            report_lost_attempt(replace(facts, attempt=facts.attempt - 1))
+        self._hooks = Hooks(facts, load_hooks(facts, binding=binding), course.hook)
         self._hooks.created(binding=binding)
 
     def ends_within(self, seconds: float) -> bool:
@@ -124,7 +124,7 @@ class Execution:
             threading.Thread(target=self._keep_cancelling, daemon=True).start()
 
     def _keep_cancelling(self) -> None:
-        tag = self.work.statement_id
+        tag = self.assignment.statement_id
         while True:
             try:
                 self._spark.context.cancelJobsWithTag(tag)
@@ -137,38 +137,38 @@ class Execution:
 
     def _snapshot(self) -> Snapshot | None:
         """What the statement has changed of the session, whether it succeeded or not."""
-        if self.work.is_query or (self._course is not None and self._course.hook is not None):
+        if self.assignment.is_query or (self._course is not None and self._course.hook is not None):
             # A CTAS changes a catalog, and nothing of the session.
             return None
         try:
             return self._spark.state.changed()
         except (Py4JError, OSError) as error:
             # The state told last still holds; a dead JVM is found out by the lease's renewal.
-            _LOG.warning("no snapshot after %s: %s", self.work.statement_id, error)
+            _LOG.warning("no snapshot after %s: %s", self.assignment.statement_id, error)
             return None
 
     def _leave_no_tag(self) -> None:
         """The thread's next statement is not to be cancelled by this one's name."""
         try:
-            self._spark.context.removeJobTag(self.work.statement_id)
+            self._spark.context.removeJobTag(self.assignment.statement_id)
         except (Py4JError, OSError) as error:
-            _LOG.warning("the tag of %s stays: %s", self.work.statement_id, error)
+            _LOG.warning("the tag of %s stays: %s", self.assignment.statement_id, error)
 
     @property
     def _facts(self) -> StatementFacts:
-        work = self.work
+        assignment = self.assignment
         return StatementFacts(
-            id=work.statement_id,
+            id=assignment.statement_id,
             session_id=self._bootstrap.session_id,
-            text=work.text,
-            attempt=work.attempt,
+            text=assignment.text,
+            attempt=assignment.attempt,
         )
 
     def _succeeded(self, report: ResultReport) -> Ended:
         course = self._course
         assert course is not None
         return Ended(
-            statement_id=self.work.statement_id,
+            statement_id=self.assignment.statement_id,
             state=StatementState.SUCCESS,
             result=report,
             committed=course.hook.transaction if course.hook is not None else None,
@@ -177,8 +177,8 @@ class Execution:
         )
 
     def _failed(self, error: Exception) -> Ended:
-        statement_id = self.work.statement_id
-        failure = failure_of(error, self.work.text)
+        statement_id = self.assignment.statement_id
+        failure = failure_of(error, self.assignment.text)
         if self.cancelling or isinstance(error, Cancelled):
             self._hooks.cancelled()
             cancelled = StatementState.CANCELLED
@@ -187,15 +187,15 @@ class Execution:
         _LOG.warning("statement %s failed: %s", statement_id, failure.message.partition("\n")[0])
         return Ended(statement_id=statement_id, state=StatementState.FAILED, failure=failure)
 
-    def _spec(self) -> OutputSpec:
-        work, bootstrap = self.work, self._bootstrap
+    def _spec(self) -> OutputOptions:
+        assignment, bootstrap = self.assignment, self._bootstrap
         # Names of what is written carry the epoch: another driver's attempt is never touched.
-        place = f"{work.statement_id}-{bootstrap.epoch}-{work.attempt}"
-        return OutputSpec(
-            disposition=work.disposition,
-            row_limit=work.row_limit,
-            byte_limit=work.byte_limit,
-            location=f"{(work.location or bootstrap.results).rstrip('/')}/{place}",
+        place = f"{assignment.statement_id}-{bootstrap.epoch}-{assignment.attempt}"
+        return OutputOptions(
+            disposition=assignment.disposition,
+            row_limit=assignment.row_limit,
+            byte_limit=assignment.byte_limit,
+            location=f"{(assignment.location or bootstrap.results).rstrip('/')}/{place}",
             inline_limit=bootstrap.inline_limit,
             chunk_limit=bootstrap.chunk_limit,
         )

@@ -26,7 +26,7 @@ from pyspark.errors.exceptions.captured import (
 )
 
 from headrace.errors import HeadraceError, Position
-from headrace.grammar.text import position
+from headrace.grammar.text import position_at
 from headrace.model.failure import Failure
 
 _TRACE_CHARACTERS = 64 * 1024
@@ -127,7 +127,7 @@ def _position(error: PySparkException, text: str) -> Position | None:
         for context in origin.getQueryContext():
             offset = _offset(context, text)
             if offset is not None:
-                return position(text, offset)
+                return position_at(text, offset)
         if _is_a(origin, "org.apache.spark.sql.exceptions.SqlScriptingException"):
             return _script_position(origin.origin(), text)
     except Py4JError:
@@ -146,7 +146,7 @@ def _script_position(origin: Any, text: str) -> Position | None:
     sql, start = origin.sqlText(), origin.startIndex()
     if sql.isEmpty() or sql.get() != text or start.isEmpty():
         return None
-    return position(text, int(start.get()))
+    return position_at(text, int(start.get()))
 
 
 def _offset(context: Any, text: str) -> int | None:

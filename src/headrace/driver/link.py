@@ -23,7 +23,6 @@ from headrace.errors import HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.messages import (
     LINK_PREFIX,
-    Abandoned,
     Acknowledged,
     Advanced,
     Bootstrap,
@@ -32,6 +31,7 @@ from headrace.model.messages import (
     Hello,
     Message,
     Orders,
+    OrphanedTransaction,
     Poll,
     Recover,
     Recovered,
@@ -55,13 +55,13 @@ _CONNECTIONS = 8
 Answer = TypeVar("Answer", bound=Message)
 
 
-class Orphaned(HeadraceError):
+class NoNodeAnswers(HeadraceError):
     """No node has answered for too long."""
 
     code = "orphaned"
 
 
-class Refused(HeadraceError):
+class LinkRefused(HeadraceError):
     """The node does not understand this driver: they are of different versions."""
 
     code = "link_refused"
@@ -94,8 +94,10 @@ class Link:
     def hello(self, message: Hello) -> Acknowledged:
         return self._call("hello", message, Acknowledged)
 
-    def poll(self, in_hand: list[str], heard: list[str]) -> Orders:
-        message = Poll(wait_seconds=_POLL_SECONDS, in_hand=in_hand, heard=heard)
+    def poll(self, in_flight: list[str], cancels_received: list[str]) -> Orders:
+        message = Poll(
+            wait_seconds=_POLL_SECONDS, in_flight=in_flight, cancels_received=cancels_received
+        )
         return self._call("poll", message, Orders, seconds=_POLL_SECONDS + _CALL_SECONDS)
 
     def renew(self, streams: int = 0) -> Renewed:
@@ -112,14 +114,14 @@ class Link:
 
     def advanced(self, progress: dict[str, Progress]) -> None:
         """Best effort: the next report says more."""
-        with contextlib.suppress(Orphaned):
+        with contextlib.suppress(NoNodeAnswers):
             self._call("advanced", Advanced(progress=progress), Acknowledged, patience=0.0)
 
     def transact(self, message: Transact) -> Transacted:
         """Journals a step of a table transaction."""
         return self._call("transact", message, Transacted)
 
-    def recover(self, identities: list[str]) -> list[Abandoned]:
+    def recover(self, identities: list[str]) -> list[OrphanedTransaction]:
         """Takes over what nobody drives any more of these catalogs."""
         return self._call("recover", Recover(identities=identities), Recovered).left
 
@@ -154,7 +156,7 @@ class Link:
             if reached:
                 deadline = time.monotonic() + patience
             if time.monotonic() > deadline:
-                raise Orphaned(f"No node has answered {name!r} for {patience:g} s.")
+                raise NoNodeAnswers(f"No node has answered {name!r} for {patience:g} s.")
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
             pause = min(pause * 2, _LONGEST_PAUSE)
 
@@ -177,7 +179,7 @@ class Link:
         if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.CONFLICT}:
             raise LeaseLost(f"{node} answers {status}: {told}")
         if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            raise Refused(f"{node} answers {status} to {name}: {told}")
+            raise LinkRefused(f"{node} answers {status} to {name}: {told}")
         _LOG.warning("node %s answers %s to %s", node, status, name)
         self._turn_to_next(node)
         return status == HTTPStatus.SERVICE_UNAVAILABLE, None

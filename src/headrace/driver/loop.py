@@ -12,15 +12,15 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from headrace.driver.ctas import recover
-from headrace.driver.ctas.hooks import tell_of_ends
 from headrace.driver.execute import Execution
+from headrace.driver.hooks import report_ended_statements
 from headrace.driver.link import Link
-from headrace.driver.progress import Reports
+from headrace.driver.progress import ProgressReporter
 from headrace.driver.spark import Spark
 from headrace.driver.warm_up import warm_up
 from headrace.errors import DriverLost, HeadraceError
 from headrace.model.failure import Failure
-from headrace.model.messages import Work
+from headrace.model.messages import Assignment
 
 _LOG = logging.getLogger("headrace.driver")
 _CLOSE_SECONDS = 10.0
@@ -55,14 +55,14 @@ class Loop:
         left = self._link.restore()
         lost = self._spark.state.restore(left.snapshot) if left.snapshot is not None else []
         recover(self._spark.session, self._link)
-        tell_of_ends(left.untold, self._link.bootstrap.session_id)
-        told = [one.statement_id for one in left.untold]
+        report_ended_statements(left.pending_hook_calls, self._link.bootstrap.session_id)
+        told = [one.statement_id for one in left.pending_hook_calls]
         self._link.hello(self._spark.describe(os.getpid(), lost=lost, told=told))
         renewal = threading.Thread(target=self._renew, name="headrace-renew", daemon=True)
         renewal.start()
-        reports = Reports(self._link, self._spark, lambda: self._in_hand()[0])
+        reports = ProgressReporter(self._link, self._spark, lambda: self._in_hand()[0])
         reports.start()
-        if self._link.bootstrap.spare:
+        if self._link.bootstrap.warm:
             # Beside the first poll: somebody may take it at any time.
             self._workers.submit(warm_up, self._spark, self._link.bootstrap)
         try:
@@ -78,8 +78,11 @@ class Loop:
             self._check()
             for statement_id in orders.cancel:
                 self._cancel(statement_id)
-            if orders.work is not None and orders.work.statement_id not in self._executions:
-                self._start(orders.work)
+            if (
+                orders.assignment is not None
+                and orders.assignment.statement_id not in self._executions
+            ):
+                self._start(orders.assignment)
             if orders.close:
                 self._stopping.set()
         self._finish()
@@ -90,13 +93,13 @@ class Loop:
 
     def _in_hand(self) -> tuple[list[str], list[str]]:
         with self._lock:
-            heard = [key for key, one in self._executions.items() if one.cancelling]
-            return list(self._executions), heard
+            cancels_received = [key for key, one in self._executions.items() if one.cancelling]
+            return list(self._executions), cancels_received
 
-    def _start(self, work: Work) -> None:
-        execution = Execution(self._spark, self._link, work)
+    def _start(self, assignment: Assignment) -> None:
+        execution = Execution(self._spark, self._link, assignment)
         with self._lock:
-            self._executions[work.statement_id] = execution
+            self._executions[assignment.statement_id] = execution
         self._futures = {one for one in self._futures if not one.done()}
         self._futures.add(self._workers.submit(self._execute, execution))
         # Beside the execution, never before it: its time is the user's.
@@ -105,12 +108,12 @@ class Loop:
     def _started(self, execution: Execution) -> None:
         try:
             if not execution.ends_within(_BRIEF_SECONDS):
-                self._link.started(execution.work.statement_id)
+                self._link.started(execution.assignment.statement_id)
         except HeadraceError as error:
             self._break(error)
 
     def _execute(self, execution: Execution) -> None:
-        statement_id = execution.work.statement_id
+        statement_id = execution.assignment.statement_id
         try:
             ended = execution.run()
             self._link.ended(ended)

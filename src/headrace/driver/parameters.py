@@ -9,55 +9,55 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.functions import lit
 
-from headrace.driver.state.jvm import Jvm
-from headrace.model.messages import Work
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.model.messages import Assignment
 from headrace.model.statement import Parameter
 
 
-def asked(spark: SparkSession, work: Work) -> DataFrame:
+def run_statement(spark: SparkSession, assignment: Assignment) -> DataFrame:
     """What Spark makes of a statement: a command has run, a query has not. Raises as Spark does."""
-    parameters = work.parameters
+    parameters = assignment.parameters
     if not parameters:
         # What `spark.sql` does, less four round trips for no parameters.
-        return ClassicDataFrame(spark._jsparkSession.sql(work.text), spark)  # noqa: SLF001
+        return ClassicDataFrame(spark._jsparkSession.sql(assignment.text), spark)  # noqa: SLF001
     args: dict[str, Any] | list[Any]
     if parameters[0].name is not None:
         args = {str(one.name): _value(spark, one) for one in parameters}
     else:
         args = [_value(spark, one) for one in parameters]
-    return spark.sql(work.text, args)
+    return spark.sql(assignment.text, args)
 
 
 Binding = Callable[[Any], Any]
 """Gives a plan the values of the parameters that are still open in it."""
 
 
-def parsed(spark: SparkSession, work: Work) -> tuple[Any, Binding]:
+def parse_statement(spark: SparkSession, assignment: Assignment) -> tuple[Any, Binding]:
     """What Spark's parser makes of a statement: a plan in the JVM, and how copies of it are bound.
 
     Raises as Spark does.
     """
     parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 - PySpark has no way to it
-    if not work.parameters:
-        return parser.parsePlan(work.text), lambda plan: plan
-    jvm = Jvm(spark)
-    values = [jvm.session.expression(_value(spark, one)._jc) for one in work.parameters]  # noqa: SLF001 - as above
+    if not assignment.parameters:
+        return parser.parsePlan(assignment.text), lambda plan: plan
+    jvm = Py4JBridge(spark)
+    values = [jvm.session.expression(_value(spark, one)._jc) for one in assignment.parameters]  # noqa: SLF001 - as above
     contexts = jvm.root.org.apache.spark.sql.catalyst.parser
     plans = jvm.root.org.apache.spark.sql.catalyst.analysis
     arguments = jvm.sequence(values)
-    if work.parameters[0].name is None:
+    if assignment.parameters[0].name is None:
         context = contexts.PositionalParameterContext(arguments)
 
         def bind(plan: Any) -> Any:
             return plans.PosParameterizedQuery(plan, arguments)
     else:
-        names = [str(one.name) for one in work.parameters]
+        names = [str(one.name) for one in assignment.parameters]
         context = contexts.NamedParameterContext(jvm.mapping(dict(zip(names, values, strict=True))))
 
         def bind(plan: Any) -> Any:
             return plans.NameParameterizedQuery(plan, jvm.sequence(names), arguments)
 
-    plan = parser.parsePlanWithParameters(work.text, context)
+    plan = parser.parsePlanWithParameters(assignment.text, context)
     # Iceberg's parser and Delta's hand on the text without its parameters.
     pattern = jvm.singleton("org.apache.spark.sql.catalyst.trees.TreePattern").PARAMETER()
     return plan, bind if plan.containsPattern(pattern) else lambda plan: plan

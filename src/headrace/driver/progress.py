@@ -24,7 +24,7 @@ _LOG = logging.getLogger("headrace.progress")
 _SECONDS = 1.0
 
 
-class Reports:
+class ProgressReporter:
     """One thread that tells what has changed. What goes wrong with it ends no statement."""
 
     def __init__(self, link: Link, spark: Spark, running: Callable[[], list[str]]) -> None:
@@ -56,7 +56,7 @@ class Reports:
                 _LOG.info("no progress: %s", error)
 
     def _tell(self, running: list[str]) -> None:
-        found = {one: progress_of(self._spark, one) for one in running}
+        found = {one: read_progress(self._spark, one) for one in running}
         new = {
             one: progress
             for one, progress in found.items()
@@ -67,7 +67,7 @@ class Reports:
             self._link.advanced(new)
 
 
-def progress_of(spark: Spark, tag: str) -> Progress | None:
+def read_progress(spark: Spark, tag: str) -> Progress | None:
     """The sums over the jobs with a tag; None before the first. Raises Py4JError."""
     context = spark.context._jsc.sc()  # noqa: SLF001 - PySpark's tracker knows no tags
     store, scheduler = context.statusStore(), context.taskScheduler()

@@ -10,11 +10,11 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.jvm import jvm
-from headrace.driver.state import SessionState
+from headrace.driver.jvm_process import find_jvm_process
+from headrace.driver.state import SessionStateTracker
 from headrace.errors import DriverLost, HeadraceError
-from headrace.last_exception import end_of, last_exception
 from headrace.model.messages import Bootstrap, Hello
+from headrace.spark_log import end_of, last_exception
 
 _CATALOG = "spark.sql.catalogImplementation"
 
@@ -34,10 +34,10 @@ class Spark:
         try:
             self.session = _start(bootstrap)
             _refuse_missing_jars(self.session, bootstrap)
-            self.state = SessionState(self.session)
+            self.state = SessionStateTracker(self.session)
         except (PySparkException, Py4JError, RuntimeError, OSError) as error:
             raise _unavailable(_words_of(error), bootstrap) from error
-        self._jvm = jvm()
+        self._jvm = find_jvm_process()
 
     @property
     def context(self) -> SparkContext:

@@ -9,7 +9,7 @@ from uuid import uuid4
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from headrace.driver.output import OutputSpec, write_result
+from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.spark import Spark
 from headrace.errors import HeadraceError
 from headrace.model.messages import Bootstrap
@@ -33,7 +33,7 @@ def warm_up(spark: Spark, bootstrap: Bootstrap) -> None:
     not work is left for a statement to fail by.
     """
     began = time.monotonic()
-    spec = OutputSpec(
+    spec = OutputOptions(
         disposition=Disposition.INLINE,
         row_limit=None,
         byte_limit=None,

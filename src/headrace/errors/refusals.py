@@ -184,7 +184,7 @@ class SessionEnded(Conflict):
     code = "session_ended"
 
 
-class NameTaken(Conflict):
+class SessionNameExists(Conflict):
     """A live session has this name already."""
 
     code = "name_taken"

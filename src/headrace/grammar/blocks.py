@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.grammar.tokens import Kind, Token
+from headrace.grammar.tokens import Token, TokenKind
 
 _HEADS = {"IF": "THEN", "CASE": "THEN", "WHILE": "DO", "FOR": "DO"}
 _BRANCHES = {("IF", "ELSEIF"), ("CASE", "WHEN")}
@@ -158,7 +158,7 @@ class _BlockReader:
             self._at += more
 
     def _quoted(self) -> bool:
-        return self._at < len(self._code) and self._code[self._at].kind is Kind.QUOTED
+        return self._at < len(self._code) and self._code[self._at].kind is TokenKind.QUOTED
 
     def _to_next(self) -> None:
         """Goes behind the `;` that ends a plain statement."""
@@ -193,9 +193,9 @@ class _Head:
     def ends_with(self, token: Token, following: str) -> bool:
         """Whether this token is the keyword that ends the head."""
         word = token.word
-        if token.kind is Kind.SYMBOL:
+        if token.kind is TokenKind.SYMBOL:
             self._symbol(word)
-        elif token.kind is not Kind.WORD or self._last in (".", ":"):
+        elif token.kind is not TokenKind.WORD or self._last in (".", ":"):
             self._take("", operand_next=False)
         elif self._operand_next:
             keyword = self._keyword_at_operand(word, following)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.grammar.tokens import Kind, code
+from headrace.grammar.tokens import TokenKind, code_tokens
 
 _ALWAYS = frozenset({"SELECT", "VALUES"})
 _MOSTLY = frozenset({"WITH", "FROM", "TABLE", "("})
@@ -17,11 +17,11 @@ def is_query(text: str) -> bool:
     """
     if "${" in text:
         return False
-    found = code(text)
+    found = code_tokens(text)
     first = next(found, None)
     if first is None or first.word not in _ALWAYS | _MOSTLY:
         return False
     rest = list(found)
-    if any(token.kind is Kind.UNREADABLE for token in rest):
+    if any(token.kind is TokenKind.UNREADABLE for token in rest):
         return False
     return first.word in _ALWAYS or all(token.word not in _CHANGING for token in rest)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 
-def name(called: str) -> str:
+def quote_name(called: str) -> str:
     """A name in backticks."""
     return "`" + called.replace("`", "``") + "`"
 
 
-def string(value: str) -> str:
+def quote_string(value: str) -> str:
     """A string literal, whatever the session's settings say of backslashes, where that can be."""
     if "\\" not in value:
         return "'" + value.replace("'", "''") + "'"

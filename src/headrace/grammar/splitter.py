@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.grammar.blocks import block_end
-from headrace.grammar.tokens import WHITESPACE, Kind, Token, code
+from headrace.grammar.tokens import WHITESPACE, Token, TokenKind, code_tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ScriptStatement:
     """One statement of a script, with the comments that stand around it."""
 
     text: str
@@ -22,7 +22,7 @@ class Piece:
     column: int
 
 
-def split(text: str) -> list[Piece]:
+def split_script(text: str) -> list[ScriptStatement]:
     """The statements of a script, split on `;` outside strings, comments and scripting blocks.
 
     What holds no statement (nothing, or comments alone) is left out. A text with a quote or a
@@ -37,19 +37,21 @@ def split(text: str) -> list[Piece]:
         line += text.count("\n", seen, offset)
         line_start = max(line_start, text.rfind("\n", seen, offset) + 1)
         seen = offset
-        pieces.append(Piece(piece.rstrip(WHITESPACE), offset, line, offset - line_start + 1))
+        pieces.append(
+            ScriptStatement(piece.rstrip(WHITESPACE), offset, line, offset - line_start + 1)
+        )
     return pieces
 
 
-def first_tokens(text: str) -> list[Token]:
+def statement_starts(text: str) -> list[Token]:
     """The token that each statement of a script begins with."""
     return [first for _, _, first in _spans(text)]
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, Token]]:
     """Start, end and first token of each statement; together with the `;` they cover the text."""
-    found = list(code(text))
-    if found and found[-1].kind is Kind.UNREADABLE:
+    found = list(code_tokens(text))
+    if found and found[-1].kind is TokenKind.UNREADABLE:
         yield 0, len(text), found[0]
         return
     start = at = 0

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from headrace.errors import MultipleStatements, ReservedStatement
-from headrace.grammar.splitter import first_tokens
-from headrace.grammar.text import position
-from headrace.grammar.tokens import code
+from headrace.grammar.splitter import statement_starts
+from headrace.grammar.text import position_at
+from headrace.grammar.tokens import code_tokens
 
 _RESERVED = {
     tuple(name.split()): name
@@ -44,7 +44,7 @@ class Classified:
 
 def classify(text: str, *, reserved: bool = True) -> Classified:
     """Tells a statement by its first words. With `reserved=False` all are Spark's."""
-    first = list(islice(code(text), _LONGEST))
+    first = list(islice(code_tokens(text), _LONGEST))
     words = tuple(token.word for token in first)
     name = None
     if reserved:
@@ -65,7 +65,7 @@ def refuse_reserved(text: str) -> None:
     if found.reserved not in {None, _LOCAL}:
         raise ReservedStatement(
             f"{found.reserved} is reserved for Headrace, and this version does not run it.",
-            position=position(text, found.offset),
+            position=position_at(text, found.offset),
             hint="With the setting `reserved_statements = false` it goes to Spark as it is.",
         )
 
@@ -75,10 +75,10 @@ def single(text: str) -> None:
 
     A `;` after it, or several, are fine.
     """
-    first = first_tokens(text)
+    first = statement_starts(text)
     if len(first) > 1:
         raise MultipleStatements(
             f"The text holds {len(first)} statements; one submit takes one.",
-            position=position(text, first[1].start),
+            position=position_at(text, first[1].start),
             hint="Send them one by one. A path that holds `;` needs quotes: ADD JAR '/a;b.jar'.",
         )

@@ -36,7 +36,7 @@ _TOKEN = re.compile(
 _BRACKET = re.compile(r"/\*(?!\+)|\*/")
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     COMMENT = auto()
     WORD = auto()
     """A keyword, a plain identifier, or a number that begins with a digit."""
@@ -49,7 +49,7 @@ class Kind(Enum):
 
 
 class Token(NamedTuple):
-    kind: Kind
+    kind: TokenKind
     start: int
     """Offset in code points."""
     end: int
@@ -60,33 +60,33 @@ class Token(NamedTuple):
 _QUOTED = frozenset({"STRING", "NAME", "PATH", "NUMBER"})
 
 
-def tokens(text: str) -> Iterator[Token]:
+def tokenize(text: str) -> Iterator[Token]:
     """The tokens of a text in order, comments among them, white space left out. Never raises."""
     at = 0
     while match := _TOKEN.match(text, at):
         group, end = match.lastgroup, match.end()
         if group == "WORD":
-            yield Token(Kind.WORD, at, end, match[0].upper())
+            yield Token(TokenKind.WORD, at, end, match[0].upper())
         elif group in _QUOTED:
-            yield Token(Kind.QUOTED, at, end, "")
+            yield Token(TokenKind.QUOTED, at, end, "")
         elif group == "SYMBOL":
             if match[0] in "'\"`":
-                yield Token(Kind.UNREADABLE, at, len(text), "")
+                yield Token(TokenKind.UNREADABLE, at, len(text), "")
                 return
-            yield Token(Kind.SYMBOL, at, end, match[0])
+            yield Token(TokenKind.SYMBOL, at, end, match[0])
         elif group == "COMMENT":
-            yield Token(Kind.COMMENT, at, end, "")
+            yield Token(TokenKind.COMMENT, at, end, "")
         elif group == "OPEN":
             closed = _comment_end(text, end)
-            kind = Kind.UNREADABLE if closed is None else Kind.COMMENT
+            kind = TokenKind.UNREADABLE if closed is None else TokenKind.COMMENT
             end = len(text) if closed is None else closed
             yield Token(kind, at, end, "")
         at = end
 
 
-def code(text: str) -> Iterator[Token]:
+def code_tokens(text: str) -> Iterator[Token]:
     """The tokens of a text without its comments."""
-    return (token for token in tokens(text) if token.kind is not Kind.COMMENT)
+    return (token for token in tokenize(text) if token.kind is not TokenKind.COMMENT)
 
 
 def _comment_end(text: str, at: int) -> int | None:

@@ -20,6 +20,6 @@ class Event:
     """The state before; None when the entity was made."""
     target: str
     at: datetime
-    who: str
+    actor: str
     """Who made the change: an owner, a node id, or `driver:<session>:<epoch>`."""
     detail: dict[str, Any]

@@ -103,7 +103,7 @@ STATEMENT: Lifecycle[StatementState] = Lifecycle(
     },
 )
 
-IN_HAND = frozenset({_ST.LAUNCHED, _ST.RUNNING, _ST.CANCELLING})
+IN_FLIGHT = frozenset({_ST.LAUNCHED, _ST.RUNNING, _ST.CANCELLING})
 """The states in which a driver has a statement."""
 
 SESSION: Lifecycle[SessionState] = Lifecycle(

@@ -13,12 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, TransactionState
+from headrace.model.pending_hook_call import PendingHookCall
 from headrace.model.progress import Progress
 from headrace.model.result import Disposition, ResultReport
 from headrace.model.snapshot import Snapshot
 from headrace.model.statement import Parameter
 from headrace.model.transaction import Staged
-from headrace.model.untold import Untold
 
 LINK_PREFIX = "/driver/v1/sessions"
 
@@ -44,7 +44,7 @@ class Bootstrap(Message):
     database: str | None = None
     parallelism: int = 1
     """How many queries may run at once."""
-    spare: bool = False
+    warm: bool = False
     """Whether nobody waits for it yet: it has the time to warm up."""
     results: str
     """The results location."""
@@ -67,7 +67,7 @@ class Restored(Message):
 
     snapshot: Snapshot | None
     """None for a session in which nothing was changed yet."""
-    untold: list[Untold] = []
+    pending_hook_calls: list[PendingHookCall] = []
     """Statements that ended when the driver before this one was lost: for hooks to hear of."""
 
 
@@ -90,13 +90,13 @@ class Poll(Message):
     """`poll`: a long poll for work, kept open at all times."""
 
     wait_seconds: float = Field(ge=0, le=60)
-    in_hand: list[str] = []
+    in_flight: list[str] = []
     """Statements received and not yet acknowledged as ended."""
-    heard: list[str] = []
+    cancels_received: list[str] = []
     """Of those, the ones whose cancel the driver has heard of."""
 
 
-class Journalled(Message):
+class JournalEntry(Message):
     """A table transaction as the journal has it."""
 
     id: str
@@ -104,7 +104,7 @@ class Journalled(Message):
     staged: Staged
 
 
-class Work(Message):
+class Assignment(Message):
     """A statement that the node has claimed for this driver."""
 
     statement_id: str
@@ -118,14 +118,14 @@ class Work(Message):
     is_query: bool
     """Whether it can change nothing."""
     attempt: int
-    transaction: Journalled | None = None
+    transaction: JournalEntry | None = None
     """What an earlier driver has left of it, to be finished or removed first."""
 
 
 class Orders(Message):
     """The answer to `poll`."""
 
-    work: Work | None = None
+    assignment: Assignment | None = None
     cancel: list[str] = []
     """Statements in hand whose cancel is asked for and not yet heard of."""
     close: bool = False
@@ -153,7 +153,7 @@ class Transact(Message):
 class Transacted(Message):
     """The answer to `transact`."""
 
-    landed: bool
+    applied: bool
     """False for a statement that is being cancelled."""
     busy: bool = False
     """Whether another statement publishes a table of that name just now."""
@@ -165,7 +165,7 @@ class Recover(Message):
     identities: list[str]
 
 
-class Abandoned(Journalled):
+class OrphanedTransaction(JournalEntry):
     """A table transaction that nobody drives, and whose statement has ended."""
 
     statement_id: str
@@ -174,7 +174,7 @@ class Abandoned(Journalled):
 class Recovered(Message):
     """The answer to `recover`: they are the driver's now, to be finished or removed."""
 
-    left: list[Abandoned]
+    left: list[OrphanedTransaction]
 
 
 class Ended(Message):
@@ -206,7 +206,7 @@ class Ended(Message):
 class Acknowledged(Message):
     """The answer to `hello`, `started`, `advanced`, `ended` and `goodbye`."""
 
-    landed: bool
+    applied: bool
     """False when the state had moved on, e.g. a repeated report."""
 
 

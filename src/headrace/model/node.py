@@ -9,7 +9,7 @@ from headrace.model.lifecycle import NodeState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class NodeRecord:
     """A node as the store holds it."""
 
     id: str

@@ -19,7 +19,7 @@ class Disposition(StrEnum):
     STORED = "stored"  # in the results location, as Arrow IPC parts
 
 
-class Part(BaseModel):
+class ResultPart(BaseModel):
     """One Arrow IPC file in the results location. Its batches are read by index."""
 
     model_config = ConfigDict(frozen=True)
@@ -44,7 +44,7 @@ class Manifest(BaseModel):
     truncated: bool
     chunk_limit: int
     """Bytes of record batches in one chunk; chunks are counted out by it, whatever the parts."""
-    parts: list[Part]
+    parts: list[ResultPart]
     """In the order of the rows."""
 
 

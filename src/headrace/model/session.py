@@ -22,7 +22,7 @@ class SessionKind(StrEnum):
     LOCAL = "local"  # a node does the work; no driver
 
 
-class Condemned(BaseModel):
+class FencedDriver(BaseModel):
     """A lost driver, fenced off, whose process may still be there.
 
     Nothing of its session goes on before its backend has confirmed that it is gone.
@@ -36,7 +36,7 @@ class Condemned(BaseModel):
     """None when it was lost before its handle was kept: it is found by its name."""
     reason: str
     """Why it counts as lost, in words."""
-    in_vain: bool = False
+    start_timed_out: bool = False
     """Whether it had all the time there is to start: another one would fare no better."""
 
 
@@ -61,7 +61,7 @@ class NewSession:
     """It is closed that long after it was made, busy or not; None: never."""
     parallelism: int = 1
     """How many of its queries run at once, at most."""
-    spare: bool = False
+    warm: bool = False
     """Nobody's yet: it keeps a driver warm."""
 
 
@@ -86,14 +86,14 @@ class Session:
     idle_seconds: float | None
     ttl_seconds: float | None
     parallelism: int
-    spare: bool
+    warm: bool
     streams: int
     """Streaming queries that run in its driver."""
     epoch: int
     """Raised by every launch and every takeover; the fence of every write a driver makes."""
     starts: int
     """Drivers started for it since one has last said hello."""
-    condemned: Condemned | None
+    fenced_driver: FencedDriver | None
     lost: list[str]
     """What the driver could not bring back of the session's state when it was rebuilt."""
     launched_by: str | None

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 
-class Form(StrEnum):
+class EntryForm(StrEnum):
     """How the body of a part is to be read."""
 
     SQL = "sql"  # the statement that makes it again
@@ -15,13 +15,13 @@ class Form(StrEnum):
     JAVA = "java"  # base64 of what Spark holds of it, serialised by Java
 
 
-class Part(BaseModel):
+class SnapshotEntry(BaseModel):
     """A view, a function or a variable of a session."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    form: Form
+    form: EntryForm
     body: str
     default: str | None = None
     """Of a variable: the expression that DEFAULT stands for."""
@@ -36,11 +36,11 @@ class Snapshot(BaseModel):
     """What was set since the driver started."""
     catalog: str
     namespace: list[str]
-    variables: list[Part] = []
+    variables: list[SnapshotEntry] = []
     """By value: a default such as `uuid()` would give another one."""
-    functions: list[Part] = []
-    views: list[Part] = []
-    global_views: list[Part] = []
+    functions: list[SnapshotEntry] = []
+    views: list[SnapshotEntry] = []
+    global_views: list[SnapshotEntry] = []
     jars: list[str] = []
     files: list[str] = []
     archives: list[str] = []

@@ -28,7 +28,7 @@ class Staged(BaseModel):
     """The URI of a LOCATION that its files are published in."""
     record: dict[str, Any]
     """That implementation's own."""
-    publishes_itself: bool = False
+    commits_natively: bool = False
     """Whether the table may be visible from `begun` on: only its catalog knows."""
 
 
@@ -49,5 +49,5 @@ class Transaction:
     @property
     def in_doubt(self) -> bool:
         """Whether its table may be visible already, whatever becomes of its statement."""
-        begun = self.staged.publishes_itself and self.state is TransactionState.BEGUN
+        begun = self.staged.commits_natively and self.state is TransactionState.BEGUN
         return begun or self.state is TransactionState.COMMITTING

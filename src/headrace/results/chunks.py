@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.model.result import Part
+from headrace.model.result import ResultPart
 
 
-def count_out(parts: Iterable[Part], limit: int) -> list[list[tuple[str, int, int]]]:
+def count_out(parts: Iterable[ResultPart], limit: int) -> list[list[tuple[str, int, int]]]:
     """The chunks of a result: for each, the (part, index, rows) of its batches, in order.
 
     Batches fill a chunk up to `limit` bytes; a batch larger than that is a chunk of its own. There

@@ -10,41 +10,49 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from headrace.results.schema import Kind, Schema, SparkType
+from headrace.results.schema import Schema, SparkType, TypeKind
 
 SPARK_SCHEMA_KEY = b"spark.schema"
 SPARK_TYPE_KEY = b"spark.type"
 
-_PLAIN: dict[Kind, pa.DataType] = {
-    Kind.VOID: pa.null(),
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.BYTE: pa.int8(),
-    Kind.SHORT: pa.int16(),
-    Kind.INTEGER: pa.int32(),
-    Kind.LONG: pa.int64(),
-    Kind.FLOAT: pa.float32(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.STRING: pa.string(),
-    Kind.BINARY: pa.binary(),
-    Kind.DATE: pa.date32(),
-    Kind.TIME: pa.time64("ns"),
-    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
-    Kind.DAY_TIME: pa.duration("us"),
+_PLAIN: dict[TypeKind, pa.DataType] = {
+    TypeKind.VOID: pa.null(),
+    TypeKind.BOOLEAN: pa.bool_(),
+    TypeKind.BYTE: pa.int8(),
+    TypeKind.SHORT: pa.int16(),
+    TypeKind.INTEGER: pa.int32(),
+    TypeKind.LONG: pa.int64(),
+    TypeKind.FLOAT: pa.float32(),
+    TypeKind.DOUBLE: pa.float64(),
+    TypeKind.STRING: pa.string(),
+    TypeKind.BINARY: pa.binary(),
+    TypeKind.DATE: pa.date32(),
+    TypeKind.TIME: pa.time64("ns"),
+    TypeKind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    TypeKind.TIMESTAMP_NTZ: pa.timestamp("us"),
+    TypeKind.DAY_TIME: pa.duration("us"),
     # pyarrow has no type of months alone.
-    Kind.YEAR_MONTH: pa.int32(),
+    TypeKind.YEAR_MONTH: pa.int32(),
 }
 
 # Types that Arrow holds as structs: the names of their fields, and the fields' types. Spark counts
 # calendar intervals in microseconds; Arrow's own type counts in nanoseconds and overflows.
-_COMPOSED: dict[Kind, tuple[tuple[str, pa.DataType], ...]] = {
-    Kind.CALENDAR: (("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())),
-    Kind.VARIANT: (("value", pa.binary()), ("metadata", pa.binary())),
-    Kind.GEOMETRY: (("srid", pa.int32()), ("wkb", pa.binary())),
-    Kind.GEOGRAPHY: (("srid", pa.int32()), ("wkb", pa.binary())),
+_COMPOSED: dict[TypeKind, tuple[tuple[str, pa.DataType], ...]] = {
+    TypeKind.CALENDAR: (("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())),
+    TypeKind.VARIANT: (("value", pa.binary()), ("metadata", pa.binary())),
+    TypeKind.GEOMETRY: (("srid", pa.int32()), ("wkb", pa.binary())),
+    TypeKind.GEOGRAPHY: (("srid", pa.int32()), ("wkb", pa.binary())),
 }
 
-_TOLD = frozenset({Kind.YEAR_MONTH, Kind.CALENDAR, Kind.VARIANT, Kind.GEOMETRY, Kind.GEOGRAPHY})
+_TOLD = frozenset(
+    {
+        TypeKind.YEAR_MONTH,
+        TypeKind.CALENDAR,
+        TypeKind.VARIANT,
+        TypeKind.GEOMETRY,
+        TypeKind.GEOGRAPHY,
+    }
+)
 
 
 def stored_schema(schema: Schema) -> pa.Schema:
@@ -72,15 +80,15 @@ def _arrow(kind: SparkType, *, real: bool) -> pa.DataType:
     if plain := _PLAIN.get(kind.kind):
         return plain
     match kind.kind:
-        case Kind.DECIMAL:
+        case TypeKind.DECIMAL:
             return pa.decimal128(kind.precision, kind.scale)
-        case Kind.ARRAY:
+        case TypeKind.ARRAY:
             return pa.list_(_inner("element", kind.children[0], real=real))
-        case Kind.MAP:
+        case TypeKind.MAP:
             key, value = kind.children
             key_field = _inner("key", key, real=real).with_nullable(nullable=False)
             return pa.map_(key_field, _inner("value", value, real=real))
-        case Kind.STRUCT:
+        case TypeKind.STRUCT:
             names = kind.names if real else _positions(len(kind.names))
             return pa.struct(
                 [
@@ -106,6 +114,6 @@ def _positions(count: int) -> tuple[str, ...]:
     return tuple(f"_{index}" for index in range(count))
 
 
-def _mark(kind: Kind, name: str) -> dict[bytes, bytes] | None:
+def _mark(kind: TypeKind, name: str) -> dict[bytes, bytes] | None:
     """Spark's own mark of a variant, by which its Arrow reader knows one."""
-    return {b"variant": b"true"} if kind is Kind.VARIANT and name == "metadata" else None
+    return {b"variant": b"true"} if kind is TypeKind.VARIANT and name == "metadata" else None

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from headrace.errors import ChunkNotFound, HeadraceError, ResultGone, ResultsUnavailable
 from headrace.model.result import Disposition, Manifest, ResultInfo
-from headrace.results import locations
 from headrace.results.chunks import count_out
 from headrace.results.layout import stored_schema
 from headrace.results.schema import Schema, parse_schema
+from headrace.storage import locations
 
 MANIFEST = "manifest.json"
 

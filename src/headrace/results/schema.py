@@ -16,7 +16,7 @@ from typing import Any
 from headrace.errors import FormatCannotHold
 
 
-class Kind(StrEnum):
+class TypeKind(StrEnum):
     """What a value is, whatever its parameters; the SQL name of the plain types."""
 
     VOID = "void"
@@ -49,7 +49,7 @@ class Kind(StrEnum):
 class SparkType:
     """A Spark type. Children: an array's element; a map's key and value; a struct's fields."""
 
-    kind: Kind
+    kind: TypeKind
     sql: str
     """As Spark SQL writes it, e.g. `decimal(10,2)`, `array<struct<a:int>>`."""
     children: tuple[SparkType, ...] = ()
@@ -61,7 +61,7 @@ class SparkType:
     user_defined: bool = False
     """A user-defined type: it is shown, and held, as the type that it is stored as."""
 
-    def contains(self, *kinds: Kind) -> bool:
+    def contains(self, *kinds: TypeKind) -> bool:
         """Whether this type is, or holds at any depth, one of `kinds`."""
         return self.kind in kinds or any(child.contains(*kinds) for child in self.children)
 
@@ -127,32 +127,32 @@ class _UnknownType(Exception):
 
 
 _NAMED = {
-    "null": Kind.VOID,
-    "void": Kind.VOID,
-    "boolean": Kind.BOOLEAN,
-    "byte": Kind.BYTE,
-    "short": Kind.SHORT,
-    "integer": Kind.INTEGER,
-    "long": Kind.LONG,
-    "float": Kind.FLOAT,
-    "double": Kind.DOUBLE,
-    "string": Kind.STRING,
-    "binary": Kind.BINARY,
-    "date": Kind.DATE,
-    "timestamp": Kind.TIMESTAMP,
-    "timestamp_ltz": Kind.TIMESTAMP,
-    "timestamp_ntz": Kind.TIMESTAMP_NTZ,
-    "interval": Kind.CALENDAR,
-    "variant": Kind.VARIANT,
+    "null": TypeKind.VOID,
+    "void": TypeKind.VOID,
+    "boolean": TypeKind.BOOLEAN,
+    "byte": TypeKind.BYTE,
+    "short": TypeKind.SHORT,
+    "integer": TypeKind.INTEGER,
+    "long": TypeKind.LONG,
+    "float": TypeKind.FLOAT,
+    "double": TypeKind.DOUBLE,
+    "string": TypeKind.STRING,
+    "binary": TypeKind.BINARY,
+    "date": TypeKind.DATE,
+    "timestamp": TypeKind.TIMESTAMP,
+    "timestamp_ltz": TypeKind.TIMESTAMP,
+    "timestamp_ntz": TypeKind.TIMESTAMP_NTZ,
+    "interval": TypeKind.CALENDAR,
+    "variant": TypeKind.VARIANT,
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _PATTERNS = {
-    Kind.TIME: re.compile(r"time\(\d+\)"),
-    Kind.STRING: re.compile(r"(?:var)?char\(\d+\)|string collate \S+", re.IGNORECASE),
-    Kind.GEOMETRY: re.compile(r"geometry\(.+\)", re.IGNORECASE),
-    Kind.GEOGRAPHY: re.compile(r"geography\(.+\)", re.IGNORECASE),
-    Kind.YEAR_MONTH: re.compile(r"interval (?:year|month|year to month)"),
-    Kind.DAY_TIME: re.compile(
+    TypeKind.TIME: re.compile(r"time\(\d+\)"),
+    TypeKind.STRING: re.compile(r"(?:var)?char\(\d+\)|string collate \S+", re.IGNORECASE),
+    TypeKind.GEOMETRY: re.compile(r"geometry\(.+\)", re.IGNORECASE),
+    TypeKind.GEOGRAPHY: re.compile(r"geography\(.+\)", re.IGNORECASE),
+    TypeKind.YEAR_MONTH: re.compile(r"interval (?:year|month|year to month)"),
+    TypeKind.DAY_TIME: re.compile(
         r"interval (?:day|hour|minute|second)(?: to (?:hour|minute|second))?"
     ),
 }
@@ -170,11 +170,11 @@ def _type(item: Any, path: str, collations: Mapping[str, str]) -> SparkType:
     match item["type"]:
         case "array":
             element = _type(item["elementType"], f"{path}.element", collations)
-            return SparkType(Kind.ARRAY, f"array<{element.sql}>", (element,))
+            return SparkType(TypeKind.ARRAY, f"array<{element.sql}>", (element,))
         case "map":
             key = _type(item["keyType"], f"{path}.key", collations)
             value = _type(item["valueType"], f"{path}.value", collations)
-            return SparkType(Kind.MAP, f"map<{key.sql},{value.sql}>", (key, value))
+            return SparkType(TypeKind.MAP, f"map<{key.sql},{value.sql}>", (key, value))
         case "struct":
             return _struct(item)
         case "udt":
@@ -188,7 +188,7 @@ def _struct(item: Mapping[str, Any]) -> SparkType:
     inner = ",".join(
         f"{_quoted(name)}:{child.sql}" for name, child in zip(names, children, strict=True)
     )
-    return SparkType(Kind.STRUCT, f"struct<{inner}>", children, names)
+    return SparkType(TypeKind.STRUCT, f"struct<{inner}>", children, names)
 
 
 def _quoted(name: str) -> str:
@@ -197,18 +197,18 @@ def _quoted(name: str) -> str:
 
 def _atomic(text: str, collation: str | None) -> SparkType:
     if kind := _NAMED.get(text):
-        if kind is Kind.STRING and collation:
+        if kind is TypeKind.STRING and collation:
             # "spark.UTF8_LCASE": the provider is no part of the SQL name.
             return SparkType(kind, f"string collate {collation.rpartition('.')[2]}")
         return SparkType(kind, kind.value)
     if match := _DECIMAL.fullmatch(text):
         precision, scale = int(match[1]), int(match[2])
         sql = f"decimal({precision},{scale})"
-        return SparkType(Kind.DECIMAL, sql, precision=precision, scale=scale)
+        return SparkType(TypeKind.DECIMAL, sql, precision=precision, scale=scale)
     return SparkType(_parameterised(text), text)
 
 
-def _parameterised(text: str) -> Kind:
+def _parameterised(text: str) -> TypeKind:
     for kind, pattern in _PATTERNS.items():
         if pattern.fullmatch(text):
             return kind

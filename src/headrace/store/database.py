@@ -12,9 +12,9 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from headrace.errors import InvalidSetting
 from headrace.store import migrate, postgres, sqlite
-from headrace.store.listener import CHANNEL, Listener, Postmark
+from headrace.store.listener import CHANNEL, Listener, NotifyCodec
+from headrace.store.notifications import Notifications
 from headrace.store.outages import as_outage
-from headrace.store.signals import Signals
 from headrace.store.writer_queue import WriterQueue
 
 Dialect = Literal["sqlite", "postgresql"]
@@ -58,13 +58,13 @@ class Database:
         address: dict[str, Any] | None = None,
     ) -> None:
         self.dialect: Dialect = dialect
-        self.signals = Signals()
+        self.notifications = Notifications()
         self._address = address
         self._readers = readers
         self._writers = writers
         self._lock = lock
         self._queue = WriterQueue()
-        self._postmark = Postmark()
+        self._notify_codec = NotifyCodec()
         self._listener: Listener | None = None
         self._count_guard = threading.Lock()
         self._write_count = 0
@@ -113,11 +113,11 @@ class Database:
                 tx = Tx(connection, self.dialect)
                 yield tx
                 if tx.topics and self.dialect == "postgresql":
-                    for payload in self._postmark.payloads(tx.topics):
+                    for payload in self._notify_codec.payloads(tx.topics):
                         tx.execute(_NOTIFY, {"channel": CHANNEL, "payload": payload})
             with self._count_guard:
                 self._write_count += 1
-        self.signals.publish(tx.topics)
+        self.notifications.publish(tx.topics)
 
     def ping(self) -> None:
         """Try the store. Raises StoreUnavailable."""
@@ -129,7 +129,7 @@ class Database:
     def listen(self) -> None:
         """Take wake-ups of other nodes, from now until `close`. Nothing to do on SQLite."""
         if self._address is not None and self._listener is None:
-            self._listener = Listener(self._address, self._postmark, self.signals)
+            self._listener = Listener(self._address, self._notify_codec, self.notifications)
 
     def wait_until_listening(self, timeout: float) -> bool:
         """Whether wake-ups of other nodes arrive, within `timeout` seconds."""

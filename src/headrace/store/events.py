@@ -19,7 +19,7 @@ from headrace.model.event import Event
 from headrace.model.failure import Failure
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.signals import EVENTS
+from headrace.store.notifications import EVENTS
 from headrace.store.tables import events
 
 _SELECT = select(events)
@@ -61,7 +61,7 @@ _APPEND = insert(events).values(
     source=bindparam("source"),
     target=bindparam("target"),
     at=clock(bindparam("offset", type_=Float())),
-    who=bindparam("who"),
+    actor=bindparam("actor"),
     detail=bindparam("detail"),
 )
 
@@ -73,7 +73,7 @@ def append(
     source: str | None,
     target: str,
     *,
-    who: str,
+    actor: str,
     detail: dict[str, Any] | None = None,
     failure: Failure | None = None,
     seconds_ago: float = 0.0,
@@ -89,7 +89,7 @@ def append(
             "entity_id": entity_id,
             "source": source,
             "target": target,
-            "who": who,
+            "actor": actor,
             "detail": known,
             "offset": -seconds_ago,
         },

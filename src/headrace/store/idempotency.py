@@ -15,7 +15,7 @@ KEPT_SECONDS = 24 * 3600.0
 _FRESH = idempotency.c.created_at > clock(-KEPT_SECONDS)
 
 
-class KeyTaken(IdempotencyConflict):
+class IdempotencyKeyUsed(IdempotencyConflict):
     """Another submit with this Idempotency-Key has just been stored: look it up."""
 
 
@@ -47,7 +47,7 @@ def remember(tx: Tx, owner: str, key: str, body_hash: str, statement_id: str) ->
         where=~_FRESH,
     ).returning(idempotency.c.statement_id)
     if tx.execute(kept).one_or_none() is None:
-        raise KeyTaken(f"Another submit with the Idempotency-Key {key!r} was quicker.")
+        raise IdempotencyKeyUsed(f"Another submit with the Idempotency-Key {key!r} was quicker.")
 
 
 def forget_expired(tx: Tx) -> int:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import psycopg
 
-from headrace.store.signals import Signals
+from headrace.store.notifications import Notifications
 
 CHANNEL = "headrace"
 
@@ -23,7 +23,7 @@ _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 
 
-class Postmark:
+class NotifyCodec:
     """Writes and reads payloads: the sender on the first line, a topic on each one after it."""
 
     def __init__(self) -> None:
@@ -51,10 +51,12 @@ class Listener:
     After each reconnect it wakes everyone, because news may have been missed.
     """
 
-    def __init__(self, address: dict[str, Any], postmark: Postmark, to: Signals) -> None:
+    def __init__(
+        self, address: dict[str, Any], notify_codec: NotifyCodec, to: Notifications
+    ) -> None:
         self._address = address
-        self._postmark = postmark
-        self._signals = to
+        self._notify_codec = notify_codec
+        self._notifications = to
         self._stop_reader, self._stop_writer = os.pipe()
         self._listening = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-listener", daemon=True)
@@ -88,7 +90,7 @@ class Listener:
         with psycopg.connect(**self._address, autocommit=True) as connection:
             connection.execute(f"LISTEN {CHANNEL}")
             self._listening.set()
-            self._signals.publish_all()
+            self._notifications.publish_all()
             self._forward(connection)
 
     def _forward(self, connection: psycopg.Connection) -> None:
@@ -101,7 +103,7 @@ class Listener:
                 if self._stop_reader in ready:
                     return
                 for notice in connection.notifies(timeout=0):
-                    self._signals.publish(self._postmark.topics(notice.payload))
+                    self._notifications.publish(self._notify_codec.topics(notice.payload))
 
     def _stopped(self, timeout: float) -> bool:
         with selectors.DefaultSelector() as selector:

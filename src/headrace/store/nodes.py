@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import func, select, update
 
 from headrace.model.lifecycle import NODE, NodeState
-from headrace.model.node import Node
+from headrace.model.node import NodeRecord
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
@@ -22,7 +22,7 @@ _SELECT = select(*(column for column in nodes.c if column.name != "registration"
 
 def register(tx: Tx, node_id: str, *, address: str, version: str, seconds: float) -> int:
     """Enter a node that has started, with a lease; returns the number of the registration."""
-    transition(tx, node_id, NodeState.GONE, who=node_id, detail={"reason": "started anew"})
+    transition(tx, node_id, NodeState.GONE, actor=node_id, detail={"reason": "started anew"})
     row = {
         "id": node_id,
         "address": address,
@@ -35,7 +35,7 @@ def register(tx: Tx, node_id: str, *, address: str, version: str, seconds: float
         .returning(nodes.c.registration)
     )
     registration: int = tx.execute(entered, row).scalar_one()
-    events.append(tx, _ENTITY, node_id, None, NODE.initial, who=node_id)
+    events.append(tx, _ENTITY, node_id, None, NODE.initial, actor=node_id)
     return registration
 
 
@@ -52,7 +52,7 @@ def transition(
     node_id: str,
     target: NodeState,
     *,
-    who: str,
+    actor: str,
     detail: dict[str, str] | None = None,
 ) -> bool:
     """Change the state, when the lifecycle allows it. Returns whether it landed."""
@@ -64,17 +64,17 @@ def transition(
         nodes.c.registration == held.registration, nodes.c.state == held.state
     )
     ended = {"ended_at": clock()} if target in NODE.terminal else {}
-    landed = tx.execute(same.values(state=target, **ended)).rowcount > 0
-    if landed:
-        events.append(tx, _ENTITY, node_id, held.state, target, who=who, detail=detail)
-    return landed
+    applied = tx.execute(same.values(state=target, **ended)).rowcount > 0
+    if applied:
+        events.append(tx, _ENTITY, node_id, held.state, target, actor=actor, detail=detail)
+    return applied
 
 
-def page(tx: Tx) -> list[Node]:
+def page(tx: Tx) -> list[NodeRecord]:
     """Every node as it was last registered, in order of id."""
     newest = select(func.max(nodes.c.registration)).group_by(nodes.c.id)
     query = _SELECT.where(nodes.c.registration.in_(newest)).order_by(nodes.c.id)
-    return [Node(**row) for row in tx.execute(query).mappings()]
+    return [NodeRecord(**row) for row in tx.execute(query).mappings()]
 
 
 def addresses(tx: Tx) -> list[str]:

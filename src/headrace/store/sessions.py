@@ -9,14 +9,14 @@ from typing import Any
 from sqlalchemy import Float, Select, and_, bindparam, case, exists, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from headrace.errors import NameTaken
+from headrace.errors import SessionNameExists
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import NewSession, Session, SessionKind
-from headrace.store import events, snapshots, untold
+from headrace.store import events, pending_hook_calls, snapshots
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.signals import LAUNCH, session_topic
+from headrace.store.notifications import LAUNCH, session_topic
 from headrace.store.tables import sessions, statements
 
 _log = logging.getLogger(__name__)
@@ -40,10 +40,10 @@ _SELECT = select(
 )
 _GET = _SELECT.where(sessions.c.id == bindparam("session"))
 _ID_OF_NAME = select(sessions.c.id).where(
-    sessions.c.owner == bindparam("who"), sessions.c.name == bindparam("called"), _LIVE
+    sessions.c.owner == bindparam("actor"), sessions.c.name == bindparam("called"), _LIVE
 )
 _ID_IF_OWNED = select(sessions.c.id).where(
-    sessions.c.owner == bindparam("who"), sessions.c.id == bindparam("called")
+    sessions.c.owner == bindparam("actor"), sessions.c.id == bindparam("called")
 )
 _IDLE = _SELECT.where(
     _LIVE,
@@ -72,7 +72,7 @@ _RENEW = (
 )
 
 
-def insert(tx: Tx, new: NewSession, *, who: str) -> None:
+def insert(tx: Tx, new: NewSession, *, actor: str) -> None:
     """Make a session that waits for its driver.
 
     Raises NameTaken when a live session of this owner has the name.
@@ -93,14 +93,14 @@ def insert(tx: Tx, new: NewSession, *, who: str) -> None:
         "idle_seconds": new.idle_seconds,
         "ttl_seconds": new.ttl_seconds,
         "parallelism": new.parallelism,
-        "spare": new.spare,
+        "warm": new.warm,
     }
     query = sessions.insert().values(epoch=0, next_ordinal=0, created_at=clock())
     try:
         tx.execute(query, row)
     except IntegrityError as error:
-        raise NameTaken(f"A live session is named {new.name!r} already.") from error
-    events.append(tx, _ENTITY, new.id, None, SESSION.initial, who=who)
+        raise SessionNameExists(f"A live session is named {new.name!r} already.") from error
+    events.append(tx, _ENTITY, new.id, None, SESSION.initial, actor=actor)
     tx.wake(session_topic(new.id), LAUNCH)
 
 
@@ -112,13 +112,13 @@ def get(tx: Tx, session_id: str) -> Session | None:
 
 def id_of_name(tx: Tx, owner: str, name: str) -> str | None:
     """The id of the owner's live session of that name."""
-    found: str | None = tx.execute(_ID_OF_NAME, {"who": owner, "called": name}).scalar()
+    found: str | None = tx.execute(_ID_OF_NAME, {"actor": owner, "called": name}).scalar()
     return found
 
 
 def is_owned(tx: Tx, owner: str, session_id: str) -> bool:
     """Whether there is a session of that id and it is this owner's."""
-    return tx.execute(_ID_IF_OWNED, {"who": owner, "called": session_id}).scalar() is not None
+    return tx.execute(_ID_IF_OWNED, {"actor": owner, "called": session_id}).scalar() is not None
 
 
 def page(
@@ -152,7 +152,7 @@ def launchable(tx: Tx, limit: int) -> list[Session]:
         sessions.c.state == SessionState.STARTING,
         and_(sessions.c.state == SessionState.RECOVERING, _HAS_LIVE),
     )
-    free = (sessions.c.lease_until.is_(None), sessions.c.condemned.is_(None))
+    free = (sessions.c.lease_until.is_(None), sessions.c.fenced_driver.is_(None))
     return all_of(tx, _SELECT.where(_LIVE, wanted, *free).order_by(sessions.c.id).limit(limit))
 
 
@@ -189,7 +189,7 @@ def transition(
     session_id: str,
     target: SessionState,
     *,
-    who: str,
+    actor: str,
     epoch: int | None = None,
     failure: Failure | None = None,
     driver: dict[str, Any] | None = None,
@@ -208,16 +208,16 @@ def transition(
     known = {"failure": failure, "driver": driver, "lost": lost}
     values |= {name: value for name, value in known.items() if value is not None}
     same = update(sessions).where(sessions.c.id == session_id, sessions.c.state == source)
-    landed = tx.execute(same.values(values)).rowcount > 0
-    if landed and target in SESSION.terminal:
-        snapshots.drop(tx, session_id)
-        untold.forget(tx, session_id)
-    if landed:
+    applied = tx.execute(same.values(values)).rowcount > 0
+    if applied and target in SESSION.terminal:
+        snapshots.discard(tx, session_id)
+        pending_hook_calls.remove(tx, session_id)
+    if applied:
         events.append(
-            tx, _ENTITY, session_id, source, target, who=who, detail=detail, failure=failure
+            tx, _ENTITY, session_id, source, target, actor=actor, detail=detail, failure=failure
         )
         tx.wake(session_topic(session_id))
-    return landed
+    return applied
 
 
 def _entering(target: SessionState, lease_seconds: float | None) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def _entering(target: SessionState, lease_seconds: float | None) -> dict[str, An
         values["last_update_time"] = clock()
         values["starts"] = 0
     if target in SESSION.terminal:
-        values.update(ended_at=clock(), lease_until=None, condemned=None)
+        values.update(ended_at=clock(), lease_until=None, fenced_driver=None)
     elif lease_seconds is not None:
         values["lease_until"] = clock(lease_seconds)
     return values

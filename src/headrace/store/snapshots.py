@@ -10,7 +10,7 @@ from headrace.store.database import Tx
 from headrace.store.tables import snapshots
 
 
-def keep(tx: Tx, session_id: str, snapshot: Snapshot) -> None:
+def save(tx: Tx, session_id: str, snapshot: Snapshot) -> None:
     """Put a session's snapshot in the place of the one before.
 
     Only its driver does, within a transaction that holds one of its statements.
@@ -28,6 +28,6 @@ def get(tx: Tx, session_id: str) -> Snapshot | None:
     return found
 
 
-def drop(tx: Tx, session_id: str) -> None:
+def discard(tx: Tx, session_id: str) -> None:
     """Forget the snapshot of a session that has ended."""
     tx.execute(delete(snapshots).where(snapshots.c.session_id == session_id))

@@ -13,9 +13,9 @@ from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, Statement
 from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, Statement
 from headrace.store import results
-from headrace.store.changes import record
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.statement_transitions import record
 from headrace.store.tables import results as results_table
 from headrace.store.tables import sessions, statements
 
@@ -64,7 +64,7 @@ _LIVE_IDS = (
 )
 
 
-def insert(tx: Tx, new: NewStatement, *, who: str) -> Statement:
+def insert(tx: Tx, new: NewStatement, *, actor: str) -> Statement:
     """Make a statement that waits for its session's driver.
 
     Raises SessionNotFound, or SessionEnded when the session takes no more.
@@ -72,7 +72,7 @@ def insert(tx: Tx, new: NewStatement, *, who: str) -> Statement:
     row = {name: getattr(new, name) for name in _GIVEN}
     row.update(ordinal=_next_ordinal(tx, new.session_id), state=STATEMENT.initial)
     created_at = tx.execute(_INSERT, row).scalar_one()
-    record(tx, new.id, new.session_id, None, STATEMENT.initial, who=who)
+    record(tx, new.id, new.session_id, None, STATEMENT.initial, actor=actor)
     return Statement(**_UNTOUCHED | row, created_at=created_at)
 
 

@@ -30,7 +30,7 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import NodeState, SessionState, StatementState, TransactionState
 from headrace.model.progress import Progress
 from headrace.model.result import Disposition
-from headrace.model.session import Condemned, SessionKind
+from headrace.model.session import FencedDriver, SessionKind
 from headrace.model.snapshot import Snapshot
 from headrace.model.statement import CancelReason, Parameter
 from headrace.model.transaction import Staged
@@ -38,7 +38,7 @@ from headrace.store.clock import Instant
 from headrace.store.columns import Document, identifier, one_of
 
 _LIVE = text("ended_at IS NULL")
-_SPARE = text("spare")
+_SPARE = text("warm")
 TIMED = text("ended_at IS NULL AND (timeout_seconds IS NOT NULL OR queue_seconds IS NOT NULL)")
 PUBLISHING = text("state = 'committing'")
 
@@ -92,11 +92,11 @@ sessions = Table(
     Column("idle_seconds", Float),
     Column("ttl_seconds", Float),
     Column("parallelism", Integer, nullable=False, server_default="1"),
-    Column("spare", Boolean, nullable=False, server_default=false()),
+    Column("warm", Boolean, nullable=False, server_default=false()),
     Column("streams", Integer, nullable=False, server_default="0"),
     Column("epoch", Integer, nullable=False),
     Column("starts", Integer, nullable=False, server_default="0"),
-    Column("condemned", Document(Condemned)),
+    Column("fenced_driver", Document(FencedDriver)),
     Column("lost", JSON, nullable=False, server_default="[]"),
     Column("next_ordinal", Integer, nullable=False),
     Column("launched_by", Text),
@@ -232,8 +232,8 @@ transactions = Table(
     Index("transactions_by_statement", "statement_id", "id"),
 )
 
-untold = Table(
-    "untold",
+pending_hook_calls = Table(
+    "pending_hook_calls",
     metadata,
     Column("statement_id", identifier(), ForeignKey("statements.id"), primary_key=True),
     Column("session_id", identifier(), ForeignKey("sessions.id"), nullable=False),
@@ -272,7 +272,7 @@ events = Table(
     Column("source", Text),
     Column("target", Text, nullable=False),
     Column("at", Instant, nullable=False),
-    Column("who", Text, nullable=False),
+    Column("actor", Text, nullable=False),
     Column("detail", JSON, nullable=False),
     Index("events_order", "xid", "id"),
     Index("events_by_entity", "entity_id", "xid", "id"),

@@ -11,14 +11,14 @@ from typing import Any
 from sqlalchemy import Row, select, update
 
 from headrace.model.lifecycle import SESSION, SessionState
-from headrace.model.session import Condemned, Session
+from headrace.model.session import FencedDriver, Session
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.overtime import has_others
+from headrace.store.notifications import LAUNCH, session_topic
 from headrace.store.sessions import all_of, overdue_query
-from headrace.store.signals import LAUNCH, session_topic
 from headrace.store.tables import sessions
+from headrace.store.timeouts import has_other_work
 
 _ENTITY = "session"
 _HELD = sorted(SESSION.live - {SessionState.NOT_STARTED})
@@ -29,27 +29,27 @@ def overdue(tx: Tx, limit: int) -> list[Session]:
     return all_of(tx, overdue_query().order_by(sessions.c.id).limit(limit))
 
 
-def half_launched(tx: Tx, node: str) -> list[Session]:
+def unconfirmed_launches(tx: Tx, node: str) -> list[Session]:
     """Sessions whose launch this node has claimed and whose handle nobody has kept."""
     query = overdue_query(over=False).where(
         sessions.c.launched_by == node,
         sessions.c.handle.is_(None),
-        sessions.c.condemned.is_(None),
+        sessions.c.fenced_driver.is_(None),
     )
     return all_of(tx, query.order_by(sessions.c.id))
 
 
-def condemn(
+def fence(
     tx: Tx,
     session_id: str,
     epoch: int,
     *,
-    who: str,
+    actor: str,
     reason: str,
     seconds: float,
     if_overdue: bool = False,
     if_alone: str | None = None,
-    in_vain: bool = False,
+    start_timed_out: bool = False,
 ) -> int | None:
     """Take a session from its driver: the new epoch, or None when it has another already.
 
@@ -69,14 +69,16 @@ def condemn(
             state=target,
             epoch=epoch + 1,
             token_hash=None,
-            condemned=Condemned(epoch=epoch, handle=found.handle, reason=reason, in_vain=in_vain),
+            fenced_driver=FencedDriver(
+                epoch=epoch, handle=found.handle, reason=reason, start_timed_out=start_timed_out
+            ),
             handle=None,
             streams=0,
             lease_until=clock(seconds),
         )
     )
     detail = {"reason": reason, "epoch": epoch}
-    events.append(tx, _ENTITY, session_id, source, target, who=who, detail=detail)
+    events.append(tx, _ENTITY, session_id, source, target, actor=actor, detail=detail)
     tx.wake(session_topic(session_id), LAUNCH)
     return epoch + 1
 
@@ -93,43 +95,43 @@ def _held(
         sessions.c.epoch == epoch,
         sessions.c.state.in_(_HELD),
         sessions.c.lease_until.is_not(None),
-        sessions.c.condemned.is_(None),
+        sessions.c.fenced_driver.is_(None),
     )
     if if_overdue:
         mine = mine.where(sessions.c.lease_until < clock())
     if if_alone is not None:
         mine = mine.where(sessions.c.streams == 0)
     found = tx.execute(mine.with_for_update()).one_or_none()
-    if found is None or (if_alone is not None and has_others(tx, session_id, if_alone)):
+    if found is None or (if_alone is not None and has_other_work(tx, session_id, if_alone)):
         return None
     return found
 
 
-def retake(tx: Tx, session_id: str, epoch: int, *, seconds: float) -> bool:
+def reclaim_takeover(tx: Tx, session_id: str, epoch: int, *, seconds: float) -> bool:
     """Go on with a takeover that another has not finished in time. Returns whether it landed."""
     stale = (
         sessions.c.id == session_id,
         sessions.c.epoch == epoch,
-        sessions.c.condemned.is_not(None),
+        sessions.c.fenced_driver.is_not(None),
         sessions.c.lease_until < clock(),
     )
     taken = update(sessions).where(*stale).values(lease_until=clock(seconds))
     return tx.execute(taken).rowcount > 0
 
 
-def prolong(tx: Tx, session_id: str, epoch: int, *, seconds: float) -> None:
+def extend_lease(tx: Tx, session_id: str, epoch: int, *, seconds: float) -> None:
     """Give an overdue driver another lease: nobody can tell whether it is gone."""
     mine = (
         sessions.c.id == session_id,
         sessions.c.epoch == epoch,
-        sessions.c.condemned.is_(None),
+        sessions.c.fenced_driver.is_(None),
         # It may have said goodbye meanwhile.
         sessions.c.lease_until.is_not(None),
     )
     tx.execute(update(sessions).where(*mine).values(lease_until=clock(seconds)))
 
 
-def release(tx: Tx, session_id: str, epoch: int) -> bool:
+def finish_takeover(tx: Tx, session_id: str, epoch: int) -> bool:
     """The condemned driver is gone for certain: nobody answers for the session any more.
 
     Returns whether it landed; another may have been quicker.
@@ -137,9 +139,9 @@ def release(tx: Tx, session_id: str, epoch: int) -> bool:
     held = (
         sessions.c.id == session_id,
         sessions.c.epoch == epoch,
-        sessions.c.condemned.is_not(None),
+        sessions.c.fenced_driver.is_not(None),
     )
-    freed = update(sessions).where(*held).values(condemned=None, lease_until=None, driver=None)
+    freed = update(sessions).where(*held).values(fenced_driver=None, lease_until=None, driver=None)
     if not tx.execute(freed).rowcount:
         return False
     tx.wake(session_topic(session_id), LAUNCH)
@@ -159,7 +161,7 @@ def claim_launch(
             [SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RECOVERING]
         ),
         sessions.c.lease_until.is_(None),
-        sessions.c.condemned.is_(None),
+        sessions.c.fenced_driver.is_(None),
     )
     source = tx.execute(select(sessions.c.state).where(*free).with_for_update()).scalar()
     if source is None:
@@ -182,6 +184,6 @@ def claim_launch(
         .returning(sessions.c.epoch)
     )
     epoch: int = tx.execute(claimed).scalar_one()
-    events.append(tx, _ENTITY, session_id, source, target, who=node, detail={"epoch": epoch})
+    events.append(tx, _ENTITY, session_id, source, target, actor=node, detail={"epoch": epoch})
     tx.wake(session_topic(session_id))
     return epoch

@@ -19,7 +19,7 @@ from headrace.model.transaction import Staged, Transaction
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.holding import held
+from headrace.store.locks import lock_owned_state
 from headrace.store.tables import sessions, statements, transactions
 
 GONE_SECONDS = 15.0
@@ -46,19 +46,19 @@ _LEFT = (
         and_(
             sessions.c.ended_at.is_(None),
             sessions.c.epoch != transactions.c.epoch,
-            sessions.c.condemned.is_(None),
+            sessions.c.fenced_driver.is_(None),
         ),
     ),
 )
 
 
-def prepare(tx: Tx, new: Transaction, *, who: str) -> bool:
+def prepare(tx: Tx, new: Transaction, *, actor: str) -> bool:
     """Journal a table that is about to be begun, for a statement that this driver has in hand.
 
     Returns whether it landed: not for a statement that is being cancelled. Saying it again changes
     nothing.
     """
-    state = held(tx, new.statement_id, new.epoch)
+    state = lock_owned_state(tx, new.statement_id, new.epoch)
     if state in {None, StatementState.CANCELLING}:
         return False
     known = get(tx, new.id)
@@ -79,7 +79,7 @@ def prepare(tx: Tx, new: Transaction, *, who: str) -> bool:
         )
     )
     detail = {"statement": new.statement_id, "target": new.staged.target}
-    events.append(tx, _ENTITY, new.id, None, new.state, who=who, detail=detail)
+    events.append(tx, _ENTITY, new.id, None, new.state, actor=actor, detail=detail)
     return True
 
 
@@ -90,7 +90,7 @@ def advance(
     *,
     session_id: str,
     epoch: int,
-    who: str,
+    actor: str,
     staged: Staged | None = None,
     published: bool = False,
 ) -> bool:
@@ -104,7 +104,7 @@ def advance(
     if known is None:
         return False
     # Who cancels locks the statement too, and first.
-    statement = held(tx, known.statement_id, epoch)
+    statement = lock_owned_state(tx, known.statement_id, epoch)
     found = _one(tx, _held(transaction_id, session_id, epoch))
     if found is None:
         return False
@@ -123,7 +123,7 @@ def advance(
         raise TableBusy(
             f"Another statement is just creating {found.staged.target}, or one at its LOCATION."
         ) from error
-    events.append(tx, _ENTITY, transaction_id, source, target, who=who)
+    events.append(tx, _ENTITY, transaction_id, source, target, actor=actor)
     return True
 
 
@@ -137,7 +137,7 @@ def adopt(tx: Tx, statement_id: str, session_id: str, epoch: int) -> Transaction
     return replace(found, session_id=session_id, epoch=epoch)
 
 
-def left(
+def orphaned(
     tx: Tx,
     *,
     limit: int,
@@ -162,12 +162,12 @@ def left(
     return [Transaction(**row) for row in tx.execute(query).mappings()]
 
 
-def take_over(
+def take_over_orphaned(
     tx: Tx, identities: Sequence[str], session_id: str, epoch: int, *, limit: int
 ) -> list[Transaction]:
     """Those that nobody drives, now in the hands of this driver, which has these catalogs."""
     taken = []
-    for found in left(tx, limit=limit, identities=identities):
+    for found in orphaned(tx, limit=limit, identities=identities):
         still = (
             transactions.c.id == found.id,
             transactions.c.session_id == found.session_id,
@@ -185,7 +185,7 @@ def live(tx: Tx, statement_id: str) -> Transaction | None:
     return _one(tx, _SELECT.where(transactions.c.statement_id == statement_id, _LIVE))
 
 
-def past_stopping(tx: Tx, statement_id: str, state: StatementState) -> bool:
+def is_past_cancelling(tx: Tx, statement_id: str, state: StatementState) -> bool:
     """Whether the statement's table is being published, or may be, so that nothing stops it."""
     found = live(tx, statement_id)
     if found is None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.output.contract import Column
-from headrace.cli.output.formats import Format, writer
+from headrace.cli.output.base import OutputColumn
+from headrace.cli.output.formats import OutputFormat, writer
 from headrace.cli.output.text import Number, as_json, pad, shown, width
 from headrace.errors import FormatCannotHold
 
@@ -22,9 +22,9 @@ ROWS = st.integers(1, 4).flatmap(
 )
 
 
-def written(format_: Format, rows: Sequence[Sequence[Any]], *types: str) -> str:
+def written(format_: OutputFormat, rows: Sequence[Sequence[Any]], *types: str) -> str:
     names = types or ["string"] * (len(rows[0]) if rows else 1)
-    columns = [Column(f"c{index}", name) for index, name in enumerate(names)]
+    columns = [OutputColumn(f"c{index}", name) for index, name in enumerate(names)]
     out = io.StringIO(newline="")
     to = writer(format_, out, columns, rows, colour=False)
     to.begin(columns, rows)
@@ -36,14 +36,14 @@ def written(format_: Format, rows: Sequence[Sequence[Any]], *types: str) -> str:
 
 @given(ROWS)
 def test_csv_is_read_back(rows: list[list[str | None]]) -> None:
-    read = list(csv.reader(io.StringIO(written(Format.CSV, rows), newline="")))[1:]
+    read = list(csv.reader(io.StringIO(written(OutputFormat.CSV, rows), newline="")))[1:]
     told = [["" if value is None else value for value in row] for row in rows]
     assert [row or [""] for row in read] == told
 
 
 @given(TEXTS)
 def test_csv_tells_null_from_empty(value: str | None) -> None:
-    line = written(Format.CSV, [[value, "x"]]).partition("\n")[2]
+    line = written(OutputFormat.CSV, [[value, "x"]]).partition("\n")[2]
     assert (line == ",x\n") is (value is None)
 
 
@@ -57,39 +57,39 @@ def test_tsv_is_read_back(rows: list[list[str | None]]) -> None:
         parts = iter(cell)
         return "".join(escapes[char + next(parts)] if char == "\\" else char for char in parts)
 
-    lines = written(Format.TSV, rows).split("\n")[1:-1]
+    lines = written(OutputFormat.TSV, rows).split("\n")[1:-1]
     assert [[value(cell) for cell in line.split("\t")] for line in lines] == rows
 
 
 @given(ROWS)
 def test_both_forms_of_json_are_read_back(rows: list[list[str | None]]) -> None:
     objects = [{f"c{index}": value for index, value in enumerate(row)} for row in rows]
-    assert json.loads(written(Format.JSON, rows)) == objects
-    lines = written(Format.JSONL, rows).split("\n")[:-1]
+    assert json.loads(written(OutputFormat.JSON, rows)) == objects
+    lines = written(OutputFormat.JSONL, rows).split("\n")[:-1]
     assert [json.loads(line) for line in lines] == objects
 
 
 def test_any_name_can_be_a_key() -> None:
-    columns = [Column(name, "int") for name in ("50%", '"q"', "", "%s")]
+    columns = [OutputColumn(name, "int") for name in ("50%", '"q"', "", "%s")]
     out = io.StringIO()
-    to = writer(Format.JSONL, out, columns, [], colour=False)
+    to = writer(OutputFormat.JSONL, out, columns, [], colour=False)
     to.begin(columns, [])
     to.rows([[1, 2, 3, 4]])
     assert json.loads(out.getvalue()) == {"50%": 1, '"q"': 2, "": 3, "%s": 4}
 
 
 def test_json_is_a_row_a_line() -> None:
-    assert written(Format.JSON, [[1], [2]]) == '[{"c0": 1},\n {"c0": 2}]\n'
-    assert written(Format.JSON, []) == "[]\n"
-    assert written(Format.JSONL, []) == ""
+    assert written(OutputFormat.JSON, [[1], [2]]) == '[{"c0": 1},\n {"c0": 2}]\n'
+    assert written(OutputFormat.JSON, []) == "[]\n"
+    assert written(OutputFormat.JSONL, []) == ""
 
 
 def test_numbers_stay_as_they_were_written() -> None:
     row = json.loads('[1.10, 1e400, [2.50, {"a": 12345678901234567890}]]', parse_float=Number)
-    assert written(Format.CSV, [row]).splitlines()[1] == (
+    assert written(OutputFormat.CSV, [row]).splitlines()[1] == (
         '1.10,1e400,"[2.50, {""a"": 12345678901234567890}]"'
     )
-    assert written(Format.JSONL, [row]) == (
+    assert written(OutputFormat.JSONL, [row]) == (
         '{"c0": 1.10, "c1": 1e400, "c2": [2.50, {"a": 12345678901234567890}]}\n'
     )
 
@@ -100,8 +100,8 @@ def test_json_of_values(value: Any) -> None:
 
 
 def test_json_refuses_names_that_repeat_and_tells_them() -> None:
-    columns = [Column(name, "int") for name in ("a", "b", "a", "c", "c", "A")]
-    for format_ in (Format.JSON, Format.JSONL):
+    columns = [OutputColumn(name, "int") for name in ("a", "b", "a", "c", "c", "A")]
+    for format_ in (OutputFormat.JSON, OutputFormat.JSONL):
         out = io.StringIO()
         with pytest.raises(FormatCannotHold, match=r"one name: a, c\."):
             writer(format_, out, columns, [], colour=False).begin(columns, [])
@@ -109,24 +109,24 @@ def test_json_refuses_names_that_repeat_and_tells_them() -> None:
 
 
 def test_markdown() -> None:
-    assert written(Format.MARKDOWN, [["a|b\\", ""], ["x\ny", None]]) == (
+    assert written(OutputFormat.MARKDOWN, [["a|b\\", ""], ["x\ny", None]]) == (
         "| c0 | c1 |\n| --- | --- |\n| a\\|b\\\\ |  |\n| x<br>y | NULL |\n"
     )
 
 
 def test_table_and_vertical_without_a_terminal_that_can_draw() -> None:
     rows = [[1, "x"], [10, None]]
-    assert written(Format.TABLE, rows, "int", "string") == (
+    assert written(OutputFormat.TABLE, rows, "int", "string") == (
         " c0 | c1\n----+------\n  1 | x\n 10 | NULL\n"
     )
     head = "-[ 1 ]".ljust(40, "-")
-    assert written(Format.VERTICAL, rows[:1], "int", "string") == f"{head}\nc0 | 1\nc1 | x\n"
+    assert written(OutputFormat.VERTICAL, rows[:1], "int", "string") == f"{head}\nc0 | 1\nc1 | x\n"
 
 
 def test_a_longer_value_further_down_stays_whole() -> None:
-    columns = [Column("a", "string"), Column("b", "string")]
+    columns = [OutputColumn("a", "string"), OutputColumn("b", "string")]
     out = io.StringIO()
-    to = writer(Format.TABLE, out, columns, [["x", "y"]], colour=False)
+    to = writer(OutputFormat.TABLE, out, columns, [["x", "y"]], colour=False)
     to.begin(columns, [["x", "y"]])
     to.rows([["x", "y"], ["longer", "y"]])
     assert out.getvalue().splitlines()[2:] == [" x | y", " longer | y"]

@@ -12,7 +12,7 @@ from tests.support.jvm import free_ports
 from tests.support.launches import Backend, failing, spark_standing_by, standing_by
 from tests.support.waiting import wait_until
 
-from headrace.control.launchers.contract import Handle, Launcher
+from headrace.control.launchers.base import Handle, Launcher
 from headrace.control.launchers.emr_serverless import EmrServerlessLauncher
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher

@@ -10,7 +10,7 @@ import pytest
 from tests.support.launches import READY, SECRET, TOKEN, Backend, log_of, request
 from tests.support.waiting import wait_until
 
-from headrace.control.launchers.contract import Handle, Launcher
+from headrace.control.launchers.base import Handle, Launcher
 from headrace.errors import BackendUnreachable
 
 

@@ -10,19 +10,15 @@ import boto3
 import pytest
 from botocore.validate import ParamValidator
 
-from headrace.control.launchers.contract import LaunchRequest
-from headrace.control.launchers.emr_request import (
-    bootstrap_to_send,
-    job_run,
-    refuse_unreachable,
-)
-from headrace.control.launchers.travelling import Baggage
+from headrace.control.launchers.base import LaunchRequest
+from headrace.control.launchers.emr_request import bootstrap_to_send, job_run, refuse_unreachable
+from headrace.control.launchers.remote_artifacts import RemoteArtifacts
 from headrace.errors import LaunchFailed
 from headrace.model.ids import new_id
 from headrace.model.messages import Bootstrap
 from headrace.settings import Profile
 
-BAGGAGE = Baggage(
+BAGGAGE = RemoteArtifacts(
     entry="s3://b/drivers/1/entry.py",
     package="s3://b/drivers/1/headrace.zip",
     bootstrap="s3://b/handover/x",

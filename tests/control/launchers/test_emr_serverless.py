@@ -14,9 +14,9 @@ from moto.emrserverless import models
 from tests.support.aws import REGION, ROLE, Aws
 
 from headrace.control.launchers import emr_serverless
-from headrace.control.launchers.contract import LaunchRequest
+from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.emr_serverless import EmrServerlessLauncher
-from headrace.driver.bootstrap import take_once
+from headrace.driver.bootstrap import read_handoff
 from headrace.errors import BackendUnreachable, LaunchFailed
 from headrace.model.messages import Bootstrap
 from headrace.settings import Profile
@@ -95,11 +95,11 @@ def test_the_token_is_no_argument_and_the_bootstrap_of_one_use(
     submit = run["jobDriver"]["sparkSubmit"]
     assert submit["entryPointArguments"] == ["--one-use", handle["bootstrap"]]
     assert there(handle["bootstrap"])
-    known, token = take_once(handle["bootstrap"])
+    known, token = read_handoff(handle["bootstrap"])
     assert (known.session_id, known.epoch, token) == ("se_1", 1, TOKEN)
     assert not there(handle["bootstrap"])
     with pytest.raises(FileNotFoundError):
-        take_once(handle["bootstrap"])
+        read_handoff(handle["bootstrap"])
 
 
 def test_a_bootstrap_that_no_driver_took_goes_with_the_kill(

@@ -9,7 +9,7 @@ import pytest
 from tests.support.launches import READY, program, request, standing_by
 from tests.support.waiting import wait_until
 
-from headrace.control.launchers.contract import Handle
+from headrace.control.launchers.base import Handle
 from headrace.control.launchers.local import LocalLauncher
 from headrace.errors import LaunchFailed
 from headrace.model.messages import Bootstrap

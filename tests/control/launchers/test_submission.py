@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 from tests.support.launches import SECRET, program, request
 
-from headrace.control.launchers.cluster import end
-from headrace.control.launchers.contract import LaunchRequest
+from headrace.control.launchers.base import LaunchRequest
+from headrace.control.launchers.cluster_managers import stop_application
+from headrace.control.launchers.driver_package import build_driver_package
 from headrace.control.launchers.kubernetes import Kubernetes
-from headrace.control.launchers.parcel import packed
-from headrace.control.launchers.submission import command, conf, properties_text, spark_home
+from headrace.control.launchers.spark_submit_command import (
+    command,
+    conf,
+    properties_text,
+    spark_home,
+)
 from headrace.errors import BackendUnreachable, LaunchFailed
 from headrace.settings import Profile
 
@@ -30,7 +35,9 @@ KUBERNETES = Profile(
 
 
 def given(asked: LaunchRequest, folder: Path) -> list[str]:
-    return command(asked, folder / "properties", packed(folder), ["--one-use", "s3://b/once"])
+    return command(
+        asked, folder / "properties", build_driver_package(folder), ["--one-use", "s3://b/once"]
+    )
 
 
 def test_a_driver_pod_has_name_label_namespace_and_image(tmp_path: Path) -> None:
@@ -66,8 +73,8 @@ def test_a_session_cannot_move_its_driver_to_another_namespace(tmp_path: Path) -
 
 def test_the_package_travels_whole(tmp_path: Path) -> None:
     """The driver starts from the zip alone."""
-    parcel = packed(tmp_path)
-    assert packed(tmp_path) == parcel
+    parcel = build_driver_package(tmp_path)
+    assert build_driver_package(tmp_path) == parcel
     program = f"import sys; sys.path.insert(0, {str(parcel.package)!r}); import headrace.driver"
     found = subprocess.run(
         [sys.executable, "-I", "-c", f"{program}; print(headrace.__file__)"],
@@ -104,7 +111,7 @@ def test_a_pod_is_asked_for_by_name_until_it_is_gone(tmp_path: Path) -> None:
     found = cluster.find("headrace-se_1-1")
     assert found is not None
     assert (found.alive, found.words) == (True, "Running")
-    end(cluster, "headrace-se_1-1")
+    stop_application(cluster, "headrace-se_1-1")
     assert cluster.find("headrace-se_1-1") is None
 
 

@@ -11,9 +11,9 @@ import pytest
 from fsspec.core import url_to_fs
 from tests.support.aws import Aws
 
-from headrace.control.launchers.parcel import packed
-from headrace.control.launchers.travelling import send
-from headrace.driver.bootstrap import take_once
+from headrace.control.launchers.driver_package import build_driver_package
+from headrace.control.launchers.remote_artifacts import upload_artifacts
+from headrace.driver.bootstrap import read_handoff
 from headrace.errors import LaunchFailed, ResultsUnavailable
 from headrace.model.messages import Bootstrap
 
@@ -42,9 +42,9 @@ def objects(aws: Aws) -> list[str]:
 
 
 def test_drivers_share_their_code_and_have_a_bootstrap_each(aws: Aws, tmp_path: Path) -> None:
-    parcel = packed(tmp_path)
-    first = send(parcel, bootstrap(aws.results), "headrace-se_1-1")
-    second = send(parcel, bootstrap(aws.results), "headrace-se_1-1")
+    parcel = build_driver_package(tmp_path)
+    first = upload_artifacts(parcel, bootstrap(aws.results), "headrace-se_1-1")
+    second = upload_artifacts(parcel, bootstrap(aws.results), "headrace-se_1-1")
     assert (first.entry, first.package) == (second.entry, second.package)
     assert first.bootstrap != second.bootstrap
     expected = [first.entry, first.package, first.bootstrap, second.bootstrap]
@@ -52,20 +52,24 @@ def test_drivers_share_their_code_and_have_a_bootstrap_each(aws: Aws, tmp_path: 
 
 
 def test_a_bootstrap_is_read_once(aws: Aws, tmp_path: Path) -> None:
-    sent = send(packed(tmp_path), bootstrap(aws.results), "headrace-se_1-1")
-    known, token = take_once(sent.bootstrap)
+    sent = upload_artifacts(
+        build_driver_package(tmp_path), bootstrap(aws.results), "headrace-se_1-1"
+    )
+    known, token = read_handoff(sent.bootstrap)
     assert token == "secret"
     assert known == bootstrap(aws.results).model_copy(update={"token": None})
     assert sorted(objects(aws)) == sorted([sent.entry, sent.package])
     with pytest.raises(FileNotFoundError):
-        take_once(sent.bootstrap)
+        read_handoff(sent.bootstrap)
 
 
 def test_a_bootstrap_that_cannot_be_deleted_is_not_taken(
     aws: Aws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Users' SQL would find the token."""
-    sent = send(packed(tmp_path), bootstrap(aws.results), "headrace-se_1-1")
+    sent = upload_artifacts(
+        build_driver_package(tmp_path), bootstrap(aws.results), "headrace-se_1-1"
+    )
     system, _inner = url_to_fs(sent.bootstrap)
 
     def forbidden(*_arguments: object, **_options: object) -> None:
@@ -73,18 +77,20 @@ def test_a_bootstrap_that_cannot_be_deleted_is_not_taken(
 
     monkeypatch.setattr(system, "rm", forbidden)
     with pytest.raises(ResultsUnavailable, match=r"cannot delete s3://.*: AccessDenied"):
-        take_once(sent.bootstrap)
+        read_handoff(sent.bootstrap)
 
 
 def test_a_location_that_cannot_be_written_is_named(aws: Aws, tmp_path: Path) -> None:
     nowhere = "s3://no-such-bucket-here/results"
     with pytest.raises(LaunchFailed, match=nowhere):
-        send(packed(tmp_path), bootstrap(nowhere), "headrace-se_1-1")
+        upload_artifacts(build_driver_package(tmp_path), bootstrap(nowhere), "headrace-se_1-1")
 
 
 def test_the_code_can_be_imported_from_what_was_sent(aws: Aws, tmp_path: Path) -> None:
     """With nothing of Headrace but the zip: a missing module would not be found elsewhere."""
-    sent = send(packed(tmp_path), bootstrap(aws.results), "headrace-se_1-1")
+    sent = upload_artifacts(
+        build_driver_package(tmp_path), bootstrap(aws.results), "headrace-se_1-1"
+    )
     system, _inner = url_to_fs(aws.results)
     archive = tmp_path / "fetched.zip"
     system.get_file(sent.package, str(archive))

@@ -11,14 +11,9 @@ from tests.support.journal import JournalLink
 from tests.support.lakes import LAKES
 
 from headrace.driver.ctas import Cancelled, recover
-from headrace.errors import (
-    AtomicityRequired,
-    DatabaseNotFound,
-    TableAlreadyExists,
-    TableNotFound,
-)
+from headrace.errors import AtomicityRequired, DatabaseNotFound, TableAlreadyExists, TableNotFound
 from headrace.model.lifecycle import TransactionState
-from headrace.model.messages import Abandoned
+from headrace.model.messages import OrphanedTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +88,7 @@ def test_a_cancel_at_every_edge_agrees_with_the_table(
     shore: Shore, link: JournalLink, state: TransactionState
 ) -> None:
     link.refuse = {state}
-    if state is COMMITTING and shore.lake.publishes_itself:
+    if state is COMMITTING and shore.lake.commits_natively:
         # It came too late.
         Ran(shore.spark, shore.ctas(ROWS), link)
         assert shore.is_whole()
@@ -115,7 +110,7 @@ def test_after_a_crash_the_next_attempt_has_it_whole(
     again.steps = link.steps
     ran = Ran(shore.spark, shore.ctas(ROWS), again, left=left_by(link))
     assert shore.is_whole()
-    if state is COMMITTING and shore.lake.publishes_itself:
+    if state is COMMITTING and shore.lake.commits_natively:
         assert (ran.course.settled, again.steps) == (True, WRITTEN)
     else:
         assert again.steps[-5:] == [ABORTING, ABORTED, *WRITTEN]
@@ -129,10 +124,10 @@ def test_what_nobody_takes_up_is_recovered(
     with pytest.raises(Crash):
         Ran(shore.spark, shore.ctas(ROWS), link)
     link.before = lambda _state: None
-    link.left = [Abandoned(**left_by(link).model_dump(), statement_id="st_0")]
+    link.left = [OrphanedTransaction(**left_by(link).model_dump(), statement_id="st_0")]
     recover(shore.spark, link.as_link())
     assert link.left == []
-    if state is COMMITTING and shore.lake.publishes_itself:
+    if state is COMMITTING and shore.lake.commits_natively:
         assert link.steps == [*WRITTEN, COMMITTED]
         assert shore.is_whole()
     else:
@@ -155,7 +150,7 @@ def test_anothers_table_of_the_same_name_stays(
     shore: Shore, link: JournalLink, replaces: bool
 ) -> None:
     """Somebody else is faster, by any name that leads there."""
-    at = BEGUN if shore.lake.publishes_itself else COMMITTING
+    at = BEGUN if shore.lake.commits_natively else COMMITTING
 
     def meanwhile(state: TransactionState) -> None:
         if state is at:
@@ -163,7 +158,7 @@ def test_anothers_table_of_the_same_name_stays(
 
     link.before = meanwhile
     words = "CREATE OR REPLACE TABLE" if replaces else "CREATE TABLE"
-    if replaces and shore.lake.publishes_itself:
+    if replaces and shore.lake.commits_natively:
         Ran(shore.spark, shore.ctas(ROWS, words), link)
         assert shore.is_whole()
         return

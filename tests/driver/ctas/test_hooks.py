@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.driver.ctas import StatementFacts, StatementHook, hooks
-from headrace.driver.ctas.hooks import Hooks, registered, tell_of_ends, tell_of_loss
+from headrace.driver import hooks
+from headrace.driver.ctas import StatementFacts, StatementHook
+from headrace.driver.hooks import Hooks, load_hooks, report_ended_statements, report_lost_attempt
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
-from headrace.model.untold import Untold
+from headrace.model.pending_hook_call import PendingHookCall
 
 FACTS = StatementFacts(id="st_1", session_id="se_1", text="SELECT 1", attempt=1)
 
@@ -117,7 +118,7 @@ def test_what_headrace_itself_finds_wrong_counts_in_any_case() -> None:
 
 
 def test_who_begins_again_is_told_of_the_loss(installed: list[str]) -> None:
-    tell_of_loss(FACTS)
+    report_lost_attempt(FACTS)
     assert installed == [f"{name} failed by {LOST}" for name in "bz"]
 
 
@@ -126,11 +127,11 @@ def test_what_nobody_begins_again_is_told_of_by_the_next_driver(
 ) -> None:
     monkeypatch.setattr(hooks, "StatementFacts", lambda **_facts: FACTS)
     lost = Failure(code="driver_lost", message="It was killed.")
-    ended = Untold(
+    ended = PendingHookCall(
         statement_id="st_1", text="", attempt=1, state=StatementState.FAILED, failure=lost
     )
     cancelled = ended.model_copy(update={"state": StatementState.CANCELLED, "failure": None})
-    tell_of_ends([ended, cancelled], "se_1")
+    report_ended_statements([ended, cancelled], "se_1")
     assert installed == [
         f"{name} {end}" for end in ("failed by It was killed.", "cancelled") for name in "bz"
     ]
@@ -157,5 +158,5 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def test_entry_points_give_hooks_in_the_order_of_their_names(installed: list[str]) -> None:
-    Hooks(FACTS, registered(FACTS), None).created()
+    Hooks(FACTS, load_hooks(FACTS), None).created()
     assert installed == ["b created", "z created"]

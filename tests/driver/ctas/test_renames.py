@@ -23,11 +23,11 @@ from tests.support.ctas import (
 from tests.support.journal import JournalLink
 
 from headrace.driver.ctas import recover
-from headrace.driver.ctas.contract import TablePath
-from headrace.driver.ctas.files import Files
-from headrace.driver.ctas.renames import Renames
-from headrace.driver.ctas.tables import Tables
-from headrace.driver.state.jvm import Jvm
+from headrace.driver.ctas.base import TablePath
+from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.ctas.metastore_rename import MetastoreRenames
+from headrace.driver.ctas.v1_catalog import V1Catalog
+from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.errors import CatalogError, LocationNotEmpty, TableAlreadyExists
 from headrace.model.lifecycle import TransactionState
 
@@ -39,14 +39,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("database")]
 TEXT = f"CREATE TABLE t USING parquet PARTITIONED BY (k) AS {ROWS}"
 REPLACE = TEXT.replace("CREATE", "CREATE OR REPLACE")
 COMMITTING = TransactionState.COMMITTING
-_publish, _rename, _left = Tables.publish, Tables.rename, Renames._left
+_publish, _rename, _left = V1Catalog.publish, V1Catalog.rename, MetastoreRenames._left
 
-Renaming = Callable[[Tables, TablePath, TablePath], None]
+Renaming = Callable[[V1Catalog, TablePath, TablePath], None]
 
 
 @pytest.fixture(autouse=True)
 def nobody_is_still_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.driver.ctas.renames._STILL_AT_IT", 0.0)
+    monkeypatch.setattr("headrace.driver.ctas.metastore_rename._STILL_AT_IT", 0.0)
 
 
 @pytest.fixture
@@ -65,13 +65,13 @@ def finish(spark: SparkSession, place: Path, staged: TablePath | None = None) ->
     """The metastore comes to the end of the rename of `t`."""
     path = staged or staged_path(spark)
     (place / "t").rename(place / path.table)
-    _publish(Tables(spark, Jvm(spark)), path, path.beside("t"))
+    _publish(V1Catalog(spark, Py4JBridge(spark)), path, path.beside("t"))
 
 
 def half(then: Callable[[], BaseException]) -> Renaming:
     """A rename that moves the files, and then ends like that."""
 
-    def move(tables: Tables, path: TablePath, target: TablePath) -> None:
+    def move(tables: V1Catalog, path: TablePath, target: TablePath) -> None:
         source, new = (tables.default_location(one) for one in (path, target))
         Path(source.removeprefix("file:")).rename(new.removeprefix("file:"))
         raise then()
@@ -88,7 +88,7 @@ def refusal() -> Exception:
 def cut_short(spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch) -> None:
     """All is written and its files are moved; its name is not changed."""
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Tables, "publish", half(Crash))
+        patch.setattr(V1Catalog, "publish", half(Crash))
         Ran(spark, TEXT, link)
 
 
@@ -96,7 +96,7 @@ def the_first(first: Renaming, rest: Renaming) -> Renaming:
     """One after the other."""
     left = iter([first])
 
-    def rename(tables: Tables, path: TablePath, target: TablePath) -> None:
+    def rename(tables: V1Catalog, path: TablePath, target: TablePath) -> None:
         next(left, rest)(tables, path, target)
 
     return rename
@@ -116,7 +116,7 @@ def test_the_next_brings_the_files_back(
 def test_one_that_is_answered_by_an_error_is_tried_again(
     spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Tables, "publish", the_first(half(refusal), _publish))
+    monkeypatch.setattr(V1Catalog, "publish", the_first(half(refusal), _publish))
     Ran(spark, TEXT, link)
     assert checksum(spark, "t") == expected(spark)
     assert tables(spark) == folders(spark) == ["t"]
@@ -126,8 +126,8 @@ def test_what_cannot_be_brought_back_is_told_and_left(
     spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch, pytest.raises(CatalogError, match="moved back"):
-        patch.setattr(Tables, "publish", the_first(half(refusal), _publish))
-        patch.setattr(Files, "move", lambda *_arguments: False)
+        patch.setattr(V1Catalog, "publish", the_first(half(refusal), _publish))
+        patch.setattr(HadoopFiles, "move", lambda *_arguments: False)
         Ran(spark, TEXT, link)
     assert link.steps[-2:] == [COMMITTING, TransactionState.ABORTING]
     abandoned(link)
@@ -140,13 +140,13 @@ def test_files_follow_one_that_was_made_all_the_same(
 ) -> None:
     """The metastore was still at it when they were brought back."""
 
-    def late(known: Tables, path: TablePath, target: TablePath) -> None:
+    def late(known: V1Catalog, path: TablePath, target: TablePath) -> None:
         source, new = (known.default_location(one) for one in (path, target))
         _publish(known, path, target)
         Path(new.removeprefix("file:")).rename(source.removeprefix("file:"))
         raise refusal()
 
-    monkeypatch.setattr(Tables, "publish", late)
+    monkeypatch.setattr(V1Catalog, "publish", late)
     Ran(spark, TEXT, link)
     assert checksum(spark, "t") == expected(spark)
     assert tables(spark) == folders(spark) == ["t"]
@@ -155,15 +155,15 @@ def test_files_follow_one_that_was_made_all_the_same(
 def test_who_is_slow_is_waited_for(
     spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
-    monkeypatch.setattr("headrace.driver.ctas.renames._STILL_AT_IT", 600.0)
+    monkeypatch.setattr("headrace.driver.ctas.metastore_rename._STILL_AT_IT", 600.0)
 
-    def look(self: Renames, *known: Any) -> str | None:
+    def look(self: MetastoreRenames, *known: Any) -> str | None:
         found = _left(self, *known)
         if found is not None:
             finish(spark, place)
         return found
 
-    monkeypatch.setattr(Renames, "_left", look)
+    monkeypatch.setattr(MetastoreRenames, "_left", look)
     cut_short(spark, link, monkeypatch)
     Ran(spark, TEXT, link, left=left_by(link))
     assert checksum(spark, "t") == expected(spark)
@@ -210,7 +210,7 @@ def test_a_replaced_table_that_was_half_put_aside(
     spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Tables, "rename", half(Crash))
+        patch.setattr(V1Catalog, "rename", half(Crash))
         Ran(spark, REPLACE, link)
     Ran(spark, REPLACE, link, left=left_by(link))
     assert checksum(spark, "t") == expected(spark)
@@ -221,13 +221,13 @@ def test_a_replaced_table_that_was_half_put_aside(
 def test_a_replaced_table_that_was_half_put_back(
     spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lose(known: Tables, path: TablePath, _target: TablePath) -> None:
+    def declare_lost(known: V1Catalog, path: TablePath, _target: TablePath) -> None:
         known.drop(path)
         raise refusal()
 
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Tables, "publish", lose)
-        patch.setattr(Tables, "rename", the_first(_rename, half(Crash)))
+        patch.setattr(V1Catalog, "publish", declare_lost)
+        patch.setattr(V1Catalog, "rename", the_first(_rename, half(Crash)))
         Ran(spark, REPLACE, link)
     assert tables(spark) != ["t"]
     abandoned(link)
@@ -259,14 +259,14 @@ def test_one_that_was_just_made_is_a_table_that_exists(
     spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     """Between the look at the name and the look at the place."""
-    is_empty, others = Files.is_empty, iter([TEXT])
+    is_empty, others = HadoopFiles.is_empty, iter([TEXT])
 
-    def look(files: Files, place: str, *, but: str | None = None) -> bool:
+    def look(files: HadoopFiles, place: str, *, but: str | None = None) -> bool:
         for text in others:
             spark.sql(text)
         return is_empty(files, place, but=but)
 
-    monkeypatch.setattr(Files, "is_empty", look)
+    monkeypatch.setattr(HadoopFiles, "is_empty", look)
     text = TEXT.replace("TABLE", f"TABLE {words}")
     if words:
         assert "exists already" in str(Ran(spark, text, link).course.note)

@@ -21,13 +21,9 @@ from tests.support.ctas import (
 )
 from tests.support.journal import JournalLink
 
-from headrace.driver.ctas import Cancelled, Unfinished
-from headrace.driver.ctas.tables import Tables
-from headrace.errors import (
-    CatalogError,
-    LocationNotEmpty,
-    TableAlreadyExists,
-)
+from headrace.driver.ctas import Cancelled, CommitUnfinished
+from headrace.driver.ctas.v1_catalog import V1Catalog
+from headrace.errors import CatalogError, LocationNotEmpty, TableAlreadyExists
 from headrace.model.lifecycle import TransactionState
 from headrace.model.statement import Parameter
 
@@ -187,7 +183,7 @@ def test_what_was_being_published_is_finished_by_the_next(
 ) -> None:
     location = f"LOCATION '{tmp_path / 'place'}'" if external else ""
     text = f"CREATE TABLE t USING parquet {clause} {location} AS {ROWS}"
-    publish = Tables.publish
+    publish = V1Catalog.publish
 
     def die(*arguments: object) -> None:
         if published:
@@ -195,7 +191,7 @@ def test_what_was_being_published_is_finished_by_the_next(
         raise Crash
 
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Tables, "publish", die)
+        patch.setattr(V1Catalog, "publish", die)
         Ran(spark, text, link)
     assert link.steps == WRITTEN
     for _again in range(2):
@@ -217,7 +213,7 @@ def test_files_that_were_being_moved_are_moved_by_the_next(
         raise Crash
 
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(Tables, "relocate", die)
+        patch.setattr(V1Catalog, "relocate", die)
         Ran(spark, text, link)
     assert link.staged is not None
     # As if the last of them had not been moved yet.
@@ -236,13 +232,13 @@ def test_a_rename_that_was_made_and_answered_by_an_error_is_a_success(
 ) -> None:
     from pyspark.errors import AnalysisException
 
-    publish = Tables.publish
+    publish = V1Catalog.publish
 
     def fail(*arguments: object) -> None:
         publish(*arguments)  # type: ignore[arg-type]
         raise AnalysisException("the connection broke", messageParameters={})
 
-    monkeypatch.setattr(Tables, "publish", fail)
+    monkeypatch.setattr(V1Catalog, "publish", fail)
     Ran(spark, PARTITIONED, link)
     assert link.steps == WRITTEN
     assert checksum(spark, "t") == expected(spark)
@@ -252,10 +248,10 @@ def test_what_is_published_is_never_taken_back(
     spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The rename is made, and after that the catalog cannot be asked."""
-    monkeypatch.setattr("headrace.driver.ctas.ctas_hook._PAUSES", (0.0,))
+    monkeypatch.setattr("headrace.driver.ctas.transaction._PAUSES", (0.0,))
     text = PARTITIONED.replace("AS SELECT", f"LOCATION '{tmp_path / 'p'}' AS SELECT")
 
-    publish, kind_of, renamed = Tables.publish, Tables.kind_of, []
+    publish, kind_of, renamed = V1Catalog.publish, V1Catalog.kind_of, []
 
     def publish_and_note(*arguments: object) -> None:
         publish(*arguments)  # type: ignore[arg-type]
@@ -267,9 +263,9 @@ def test_what_is_published_is_never_taken_back(
             raise OSError("the connection broke")
         return kind_of(*arguments)  # type: ignore[arg-type]
 
-    with monkeypatch.context() as patch, pytest.raises(Unfinished, match="broke"):
-        patch.setattr(Tables, "publish", publish_and_note)
-        patch.setattr(Tables, "kind_of", ask)
+    with monkeypatch.context() as patch, pytest.raises(CommitUnfinished, match="broke"):
+        patch.setattr(V1Catalog, "publish", publish_and_note)
+        patch.setattr(V1Catalog, "kind_of", ask)
         Ran(spark, text, link)
     assert link.steps == WRITTEN
     Ran(spark, text, link, left=left_by(link))

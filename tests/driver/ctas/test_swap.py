@@ -10,7 +10,7 @@ from tests.support.ctas import ROWS, Crash, Ran, checksum, expected, folders, le
 from tests.support.journal import JournalLink
 
 from headrace.driver.ctas import Cancelled
-from headrace.driver.ctas.tables import Tables
+from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.model.lifecycle import TransactionState
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def test_a_cancel_leaves_the_table_that_was(
 
 
 def die_at(step: str, link: JournalLink, patch: pytest.MonkeyPatch) -> None:
-    publish = Tables.publish
+    publish = V1Catalog.publish
 
     def die(*arguments: object) -> None:
         if step == "published":
@@ -80,7 +80,7 @@ def die_at(step: str, link: JournalLink, patch: pytest.MonkeyPatch) -> None:
             raise Crash
 
     if step in {"aside", "published"}:
-        patch.setattr(Tables, "publish", die)
+        patch.setattr(V1Catalog, "publish", die)
     else:
         link.before = die_before
 

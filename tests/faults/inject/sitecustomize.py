@@ -195,7 +195,7 @@ def _launcher_call(plan, backends, op):
 _PATCHES = {
     "headrace.store.database": _store,
     "headrace.driver.link": _link,
-    "headrace.control.launchers.backends": _launcher,
+    "headrace.control.launchers.registry": _launcher,
 }
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from headrace.cli.output.contract import Column, Row
+from headrace.cli.output.base import OutputColumn, Row
 from headrace.cli.output.text import NULL, plain
 
 _QUOTED = re.compile(r'[",\r\n]')
@@ -21,7 +21,7 @@ class CsvWriter:
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def begin(self, columns: Sequence[Column], sample: Sequence[Row]) -> None:  # noqa: ARG002
+    def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:  # noqa: ARG002
         self._out.write(",".join(_csv(column.name) for column in columns) + "\n")
 
     def rows(self, rows: Sequence[Row]) -> None:
@@ -53,7 +53,7 @@ class TsvWriter:
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def begin(self, columns: Sequence[Column], sample: Sequence[Row]) -> None:  # noqa: ARG002
+    def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:  # noqa: ARG002
         self._out.write("\t".join(_tsv(column.name) for column in columns) + "\n")
 
     def rows(self, rows: Sequence[Row]) -> None:
@@ -81,7 +81,7 @@ class MarkdownWriter:
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def begin(self, columns: Sequence[Column], sample: Sequence[Row]) -> None:  # noqa: ARG002
+    def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:  # noqa: ARG002
         self._line([_markdown(column.name) for column in columns])
         self._line(["---"] * len(columns))
 

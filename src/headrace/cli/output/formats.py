@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TextIO
 
-from headrace.cli.output.contract import Column, Row, Writer
+from headrace.cli.output.base import OutputColumn, Row, Writer
 from headrace.cli.output.delimited import CsvWriter, MarkdownWriter, TsvWriter
 from headrace.cli.output.objects import JsonLinesWriter, JsonWriter
 from headrace.cli.output.table import Lines, TableWriter, VerticalWriter, table_width
 from headrace.errors import InvalidSetting
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     TABLE = "table"
     VERTICAL = "vertical"
     CSV = "csv"
@@ -28,25 +28,25 @@ class Format(StrEnum):
 
     @property
     def binary(self) -> bool:
-        return self in {Format.ARROW, Format.PARQUET}
+        return self in {OutputFormat.ARROW, OutputFormat.PARQUET}
 
     @property
     def objects(self) -> bool:
         """Whether rows become JSON objects."""
-        return self in {Format.JSON, Format.JSONL}
+        return self in {OutputFormat.JSON, OutputFormat.JSONL}
 
 
-def pinned(name: str, source: str) -> Format:
+def pinned(name: str, source: str) -> OutputFormat:
     """The format that a setting names. Raises InvalidSetting with what is allowed."""
     try:
-        return Format(name)
+        return OutputFormat(name)
     except ValueError:
         raise InvalidSetting(
-            f"There is no format {name!r} (set by {source}); there are: {', '.join(Format)}."
+            f"There is no format {name!r} (set by {source}); there are: {', '.join(OutputFormat)}."
         ) from None
 
 
-def refuse_terminal(format: Format, out: TextIO) -> None:  # noqa: A002
+def refuse_terminal(format: OutputFormat, out: TextIO) -> None:  # noqa: A002
     """Bytes on a terminal help nobody."""
     if format.binary and out.isatty():
         raise InvalidSetting(
@@ -56,9 +56,9 @@ def refuse_terminal(format: Format, out: TextIO) -> None:  # noqa: A002
 
 
 def writer(
-    pinned_format: Format | None,
+    pinned_format: OutputFormat | None,
     out: TextIO,
-    columns: Sequence[Column],
+    columns: Sequence[OutputColumn],
     sample: Sequence[Row],
     *,
     colour: bool,
@@ -69,24 +69,24 @@ def writer(
     elsewhere CSV. Not for the binary formats and `none`, which are not made of rows.
     """
     chosen = pinned_format or _fitting(out, columns, sample)
-    if chosen is Format.TABLE:
+    if chosen is OutputFormat.TABLE:
         return TableWriter(out, Lines(out.encoding, colour=colour))
-    if chosen is Format.VERTICAL:
+    if chosen is OutputFormat.VERTICAL:
         return VerticalWriter(out, Lines(out.encoding, colour=colour))
     return _PLAIN[chosen](out)
 
 
-_PLAIN: dict[Format, Callable[[TextIO], Writer]] = {
-    Format.CSV: CsvWriter,
-    Format.TSV: TsvWriter,
-    Format.JSON: JsonWriter,
-    Format.JSONL: JsonLinesWriter,
-    Format.MARKDOWN: MarkdownWriter,
+_PLAIN: dict[OutputFormat, Callable[[TextIO], Writer]] = {
+    OutputFormat.CSV: CsvWriter,
+    OutputFormat.TSV: TsvWriter,
+    OutputFormat.JSON: JsonWriter,
+    OutputFormat.JSONL: JsonLinesWriter,
+    OutputFormat.MARKDOWN: MarkdownWriter,
 }
 
 
-def _fitting(out: TextIO, columns: Sequence[Column], sample: Sequence[Row]) -> Format:
+def _fitting(out: TextIO, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> OutputFormat:
     if not out.isatty():
-        return Format.CSV
+        return OutputFormat.CSV
     fits = table_width(columns, sample) <= shutil.get_terminal_size().columns
-    return Format.TABLE if fits else Format.VERTICAL
+    return OutputFormat.TABLE if fits else OutputFormat.VERTICAL

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TextIO
 
-from headrace.cli.output.contract import Column, Row
+from headrace.cli.output.base import OutputColumn, Row
 from headrace.cli.output.text import as_json
 from headrace.errors import FormatCannotHold
 
 
-def _template(columns: Sequence[Column]) -> str:
+def _template(columns: Sequence[OutputColumn]) -> str:
     """An object with a `%s` for each value. Raises FormatCannotHold when names repeat."""
     names = [column.name for column in columns]
     repeated = [name for name, count in Counter(names).items() if count > 1]
@@ -32,7 +32,7 @@ class JsonWriter:
         self._template = ""
         self._open = "["
 
-    def begin(self, columns: Sequence[Column], sample: Sequence[Row]) -> None:  # noqa: ARG002
+    def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:  # noqa: ARG002
         self._template = _template(columns)
 
     def rows(self, rows: Sequence[Row]) -> None:
@@ -51,7 +51,7 @@ class JsonLinesWriter:
         self._out = out
         self._template = ""
 
-    def begin(self, columns: Sequence[Column], sample: Sequence[Row]) -> None:  # noqa: ARG002
+    def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:  # noqa: ARG002
         self._template = _template(columns)
 
     def rows(self, rows: Sequence[Row]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
-from headrace.cli.output.contract import Column, Row
+from headrace.cli.output.base import OutputColumn, Row
 from headrace.cli.output.text import NULL, is_number, pad, shown, width
 
 _DIM, _BOLD, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[0m"
@@ -27,12 +27,12 @@ class Lines:
         return f"{_DIM}{text}{_RESET}" if null and self._colour else text
 
 
-def table_width(columns: Sequence[Column], sample: Sequence[Row]) -> int:
+def table_width(columns: Sequence[OutputColumn], sample: Sequence[Row]) -> int:
     """Terminal columns that a table of these rows takes."""
     return sum(_widths(columns, sample)) + 3 * len(columns) - 1
 
 
-def _widths(columns: Sequence[Column], sample: Sequence[Row]) -> list[int]:
+def _widths(columns: Sequence[OutputColumn], sample: Sequence[Row]) -> list[int]:
     return [
         max([width(shown(column.name)), *(width(shown(row[index])) for row in sample)])
         for index, column in enumerate(columns)
@@ -48,7 +48,7 @@ class TableWriter:
         self._widths: list[int] = []
         self._right: list[bool] = []
 
-    def begin(self, columns: Sequence[Column], sample: Sequence[Row]) -> None:
+    def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:
         self._widths = _widths(columns, sample)
         self._right = [is_number(column.type) for column in columns]
         names = [
@@ -85,7 +85,7 @@ class VerticalWriter:
         self._names: list[str] = []
         self._count = 0
 
-    def begin(self, columns: Sequence[Column], sample: Sequence[Row]) -> None:  # noqa: ARG002
+    def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:  # noqa: ARG002
         names = [shown(column.name) for column in columns]
         size = max(map(width, names), default=0)
         self._names = [pad(name, size) for name in names]

@@ -8,8 +8,8 @@ import shlex
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.control.launchers.contract import LaunchRequest
-from headrace.control.launchers.travelling import Baggage
+from headrace.control.launchers.base import LaunchRequest
+from headrace.control.launchers.remote_artifacts import RemoteArtifacts
 from headrace.errors import LaunchFailed
 from headrace.model.messages import Bootstrap
 from headrace.settings import Profile
@@ -48,7 +48,7 @@ def bootstrap_to_send(request: LaunchRequest) -> Bootstrap:
     return request.bootstrap.model_copy(update={"conf": kept})
 
 
-def job_run(request: LaunchRequest, baggage: Baggage) -> dict[str, Any]:
+def job_run(request: LaunchRequest, baggage: RemoteArtifacts) -> dict[str, Any]:
     """The arguments of StartJobRun. Whoever may look at job runs in AWS sees all of it.
 
     The driver sets its whole configuration itself. It is told here as well, as some of it counts

@@ -28,13 +28,13 @@ from botocore.exceptions import (
 )
 from botocore.exceptions import ConnectionError as ConnectionFailed
 
-from headrace.control.launchers.contract import Exit, Handle, LaunchRequest, Status
+from headrace.control.launchers.base import DriverExit, DriverStatus, Handle, LaunchRequest
+from headrace.control.launchers.driver_package import DriverPackage, build_driver_package
 from headrace.control.launchers.emr_request import bootstrap_to_send, job_run, refuse_unreachable
-from headrace.control.launchers.parcel import Parcel, packed
-from headrace.control.launchers.travelling import send
+from headrace.control.launchers.remote_artifacts import upload_artifacts
 from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed, ResultsUnavailable
-from headrace.results import locations
 from headrace.settings import Profile
+from headrace.storage import locations
 
 _LOG = logging.getLogger("headrace.launch")
 _ENDED = {"SUCCESS", "FAILED", "CANCELLED"}
@@ -83,7 +83,7 @@ class EmrServerlessLauncher:
         if found := self._find(request.name, profile, LaunchFailed):
             return found
         refuse_unreachable(request)
-        baggage = send(self._parcel(), bootstrap_to_send(request), request.name)
+        baggage = upload_artifacts(self._parcel(), bootstrap_to_send(request), request.name)
         try:
             with _asking("StartJobRun", LaunchFailed):
                 client = self._client(profile.region, profile.endpoint_url)
@@ -99,16 +99,16 @@ class EmrServerlessLauncher:
     def find(self, name: str, profile: Profile) -> Handle | None:
         return self._find(name, profile, BackendUnreachable)
 
-    def poll(self, handle: Handle) -> Status:
+    def poll(self, handle: Handle) -> DriverStatus:
         with _asking("GetJobRun", BackendUnreachable):
             client = self._client_of(handle)
             try:
                 run = client.get_job_run(**_ids(handle))["jobRun"]
             except client.exceptions.ResourceNotFoundException as error:
-                return Status(alive=False, words=_words(error))
+                return DriverStatus(alive=False, words=_words(error))
         state, details = run["state"], run.get("stateDetails")
         words = f"{state}: {details}" if details else state
-        return Status(alive=state not in _ENDED, words=words, log=handle["log"])
+        return DriverStatus(alive=state not in _ENDED, words=words, log=handle["log"])
 
     def kill(self, handle: Handle) -> None:
         # First, so that a driver that has not begun yet never does.
@@ -127,7 +127,7 @@ class EmrServerlessLauncher:
                 )
             time.sleep(_LOOK_SECONDS)
 
-    def exits(self) -> list[Exit]:
+    def exits(self) -> list[DriverExit]:
         return []
 
     def announce(self, addresses: list[str]) -> None:
@@ -161,9 +161,9 @@ class EmrServerlessLauncher:
             return error.message
         return None
 
-    def _parcel(self) -> Parcel:
+    def _parcel(self) -> DriverPackage:
         try:
-            return packed(self._folder)
+            return build_driver_package(self._folder)
         except OSError as error:
             raise LaunchFailed(f"The driver's code could not be packed: {error}") from error
 

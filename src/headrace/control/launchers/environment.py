@@ -5,6 +5,6 @@ from __future__ import annotations
 import os
 
 
-def inherited() -> dict[str, str]:
+def inherited_environment() -> dict[str, str]:
     """All but the node's own settings, which hold secrets: users' code runs in a driver."""
     return {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}

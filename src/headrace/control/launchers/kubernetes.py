@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from headrace.control.launchers.cluster import Application
+from headrace.control.launchers.cluster_managers import Application
 from headrace.errors import BackendUnreachable
 
 _CALL_SECONDS = 60.0

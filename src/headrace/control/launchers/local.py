@@ -8,12 +8,18 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headrace.control.java import find_java
+from headrace.control.host.java import find_java
 from headrace.control.launchers import process_group
-from headrace.control.launchers.bootstraps import BootstrapFiles
-from headrace.control.launchers.contract import Exit, Handle, LaunchRequest, Status, launch_name
-from headrace.control.launchers.environment import inherited
-from headrace.control.launchers.process_group import Children, Group, reason
+from headrace.control.launchers.base import (
+    DriverExit,
+    DriverStatus,
+    Handle,
+    LaunchRequest,
+    launch_name,
+)
+from headrace.control.launchers.bootstrap_files import BootstrapFiles
+from headrace.control.launchers.environment import inherited_environment
+from headrace.control.launchers.process_group import ChildGroups, Group, describe_exit
 from headrace.errors import LaunchFailed
 from headrace.settings import Profile
 
@@ -25,7 +31,7 @@ class LocalLauncher:
 
     def __init__(self, home: Path) -> None:
         self._bootstraps = BootstrapFiles(home / "drivers")
-        self._children = Children()
+        self._children = ChildGroups()
 
     def start(self, request: LaunchRequest) -> Handle:
         bootstrap = request.bootstrap
@@ -48,19 +54,19 @@ class LocalLauncher:
         group = process_group.find(marks)
         return None if group is None else self._handle(group, name)
 
-    def poll(self, handle: Handle) -> Status:
+    def poll(self, handle: Handle) -> DriverStatus:
         return self._children.poll(handle)
 
     def kill(self, handle: Handle) -> None:
         process_group.kill(handle)
         Path(handle["bootstrap"]).unlink(missing_ok=True)
 
-    def exits(self) -> list[Exit]:
+    def exits(self) -> list[DriverExit]:
         ended = self._children.ended()
         for driver, _status in ended:
             self._bootstraps.remove(launch_name(*driver))
         return [
-            Exit(session_id=session_id, epoch=epoch, reason=reason(status))
+            DriverExit(session_id=session_id, epoch=epoch, reason=describe_exit(status))
             for (session_id, epoch), status in ended
         ]
 
@@ -77,7 +83,7 @@ class LocalLauncher:
 
 def _environment(request: LaunchRequest) -> dict[str, str]:
     return {
-        **inherited(),
+        **inherited_environment(),
         "JAVA_HOME": str(find_java().path),
         "PYSPARK_PYTHON": request.profile.python or sys.executable,
         # Spark's own ports, its UI among them, stay on this host.

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from headrace.control.launchers.contract import Status
+from headrace.control.launchers.base import DriverStatus
 from headrace.errors import LaunchFailed
 
 _DYING_SECONDS = 20.0
@@ -30,7 +30,7 @@ Driver = tuple[str, int]
 """Session and epoch."""
 
 
-class Children:
+class ChildGroups:
     """The groups that this process has started. They outlive it. Thread safe."""
 
     def __init__(self) -> None:
@@ -58,13 +58,13 @@ class Children:
             self._children[driver] = child
         return {"pid": child.pid, "created": _created(child.pid)}
 
-    def poll(self, group: Group) -> Status:
+    def poll(self, group: Group) -> DriverStatus:
         """How the leader is."""
         if group["created"] is not None and _created(group["pid"]) == group["created"]:
-            return Status(alive=True, words="it runs")
+            return DriverStatus(alive=True, words="it runs")
         status = self._reaped(group["pid"])
-        words = "its process is gone" if status is None else reason(status)
-        return Status(alive=False, words=words)
+        words = "its process is gone" if status is None else describe_exit(status)
+        return DriverStatus(alive=False, words=words)
 
     def ended(self) -> list[tuple[Driver, int]]:
         """Leaders seen to end since the last call, with their exit statuses.
@@ -112,7 +112,7 @@ def kill(group: Group) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def reason(status: int) -> str:
+def describe_exit(status: int) -> str:
     """An exit status in words."""
     if status >= 0:
         return f"exit status {status}"

@@ -14,23 +14,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.control.java import find_java
-from headrace.control.launchers import process_group, submission
-from headrace.control.launchers.bootstraps import BootstrapFiles
-from headrace.control.launchers.cluster import Cluster, end
-from headrace.control.launchers.contract import Exit, Handle, LaunchRequest, Status, launch_name
-from headrace.control.launchers.environment import inherited
+from headrace.control.host.java import find_java
+from headrace.control.launchers import process_group, spark_submit_command
+from headrace.control.launchers.base import (
+    DriverExit,
+    DriverStatus,
+    Handle,
+    LaunchRequest,
+    launch_name,
+)
+from headrace.control.launchers.bootstrap_files import BootstrapFiles
+from headrace.control.launchers.cluster_managers import ClusterManager, stop_application
+from headrace.control.launchers.driver_package import build_driver_package
+from headrace.control.launchers.environment import inherited_environment
 from headrace.control.launchers.kubernetes import Kubernetes, namespace_of
-from headrace.control.launchers.parcel import packed
-from headrace.control.launchers.process_group import Children, Driver, Group, reason
+from headrace.control.launchers.process_group import ChildGroups, Driver, Group, describe_exit
 from headrace.control.launchers.standalone import Standalone
 from headrace.control.launchers.yarn import Yarn
 from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed, ResultsUnavailable
-from headrace.last_exception import end_of, last_exception
 from headrace.model.messages import Bootstrap
 from headrace.private_files import write_private
-from headrace.results import one_use
 from headrace.settings import Profile
+from headrace.spark_log import end_of, last_exception
+from headrace.storage import handoff
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +58,14 @@ class SparkSubmitLauncher:
         self._folder = home / "submitted"
         self._results = results
         self._bootstraps = BootstrapFiles(self._folder)
-        self._children = Children()
+        self._children = ChildGroups()
         self._begun: dict[str, _Begun] = {}
         self._failures: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def start(self, request: LaunchRequest) -> Handle:
         name = request.name
-        properties = submission.properties_text(submission.conf(request))
+        properties = spark_submit_command.properties_text(spark_submit_command.conf(request))
         driver = (request.bootstrap.session_id, request.bootstrap.epoch)
         log = request.log
         begun = _Begun(request.profile.deploy_mode == "cluster", log, _size(log))
@@ -68,8 +74,8 @@ class SparkSubmitLauncher:
         try:
             write_private(self._properties(name), properties)
             told = self._hand_over(request)
-            command = submission.command(
-                request, self._properties(name), packed(self._folder), told
+            command = spark_submit_command.command(
+                request, self._properties(name), build_driver_package(self._folder), told
             )
             group = self._children.start(
                 driver, command, log=request.log, env=_environment(request.profile)
@@ -93,7 +99,7 @@ class SparkSubmitLauncher:
         application = None if cluster is None else cluster.find(name)
         return handle if application is not None and application.alive else None
 
-    def poll(self, handle: Handle) -> Status:
+    def poll(self, handle: Handle) -> DriverStatus:
         here = _here(handle)
         group = self._children.poll(handle) if here else None
         cluster = _cluster(handle)
@@ -102,14 +108,14 @@ class SparkSubmitLauncher:
         if application is not None:
             alive = application.alive or (not in_cluster and group is not None and group.alive)
             log = application.log if in_cluster else None
-            return Status(alive=alive, words=application.words, log=log)
+            return DriverStatus(alive=alive, words=application.words, log=log)
         if group is not None:
-            return Status(alive=group.alive, words=self._words(handle, group))
+            return DriverStatus(alive=group.alive, words=self._words(handle, group))
         if handle["pid"] is None:
-            return Status(alive=False, words="the cluster does not know it")
+            return DriverStatus(alive=False, words="the cluster does not know it")
         host = handle["host"]
         if in_cluster:
-            return Status(alive=True, words=f"{host} may still be submitting it")
+            return DriverStatus(alive=True, words=f"{host} may still be submitting it")
         raise BackendUnreachable(f"The driver {handle['name']} is a process of {host}.")
 
     def kill(self, handle: Handle) -> None:
@@ -122,11 +128,11 @@ class SparkSubmitLauncher:
             self._failures.pop(name, None)
         cluster = _cluster(handle)
         if cluster is not None:
-            end(cluster, name)
+            stop_application(cluster, name)
         elif handle["pid"] is not None and not _here(handle):
             raise BackendUnreachable(f"The driver {name} is a process of {handle['host']}.")
 
-    def exits(self) -> list[Exit]:
+    def exits(self) -> list[DriverExit]:
         found = []
         for driver, status in self._children.ended():
             ended = self._ended(driver, status)
@@ -137,7 +143,7 @@ class SparkSubmitLauncher:
     def announce(self, addresses: list[str]) -> None:
         self._bootstraps.announce(addresses)
 
-    def _ended(self, driver: Driver, status: int) -> Exit | None:
+    def _ended(self, driver: Driver, status: int) -> DriverExit | None:
         """A spark-submit that is over. In cluster mode a good end means that the driver begins."""
         name = launch_name(*driver)
         with self._lock:
@@ -145,13 +151,13 @@ class SparkSubmitLauncher:
         self._properties(name).unlink(missing_ok=True)
         if begun.cluster and status == 0:
             return None
-        told = self._with_last_words(name, begun, reason(status))
+        told = self._with_last_words(name, begun, describe_exit(status))
         self._clean_up(name)
         with self._lock:
             self._failures[name] = told
-        return Exit(session_id=driver[0], epoch=driver[1], reason=told)
+        return DriverExit(session_id=driver[0], epoch=driver[1], reason=told)
 
-    def _words(self, handle: Handle, group: Status) -> str:
+    def _words(self, handle: Handle, group: DriverStatus) -> str:
         name = handle["name"]
         in_cluster = handle["deploy_mode"] == "cluster"
         if group.alive:
@@ -179,7 +185,7 @@ class SparkSubmitLauncher:
         bootstrap = request.bootstrap.model_copy(update={"conf": rest})
         content = bootstrap.model_dump_json().encode()
         try:
-            return ["--one-use", one_use.put(self._results, request.name, content)]
+            return ["--one-use", handoff.put(self._results, request.name, content)]
         except Exception as error:
             raise LaunchFailed(
                 f"What the driver must know could not be left in {self._results}: {error}"
@@ -197,7 +203,7 @@ class SparkSubmitLauncher:
         self._properties(name).unlink(missing_ok=True)
         self._bootstraps.remove(name)
         with contextlib.suppress(ResultsUnavailable):
-            one_use.remove(self._results, name)
+            handoff.remove(self._results, name)
 
     def _properties(self, name: str) -> Path:
         return self._folder / f"{name}.properties"
@@ -215,23 +221,23 @@ class SparkSubmitLauncher:
         }
 
 
-def _cluster(handle: dict[str, Any]) -> Cluster | None:
+def _cluster(handle: dict[str, Any]) -> ClusterManager | None:
     """The cluster manager that is asked; None where only this host knows."""
     master, url = handle["master"], handle["cluster_url"]
     if master.startswith("k8s://") and handle["deploy_mode"] == "cluster":
         profile = Profile(backend="spark-submit", master=master)
-        submit = submission.spark_home(profile) / "bin" / "spark-submit"
+        submit = spark_submit_command.spark_home(profile) / "bin" / "spark-submit"
         return Kubernetes(submit, master, handle["namespace"], _environment(profile))
     if url is None:
         return None
-    return Yarn(url) if master == submission.YARN else Standalone(url)
+    return Yarn(url) if master == spark_submit_command.YARN else Standalone(url)
 
 
 def _environment(profile: Profile) -> dict[str, str]:
     return {
-        **inherited(),
+        **inherited_environment(),
         "JAVA_HOME": str(find_java().path),
-        "SPARK_HOME": str(submission.spark_home(profile)),
+        "SPARK_HOME": str(spark_submit_command.spark_home(profile)),
         **profile.env,
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from headrace.control.launchers.cluster import Application, Web
+from headrace.control.launchers.cluster_managers import Application, ManagerHttp
 
 _OVER = {"FINISHED", "FAILED", "KILLED"}
 
@@ -14,7 +14,7 @@ class Standalone:
 
     def __init__(self, address: str) -> None:
         """`address` is that of the web UI, not of the master."""
-        self._web = Web(address)
+        self._web = ManagerHttp(address)
 
     def find(self, name: str) -> Application | None:
         told = self._web.json("/json/")

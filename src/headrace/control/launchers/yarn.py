@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from urllib.parse import quote
 
-from headrace.control.launchers.cluster import Application, Web
+from headrace.control.launchers.cluster_managers import Application, ManagerHttp
 
 _APPS = "/ws/v1/cluster/apps"
 _OVER = {"FINISHED", "FAILED", "KILLED"}
@@ -17,7 +17,7 @@ class Yarn:
     """Applications carry the name of their launch as a tag."""
 
     def __init__(self, address: str) -> None:
-        self._web = Web(address)
+        self._web = ManagerHttp(address)
 
     def find(self, name: str) -> Application | None:
         told = self._web.json(f"{_APPS}?applicationTags={quote(name)}")

@@ -1,6 +1,6 @@
 """Tables that appear whole or not at all: `CREATE TABLE … AS SELECT` in two phases."""
 
-from headrace.driver.ctas.contract import (
+from headrace.driver.ctas.base import (
     Destination,
     TableDefinition,
     TablePath,
@@ -8,25 +8,25 @@ from headrace.driver.ctas.contract import (
     TwoPhaseTable,
     UntouchedTable,
 )
-from headrace.driver.ctas.course import Course, course_of, nothing
-from headrace.driver.ctas.ctas_hook import Unfinished
-from headrace.driver.ctas.hooks import StatementFacts, StatementHook
 from headrace.driver.ctas.journal import Cancelled
 from headrace.driver.ctas.recovery import recover
+from headrace.driver.ctas.transaction import CommitUnfinished
+from headrace.driver.hooks import StatementFacts, StatementHook
+from headrace.driver.planner import ExecutionPlan, empty_frame, plan_statement
 
 __all__ = [
     "Cancelled",
-    "Course",
+    "CommitUnfinished",
     "Destination",
+    "ExecutionPlan",
     "StatementFacts",
     "StatementHook",
     "TableDefinition",
     "TablePath",
     "TwoPhaseCatalog",
     "TwoPhaseTable",
-    "Unfinished",
     "UntouchedTable",
-    "course_of",
-    "nothing",
+    "empty_frame",
+    "plan_statement",
     "recover",
 ]

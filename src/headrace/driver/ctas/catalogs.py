@@ -7,14 +7,14 @@ from importlib.metadata import entry_points
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.contract import TwoPhaseCatalog, TwoPhaseTable
+from headrace.driver.ctas.base import TwoPhaseCatalog, TwoPhaseTable
+from headrace.driver.ctas.bounded_stream import StreamedTable, split_record
 from headrace.driver.ctas.delta import DeltaCatalog
-from headrace.driver.ctas.files import Files
-from headrace.driver.ctas.find import Ctas
+from headrace.driver.ctas.detect import Ctas
+from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.jdbc import JdbcCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
-from headrace.driver.ctas.stream import StreamedTable, stream_of
 from headrace.errors import CatalogError
 from headrace.model.transaction import Staged
 
@@ -43,16 +43,18 @@ def catalog_for(ctas: Ctas) -> TwoPhaseCatalog | None:
     return None if found is None else found(ctas.session, ctas.path.catalog)
 
 
-def restored(session: SparkSession, staged: Staged) -> tuple[TwoPhaseCatalog, TwoPhaseTable]:
+def restore_table(session: SparkSession, staged: Staged) -> tuple[TwoPhaseCatalog, TwoPhaseTable]:
     """The table that another process has left, in the same catalog, whatever its name here.
 
     Raises CatalogError where nothing here knows how to finish it.
     """
-    place, record = stream_of(staged.record)
+    place, record = split_record(staged.record)
     for catalog in _of_kind(session, staged):
         if catalog.identity() == staged.identity:
             table = catalog.restore(record)
-            return catalog, table if place is None else StreamedTable(table, place, Files(session))
+            return catalog, table if place is None else StreamedTable(
+                table, place, HadoopFiles(session)
+            )
     raise CatalogError(
         f"A table of catalog {staged.catalog!r} was left unfinished, and nothing here knows how to"
         f" finish a {staged.kind!r} one: the driver that began it had its catalog, and an"

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.driver.ctas.contract import (
-    TableDefinition,
-    TablePath,
-    TwoPhaseTable,
-)
-from headrace.driver.ctas.plugin import Plugin
-from headrace.driver.ctas.published_table import PublishedRecord, PublishedTable
+from headrace.driver.ctas.base import TableDefinition, TablePath, TwoPhaseTable
+from headrace.driver.ctas.native_commit import NativeCommitRecord, NativeCommitTable
 from headrace.driver.ctas.session_catalog import SessionCatalog
+from headrace.driver.ctas.v2_catalog import V2Catalog
 
 
 class DeltaCatalog(SessionCatalog):
@@ -36,7 +32,7 @@ class DeltaCatalog(SessionCatalog):
             # A path instead of a name: its log is all the catalog there is.
             return None
         if table.replaces and self._tables.kind_of(path) == "table":
-            record = PublishedRecord(transaction=table.transaction, target=path, replaces=True)
+            record = NativeCommitRecord(transaction=table.transaction, target=path, replaces=True)
             return self._replacing(record)
         return super().create_two_phase_table(
             path, table, ignore_if_exists=ignore_if_exists, is_streaming=is_streaming
@@ -45,7 +41,7 @@ class DeltaCatalog(SessionCatalog):
     def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
         if "staged" in record:
             return super().restore(record)
-        return self._replacing(PublishedRecord.model_validate(record))
+        return self._replacing(NativeCommitRecord.model_validate(record))
 
-    def _replacing(self, record: PublishedRecord) -> PublishedTable:
-        return PublishedTable(record, Plugin(self.session, self.catalog), self._files)
+    def _replacing(self, record: NativeCommitRecord) -> NativeCommitTable:
+        return NativeCommitTable(record, V2Catalog(self.session, self.catalog), self._files)

@@ -11,17 +11,17 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.contract import (
+from headrace.driver.ctas.base import (
     TableDefinition,
     TablePath,
     TwoPhaseCatalog,
     TwoPhaseTable,
     UntouchedTable,
 )
-from headrace.driver.ctas.files import Files
-from headrace.driver.ctas.plugin import Plugin
-from headrace.driver.ctas.published_table import PublishedRecord, PublishedTable
-from headrace.driver.ctas.targets import fit, occupied
+from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.ctas.native_commit import NativeCommitRecord, NativeCommitTable
+from headrace.driver.ctas.preconditions import check_target, location_not_empty
+from headrace.driver.ctas.v2_catalog import V2Catalog
 
 _DATA, _METADATA = "write.data.path", "write.metadata.path"
 _IDENTIFYING = ("type", "catalog-impl", "uri", "warehouse", "jdbc.catalog-name")
@@ -34,8 +34,8 @@ class IcebergCatalog(TwoPhaseCatalog):
 
     def __init__(self, session: SparkSession, catalog: str) -> None:
         super().__init__(session, catalog)
-        self._plugin = Plugin(session, catalog)
-        self._files = Files(session)
+        self._plugin = V2Catalog(session, catalog)
+        self._files = HadoopFiles(session)
 
     def identity(self) -> str:
         # What follows a question mark may be a password, and does not say which catalog it is.
@@ -51,18 +51,20 @@ class IcebergCatalog(TwoPhaseCatalog):
         is_streaming: bool,  # noqa: ARG002 - all the same here
     ) -> TwoPhaseTable | None:
         there = self._plugin.kind_of(path)
-        if fit(path, there, self._plugin.has_namespace, table, ignore_if_exists=ignore_if_exists):
+        if check_target(
+            path, there, self._plugin.has_namespace, table, ignore_if_exists=ignore_if_exists
+        ):
             return UntouchedTable(path)
         now = self._plugin.properties(path)
         if table.location is not None and not now and not self._files.is_empty(table.location):
-            raise occupied(path, table.location)
+            raise location_not_empty(path, table.location)
         root = table.location or now.get("location") or self._default_location(path)
         place = f"{root.rstrip('/')}/data/{table.own_name}"
         leads = {_DATA: place}
         if not self._hadoop:
             # A catalog of files finds a table by where its metadata is.
             leads[_METADATA] = f"{place}/metadata"
-        record = PublishedRecord(
+        record = NativeCommitRecord(
             transaction=table.transaction,
             target=path,
             replaces=table.replaces,
@@ -70,12 +72,12 @@ class IcebergCatalog(TwoPhaseCatalog):
             while_writing=leads,
             afterwards={key: table.properties.get(key, now.get(key)) for key in leads},
         )
-        return PublishedTable(record, self._plugin, self._files)
+        return NativeCommitTable(record, self._plugin, self._files)
 
     def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
-        known = PublishedRecord.model_validate(record)
+        known = NativeCommitRecord.model_validate(record)
         mine = known.model_copy(update={"target": known.target.within(self.catalog)})
-        return PublishedTable(mine, self._plugin, self._files)
+        return NativeCommitTable(mine, self._plugin, self._files)
 
     @property
     def _hadoop(self) -> bool:

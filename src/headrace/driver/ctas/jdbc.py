@@ -11,16 +11,16 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.connection import Connection
-from headrace.driver.ctas.contract import (
+from headrace.driver.ctas.base import (
     TableDefinition,
     TablePath,
     TwoPhaseCatalog,
     TwoPhaseTable,
     UntouchedTable,
 )
-from headrace.driver.ctas.renamed_table import RenamedRecord, RenamedTable
-from headrace.driver.ctas.targets import fit
+from headrace.driver.ctas.jdbc_connection import JdbcConnection
+from headrace.driver.ctas.jdbc_table import JdbcTable, JdbcTableRecord
+from headrace.driver.ctas.preconditions import check_target
 
 
 class JdbcCatalog(TwoPhaseCatalog):
@@ -30,7 +30,7 @@ class JdbcCatalog(TwoPhaseCatalog):
 
     def __init__(self, session: SparkSession, catalog: str) -> None:
         super().__init__(session, catalog)
-        self._connection = Connection(session, catalog)
+        self._connection = JdbcConnection(session, catalog)
 
     def identity(self) -> str:
         # What follows the question mark may be a password, and does not say which database it is.
@@ -49,7 +49,7 @@ class JdbcCatalog(TwoPhaseCatalog):
             return None
         with self._connection.open() as database:
             there = database.find(path)
-            if fit(
+            if check_target(
                 path,
                 None if there is None else there.kind,
                 lambda namespace: database.has_schema(namespace[0]),
@@ -57,13 +57,13 @@ class JdbcCatalog(TwoPhaseCatalog):
                 ignore_if_exists=ignore_if_exists,
             ):
                 return UntouchedTable(path)
-        record = RenamedRecord(
+        record = JdbcTableRecord(
             target=path, staged=path.beside(table.own_name), replaces=there is not None
         )
-        return RenamedTable(record, self._connection)
+        return JdbcTable(record, self._connection)
 
     def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
-        known = RenamedRecord.model_validate(record)
+        known = JdbcTableRecord.model_validate(record)
         here = {"target": known.target.within(self.catalog)}
         here["staged"] = known.staged.within(self.catalog)
-        return RenamedTable(known.model_copy(update=here), self._connection)
+        return JdbcTable(known.model_copy(update=here), self._connection)

@@ -56,7 +56,7 @@ class Journal:
         pause = _FIRST_PAUSE
         while True:
             answer = self._link.transact(message)
-            if answer.landed:
+            if answer.applied:
                 return
             if not answer.busy:
                 raise Cancelled

@@ -8,14 +8,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.catalogs import catalogs_in, restored
-from headrace.driver.ctas.ctas_hook import CtasHook, Unfinished
-from headrace.driver.ctas.hooks import StatementFacts
+from headrace.driver.ctas.catalogs import catalogs_in, restore_table
 from headrace.driver.ctas.journal import Journal
+from headrace.driver.ctas.transaction import CommitUnfinished, CtasHook
+from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import Link
 from headrace.errors import StatementFailed
 from headrace.model.lifecycle import TransactionState
-from headrace.model.messages import Abandoned
+from headrace.model.messages import OrphanedTransaction
 
 _LOG = logging.getLogger("headrace.driver")
 
@@ -33,12 +33,12 @@ def recover(session: SparkSession, link: Link) -> None:
     for left in link.recover(identities):
         try:
             _finish(session, left, link)
-        except (PySparkException, Py4JError, StatementFailed, Unfinished) as error:
+        except (PySparkException, Py4JError, StatementFailed, CommitUnfinished) as error:
             _LOG.error("%s of %s stays as it is: %s", left.id, left.staged.target, error)
 
 
-def _finish(session: SparkSession, left: Abandoned, link: Link) -> None:
-    catalog, table = restored(session, left.staged)
+def _finish(session: SparkSession, left: OrphanedTransaction, link: Link) -> None:
+    catalog, table = restore_table(session, left.staged)
     journal = Journal(link, left.id, left.statement_id)
     hook = CtasHook(catalog, table, journal, target=left.staged.target, left_as=left.state)
     facts = StatementFacts(

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.contract import (
+from headrace.driver.ctas.base import (
     STAGED,
     TableDefinition,
     TablePath,
@@ -19,12 +19,12 @@ from headrace.driver.ctas.contract import (
     TwoPhaseTable,
     UntouchedTable,
 )
-from headrace.driver.ctas.files import Files
-from headrace.driver.ctas.renames import Renames
+from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.ctas.metastore_rename import MetastoreRenames
+from headrace.driver.ctas.preconditions import check_target, location_not_empty
 from headrace.driver.ctas.staged_table import StagedRecord, StagedTable
-from headrace.driver.ctas.tables import Tables
-from headrace.driver.ctas.targets import fit, occupied
-from headrace.driver.state.jvm import Jvm
+from headrace.driver.ctas.v1_catalog import V1Catalog
+from headrace.driver.py4j_bridge import Py4JBridge
 
 _LENIENT = "spark.sql.legacy.allowNonEmptyLocationInCTAS"
 _METASTORE = ("hive.metastore.uris", "javax.jdo.option.ConnectionURL")
@@ -37,10 +37,10 @@ class SessionCatalog(TwoPhaseCatalog):
 
     def __init__(self, session: SparkSession, catalog: str) -> None:
         super().__init__(session, catalog)
-        self._jvm = Jvm(session)
-        self._files = Files(session)
-        self._tables = Tables(session, self._jvm)
-        self._renames = Renames(self._tables, self._files)
+        self._jvm = Py4JBridge(session)
+        self._files = HadoopFiles(session)
+        self._tables = V1Catalog(session, self._jvm)
+        self._renames = MetastoreRenames(self._tables, self._files)
 
     def identity(self) -> str:
         known: dict[str, Any] = {"kind": "session"}
@@ -63,7 +63,7 @@ class SessionCatalog(TwoPhaseCatalog):
         if self.session.conf.get(_LENIENT) == "true":
             return None
         there = self._tables.kind_of(path)
-        if fit(path, there, self._has_namespace, table, ignore_if_exists=ignore_if_exists):
+        if check_target(path, there, self._has_namespace, table, ignore_if_exists=ignore_if_exists):
             return UntouchedTable(path)
         location = table.location and self._files.full(table.location)
         final = location or self._tables.default_location(path)
@@ -74,7 +74,7 @@ class SessionCatalog(TwoPhaseCatalog):
                 return self.create_two_phase_table(
                     path, table, ignore_if_exists=ignore_if_exists, is_streaming=is_streaming
                 )
-            raise occupied(path, final)
+            raise location_not_empty(path, final)
         staged = path.beside(table.own_name)
         # By a name that readers of the LOCATION pass over.
         rows_at = f"{location}/_{staged.table}" if location else None

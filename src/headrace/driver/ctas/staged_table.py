@@ -8,11 +8,11 @@ from py4j.protocol import Py4JError
 from pydantic import BaseModel
 from pyspark.errors import PySparkException
 
-from headrace.driver.ctas.contract import PROPERTY, STAGED, Destination, TablePath, TwoPhaseTable
-from headrace.driver.ctas.files import Files
-from headrace.driver.ctas.renames import Renames
-from headrace.driver.ctas.tables import Tables
-from headrace.driver.ctas.targets import occupied, taken
+from headrace.driver.ctas.base import PROPERTY, STAGED, Destination, TablePath, TwoPhaseTable
+from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.ctas.metastore_rename import MetastoreRenames
+from headrace.driver.ctas.preconditions import already_exists, location_not_empty
+from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.errors import CatalogError, StatementFailed
 
 
@@ -42,12 +42,12 @@ class StagedTable(TwoPhaseTable):
     """Drives one of them; see TwoPhaseTable."""
 
     def __init__(
-        self, record: StagedRecord, tables: Tables, files: Files, *, restored: bool = False
+        self, record: StagedRecord, tables: V1Catalog, files: HadoopFiles, *, restored: bool = False
     ) -> None:
         self._is = record
         self._tables = tables
         self._files = files
-        self._renames = Renames(tables, files)
+        self._renames = MetastoreRenames(tables, files)
         self._tried = restored
         self.destination = Destination(
             path=record.staged,
@@ -147,7 +147,7 @@ class StagedTable(TwoPhaseTable):
         if there == "table" and replaced is not None and self._tables.kind_of(replaced) is None:
             self._tables.rename(self._is.target, replaced)
         elif there is not None:
-            raise taken(self._is.target, there)
+            raise already_exists(self._is.target, there)
 
     def _make_way(self) -> None:
         """A rename moves the rows to where nothing may be, not even an empty directory."""
@@ -165,12 +165,12 @@ class StagedTable(TwoPhaseTable):
         """Up into the LOCATION. Whoever did so before may have been interrupted anywhere."""
         rows_at, final, files = self._is.rows_at, self._is.final, self._is.files or []
         if self._others_are_there():
-            raise occupied(self._is.target, final)
+            raise location_not_empty(self._is.target, final)
         for file in files:
             source, target = f"{rows_at}/{file}", f"{final}/{file}"
             if self._files.exists(source):
                 if not self._files.move(source, target):
-                    raise occupied(self._is.target, self._is.final)
+                    raise location_not_empty(self._is.target, self._is.final)
             elif not self._files.exists(target):
                 raise CatalogError(f"A file of {self._is.target.quoted()} is gone: {source}")
         self._tables.relocate(self._is.staged, rows_at, final, table_too=True)
@@ -209,9 +209,9 @@ class StagedTable(TwoPhaseTable):
         """What stands in the way of the rename, which is not made."""
         there = self._tables.kind_of(self._is.target)
         if there is not None:
-            return taken(self._is.target, there)
+            return already_exists(self._is.target, there)
         if not self._is.external and not self._files.is_empty(self._is.final):
-            return occupied(self._is.target, self._is.final)
+            return location_not_empty(self._is.target, self._is.final)
         if self._tables.kind_of(self._is.staged) is None:
             return self._gone()
         return CatalogError(f"{self._is.target.quoted()} cannot be published: {error}")

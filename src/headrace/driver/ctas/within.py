@@ -8,22 +8,22 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.find import kind_of_plan
-from headrace.driver.parameters import parsed
-from headrace.driver.state.jvm import Jvm
-from headrace.model.messages import Work
+from headrace.driver.ctas.detect import kind_of_plan
+from headrace.driver.parameters import parse_statement
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.model.messages import Assignment
 
 _CREATES = {"CreateTableAsSelect", "ReplaceTableAsSelect", "PlanWithUnresolvedIdentifier"}
 _BY_TEXT = "UnresolvedExecuteImmediate"
 _SCRIPT = "CompoundBody"
 
 
-def may_create_within(session: SparkSession, work: Work) -> bool:
+def may_create_table(session: SparkSession, assignment: Assignment) -> bool:
     """Whether a script, or an EXECUTE IMMEDIATE, may create a table from a query.
 
     The text that EXECUTE IMMEDIATE gets from a variable is not known before it runs: it may.
     """
-    plan, _bind = parsed(session, work)
+    plan, _bind = parse_statement(session, assignment)
     if kind_of_plan(plan) not in {_SCRIPT, _BY_TEXT}:
         return False
     return any(_may_create(session, part) for part in _parts(plan))
@@ -36,7 +36,7 @@ def _may_create(session: SparkSession, plan: Any) -> bool:
     if text.getClass().getSimpleName() != "Literal":
         return True
     try:
-        inner = Jvm(session).state.sqlParser().parsePlan(str(text.value().toString()))
+        inner = Py4JBridge(session).state.sqlParser().parsePlan(str(text.value().toString()))
     except PySparkException:
         # Spark says where the mistake is when it comes to it.
         return False

@@ -10,10 +10,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from headrace.errors import FormatCannotHold
-from headrace.results.schema import Kind, Schema, SparkType
+from headrace.results.schema import Schema, SparkType, TypeKind
 
 
-def encoded(frame: DataFrame, schema: Schema) -> DataFrame:
+def encode_frame(frame: DataFrame, schema: Schema) -> DataFrame:
     """The frame as it can be handed to Arrow: unchanged, where nothing stands in the way.
 
     Raises FormatCannotHold for the one mix that Spark has no cast for.
@@ -26,7 +26,7 @@ def encoded(frame: DataFrame, schema: Schema) -> DataFrame:
                 f"column {column.name!r} has a user-defined type beside intervals of months or"
                 " repeated field names, and Spark cannot cast that: cast it to plain types"
             )
-    named = frame.toDF(*positions(schema))
+    named = frame.toDF(*positional_names(schema))
     return named.selectExpr(
         *[
             f"{_encoded(_base(f'`_{index}`', column.type), column.type, 0)} AS `_{index}`"
@@ -37,14 +37,14 @@ def encoded(frame: DataFrame, schema: Schema) -> DataFrame:
     )
 
 
-def positions(schema: Schema) -> list[str]:
+def positional_names(schema: Schema) -> list[str]:
     """The positional names of the columns."""
     return [f"_{index}" for index in range(len(schema.columns))]
 
 
 def _needs(kind: SparkType) -> bool:
     return (
-        kind.kind in {Kind.YEAR_MONTH, Kind.CALENDAR}
+        kind.kind in {TypeKind.YEAR_MONTH, TypeKind.CALENDAR}
         or kind.repeats_names
         or any(_needs(child) for child in kind.children)
     )
@@ -56,19 +56,19 @@ def _has_user_defined(kind: SparkType) -> bool:
 
 def _base(expression: str, kind: SparkType) -> str:
     """The value with fields named by position: they can then be told apart. Casts go by place."""
-    if not kind.contains(Kind.STRUCT):
+    if not kind.contains(TypeKind.STRUCT):
         return expression
     return f"CAST({expression} AS {_positional(kind)})"
 
 
 def _positional(kind: SparkType) -> str:
     match kind.kind:
-        case Kind.ARRAY:
+        case TypeKind.ARRAY:
             return f"array<{_positional(kind.children[0])}>"
-        case Kind.MAP:
+        case TypeKind.MAP:
             key, value = kind.children
             return f"map<{_positional(key)},{_positional(value)}>"
-        case Kind.STRUCT:
+        case TypeKind.STRUCT:
             fields = (f"_{at}:{_positional(child)}" for at, child in enumerate(kind.children))
             return f"struct<{','.join(fields)}>"
     return kind.sql
@@ -79,14 +79,14 @@ def _encoded(expression: str, kind: SparkType, depth: int) -> str:
         return expression
     item = f"x{depth}"
     match kind.kind:
-        case Kind.YEAR_MONTH:
+        case TypeKind.YEAR_MONTH:
             return f"CAST(CAST({expression} AS INTERVAL MONTH) AS INT)"
-        case Kind.CALENDAR:
+        case TypeKind.CALENDAR:
             return _unless_null(expression, _parts_of_interval(expression))
-        case Kind.ARRAY:
+        case TypeKind.ARRAY:
             inner = _encoded(item, kind.children[0], depth + 1)
             return f"transform({expression}, {item} -> {inner})"
-        case Kind.MAP:
+        case TypeKind.MAP:
             # Laid out as a map is; building a map anew would look for repeated keys.
             key, value = kind.children
             inner = _struct(

@@ -2,7 +2,7 @@
 
 Executors get this module by value, as they have no Headrace: it stands on pyarrow, pyspark, and
 fsspec where the location is a URI. Of the rest of Headrace it may use only what travels with it
-(`TRAVELS` in `headrace.driver.output.spread`).
+(`TRAVELS` in `headrace.driver.output.executor_write`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REPORT_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class TaskSpec:
+class TaskOptions:
     """What every task of a result is told."""
 
     schema: pa.Schema
@@ -75,7 +75,7 @@ def writing(on_failure: Callable[[], None] | None = None) -> Iterator[None]:
 class PartFile:
     """One Arrow IPC file that is being written. Every step raises WriteFailed."""
 
-    def __init__(self, spec: TaskSpec, name: str) -> None:
+    def __init__(self, spec: TaskOptions, name: str) -> None:
         self._path = f"{spec.location}/{name}"
         self._local = spec.local
         self._file: Any = None
@@ -125,7 +125,7 @@ class Sink:
 
     def __init__(
         self,
-        spec: TaskSpec,
+        spec: TaskOptions,
         name: str,
         held_limit: int,
         before_part: Callable[[], None] | None = None,
@@ -171,7 +171,7 @@ class Sink:
         if self._part is not None:
             self._part.close()
             return self._name, None
-        return None, stream_of(self._held, self._spec.schema)
+        return None, write_stream(self._held, self._spec.schema)
 
     def discard(self) -> None:
         if self._part is not None:
@@ -186,7 +186,7 @@ class Sink:
         self._held.clear()
 
 
-def stream_of(batches: list[pa.RecordBatch], schema: pa.Schema) -> bytes:
+def write_stream(batches: list[pa.RecordBatch], schema: pa.Schema) -> bytes:
     """The batches as one Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
@@ -196,7 +196,7 @@ def stream_of(batches: list[pa.RecordBatch], schema: pa.Schema) -> bytes:
     return content
 
 
-def make_task(spec: TaskSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+def make_task(spec: TaskOptions) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     """The function that `mapInArrow` runs on each partition; see `REPORT` for what it yields."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

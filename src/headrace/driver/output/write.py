@@ -9,26 +9,33 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headrace.driver.output.encode import encoded
-from headrace.driver.output.gather import gathered
-from headrace.driver.output.pieces import Piece, cut
-from headrace.driver.output.spec import OutputSpec
-from headrace.driver.output.spread import spread
-from headrace.driver.output.task import PartFile, Sink, TaskSpec, WriteFailed, stream_of, writing
+from headrace.driver.output.driver_collect import collect_small
+from headrace.driver.output.encode import encode_frame
+from headrace.driver.output.executor_write import write_parts
+from headrace.driver.output.options import OutputOptions
+from headrace.driver.output.task import (
+    PartFile,
+    Sink,
+    TaskOptions,
+    WriteFailed,
+    write_stream,
+    writing,
+)
+from headrace.driver.output.task_outputs import TaskOutput, apply_limits
 from headrace.errors import HeadraceError, ResultsWriteFailed, ResultTooLarge
-from headrace.model.result import Disposition, Manifest, Part, ResultReport
-from headrace.results import locations
+from headrace.model.result import Disposition, Manifest, ResultPart, ResultReport
 from headrace.results.chunks import count_out
 from headrace.results.layout import stored_schema
 from headrace.results.reader import write_manifest
 from headrace.results.schema import Schema, parse_schema
+from headrace.storage import locations
 
 # Spark's own limit spares work that the rows do not need, but lets one task write them all. Above
 # this many rows each task stops by itself, and the driver finds the cut.
 _LIMITED_BY_SPARK = 1_000_000
 
 
-def write_result(frame: DataFrame, spec: OutputSpec) -> ResultReport:
+def write_result(frame: DataFrame, spec: OutputOptions) -> ResultReport:
     """Runs the frame's query once and writes its rows.
 
     Raises ResultTooLarge when an inline result is asked for and it is too large, ResultsWriteFailed
@@ -38,7 +45,7 @@ def write_result(frame: DataFrame, spec: OutputSpec) -> ResultReport:
     schema = parse_schema(json.loads(frame._jdf.schema().json()))  # noqa: SLF001 - unparsed
     output = _Output(schema, spec)
     try:
-        return output.written(encoded(frame, schema))
+        return output.written(encode_frame(frame, schema))
     except WriteFailed as error:
         output.remove()
         raise ResultsWriteFailed(f"cannot write the result to {spec.location}: {error}") from error
@@ -50,12 +57,12 @@ def write_result(frame: DataFrame, spec: OutputSpec) -> ResultReport:
 class _Output:
     """One result while it is being written."""
 
-    def __init__(self, schema: Schema, spec: OutputSpec) -> None:
+    def __init__(self, schema: Schema, spec: OutputOptions) -> None:
         self._schema = schema
         self._spec = spec
         self._stored = stored_schema(schema)
         path = locations.local_path(spec.location)
-        self._task = TaskSpec(
+        self._task = TaskOptions(
             schema=self._stored,
             location=spec.location if path is None else str(path),
             local=path is not None,
@@ -71,13 +78,13 @@ class _Output:
         spec = self._spec
         if spec.row_limit is not None and spec.row_limit < _LIMITED_BY_SPARK:
             frame = frame.limit(spec.row_limit + 1)
-        batches = gathered(frame, self._schema, self._stored)
+        batches = collect_small(frame, self._schema, self._stored)
         if batches is None:
             self._prepare()
-            pieces = spread(frame, self._schema, self._task)
+            pieces = write_parts(frame, self._schema, self._task)
         else:
             pieces = self._taken(batches)
-        pieces, truncated = cut(pieces, spec.row_limit, spec.byte_limit, self._load)
+        pieces, truncated = apply_limits(pieces, spec.row_limit, spec.byte_limit, self._load)
         if spec.disposition is not Disposition.STORED:
             taken = sum(sum(piece.sizes) for piece in pieces)
             if taken <= spec.inline_bytes:
@@ -108,7 +115,7 @@ class _Output:
             with writing():
                 locations.make(self._spec.location)
 
-    def _taken(self, batches: Iterator[pa.RecordBatch]) -> list[Piece]:
+    def _taken(self, batches: Iterator[pa.RecordBatch]) -> list[TaskOutput]:
         """Rows that came to the driver, as one piece: written out where they are many."""
         sink = Sink(self._task, "part-driver.arrow", self._task.held_bytes, self._prepare)
         try:
@@ -120,32 +127,32 @@ class _Output:
         except BaseException:
             sink.discard()
             raise
-        return [Piece(sink.rows, sink.sizes, part, data)]
+        return [TaskOutput(sink.rows, sink.sizes, part, data)]
 
-    def _load(self, piece: Piece, index: int) -> pa.RecordBatch:
+    def _load(self, piece: TaskOutput, index: int) -> pa.RecordBatch:
         if piece.part is None:
             return piece.held()[index]
         place = locations.join(self._spec.location, piece.part)
         with locations.open_to_read(place) as file:
             return pa.ipc.open_file(file).get_batch(index)
 
-    def _batches(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def _batches(self, piece: TaskOutput) -> Iterator[pa.RecordBatch]:
         if piece.part is None:
             yield from piece.held()
             return
         for index, rows in enumerate(piece.rows):
             yield self._load(piece, index).slice(0, rows)
 
-    def _inline(self, pieces: list[Piece], truncated: bool) -> ResultReport:
+    def _inline(self, pieces: list[TaskOutput], truncated: bool) -> ResultReport:
         batches = [batch for piece in pieces for batch in self._batches(piece)]
         if len(batches) > 1 and self._schema.columns:
             table = pa.Table.from_batches(batches, self._stored).combine_chunks()
             batches = table.to_batches()
-        data = stream_of(batches, self._stored)
+        data = write_stream(batches, self._stored)
         self.remove()
         return self._report(Disposition.INLINE, pieces, truncated, chunks=1, data=data)
 
-    def _store(self, pieces: list[Piece], truncated: bool) -> ResultReport:
+    def _store(self, pieces: list[TaskOutput], truncated: bool) -> ResultReport:
         self._prepare()
         parts = self._parts(pieces)
         limit = self._spec.chunk_limit
@@ -171,10 +178,10 @@ class _Output:
             write_manifest(self._spec.location, manifest)
         return report
 
-    def _parts(self, pieces: list[Piece]) -> list[Part]:
+    def _parts(self, pieces: list[TaskOutput]) -> list[ResultPart]:
         """The parts of all pieces. Neighbours that were held in memory share one."""
-        parts: list[Part] = []
-        run: list[Piece] = []
+        parts: list[ResultPart] = []
+        run: list[TaskOutput] = []
         for piece in [*pieces, None]:
             if piece is not None and piece.part is None:
                 run += [piece] if piece.rows else []
@@ -183,10 +190,10 @@ class _Output:
                 parts.append(self._written_part(run, len(parts)))
                 run = []
             if piece is not None:
-                parts.append(Part(name=str(piece.part), rows=piece.rows, bytes=piece.sizes))
+                parts.append(ResultPart(name=str(piece.part), rows=piece.rows, bytes=piece.sizes))
         return parts
 
-    def _written_part(self, run: list[Piece], number: int) -> Part:
+    def _written_part(self, run: list[TaskOutput], number: int) -> ResultPart:
         name = f"part-held-{number:06d}.arrow"
         file = PartFile(self._task, name)
         for piece in run:
@@ -194,12 +201,14 @@ class _Output:
                 file.write(batch)
         file.close()
         rows = [rows for piece in run for rows in piece.rows]
-        return Part(name=name, rows=rows, bytes=[size for piece in run for size in piece.sizes])
+        return ResultPart(
+            name=name, rows=rows, bytes=[size for piece in run for size in piece.sizes]
+        )
 
     def _report(
         self,
         disposition: Disposition,
-        pieces: list[Piece],
+        pieces: list[TaskOutput],
         truncated: bool,
         *,
         chunks: int,

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.state import functions, place, resources, variables, views
-from headrace.driver.state.jvm import Jvm
-from headrace.driver.state.restoration import Restoration
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.state import functions, namespace, resources, variables, views
+from headrace.driver.state.restoration import SnapshotRestore
 from headrace.model.snapshot import Snapshot
 
 
-class SessionState:
+class SessionStateTracker:
     """Compares a session with what it was when its driver started."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
-        self._jvm = Jvm(session)
+        self._jvm = Py4JBridge(session)
         # Extensions bring settings with the first plan of a session, and functions of their own.
         self._jvm.session.sql("SELECT 1")
         self._conf = self._settings()
-        self._resources = resources.take(self._jvm)
+        self._resources = resources.capture(self._jvm)
         self._there: list[str] = []
         found = self.take()
         self._there = found.unsaved
@@ -42,17 +42,17 @@ class SessionState:
         jvm, settings = self._jvm, self._settings()
         added = {
             kind: [one for one in found if one not in self._resources[kind]]
-            for kind, found in resources.take(jvm).items()
+            for kind, found in resources.capture(jvm).items()
         }
-        catalog, namespace = place.take(jvm)
-        own_functions, odd_functions = functions.take(jvm)
-        own_views, odd_views = views.take(jvm)
-        global_views, odd_globals = views.take_global(jvm)
+        current_catalog, current_namespace = namespace.capture(jvm)
+        own_functions, odd_functions = functions.capture(jvm)
+        own_views, odd_views = views.capture(jvm)
+        global_views, odd_globals = views.capture_global(jvm)
         return Snapshot(
             conf={key: value for key, value in settings.items() if self._conf.get(key) != value},
-            catalog=catalog,
-            namespace=namespace,
-            variables=variables.take(jvm),
+            catalog=current_catalog,
+            namespace=current_namespace,
+            variables=variables.capture(jvm),
             functions=own_functions,
             views=own_views,
             global_views=global_views,
@@ -64,7 +64,7 @@ class SessionState:
 
     def restore(self, snapshot: Snapshot) -> list[str]:
         """Brings back what a snapshot holds; says in words what cannot be."""
-        lost = Restoration(self._session, self._jvm, snapshot).run()
+        lost = SnapshotRestore(self._session, self._jvm, snapshot).run()
         self._told = self.take()
         return lost
 
@@ -74,11 +74,11 @@ class SessionState:
         Spark's own copy has neither the variables nor another current catalog. Raises Py4JError.
         """
         copied = SparkSession(self._session.sparkContext, self._jvm.session.cloneSession())
-        jvm = Jvm(copied)
+        jvm = Py4JBridge(copied)
         variables.copy(self._jvm, jvm)
-        here = place.take(self._jvm)
-        if place.take(jvm) != here:
-            place.bring_back(copied, *here)
+        here = namespace.capture(self._jvm)
+        if namespace.capture(jvm) != here:
+            namespace.restore(copied, *here)
         return copied
 
     def _settings(self) -> dict[str, str]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from headrace.driver.state.jvm import Jvm
-from headrace.grammar.quoting import name, string
-from headrace.model.snapshot import Form, Part
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.grammar.quoting import quote_name, quote_string
+from headrace.model.snapshot import EntryForm, SnapshotEntry
 
 _CATALOG = "org.apache.spark.sql.catalyst.catalog"
 _OF_SQL = "sql_udf"
 _OF_A_CLASS = "hive"
 
 
-def take(jvm: Jvm) -> tuple[list[Part], list[str]]:
+def capture(jvm: Py4JBridge) -> tuple[list[SnapshotEntry], list[str]]:
     """Every temporary function, and in words those that cannot be taken."""
     taken, unsaved = [], []
     for identifier in jvm.list_of(jvm.state.catalog().listTemporaryFunctions()):
@@ -22,16 +22,22 @@ def take(jvm: Jvm) -> tuple[list[Part], list[str]]:
         info = _info(jvm, called)
         source = info.getSource()
         if source == _OF_SQL:
-            taken.append(Part(name=called, form=Form.FUNCTION, body=_plain(info.getUsage())))
+            taken.append(
+                SnapshotEntry(name=called, form=EntryForm.FUNCTION, body=_plain(info.getUsage()))
+            )
         elif source == _OF_A_CLASS:
-            text = f"CREATE OR REPLACE TEMPORARY FUNCTION {name(called)} AS "
-            taken.append(Part(name=called, form=Form.SQL, body=text + string(info.getClassName())))
+            text = f"CREATE OR REPLACE TEMPORARY FUNCTION {quote_name(called)} AS "
+            taken.append(
+                SnapshotEntry(
+                    name=called, form=EntryForm.SQL, body=text + quote_string(info.getClassName())
+                )
+            )
         else:
             unsaved.append(f"function {called}: it is neither of SQL nor of a class")
     return sorted(taken, key=lambda part: part.name), unsaved
 
 
-def bring_back(jvm: Jvm, part: Part) -> None:
+def restore(jvm: Py4JBridge, part: SnapshotEntry) -> None:
     """Makes an SQL function again, with the catalog and the settings that it was made with."""
     identifier = jvm.type("org.apache.spark.sql.catalyst.FunctionIdentifier")(part.name)
     shared = jvm.singleton(f"{_CATALOG}.UserDefinedFunction")
@@ -55,7 +61,7 @@ def _plain(usage: str) -> str:
     return json.dumps(known, sort_keys=True)
 
 
-def _info(jvm: Jvm, called: str) -> Any:
+def _info(jvm: Py4JBridge, called: str) -> Any:
     catalog = jvm.state.catalog()
     found = catalog.lookupBuiltinOrTempFunction(called)
     if found.isEmpty():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
-from headrace.driver.state.jvm import Jvm
+from headrace.driver.py4j_bridge import Py4JBridge
 
 KINDS = ("jars", "files", "archives")
 
 
-def take(jvm: Jvm) -> dict[str, list[str]]:
+def capture(jvm: Py4JBridge) -> dict[str, list[str]]:
     """Where each was added from, by kind."""
     context = jvm.context
     listed = {
@@ -20,7 +20,7 @@ def take(jvm: Jvm) -> dict[str, list[str]]:
     return {kind: [_origin(jvm, uri) for uri in jvm.list_of(listed[kind])] for kind in KINDS}
 
 
-def bring_back(jvm: Jvm, kind: str, uri: str) -> None:
+def restore(jvm: Py4JBridge, kind: str, uri: str) -> None:
     """Adds one again."""
     if kind == "jars":
         jvm.state.resourceLoader().addJar(uri)
@@ -30,7 +30,7 @@ def bring_back(jvm: Jvm, kind: str, uri: str) -> None:
         jvm.context.addArchive(uri)
 
 
-def _origin(jvm: Jvm, uri: str) -> str:
+def _origin(jvm: Py4JBridge, uri: str) -> str:
     """Where a resource came from that the driver serves to its executors under a name."""
     parts = urlsplit(uri)
     if parts.scheme != "spark":

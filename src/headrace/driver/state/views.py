@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.driver.state.jvm import Jvm
-from headrace.grammar.quoting import name, string
-from headrace.model.snapshot import Form, Part
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.grammar.quoting import quote_name, quote_string
+from headrace.model.snapshot import EntryForm, SnapshotEntry
 
 _CATALOG = "org.apache.spark.sql.catalyst.catalog"
 _FILES = "HadoopFsRelation"
 _JDBC = "JDBCRelation"
 
 
-def take(jvm: Jvm) -> tuple[list[Part], list[str]]:
+def capture(jvm: Py4JBridge) -> tuple[list[SnapshotEntry], list[str]]:
     """The session's own temporary views, and in words those that cannot be taken."""
     catalog = jvm.state.catalog()
     names = jvm.list_of(catalog.getTempViewNames())
     return _taken(jvm, [(one, catalog.getRawTempView(one)) for one in names], "TEMPORARY VIEW")
 
 
-def take_global(jvm: Jvm) -> tuple[list[Part], list[str]]:
+def capture_global(jvm: Py4JBridge) -> tuple[list[SnapshotEntry], list[str]]:
     """Those of all sessions of the driver."""
     catalog = jvm.state.catalog()
     # To make it, Spark would ask the metastore: a session that has none shall not wait for that.
@@ -36,32 +36,34 @@ def take_global(jvm: Jvm) -> tuple[list[Part], list[str]]:
     return _taken(jvm, views, "GLOBAL TEMPORARY VIEW")
 
 
-def bring_back(jvm: Jvm, part: Part, *, is_global: bool) -> None:
+def restore(jvm: Py4JBridge, part: SnapshotEntry, *, is_global: bool) -> None:
     """Makes a view of SQL again as it was; what it reads need not be there."""
     relation = jvm.type(f"{_CATALOG}.TemporaryViewRelation")
-    view = relation(jvm.thaw(part.body), jvm.none())
+    view = relation(jvm.deserialize(part.body), jvm.none())
     catalog = jvm.state.catalog()
     make = catalog.createGlobalTempView if is_global else catalog.createTempView
     make(part.name, view, True)
 
 
-def _taken(jvm: Jvm, views: list[tuple[str, Any]], kind: str) -> tuple[list[Part], list[str]]:
+def _taken(
+    jvm: Py4JBridge, views: list[tuple[str, Any]], kind: str
+) -> tuple[list[SnapshotEntry], list[str]]:
     taken, unsaved = [], []
     for called, found in views:
         view = found.get()
         if view.plan().isEmpty():
-            body = jvm.freeze(view.tableMeta())
-            taken.append(Part(name=called, form=Form.JAVA, body=body))
+            body = jvm.serialize(view.tableMeta())
+            taken.append(SnapshotEntry(name=called, form=EntryForm.JAVA, body=body))
             continue
-        text = _using(jvm, view.plan().get(), f"CREATE OR REPLACE {kind} {name(called)}")
+        text = _using(jvm, view.plan().get(), f"CREATE OR REPLACE {kind} {quote_name(called)}")
         if text is None:
             unsaved.append(f"view {called}: Spark keeps no text of it")
         else:
-            taken.append(Part(name=called, form=Form.SQL, body=text))
+            taken.append(SnapshotEntry(name=called, form=EntryForm.SQL, body=text))
     return sorted(taken, key=lambda part: part.name), unsaved
 
 
-def _using(jvm: Jvm, plan: Any, head: str) -> str | None:
+def _using(jvm: Py4JBridge, plan: Any, head: str) -> str | None:
     """The statement that makes a view over a source again; None for a source of another kind."""
     leaves = plan.collectLeaves()
     if leaves.size() != 1 or leaves.apply(0).getClass().getSimpleName() != "LogicalRelation":
@@ -77,5 +79,7 @@ def _using(jvm: Jvm, plan: Any, head: str) -> str | None:
         options = jvm.map_of(relation.jdbcOptions().parameters().originalMap())
     else:
         return None
-    given = ", ".join(f"{string(key)} {string(value)}" for key, value in sorted(options.items()))
+    given = ", ".join(
+        f"{quote_string(key)} {quote_string(value)}" for key, value in sorted(options.items())
+    )
     return f"{head}{columns} USING {source} OPTIONS ({given})"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from headrace.results.formats.select import chosen
+from headrace.results.formats.select import select_batches
 from headrace.results.layout import shown_schema
 from headrace.results.reader import Rows
 
@@ -24,7 +24,7 @@ _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 def write(rows: Rows, chunk: int | None) -> Iterator[bytes]:
     """The stream of one chunk, or of the whole result. Raises as `Rows` does."""
-    return _messages(rows, chosen(rows, chunk))
+    return _messages(rows, select_batches(rows, chunk))
 
 
 def _messages(rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:

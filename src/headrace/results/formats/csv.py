@@ -12,18 +12,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import FormatCannotHold
-from headrace.results.formats.select import chosen
+from headrace.results.formats.select import select_batches
+from headrace.results.json_encoding import NumberFormat, encode_column
 from headrace.results.reader import Rows
-from headrace.results.schema import Kind, SparkType
-from headrace.results.text import text_of
-from headrace.results.tokens import Numbers, tokens
+from headrace.results.schema import SparkType, TypeKind
+from headrace.results.text_encoding import encode_text
 
 MEDIA_TYPE = "text/csv"
 
 _TO_QUOTE = '[",\\r\\n]|^$'
-_NESTED = frozenset({Kind.ARRAY, Kind.MAP, Kind.STRUCT, Kind.GEOMETRY, Kind.GEOGRAPHY})
+_NESTED = frozenset(
+    {TypeKind.ARRAY, TypeKind.MAP, TypeKind.STRUCT, TypeKind.GEOMETRY, TypeKind.GEOGRAPHY}
+)
 _SAFE = frozenset(
-    {Kind.BOOLEAN, Kind.BYTE, Kind.SHORT, Kind.INTEGER, Kind.LONG, Kind.FLOAT, Kind.DOUBLE}
+    {
+        TypeKind.BOOLEAN,
+        TypeKind.BYTE,
+        TypeKind.SHORT,
+        TypeKind.INTEGER,
+        TypeKind.LONG,
+        TypeKind.FLOAT,
+        TypeKind.DOUBLE,
+    }
 )
 
 
@@ -32,7 +42,7 @@ def write(rows: Rows, chunk: int | None, *, header: bool = True) -> Iterator[byt
 
     Raises FormatCannotHold for rows without columns, and as `Rows` does.
     """
-    batches = chosen(rows, chunk)
+    batches = select_batches(rows, chunk)
     return _lines(rows, batches, header=header)
 
 
@@ -56,11 +66,11 @@ def _field(array: pa.Array, kind: SparkType) -> pa.Array:
     if kind.kind in _NESTED:
         text = pc.if_else(
             array.is_valid(),
-            tokens(array, kind, numbers=Numbers.TEXT),
+            encode_column(array, kind, numbers=NumberFormat.TEXT),
             pa.scalar(None, pa.string()),
         )
     else:
-        text = text_of(array, kind)
+        text = encode_text(array, kind)
     return pc.fill_null(text if kind.kind in _SAFE else _quoted(text), "")
 
 

@@ -9,31 +9,33 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.results.formats.select import chosen
+from headrace.results.formats.select import select_batches
+from headrace.results.json_encoding import NumberFormat, encode_rows
 from headrace.results.reader import Rows
-from headrace.results.tokens import Numbers, row_texts
 
 MEDIA_TYPE = "application/json"
 
 
-def write(rows: Rows, chunk: int | None, *, numbers: Numbers = Numbers.TEXT) -> Iterator[bytes]:
+def write(
+    rows: Rows, chunk: int | None, *, numbers: NumberFormat = NumberFormat.TEXT
+) -> Iterator[bytes]:
     """The JSON document of one chunk, or of the whole result, where `chunk` is null.
 
     Raises as `Rows` does.
     """
-    batches = chosen(rows, chunk)
+    batches = select_batches(rows, chunk)
     return _document(rows, chunk, batches, numbers=numbers)
 
 
 def write_rows(
-    rows: Rows, chunk: int | None, *, numbers: Numbers = Numbers.TEXT
+    rows: Rows, chunk: int | None, *, numbers: NumberFormat = NumberFormat.TEXT
 ) -> Iterator[bytes]:
     """The list of rows alone: `[[…], …]`. Raises as `Rows` does."""
-    return _lists(rows, chosen(rows, chunk), numbers=numbers)
+    return _lists(rows, select_batches(rows, chunk), numbers=numbers)
 
 
 def _document(
-    rows: Rows, chunk: int | None, batches: Iterator[pa.RecordBatch], *, numbers: Numbers
+    rows: Rows, chunk: int | None, batches: Iterator[pa.RecordBatch], *, numbers: NumberFormat
 ) -> Iterator[bytes]:
     following = chunk + 1 if chunk is not None and chunk + 1 < rows.chunks else None
     yield f'{{"schema":{json.dumps(rows.schema.described())},"rows":'.encode()
@@ -41,14 +43,16 @@ def _document(
     yield f',"chunk":{json.dumps(chunk)},"next_chunk":{json.dumps(following)}}}'.encode()
 
 
-def _lists(rows: Rows, batches: Iterator[pa.RecordBatch], *, numbers: Numbers) -> Iterator[bytes]:
+def _lists(
+    rows: Rows, batches: Iterator[pa.RecordBatch], *, numbers: NumberFormat
+) -> Iterator[bytes]:
     kinds = [column.type for column in rows.schema.columns]
     yield b"["
     separator = b""
     for batch in batches:
         if batch.num_rows:
             yield separator
-            yield _joined(row_texts(batch, kinds, numbers=numbers))
+            yield _joined(encode_rows(batch, kinds, numbers=numbers))
             separator = b","
     yield b"]"
 

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 
 from headrace.errors import FormatCannotHold
 from headrace.results.batches import relabel
-from headrace.results.formats.select import chosen
+from headrace.results.formats.select import select_batches
 from headrace.results.layout import shown_schema
 from headrace.results.reader import Rows
-from headrace.results.schema import Kind, Schema, SparkType, repeated
+from headrace.results.schema import Schema, SparkType, TypeKind, repeated
 
 MEDIA_TYPE = "application/vnd.apache.parquet"
 
@@ -32,7 +32,7 @@ def write(rows: Rows, chunk: int | None) -> Iterator[bytes]:
     Raises FormatCannotHold with the first column that Parquet has no place for, and as `Rows` does.
     """
     _check(rows.schema)
-    return _file(rows, chosen(rows, chunk))
+    return _file(rows, select_batches(rows, chunk))
 
 
 def _check(schema: Schema) -> None:
@@ -46,7 +46,7 @@ def _check(schema: Schema) -> None:
 
 
 def _obstacle(kind: SparkType) -> str | None:
-    if kind.kind is Kind.STRUCT:
+    if kind.kind is TypeKind.STRUCT:
         if not kind.children:
             return "it has a struct without fields"
         if name := repeated(kind.names):

@@ -9,6 +9,6 @@ import pyarrow as pa
 from headrace.results.reader import Rows
 
 
-def chosen(rows: Rows, chunk: int | None) -> Iterator[pa.RecordBatch]:
+def select_batches(rows: Rows, chunk: int | None) -> Iterator[pa.RecordBatch]:
     """The batches of a chunk, or of the whole result. Raises as `Rows` does, before any batch."""
     return rows.batches() if chunk is None else iter(rows.chunk(chunk))

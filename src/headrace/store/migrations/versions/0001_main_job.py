@@ -169,7 +169,7 @@ def _events() -> None:
         sa.Column("source", sa.Text),
         sa.Column("target", sa.Text, nullable=False),
         sa.Column("at", _INSTANT, nullable=False),
-        sa.Column("who", sa.Text, nullable=False),
+        sa.Column("actor", sa.Text, nullable=False),
         sa.Column("detail", sa.JSON, nullable=False),
         sa.PrimaryKeyConstraint("id", name="events_key"),
         sqlite_autoincrement=True,

@@ -15,19 +15,19 @@ _ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 def upgrade() -> None:
     for column in (
         sa.Column("parallelism", sa.Integer, nullable=False, server_default="1"),
-        sa.Column("spare", sa.Boolean, nullable=False, server_default=sa.false()),
+        sa.Column("warm", sa.Boolean, nullable=False, server_default=sa.false()),
         sa.Column("starts", sa.Integer, nullable=False, server_default="0"),
-        sa.Column("condemned", sa.JSON),
+        sa.Column("fenced_driver", sa.JSON),
         sa.Column("lost", sa.JSON, nullable=False, server_default="[]"),
     ):
         op.add_column("sessions", column)
-    spare = sa.text("spare")
+    warm = sa.text("warm")
     op.create_index(
         "sessions_spare",
         "sessions",
         ["profile", "id"],
-        sqlite_where=spare,
-        postgresql_where=spare,
+        sqlite_where=warm,
+        postgresql_where=warm,
     )
     op.add_column(
         "statements", sa.Column("is_query", sa.Boolean, nullable=False, server_default=sa.false())

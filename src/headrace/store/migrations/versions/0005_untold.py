@@ -13,7 +13,7 @@ _ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 def upgrade() -> None:
     op.create_table(
-        "untold",
+        "pending_hook_calls",
         sa.Column("statement_id", _ID, nullable=False),
         sa.Column("session_id", _ID, nullable=False),
         sa.PrimaryKeyConstraint("statement_id", name="untold_key"),
@@ -22,4 +22,4 @@ def upgrade() -> None:
         ),
         sa.ForeignKeyConstraint(["session_id"], ["sessions.id"], name="untold_session_id_exists"),
     )
-    op.create_index("untold_by_session", "untold", ["session_id"])
+    op.create_index("untold_by_session", "pending_hook_calls", ["session_id"])

@@ -1,0 +1,18 @@
+"""`/metrics`, for Prometheus."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+from headrace.api.context import node_of
+from headrace.api.http.problems import problems
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/metrics", response_class=PlainTextResponse, responses=problems(401, 503))
+def metrics(request: Request) -> Response:
+    """What this node has done and what is live in the store, in Prometheus's text format."""
+    return Response(generate_latest(node_of(request).metrics), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -1,0 +1,1 @@
+"""Services for sessions: create, launch, take over, keep drivers warm, close."""

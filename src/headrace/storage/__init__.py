@@ -1,0 +1,1 @@
+"""Files and objects that outlive a process: results, checkpoints, savepoints, artifacts."""

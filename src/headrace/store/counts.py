@@ -1,0 +1,28 @@
+"""How much is live, by state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Table, func, select
+
+from headrace.model.lifecycle import SESSION, STATEMENT
+from headrace.store.database import Tx
+from headrace.store.tables import sessions, statements
+
+
+def live_statements(tx: Tx) -> dict[str, int]:
+    """Statements that have not ended; every live state is there."""
+    return dict.fromkeys(sorted(STATEMENT.live), 0) | _counted(tx, statements)
+
+
+def live_sessions(tx: Tx) -> dict[str, int]:
+    """Sessions that have not ended; every live state is there."""
+    return dict.fromkeys(sorted(SESSION.live), 0) | _counted(tx, sessions)
+
+
+def _counted(tx: Tx, table: Table) -> dict[Any, int]:
+    state = table.c.state
+    count = func.count().label("live")
+    query = select(state, count).where(table.c.ended_at.is_(None)).group_by(state)
+    return {row.state: row.live for row in tx.execute(query)}

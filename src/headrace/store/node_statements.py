@@ -1,0 +1,28 @@
+"""Statements that no driver runs."""
+
+from __future__ import annotations
+
+from sqlalchemy import exists, select
+
+from headrace.model.lifecycle import StatementState
+from headrace.model.session import SessionKind
+from headrace.store.database import Tx
+from headrace.store.tables import statements
+
+_earlier = statements.alias("earlier")
+_DUE = select(statements.c.id).where(
+    statements.c.ended_at.is_(None),
+    statements.c.kind == SessionKind.LOCAL,
+    statements.c.state == StatementState.WAITING,
+    ~exists().where(
+        _earlier.c.session_id == statements.c.session_id,
+        _earlier.c.ended_at.is_(None),
+        _earlier.c.ordinal < statements.c.ordinal,
+    ),
+)
+
+
+def runnable(tx: Tx, session_id: str | None, limit: int) -> list[str]:
+    """Local statements whose turn it is, of one session or of all."""
+    query = _DUE if session_id is None else _DUE.where(statements.c.session_id == session_id)
+    return list(tx.execute(query.order_by(statements.c.id).limit(limit)).scalars())
