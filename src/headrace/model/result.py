@@ -19,6 +19,20 @@ class Disposition(StrEnum):
     STORED = "stored"  # in the results location, as Arrow IPC parts
 
 
+class ResultRequest(BaseModel):
+    """What a caller asks of the result of one statement."""
+
+    model_config = ConfigDict(frozen=True)
+
+    disposition: Disposition = Disposition.AUTO
+    row_limit: int | None = None
+    """Largest number of rows; the result says `truncated` when rows are cut off."""
+    byte_limit: int | None = None
+    """Largest number of bytes of record batches; the result says `truncated` likewise."""
+    location: str | None = None
+    """A results location for this result alone; default: that of the node."""
+
+
 class ResultPart(BaseModel):
     """One Arrow IPC file in the results location. Its batches are read by index."""
 
