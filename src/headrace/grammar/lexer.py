@@ -1,7 +1,8 @@
-"""Where the tokens of a Spark SQL text begin and end.
+"""The tokens of a Spark SQL text.
 
-Follows the lexer of Spark 4.1 (`SqlBaseLexer.g4`) as far as it decides where a `;` or a word stands
-outside strings and comments. Why not sqlglot's tokenizer: docs/decisions/0002-own-lexer.md.
+The rules follow the lexer of Spark 4.1 (`SqlBaseLexer.g4`) as far as they decide where a `;` or a
+word stands outside strings and comments. docs/explanation/decisions/0002-own-lexer.md says why
+sqlglot's tokenizer was not used.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import NamedTuple
 WHITESPACE = " \t\n\f\r\v\u00a0\u1680\u2028\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
-"""What Spark takes for white space; its set is smaller than Python's."""
+"""White space in Spark SQL; the set is smaller than Python's."""
 
 _LETTER = r"[^\W\d_]"
 _TOKEN = re.compile(
     rf"""
       (?P<SPACE>   [{WHITESPACE}]++ )
-    | (?P<COMMENT> --(?:\\\n|[^\r\n])*+ )                   # a `\` at its end continues it
-    | (?P<OPEN>    /\*(?!\+) )                              # `/*+` begins a hint, no comment
+    | (?P<COMMENT> --(?:\\\n|[^\r\n])*+ )                   # a `\` at the end continues the comment
+    | (?P<OPEN>    /\*(?!\+) )                              # `/*+` begins a hint, not a comment
     | (?P<NUMBER>  [0-9]+[eE][+-][0-9]+(?:[fFdD]|[bB][dD])? )
     | (?P<STRING>  [rR]'[^']*+'     | [rR]"[^"]*+"
                  | '(?:[^'\\]|\\.|'')*+'
@@ -37,18 +38,22 @@ _BRACKET = re.compile(r"/\*(?!\+)|\*/")
 
 
 class TokenKind(Enum):
+    """Classes of tokens."""
+
     COMMENT = auto()
     WORD = auto()
     """A keyword, a plain identifier, or a number that begins with a digit."""
     QUOTED = auto()
     """A string, a quoted name, a path or a number in scientific notation."""
     SYMBOL = auto()
-    """One character of punctuation; operators are not put together."""
+    """One character of punctuation; operators are not combined."""
     UNREADABLE = auto()
-    """A quote or bracketed comment that nothing closes, to the end of the text."""
+    """An unclosed quote or bracketed comment, up to the end of the text."""
 
 
 class Token(NamedTuple):
+    """One token of a text."""
+
     kind: TokenKind
     start: int
     """Offset in code points."""
@@ -61,7 +66,7 @@ _QUOTED = frozenset({"STRING", "NAME", "PATH", "NUMBER"})
 
 
 def tokenize(text: str) -> Iterator[Token]:
-    """The tokens of a text in order, comments among them, white space left out. Never raises."""
+    """Yield the tokens of a text in order, with comments, without white space. Never raise."""
     at = 0
     while match := _TOKEN.match(text, at):
         group, end = match.lastgroup, match.end()
@@ -77,20 +82,20 @@ def tokenize(text: str) -> Iterator[Token]:
         elif group == "COMMENT":
             yield Token(TokenKind.COMMENT, at, end, "")
         elif group == "OPEN":
-            closed = _comment_end(text, end)
-            kind = TokenKind.UNREADABLE if closed is None else TokenKind.COMMENT
-            end = len(text) if closed is None else closed
+            comment_end = _comment_end(text, end)
+            kind = TokenKind.UNREADABLE if comment_end is None else TokenKind.COMMENT
+            end = len(text) if comment_end is None else comment_end
             yield Token(kind, at, end, "")
         at = end
 
 
 def code_tokens(text: str) -> Iterator[Token]:
-    """The tokens of a text without its comments."""
+    """Yield the tokens of a text without its comments."""
     return (token for token in tokenize(text) if token.kind is not TokenKind.COMMENT)
 
 
 def _comment_end(text: str, at: int) -> int | None:
-    """The end of the bracketed comment whose inside begins at `at`; comments nest."""
+    """Return the end of the bracketed comment whose content begins at `at`. Comments nest."""
     depth = 1
     for match in _BRACKET.finditer(text, at):
         depth += 1 if match[0] == "/*" else -1

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import Position
-from headrace.grammar.splitter import ScriptStatement, split_script
+from headrace.grammar.script import ScriptStatement, split_script
 from headrace.grammar.text import position_at
 
 FRAGMENTS = [
