@@ -174,7 +174,9 @@ class Profile(Section):
     @model_validator(mode="after")
     def _check_required(self) -> Profile:
         """Raise ValueError if the backend needs a key that is missing."""
-        missing = [key for key in _REQUIRED_KEYS.get(self.backend, ()) if getattr(self, key) is None]
+        missing = [
+            key for key in _REQUIRED_KEYS.get(self.backend, ()) if getattr(self, key) is None
+        ]
         if missing:
             raise ValueError(f"{self.backend} needs {' and '.join(missing)}")
         return self

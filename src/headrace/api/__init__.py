@@ -1,1 +1,1 @@
-"""HTTP: what callers and drivers send, put to control and the store, and how it is answered."""
+"""HTTP: requests of callers and drivers become calls of services, whose answers become responses."""
