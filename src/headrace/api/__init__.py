@@ -1,1 +1,1 @@
-"""HTTP: requests of callers and drivers become calls of services, whose answers become responses."""
+"""The HTTP server: requests of callers and drivers become calls of services in `control`."""

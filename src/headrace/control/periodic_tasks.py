@@ -28,8 +28,8 @@ class PeriodicTask:
 class PeriodicTasks:
     """A thread that runs the tasks in order, once per sweep interval.
 
-    A notification that a session waits for its driver starts the next round at once. After the start
-    of the node, and after a time without the store, `on_return` runs before the tasks.
+    The next round starts at once when a session waits for its driver. After the start of the node,
+    and after a time without the store, `on_return` runs before the tasks.
     """
 
     def __init__(

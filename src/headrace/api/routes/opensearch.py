@@ -40,8 +40,8 @@ router = APIRouter(
 _DEFAULT_CATALOG = "spark_catalog"
 _ACCEPTING_STATES = SESSION.live - {SessionState.CLOSING}
 
-# That API writes final states in capitals, apart from timeout and cancelled. It has no state between
-# waiting and running, and none for a cancel that is in progress.
+# That API writes SUCCESS and FAILED in capitals. It has no state between waiting and running, and
+# none for a cancel that is in progress.
 _STATUS = {
     StatementState.WAITING: "waiting",
     StatementState.LAUNCHED: "waiting",
