@@ -31,7 +31,7 @@ def test_a_statement_goes_only_where_its_lifecycle_allows(
     for target in StatementState:
         statement_id = new_statement(store, session_id, source)
         before = _trail(store, statement_id)
-        with store.write() as tx:
+        with store.write("test") as tx:
             applied = statement_transitions.transition(
                 tx, statement_id, target, actor="test", failure=LOST
             )
@@ -52,7 +52,7 @@ def test_a_session_goes_only_where_its_lifecycle_allows(
     for target in SessionState:
         session_id = new_session(store, source)
         before = _trail(store, session_id)
-        with store.write() as tx:
+        with store.write("test") as tx:
             applied = sessions.transition(tx, session_id, target, actor="test", failure=LOST)
         with store.read() as tx:
             after = sessions.get(tx, session_id)
@@ -76,11 +76,11 @@ def test_a_node_goes_only_where_its_lifecycle_allows(
     store: Database, source: NodeState, path: list[NodeState]
 ) -> None:
     for target in NodeState:
-        with store.write() as tx:
+        with store.write("test") as tx:
             nodes.register(tx, f"no_{target}", address="http://a", version="1", seconds=60)
             for step in path:
                 assert nodes.transition(tx, f"no_{target}", step, actor="test")
-        with store.write() as tx:
+        with store.write("test") as tx:
             applied = nodes.transition(tx, f"no_{target}", target, actor="test")
         with store.read() as tx:
             after = next(node for node in nodes.page(tx) if node.id == f"no_{target}")
@@ -89,7 +89,7 @@ def test_a_node_goes_only_where_its_lifecycle_allows(
 
 
 def test_a_change_of_what_does_not_exist_does_not_land(store: Database) -> None:
-    with store.write() as tx:
+    with store.write("test") as tx:
         assert not statement_transitions.transition(tx, "st_x", StatementState.FAILED, actor="test")
         assert not sessions.transition(tx, "se_x", SessionState.FAILED, actor="test")
         assert not nodes.transition(tx, "no_x", NodeState.GONE, actor="test")
@@ -101,7 +101,7 @@ def test_a_change_of_what_does_not_exist_does_not_land(store: Database) -> None:
 def test_a_transaction_that_fails_leaves_neither_change_nor_event(store: Database) -> None:
     session_id = new_session(store)
     before = _trail(store, session_id)
-    with pytest.raises(LookupError), store.write() as tx:
+    with pytest.raises(LookupError), store.write("test") as tx:
         assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="test")
         raise LookupError
     with store.read() as tx:

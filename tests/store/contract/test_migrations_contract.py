@@ -89,7 +89,7 @@ def newer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
         url = request.getfixturevalue("empty_postgres")
     database = Database.open(url)
     database.migrate()
-    with database.write() as tx:
+    with database.write("test") as tx:
         tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     yield database
     database.close()
@@ -105,7 +105,7 @@ def test_a_newer_schema_is_left_alone(newer: Database) -> None:
 def test_a_migration_that_fails_leaves_nothing(tmp_path: Path) -> None:
     store = Database.open(f"sqlite:///{tmp_path / 'headrace.db'}")
     try:
-        with store.write() as tx:
+        with store.write("test") as tx:
             tx.execute(text("CREATE TABLE results (x INTEGER)"))
         with pytest.raises(Exception, match="results"):
             store.migrate()

@@ -12,8 +12,9 @@ from headrace.errors import SessionEnded, SessionNotFound
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, SessionState, StatementState
-from headrace.model.result import Disposition
-from headrace.model.statement import NewStatement, Parameter, Statement
+from headrace.model.result import Disposition, ResultRequest
+from headrace.model.session import SessionKind
+from headrace.model.statement import NewStatement, Parameter, Statement, StatementSpec
 from headrace.store import driver_view, events, results, statement_transitions, statements
 from headrace.store.database import Database
 
@@ -28,7 +29,7 @@ def _get(store: Database, statement_id: str) -> Statement:
 
 
 def _succeed(store: Database, statement_id: str, *, seconds: float = 60) -> None:
-    with store.write() as tx:
+    with store.write("test") as tx:
         assert statement_transitions.transition(
             tx,
             statement_id,
@@ -44,22 +45,27 @@ def test_a_statement_reads_back_as_it_was_submitted(store: Database) -> None:
         id=new_id("st"),
         session_id=new_session(store),
         owner="ada",
-        text="SELECT '🍏\n', :x",
-        parameters=[Parameter(name="x", value=[1.5, None], type="ARRAY<DOUBLE>")],
-        conf={"a": "b"},
-        disposition=Disposition.STORED,
-        row_limit=2**40,
-        byte_limit=7,
-        location="s3://bucket/x",
+        spec=StatementSpec(
+            text="SELECT '🍏\n', :x",
+            kind=SessionKind.BATCH,
+            parameters=[Parameter(name="x", value=[1.5, None], type="ARRAY<DOUBLE>")],
+            conf={"a": "b"},
+            timeout_seconds=1.5,
+            queue_timeout_seconds=2.5,
+            result_request=ResultRequest(
+                disposition=Disposition.STORED,
+                row_limit=2**40,
+                byte_limit=7,
+                location="s3://bucket/x",
+            ),
+        ),
     )
-    with store.write() as tx:
+    with store.write("test") as tx:
         inserted = statements.insert(tx, new, actor="ada")
     statement = _get(store, new.id)
     assert statement == inserted
     assert statement.ordinal == 0
-    for name in ("owner", "text", "parameters", "conf", "disposition", "row_limit", "byte_limit"):
-        assert getattr(statement, name) == getattr(new, name)
-    assert statement.location == "s3://bucket/x"
+    assert (statement.owner, statement.spec) == (new.owner, new.spec)
     assert (statement.state, statement.attempts) == (StatementState.WAITING, 0)
     assert statement.epoch is statement.launched_at is statement.result is None
 
@@ -110,14 +116,14 @@ def test_pages_go_from_the_newest_to_the_oldest(store: Database) -> None:
 
 
 def test_every_step_keeps_its_time(store: Database) -> None:
-    session_id, epoch = running_session(store)
-    statement_id = new_statement(store, session_id)
-    with store.write() as tx:
-        statement_transitions.claim_next(tx, session_id, epoch, actor="driver")
-    with store.write() as tx:
+    lease = running_session(store)
+    statement_id = new_statement(store, lease.session_id)
+    with store.write("test") as tx:
+        statement_transitions.claim_next(tx, lease)
+    with store.write("test") as tx:
         state = StatementState.RUNNING
         assert statement_transitions.transition(
-            tx, statement_id, state, actor="driver", epoch=epoch
+            tx, statement_id, state, actor="driver", lease=lease
         )
     _succeed(store, statement_id)
     after = _get(store, statement_id)
@@ -135,16 +141,16 @@ def test_a_success_that_was_never_reported_running_has_started(store: Database) 
 
 
 def test_a_statement_that_waits_again_is_as_new(store: Database) -> None:
-    session_id, epoch = running_session(store)
-    statement_id = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
-    with store.write() as tx:
+    lease = running_session(store)
+    statement_id = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    with store.write("test") as tx:
         assert statement_transitions.transition(
             tx, statement_id, StatementState.WAITING, actor="no_1"
         )
     again = _get(store, statement_id)
     assert again.launched_at is again.started_at is again.epoch is None
-    with store.write() as tx:
-        claimed = statement_transitions.claim_next(tx, session_id, epoch, actor="driver")
+    with store.write("test") as tx:
+        claimed = statement_transitions.claim_next(tx, lease)
     assert claimed is not None
     assert (claimed.id, claimed.attempts) == (statement_id, 2)
 
@@ -174,7 +180,7 @@ def test_a_result_goes_when_its_time_is_over(store: Database) -> None:
     with store.read() as tx:
         assert results.expired(tx, 10) == [(late, None), (later, None)]
         assert results.expired(tx, 1) == [(late, None)]
-    with store.write() as tx:
+    with store.write("test") as tx:
         results.mark_gone(tx, late)
     with store.read() as tx:
         assert results.expired(tx, 10) == [(later, None)]
@@ -187,7 +193,7 @@ def test_a_result_goes_when_its_time_is_over(store: Database) -> None:
 
 def test_a_result_is_never_left_by_a_transition_that_did_not_land(store: Database) -> None:
     statement_id = new_statement(store, new_session(store), StatementState.CANCELLED)
-    with store.write() as tx:
+    with store.write("test") as tx:
         assert not statement_transitions.transition(
             tx,
             statement_id,
@@ -220,7 +226,7 @@ def test_a_cancel_is_asked_for(
 ) -> None:
     session_id = new_session(store)
     statement_id = new_statement(store, session_id, source)
-    with store.write() as tx:
+    with store.write("test") as tx:
         assert statement_transitions.request_cancel(tx, statement_id, actor="ada") is target
     after = _get(store, statement_id)
     assert after.state is target
@@ -232,23 +238,23 @@ def test_a_cancel_is_asked_for(
 
 
 def test_a_duty_is_what_waits_and_what_is_in_hand(store: Database) -> None:
-    session_id, epoch = running_session(store)
+    lease = running_session(store)
     with store.read() as tx:
         assert driver_view.load_driver_view(tx, "se_x") is None
-        idle = driver_view.load_driver_view(tx, session_id)
+        idle = driver_view.load_driver_view(tx, lease.session_id)
     assert idle == driver_view.DriverView(
-        epoch=epoch,
+        lease=lease,
         state=SessionState.RUNNING,
         parallelism=1,
-        spent=False,
-        waits=False,
+        finished=False,
+        has_waiting=False,
         in_flight=[],
     )
-    made = {state: new_statement(store, session_id, state) for state in StatementState}
+    made = {state: new_statement(store, lease.session_id, state) for state in StatementState}
     with store.read() as tx:
-        busy = driver_view.load_driver_view(tx, session_id)
+        busy = driver_view.load_driver_view(tx, lease.session_id)
     assert busy is not None
-    assert busy.waits
+    assert busy.has_waiting
     assert busy.in_flight == [(one, state) for state, one in made.items() if state in IN_FLIGHT]
 
 
@@ -256,7 +262,7 @@ def test_the_end_of_a_session_ends_its_statements(store: Database) -> None:
     session_id = new_session(store)
     made = {state: new_statement(store, session_id, state) for state in StatementState}
     live = [made[state] for state in StatementState if state in STATEMENT.live]
-    with store.write() as tx:
+    with store.write("test") as tx:
         assert statements.live_ids(tx, session_id) == live
         count = statement_transitions.end_all_statements(
             tx, session_id, actor="no_1", failure=LOST, waiting=NEVER_RAN
@@ -283,7 +289,7 @@ def test_the_end_of_a_session_ends_its_statements(store: Database) -> None:
 def test_a_failure_keeps_every_character(store: Database) -> None:
     failure = Failure(code="c", message="a\x00b \ud83c 🍏", condition="X", line=1, column=2)
     statement_id = new_statement(store, new_session(store))
-    with store.write() as tx:
+    with store.write("test") as tx:
         assert statement_transitions.transition(
             tx, statement_id, StatementState.FAILED, actor="driver", failure=failure
         )

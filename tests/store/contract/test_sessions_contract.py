@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.support.store import LOST, new_session, new_statement, running_session, session_of
+from tests.support.store import LOST, get_session, new_session, new_statement, running_session
 
 from headrace.errors import SessionNameExists
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.model.session import NewSession
+from headrace.model.session import DriverLease, NewSession, SessionSpec
 from headrace.store import events, sessions, statements, takeovers
 from headrace.store.database import Database
 
@@ -23,20 +23,21 @@ def test_a_session_reads_back_as_it_was_made(store: Database) -> None:
         id=new_id("se"),
         owner="ada",
         name="Äpfel 🍏",
-        profile="big",
-        conf={"spark.sql.shuffle.partitions": "4", "a": "\x00"},
-        catalog="spark_catalog",
-        database="sales",
-        jars=["a.jar"],
-        files=["b.txt"],
-        py_files=["c.py"],
+        spec=SessionSpec(
+            profile="big",
+            conf={"spark.sql.shuffle.partitions": "4", "a": "\x00"},
+            catalog="spark_catalog",
+            database="sales",
+            jars=["a.jar"],
+            files=["b.txt"],
+            py_files=["c.py"],
+        ),
     )
-    with store.write() as tx:
+    with store.write("test") as tx:
         sessions.insert(tx, new, actor="ada")
-    session = session_of(store, new.id)
-    for name in ("owner", "kind", "name", "profile", "conf", "catalog", "database"):
-        assert getattr(session, name) == getattr(new, name)
-    assert (session.jars, session.files, session.py_files) == (["a.jar"], ["b.txt"], ["c.py"])
+    session = get_session(store, new.id)
+    assert (session.owner, session.kind, session.name) == ("ada", new.kind, new.name)
+    assert session.spec == new.spec
     assert session.state is SessionState.NOT_STARTED
     assert session.epoch == 0
     assert abs(session.created_at - datetime.now(UTC)) < timedelta(minutes=1)
@@ -48,11 +49,11 @@ def test_what_is_not_there_is_none(store: Database) -> None:
         assert sessions.get(tx, "se_x") is None
         assert sessions.id_of_name(tx, "ada", "x") is None
         assert not sessions.is_owned(tx, "ada", "se_x")
-        assert sessions.token_hash(tx, "se_x", 1) is None
+        assert sessions.token_hash(tx, DriverLease("se_x", 1)) is None
 
 
 def test_sessions_are_numbered_upwards(store: Database) -> None:
-    numbers = [session_of(store, new_session(store)).number for _ in range(3)]
+    numbers = [get_session(store, new_session(store)).number for _ in range(3)]
     assert numbers == sorted(set(numbers))
 
 
@@ -60,7 +61,7 @@ def test_a_session_counts_its_statements_that_have_not_ended(store: Database) ->
     session_id = new_session(store)
     for state in StatementState:
         new_statement(store, session_id, state)
-    assert session_of(store, session_id).active == 4
+    assert get_session(store, session_id).active == 4
     with store.read() as tx:
         assert statements.active_count(tx) == 4
 
@@ -74,7 +75,7 @@ def test_a_name_is_taken_while_its_session_lives(store: Database) -> None:
         assert sessions.id_of_name(tx, "ada", "etl") == first
         assert sessions.is_owned(tx, "ada", first)
         assert not sessions.is_owned(tx, "bob", first)
-    with store.write() as tx:
+    with store.write("test") as tx:
         assert sessions.transition(tx, first, SessionState.FAILED, actor="test")
     with store.read() as tx:
         assert sessions.id_of_name(tx, "ada", "etl") is None
@@ -115,7 +116,7 @@ def test_pages_go_from_the_newest_to_the_oldest(store: Database) -> None:
 def test_launchable_sessions_come_oldest_first(store: Database) -> None:
     made = [new_session(store), new_session(store, SessionState.STARTING), new_session(store)]
     claimed = new_session(store)
-    with store.write() as tx:
+    with store.write("test") as tx:
         takeovers.claim_launch(tx, claimed, node="no_1", seconds=60, token_hash="h")
     with store.read() as tx:
         assert [one.id for one in sessions.launchable(tx, 10)] == made
@@ -123,7 +124,7 @@ def test_launchable_sessions_come_oldest_first(store: Database) -> None:
 
 
 def test_live_sessions_can_be_those_of_one_node(store: Database) -> None:
-    running, _ = running_session(store)
+    running = running_session(store).session_id
     waiting = new_session(store)
     new_session(store, SessionState.DEAD)
     with store.read() as tx:
@@ -134,10 +135,11 @@ def test_live_sessions_can_be_those_of_one_node(store: Database) -> None:
 
 def test_hello_tells_who_the_driver_is_and_starts_the_lease(store: Database) -> None:
     session_id = new_session(store)
-    with store.write() as tx:
+    with store.write("test") as tx:
         epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="h")
         assert epoch is not None
-        assert sessions.set_handle(tx, session_id, epoch, {"pid": 7})
+        lease = DriverLease(session_id, epoch)
+        assert sessions.set_handle(tx, lease, {"pid": 7})
         assert sessions.transition(
             tx,
             session_id,
@@ -147,8 +149,8 @@ def test_hello_tells_who_the_driver_is_and_starts_the_lease(store: Database) -> 
             driver={"spark_version": "4"},
             lease_seconds=15,
         )
-        assert sessions.token_hash(tx, session_id, epoch) == "h"
-    session = session_of(store, session_id)
+        assert sessions.token_hash(tx, lease) == "h"
+    session = get_session(store, session_id)
     assert (session.handle, session.driver) == ({"pid": 7}, {"spark_version": "4"})
     assert session.lease_until is not None
     assert session.started_at is not None
@@ -156,21 +158,21 @@ def test_hello_tells_who_the_driver_is_and_starts_the_lease(store: Database) -> 
 
 
 def test_a_lease_runs_out_by_the_databases_clock(store: Database) -> None:
-    late, epoch = running_session(store, lease_seconds=_AGO)
+    late = running_session(store, lease_seconds=_AGO)
     running_session(store, lease_seconds=60)
     new_session(store)
     with store.read() as tx:
-        assert [one.id for one in takeovers.overdue(tx, 10)] == [late]
-    with store.write() as tx:
+        assert [one.id for one in takeovers.overdue(tx, 10)] == [late.session_id]
+    with store.write("test") as tx:
         # Until a takeover has raised the epoch, even an expired lease can be renewed.
-        assert sessions.renew(tx, late, epoch, 60) is SessionState.RUNNING
+        assert sessions.renew(tx, late, 60) is SessionState.RUNNING
     with store.read() as tx:
         assert takeovers.overdue(tx, 10) == []
 
 
 def test_an_unfinished_launch_is_overdue(store: Database) -> None:
     session_id = new_session(store)
-    with store.write() as tx:
+    with store.write("test") as tx:
         takeovers.claim_launch(tx, session_id, node="no_1", seconds=_AGO, token_hash="h")
     with store.read() as tx:
         assert [one.id for one in takeovers.overdue(tx, 10)] == [session_id]
@@ -178,14 +180,14 @@ def test_an_unfinished_launch_is_overdue(store: Database) -> None:
 
 @pytest.mark.parametrize("state", [SessionState.RUNNING, SessionState.CLOSING])
 def test_renewing_tells_the_state(store: Database, state: SessionState) -> None:
-    session_id, epoch = running_session(store)
+    lease = running_session(store)
     if state is not SessionState.RUNNING:
-        with store.write() as tx:
-            assert sessions.transition(tx, session_id, state, actor="test")
-    before = session_of(store, session_id)
-    with store.write() as tx:
-        assert sessions.renew(tx, session_id, epoch, 600) is state
-    after = session_of(store, session_id)
+        with store.write("test") as tx:
+            assert sessions.transition(tx, lease.session_id, state, actor="test")
+    before = get_session(store, lease.session_id)
+    with store.write("test") as tx:
+        assert sessions.renew(tx, lease, 600) is state
+    after = get_session(store, lease.session_id)
     assert after.lease_until is not None
     assert before.lease_until is not None
     assert after.lease_until - before.lease_until > timedelta(minutes=8)
@@ -194,42 +196,42 @@ def test_renewing_tells_the_state(store: Database, state: SessionState) -> None:
 
 @pytest.mark.parametrize("state", [SessionState.DEAD, SessionState.FAILED])
 def test_a_lease_is_lost_with_the_driver(store: Database, state: SessionState) -> None:
-    session_id, epoch = running_session(store)
-    with store.write() as tx:
-        assert sessions.transition(tx, session_id, state, actor="test")
-        assert sessions.renew(tx, session_id, epoch, 60) is None
+    lease = running_session(store)
+    with store.write("test") as tx:
+        assert sessions.transition(tx, lease.session_id, state, actor="test")
+        assert sessions.renew(tx, lease, 60) is None
 
 
 def test_a_node_that_was_away_gives_every_driver_a_full_lease(store: Database) -> None:
-    late, _ = running_session(store, lease_seconds=_AGO)
-    early, _ = running_session(store, lease_seconds=3600)
-    untouched = session_of(store, early).lease_until
-    with store.write() as tx:
+    late = running_session(store, lease_seconds=_AGO).session_id
+    early = running_session(store, lease_seconds=3600).session_id
+    untouched = get_session(store, early).lease_until
+    with store.write("test") as tx:
         assert sessions.extend_all(tx, node="no_2", seconds=15) == 1
     with store.read() as tx:
         assert takeovers.overdue(tx, 10) == []
-    assert session_of(store, early).lease_until == untouched
-    assert session_of(store, late).lease_until is not None
+    assert get_session(store, early).lease_until == untouched
+    assert get_session(store, late).lease_until is not None
 
 
 def test_the_end_of_a_session_is_recorded(store: Database) -> None:
-    session_id, epoch = running_session(store)
-    with store.write() as tx:
+    lease = running_session(store)
+    with store.write("test") as tx:
         assert sessions.transition(
             tx,
-            session_id,
+            lease.session_id,
             SessionState.FAILED,
             actor="no_1",
-            epoch=epoch,
+            epoch=lease.epoch,
             failure=LOST,
             detail={"exit": 9},
         )
-    session = session_of(store, session_id)
+    session = get_session(store, lease.session_id)
     assert session.failure == LOST
     assert session.ended_at is not None
     assert session.lease_until is None
     with store.read() as tx:
-        last = events.read(tx, after=None, entity_id=session_id, limit=10)[-1]
+        last = events.read(tx, after=None, entity_id=lease.session_id, limit=10)[-1]
     assert (last.entity, last.source, last.target, last.actor) == (
         "session",
         "running",

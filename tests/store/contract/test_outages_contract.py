@@ -39,13 +39,13 @@ def test_a_store_that_is_down_says_so_and_comes_back(
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
             remote.ping()
-        with pytest.raises(StoreUnavailable), remote.write() as tx:
+        with pytest.raises(StoreUnavailable), remote.write("test") as tx:
             sessions.get(tx, session_id)
         with pytest.raises(StoreUnavailable):
             remote.migrate()
     outage.start()
     remote.ping()
-    with remote.write() as tx:
+    with remote.write("test") as tx:
         assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="test")
 
 
@@ -63,7 +63,7 @@ def test_a_store_that_dies_in_a_transaction_undoes_it(
     remote: Database, outage: PostgresServer
 ) -> None:
     session_id = new_session(remote)
-    with pytest.raises(StoreUnavailable), remote.write() as tx:
+    with pytest.raises(StoreUnavailable), remote.write("test") as tx:
         assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="test")
         outage.stop()
     count = remote.write_count
@@ -83,7 +83,7 @@ def test_a_full_pool_is_an_outage(remote: Database) -> None:
 
 
 def test_a_statement_that_takes_too_long_is_an_outage(remote: Database) -> None:
-    with pytest.raises(StoreUnavailable), remote.write() as tx:
+    with pytest.raises(StoreUnavailable), remote.write("test") as tx:
         tx.execute(text("SET LOCAL statement_timeout = 20"))
         tx.execute(text("SELECT pg_sleep(10)"))
     remote.ping()
@@ -92,9 +92,9 @@ def test_a_statement_that_takes_too_long_is_an_outage(remote: Database) -> None:
 def test_a_lock_that_is_not_let_go_is_an_outage(remote: Database) -> None:
     session_id = new_session(remote)
     lock = text("SELECT 1 FROM sessions WHERE id = :id FOR UPDATE")
-    with remote.write() as here:
+    with remote.write("test") as here:
         here.execute(lock, {"id": session_id})
-        with pytest.raises(StoreUnavailable), remote.write() as there:
+        with pytest.raises(StoreUnavailable), remote.write("test") as there:
             there.execute(text("SET LOCAL lock_timeout = 20"))
             there.execute(lock, {"id": session_id})
         assert sessions.transition(here, session_id, SessionState.CLOSING, actor="test")

@@ -51,10 +51,10 @@ def test_a_change_wakes_who_waits_for_it(store: Database) -> None:
     statement_id = new_statement(store, session_id)
     assert woken(EVENTS, LAUNCH, "session") == [EVENTS, "session"]
     waits["statement"] = store.notifications.subscribe(statement_topic(statement_id))
-    with store.write() as tx:
+    with store.write("test") as tx:
         statement_transitions.request_cancel(tx, statement_id, actor="ada")
     assert woken(EVENTS, "session", "statement") == [EVENTS, "session", "statement"]
-    with store.write() as tx:
+    with store.write("test") as tx:
         sessions.transition(tx, session_id, SessionState.CLOSING, actor="ada")
     assert woken(EVENTS, "session", "statement") == [EVENTS, "session"]
     for wait in waits.values():
@@ -70,7 +70,10 @@ def test_what_is_woken_can_read_the_change(store: Database) -> None:
         with store.read() as tx:
             read.append(statements.get(tx, statement_id))
 
-    with store.notifications.subscribe(statement_topic(statement_id), look), store.write() as tx:
+    with (
+        store.notifications.subscribe(statement_topic(statement_id), look),
+        store.write("test") as tx,
+    ):
         statement_transitions.transition(tx, statement_id, StatementState.FAILED, actor="test")
         assert read == [], "not before the commit"
     assert [one.state for one in read] == [StatementState.FAILED]
@@ -78,7 +81,7 @@ def test_what_is_woken_can_read_the_change(store: Database) -> None:
 
 def test_nobody_is_woken_by_what_was_undone(store: Database) -> None:
     with store.notifications.subscribe("topic") as wait:
-        with pytest.raises(LookupError), store.write() as tx:
+        with pytest.raises(LookupError), store.write("test") as tx:
             tx.wake("topic")
             raise LookupError
         assert not wait.wait(0)
@@ -100,10 +103,10 @@ def test_a_nodes_own_notice_does_not_wake_it_twice(two_nodes: tuple[Database, Da
         there.notifications.subscribe("topic") as wait,
         here.notifications.subscribe("answer") as answered,
     ):
-        with here.write() as tx:
+        with here.write("test") as tx:
             tx.wake("topic")
         assert wait.wait(_SOON)
-        with there.write() as tx:
+        with there.write("test") as tx:
             tx.wake("answer")
         # Notices come in order: had the first been taken for another's, it would be here by now.
         assert answered.wait(_SOON)
@@ -115,7 +118,7 @@ def test_any_number_of_topics_reaches_the_other_node(two_nodes: tuple[Database, 
     topics = [statement_topic(f"st_{number:032x}") for number in range(500)]
     woken = {topic: threading.Event() for topic in topics}
     waits = [there.notifications.subscribe(topic, event.set) for topic, event in woken.items()]
-    with here.write() as tx:
+    with here.write("test") as tx:
         tx.wake(*topics)
     wait_until(lambda: all(event.is_set() for event in woken.values()), what="all were woken")
     for wait in waits:
@@ -133,7 +136,7 @@ def test_the_line_comes_back_after_a_restart(
 
         def wakes() -> bool:
             try:
-                with here.write() as tx:
+                with here.write("test") as tx:
                     tx.wake("topic")
             except StoreUnavailable:
                 return False

@@ -10,6 +10,7 @@ from tests.support.store import new_session, new_statement
 from headrace.errors import InvalidRequest
 from headrace.model.event import Event
 from headrace.model.lifecycle import SessionState
+from headrace.model.session import DriverLease
 from headrace.store import events, sessions
 from headrace.store.database import Database
 
@@ -21,7 +22,7 @@ def _read(store: Database, after: str | None = None, limit: int = 1000) -> list[
 
 def test_an_event_says_who_did_what_when(store: Database) -> None:
     session_id = new_session(store)
-    with store.write() as tx:
+    with store.write("test") as tx:
         state = SessionState.CLOSING
         assert sessions.transition(tx, session_id, state, actor="bob", detail={"why": "bored"})
     made, closed = _read(store)
@@ -68,9 +69,9 @@ def test_a_reader_never_passes_a_late_commit(postgres_url: str) -> None:
     try:
         first, second = new_session(store), new_session(store)
         start = _read(store)[-1].cursor
-        with store.write() as late:
+        with store.write("test") as late:
             assert sessions.transition(late, first, SessionState.CLOSING, actor="late")
-            with store.write() as early:
+            with store.write("test") as early:
                 assert sessions.transition(early, second, SessionState.CLOSING, actor="early")
             assert _read(store, start) == []
         assert [event.actor for event in _read(store, start)] == ["late", "early"]
@@ -84,9 +85,9 @@ def test_a_reader_never_passes_a_late_commit_of_a_later_transaction(postgres_url
     try:
         first, second = new_session(store), new_session(store)
         start = _read(store)[-1].cursor
-        with store.write() as old:
-            assert sessions.set_handle(old, first, 0, {})
-            with store.write() as new:
+        with store.write("test") as old:
+            assert sessions.set_handle(old, DriverLease(first, 0), {})
+            with store.write("test") as new:
                 assert sessions.transition(new, second, SessionState.CLOSING, actor="new")
                 assert sessions.transition(old, first, SessionState.CLOSING, actor="old")
             assert _read(store, start) == []

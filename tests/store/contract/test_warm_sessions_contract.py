@@ -11,7 +11,7 @@ from tests.support.store import new_session, running_session
 from headrace.errors import SessionNameExists
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
-from headrace.model.session import NewSession, SessionKind
+from headrace.model.session import DriverLease, NewSession, SessionKind, SessionSpec
 from headrace.store import sessions, takeovers, warm_sessions
 from headrace.store.database import Database
 
@@ -19,9 +19,12 @@ from headrace.store.database import Database
 def _spare(store: Database, *, running: bool = True, profile: str = "default") -> str:
     session_id = new_id("se")
     new = NewSession(
-        id=session_id, owner=warm_sessions.UNASSIGNED_OWNER, profile=profile, warm=True
+        id=session_id,
+        owner=warm_sessions.UNASSIGNED_OWNER,
+        spec=SessionSpec(profile=profile),
+        warm=True,
     )
-    with store.write() as tx:
+    with store.write("test") as tx:
         sessions.insert(tx, new, actor="no_1")
         epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="h")
         if running:
@@ -35,12 +38,12 @@ def _take(store: Database, *, name: str | None = None, profile: str = "default")
         id=new_id("se"),
         owner="ada",
         name=name,
-        profile=profile,
+        spec=SessionSpec(profile=profile),
         kind=SessionKind.BATCH,
         idle_seconds=7,
         ttl_seconds=8,
     )
-    with store.write() as tx:
+    with store.write("test") as tx:
         return warm_sessions.assign(tx, new)
 
 
@@ -79,8 +82,11 @@ def test_a_name_that_is_taken_takes_no_driver(store: Database) -> None:
 
 def test_what_is_lost_or_somebodys_is_not_taken(store: Database) -> None:
     lost = _spare(store)
-    with store.write() as tx:
-        assert takeovers.fence(tx, lost, 1, actor="no_1", reason="it died", seconds=60) == 2
+    with store.write("test") as tx:
+        assert (
+            takeovers.fence(tx, DriverLease(lost, 1), actor="no_1", reason="it died", seconds=60)
+            == 2
+        )
     running_session(store)
     assert _take(store) is None
 
@@ -104,7 +110,7 @@ def test_each_is_taken_once(store: Database) -> None:
 
 def test_a_failed_start_is_remembered_for_a_while(store: Database) -> None:
     warm = _spare(store, running=False)
-    with store.write() as tx:
+    with store.write("test") as tx:
         assert not warm_sessions.failed_recently(tx, "default", 60)
         assert sessions.transition(tx, warm, SessionState.FAILED, actor="no_1")
         assert warm_sessions.failed_recently(tx, "default", 60)

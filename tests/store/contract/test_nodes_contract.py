@@ -12,7 +12,7 @@ def _register(tx: Tx, node_id: str, address: str = "http://a:1", seconds: float 
 
 
 def test_a_node_is_listed_as_it_registered(store: Database) -> None:
-    with store.write() as tx:
+    with store.write("test") as tx:
         _register(tx, "no_2", "http://b:1")
         _register(tx, "no_1")
         first, second = nodes.page(tx)
@@ -23,7 +23,7 @@ def test_a_node_is_listed_as_it_registered(store: Database) -> None:
 
 
 def test_a_node_that_comes_back_is_up_anew(store: Database) -> None:
-    with store.write() as tx:
+    with store.write("test") as tx:
         _register(tx, "no_1")
         assert nodes.transition(tx, "no_1", NodeState.GONE, actor="no_1")
         assert not nodes.renew(tx, "no_1", 60)
@@ -35,7 +35,7 @@ def test_a_node_that_comes_back_is_up_anew(store: Database) -> None:
 
 
 def test_a_node_that_did_not_say_goodbye_is_replaced_by_its_next_start(store: Database) -> None:
-    with store.write() as tx:
+    with store.write("test") as tx:
         former = _register(tx, "no_1")
         present = _register(tx, "no_1", "http://a:2")
         assert not nodes.renew(tx, "no_1", 60, registration=former)
@@ -51,7 +51,7 @@ def test_a_node_that_did_not_say_goodbye_is_replaced_by_its_next_start(store: Da
 
 
 def test_addresses_are_of_nodes_that_are_up_and_alive(store: Database) -> None:
-    with store.write() as tx:
+    with store.write("test") as tx:
         _register(tx, "no_1", "http://up")
         _register(tx, "no_2", "http://lost", seconds=-1)
         _register(tx, "no_3", "http://draining")

@@ -58,7 +58,7 @@ class Held:
             state=TransactionState.PREPARED,
             staged=staged,
         )
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             return transactions.prepare(tx, new, actor="driver")
 
     def advance(
@@ -68,7 +68,7 @@ class Held:
         *,
         published: bool = False,
     ) -> bool:
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             return transactions.advance(
                 tx,
                 self.id,
@@ -86,7 +86,7 @@ class Held:
             assert self.advance(step)
 
     def cancel(self) -> StatementState | None:
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             return statement_transitions.request_cancel(tx, self.statement, actor="ada")
 
     def known(self) -> Transaction:
@@ -97,7 +97,7 @@ class Held:
 
     def declare_lost(self, *, max_attempts: int = 2) -> StatementState:
         """What becomes of the statement when its driver is lost."""
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             fence = takeovers.fence(
                 tx, self.session, self.epoch, actor="no_1", reason="it died", seconds=60
             )
@@ -157,7 +157,7 @@ def test_a_commit_that_comes_first_wins(store: Database) -> None:
     held.bring_to(TransactionState.COMMITTING)
     with pytest.raises(Committing, match=held.statement):
         held.cancel()
-    with store.write() as tx, pytest.raises(Committing):
+    with store.write("test") as tx, pytest.raises(Committing):
         reason = CancelReason.CLOSED
         statement_transitions.request_cancel(
             tx, held.statement, actor="ada", reason=reason, force=True
@@ -237,7 +237,7 @@ def test_the_next_driver_holds_what_is_left(store: Database) -> None:
     # Not even while it waits.
     with pytest.raises(Committing):
         held.cancel()
-    with store.write() as tx:
+    with store.write("test") as tx:
         epoch = takeovers.claim_launch(
             tx, held.session, node="no_1", seconds=60, token_hash="other"
         )
@@ -293,7 +293,7 @@ def test_a_session_that_ends_says_what_is_in_doubt(store: Database) -> None:
     begun.bring_to(TransactionState.BEGUN)
     failure = Failure(code="session_closed", message="It was closed.")
     for held, code in ((doubtful, "commit_in_doubt"), (begun, "session_closed")):
-        with store.write() as tx:
+        with store.write("test") as tx:
             statement_transitions.end_all_statements(tx, held.session, actor="ada", failure=failure)
             found = statements.get(tx, held.statement)
         assert found is not None
@@ -304,7 +304,7 @@ def test_a_session_that_ends_says_what_is_in_doubt(store: Database) -> None:
 
 def test_what_is_told_of_an_end_is_kept(store: Database) -> None:
     held = Held(store)
-    with store.write() as tx:
+    with store.write("test") as tx:
         statement_transitions.set_outcome_notes(tx, held.statement, atomic=True, note="done")
         found = statements.get(tx, held.statement)
     assert found is not None
@@ -318,7 +318,7 @@ def left_of(store: Database, identities: list[str] | None = None) -> list[str]:
 
 def aged(store: Database, session: str) -> None:
     """A while after it has ended."""
-    with store.write() as tx:
+    with store.write("test") as tx:
         long_ago = update(sessions_table).where(sessions_table.c.id == session)
         tx.execute(long_ago.values(ended_at=clock(-2 * transactions.GONE_SECONDS)))
 
@@ -335,7 +335,7 @@ def test_what_nobody_drives_any_more_is_taken_over_once(store: Database) -> None
     assert left_of(store, ["elsewhere"]) == []
     other, epoch = running_session(store)
     for expected in ([held.id], []):
-        with store.write() as tx:
+        with store.write("test") as tx:
             taken = transactions.take_over_orphaned(tx, [held.id], other, epoch, limit=10)
         assert [one.id for one in taken] == expected
     assert not held.advance(TransactionState.ABORTING)
@@ -359,7 +359,7 @@ def test_of_a_session_that_ends_it_is_left_after_a_while(store: Database) -> Non
     for step in (TransactionState.BEGUN, TransactionState.COMMITTING):
         assert held.advance(step)
     failure = Failure(code="session_closed", message="It was closed.")
-    with store.write() as tx:
+    with store.write("test") as tx:
         assert sessions.transition(
             tx, held.session, SessionState.FAILED, actor="x", failure=failure
         )

@@ -6,10 +6,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.support.store import LOST, new_session, new_statement, running_session, session_of
+from tests.support.store import LOST, get_session, new_session, new_statement, running_session
 
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.model.session import FencedDriver
+from headrace.model.session import DriverLease, FencedDriver
 from headrace.model.snapshot import Snapshot
 from headrace.store import (
     events,
@@ -25,51 +25,57 @@ from headrace.store.database import Database
 _AGO = -1.0
 
 
-def _condemn(
+def _fence(
     store: Database,
-    session_id: str,
-    epoch: int,
+    lease: DriverLease,
     *,
     seconds: float = 60,
-    if_overdue: bool = False,
-    if_alone: str | None = None,
-) -> int | None:
-    with store.write() as tx:
-        return takeovers.fence(
+    only_if_overdue: bool = False,
+    only_if_alone_with: str | None = None,
+) -> DriverLease | None:
+    """Fence a driver. Return the lease of the new epoch, or None if the driver was not fenced."""
+    with store.write("test") as tx:
+        epoch = takeovers.fence(
             tx,
-            session_id,
-            epoch,
+            lease,
             actor="no_1",
             reason="it died",
             seconds=seconds,
-            if_overdue=if_overdue,
-            if_alone=if_alone,
+            only_if_overdue=only_if_overdue,
+            only_if_alone_with=only_if_alone_with,
         )
+    return None if epoch is None else DriverLease(lease.session_id, epoch)
 
 
-def test_a_condemned_driver_can_do_nothing_any_more(store: Database) -> None:
-    session_id, epoch = running_session(store)
-    in_flight = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
-    with store.write() as tx:
-        sessions.set_handle(tx, session_id, epoch, {"pid": 7})
-    assert _condemn(store, session_id, epoch) == epoch + 1
-    assert _condemn(store, session_id, epoch) is None
-    assert _condemn(store, session_id, epoch + 1) is None
-    with store.write() as tx:
-        assert sessions.renew(tx, session_id, epoch, 60) is None
-        assert sessions.token_hash(tx, session_id, epoch) is None
-        assert statement_transitions.claim_next(tx, session_id, epoch, actor="driver") is None
-        assert not sessions.set_handle(tx, session_id, epoch, {"pid": 8})
+def _next(lease: DriverLease) -> DriverLease:
+    return DriverLease(lease.session_id, lease.epoch + 1)
+
+
+def test_a_fenceed_driver_can_do_nothing_any_more(store: Database) -> None:
+    lease = running_session(store)
+    in_flight = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    with store.write("test") as tx:
+        sessions.set_handle(tx, lease, {"pid": 7})
+    assert _fence(store, lease) == _next(lease)
+    assert _fence(store, lease) is None
+    assert _fence(store, _next(lease)) is None
+    with store.write("test") as tx:
+        assert sessions.renew(tx, lease, 60) is None
+        assert sessions.token_hash(tx, lease) is None
+        assert statement_transitions.claim_next(tx, lease) is None
+        assert not sessions.set_handle(tx, lease, {"pid": 8})
         running = SessionState.RUNNING
-        assert not sessions.transition(tx, session_id, running, actor="driver", epoch=epoch)
+        assert not sessions.transition(
+            tx, lease.session_id, running, actor="driver", epoch=lease.epoch
+        )
         ended = StatementState.FAILED
         assert not statement_transitions.transition(
-            tx, in_flight, ended, actor="driver", epoch=epoch
+            tx, in_flight, ended, actor="driver", lease=lease
         )
         still = statements.get(tx, in_flight)
-    session = session_of(store, session_id)
+    session = get_session(store, lease.session_id)
     assert session.state is SessionState.RECOVERING
-    assert session.fenced_driver == FencedDriver(epoch=epoch, handle={"pid": 7}, reason="it died")
+    assert session.fenced_driver == FencedDriver(lease=lease, handle={"pid": 7}, reason="it died")
     assert session.handle is None
     # Not before its process is gone is it decided what becomes of its statements.
     assert still is not None
@@ -88,13 +94,14 @@ def test_what_becomes_of_the_state(
     store: Database, state: SessionState, after: SessionState
 ) -> None:
     session_id = new_session(store)
-    with store.write() as tx:
+    with store.write("test") as tx:
         epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="h")
         if state is not SessionState.STARTING:
             assert sessions.transition(tx, session_id, state, actor="test")
     assert epoch is not None
-    assert _condemn(store, session_id, epoch) == epoch + 1
-    assert session_of(store, session_id).state is after
+    lease = DriverLease(session_id, epoch)
+    assert _fence(store, lease) == _next(lease)
+    assert get_session(store, session_id).state is after
     with store.read() as tx:
         last = events.read(tx, after=None, entity_id=session_id, limit=100)[-1]
     assert (last.source, last.target) == (state, after)
@@ -104,135 +111,142 @@ def test_what_becomes_of_the_state(
 @pytest.mark.parametrize("state", [SessionState.NOT_STARTED, SessionState.DEAD])
 def test_where_there_is_no_driver_none_is_lost(store: Database, state: SessionState) -> None:
     session_id = new_session(store, state)
-    assert _condemn(store, session_id, 0) is None
+    assert _fence(store, DriverLease(session_id, 0)) is None
 
 
 def test_a_driver_that_renews_in_time_is_not_overdue(store: Database) -> None:
-    held, epoch = running_session(store, lease_seconds=60)
-    late, late_epoch = running_session(store, lease_seconds=_AGO)
-    assert _condemn(store, held, epoch, if_overdue=True) is None
-    assert _condemn(store, late, late_epoch, if_overdue=True) == late_epoch + 1
+    valid = running_session(store, lease_seconds=60)
+    expired = running_session(store, lease_seconds=_AGO)
+    assert _fence(store, valid, only_if_overdue=True) is None
+    assert _fence(store, expired, only_if_overdue=True) == _next(expired)
 
 
 def test_a_driver_with_a_neighbour_is_not_taken_for_one_statement(store: Database) -> None:
-    session_id, epoch = running_session(store)
-    stuck = new_statement(store, session_id, StatementState.CANCELLING, epoch=epoch)
-    waiting = new_statement(store, session_id)
-    neighbour = new_statement(store, session_id, StatementState.RUNNING, epoch=epoch)
-    assert _condemn(store, session_id, epoch, if_alone=stuck) is None
-    with store.write() as tx:
+    lease = running_session(store)
+    stuck = new_statement(store, lease.session_id, StatementState.CANCELLING, lease=lease)
+    waiting = new_statement(store, lease.session_id)
+    neighbour = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    assert _fence(store, lease, only_if_alone_with=stuck) is None
+    with store.write("test") as tx:
         assert statement_transitions.transition(tx, neighbour, StatementState.SUCCESS, actor="test")
-        sessions.renew(tx, session_id, epoch, 60, streams=1)
-    assert _condemn(store, session_id, epoch, if_alone=stuck) is None
-    with store.write() as tx:
-        sessions.renew(tx, session_id, epoch, 60, streams=0)
+        sessions.renew(tx, lease, 60, streams=1)
+    assert _fence(store, lease, only_if_alone_with=stuck) is None
+    with store.write("test") as tx:
+        sessions.renew(tx, lease, 60, streams=0)
         still = statements.get(tx, waiting)
     # What only waits loses nothing.
     assert still is not None
     assert still.state is StatementState.WAITING
-    assert _condemn(store, session_id, epoch, if_alone=stuck) == epoch + 1
+    assert _fence(store, lease, only_if_alone_with=stuck) == _next(lease)
 
 
 def test_who_has_said_goodbye_meanwhile_gets_no_other_lease(store: Database) -> None:
-    session_id, epoch = running_session(store, lease_seconds=_AGO)
-    with store.write() as tx:
-        assert sessions.transition(tx, session_id, SessionState.DEAD, actor="driver", epoch=epoch)
-        takeovers.extend_lease(tx, session_id, epoch, seconds=60)
-    assert session_of(store, session_id).lease_until is None
+    lease = running_session(store, lease_seconds=_AGO)
+    with store.write("test") as tx:
+        assert sessions.transition(
+            tx, lease.session_id, SessionState.DEAD, actor="driver", epoch=lease.epoch
+        )
+        takeovers.extend_lease(tx, lease, seconds=60)
+    assert get_session(store, lease.session_id).lease_until is None
 
 
 def test_one_of_many_nodes_wins_a_takeover_and_one_its_end(store: Database) -> None:
-    session_id, epoch = running_session(store, lease_seconds=_AGO)
+    lease = running_session(store, lease_seconds=_AGO)
     ready = threading.Barrier(6)
 
     def take(_node: int) -> tuple[int | None, bool]:
         ready.wait()
-        fence = _condemn(store, session_id, epoch, if_overdue=True)
+        fence = _fence(store, lease, only_if_overdue=True)
         ready.wait()
-        with store.write() as tx:
-            return fence, takeovers.finish_takeover(tx, session_id, epoch + 1)
+        with store.write("test") as tx:
+            return fence, takeovers.finish_takeover(tx, _next(lease))
 
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(take, range(6)))
-    assert sorted(str(fence) for fence, _ in found) == [str(epoch + 1)] + ["None"] * 5
+    assert sorted(str(fence) for fence, _ in found) == [str(_next(lease))] + ["None"] * 5
     assert [released for _, released in found].count(True) == 1
 
 
 def test_a_takeover_that_is_not_finished_is_gone_on_with(store: Database) -> None:
-    session_id, epoch = running_session(store)
-    fence = _condemn(store, session_id, epoch, seconds=_AGO)
+    lease = running_session(store)
+    fence = _fence(store, lease, seconds=_AGO)
     assert fence is not None
     with store.read() as tx:
-        assert [one.id for one in takeovers.overdue(tx, 10)] == [session_id]
-    with store.write() as tx:
-        assert takeovers.reclaim_takeover(tx, session_id, fence, seconds=60)
-        assert not takeovers.reclaim_takeover(tx, session_id, fence, seconds=60)
+        assert [one.id for one in takeovers.overdue(tx, 10)] == [lease.session_id]
+    with store.write("test") as tx:
+        assert takeovers.reclaim_takeover(tx, fence, seconds=60)
+        assert not takeovers.reclaim_takeover(tx, fence, seconds=60)
         assert takeovers.overdue(tx, 10) == []
 
 
 def test_nothing_is_launched_before_the_lost_driver_is_gone(store: Database) -> None:
-    session_id, epoch = running_session(store)
-    new_statement(store, session_id)
-    fence = _condemn(store, session_id, epoch)
+    lease = running_session(store)
+    new_statement(store, lease.session_id)
+    fence = _fence(store, lease)
     assert fence is not None
 
     def launch() -> int | None:
-        with store.write() as tx:
+        with store.write("test") as tx:
             found = [one.id for one in sessions.launchable(tx, 10)]
             claim = {"node": "no_1", "seconds": 60.0, "token_hash": "new"}
-            launched = takeovers.claim_launch(tx, session_id, **claim)
-        assert found == ([session_id] if launched else [])
+            launched = takeovers.claim_launch(tx, lease.session_id, **claim)
+        assert found == ([lease.session_id] if launched else [])
         return launched
 
     assert launch() is None
-    with store.write() as tx:
-        assert not takeovers.finish_takeover(tx, session_id, epoch)
-        assert takeovers.finish_takeover(tx, session_id, fence)
-        assert not takeovers.finish_takeover(tx, session_id, fence)
-    assert launch() == fence + 1
-    session = session_of(store, session_id)
+    with store.write("test") as tx:
+        assert not takeovers.finish_takeover(tx, lease)
+        assert takeovers.finish_takeover(tx, fence)
+        assert not takeovers.finish_takeover(tx, fence)
+    assert launch() == fence.epoch + 1
+    session = get_session(store, lease.session_id)
     assert (session.state, session.starts) == (SessionState.RECOVERING, 1)
-    with store.write() as tx:
+    with store.write("test") as tx:
         running = SessionState.RUNNING
         assert sessions.transition(
-            tx, session_id, running, actor="driver", epoch=fence + 1, lost=["view v: gone"]
+            tx,
+            lease.session_id,
+            running,
+            actor="driver",
+            epoch=fence.epoch + 1,
+            lost=["view v: gone"],
         )
-    session = session_of(store, session_id)
+    session = get_session(store, lease.session_id)
     assert (session.starts, session.lost) == (0, ["view v: gone"])
 
 
 def test_a_lost_session_is_rebuilt_when_it_is_needed(store: Database) -> None:
-    session_id, epoch = running_session(store)
-    fence = _condemn(store, session_id, epoch)
+    lease = running_session(store)
+    fence = _fence(store, lease)
     assert fence is not None
-    with store.write() as tx:
-        takeovers.finish_takeover(tx, session_id, fence)
+    with store.write("test") as tx:
+        takeovers.finish_takeover(tx, fence)
         assert sessions.launchable(tx, 10) == []
-    new_statement(store, session_id)
+    new_statement(store, lease.session_id)
     with store.read() as tx:
-        assert [one.id for one in sessions.launchable(tx, 10)] == [session_id]
+        assert [one.id for one in sessions.launchable(tx, 10)] == [lease.session_id]
 
 
 def test_a_launch_that_fails_is_made_again(store: Database) -> None:
     session_id = new_session(store)
     for attempt in (1, 2):
-        with store.write() as tx:
+        with store.write("test") as tx:
             claim = {"node": "no_1", "seconds": 60.0, "token_hash": "h"}
             epoch = takeovers.claim_launch(tx, session_id, **claim)
         assert epoch is not None
-        assert session_of(store, session_id).starts == attempt
-        fence = _condemn(store, session_id, epoch)
+        assert get_session(store, session_id).starts == attempt
+        fence = _fence(store, DriverLease(session_id, epoch))
         assert fence is not None
-        with store.write() as tx:
-            takeovers.finish_takeover(tx, session_id, fence)
+        with store.write("test") as tx:
+            takeovers.finish_takeover(tx, fence)
             assert [one.id for one in sessions.launchable(tx, 10)] == [session_id]
 
 
 def test_half_launched_is_what_a_node_claimed_and_nobody_has_a_handle_of(store: Database) -> None:
-    half, _ = running_session(store)
-    whole, epoch = running_session(store)
-    with store.write() as tx:
-        sessions.set_handle(tx, whole, epoch, {"pid": 7})
+    half = running_session(store).session_id
+    whole = running_session(store)
+    with store.write("test") as tx:
+        sessions.set_handle(tx, whole, {"pid": 7})
     new_session(store)
     with store.read() as tx:
         assert [one.id for one in takeovers.unconfirmed_launches(tx, "no_1")] == [half]
@@ -244,14 +258,14 @@ def test_half_launched_is_what_a_node_claimed_and_nobody_has_a_handle_of(store: 
 def test_what_can_change_nothing_is_tried_again(
     store: Database, state: StatementState, is_query: bool
 ) -> None:
-    session_id, epoch = running_session(store)
-    statement_id = new_statement(store, session_id, state, epoch=epoch, is_query=is_query)
-    waiting = new_statement(store, session_id)
+    lease = running_session(store)
+    statement_id = new_statement(store, lease.session_id, state, lease=lease, is_query=is_query)
+    waiting = new_statement(store, lease.session_id)
 
     def settled() -> tuple[StatementState, int]:
-        with store.write() as tx:
+        with store.write("test") as tx:
             statement_transitions.resolve_lost_statements(
-                tx, session_id, actor="no_1", failure=LOST, max_attempts=2
+                tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2
             )
             statement = statements.get(tx, statement_id)
             other = statements.get(tx, waiting)
@@ -267,21 +281,21 @@ def test_what_can_change_nothing_is_tried_again(
         assert settled() == (StatementState.FAILED, 1)
         return
     assert settled() == (StatementState.WAITING, 1)
-    with store.write() as tx:
-        again = statement_transitions.claim_next(tx, session_id, epoch, actor="driver")
+    with store.write("test") as tx:
+        again = statement_transitions.claim_next(tx, lease)
     assert again is not None
     assert (again.id, again.attempts) == (statement_id, 2)
     assert settled() == (StatementState.FAILED, 2)
 
 
 def test_what_was_being_cancelled_is_cancelled(store: Database) -> None:
-    session_id, epoch = running_session(store)
+    lease = running_session(store)
     statement_id = new_statement(
-        store, session_id, StatementState.CANCELLING, epoch=epoch, is_query=True
+        store, lease.session_id, StatementState.CANCELLING, lease=lease, is_query=True
     )
-    with store.write() as tx:
+    with store.write("test") as tx:
         statement_transitions.resolve_lost_statements(
-            tx, session_id, actor="no_1", failure=LOST, max_attempts=2
+            tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2
         )
         statement = statements.get(tx, statement_id)
     assert statement is not None
@@ -290,9 +304,9 @@ def test_what_was_being_cancelled_is_cancelled(store: Database) -> None:
 
 def test_what_ends_with_its_driver_is_kept_for_the_hooks(store: Database) -> None:
     """Neither what is run again, nor what never had a driver; until they have heard of it."""
-    session_id, epoch = running_session(store)
+    lease = running_session(store)
     failed, cancelled, _again, _waiting = [
-        new_statement(store, session_id, state, epoch=epoch, is_query=is_query)
+        new_statement(store, lease.session_id, state, lease=lease, is_query=is_query)
         for state, is_query in (
             (StatementState.RUNNING, False),
             (StatementState.CANCELLING, True),
@@ -300,38 +314,38 @@ def test_what_ends_with_its_driver_is_kept_for_the_hooks(store: Database) -> Non
             (StatementState.WAITING, True),
         )
     ]
-    with store.write() as tx:
+    with store.write("test") as tx:
         statement_transitions.resolve_lost_statements(
-            tx, session_id, actor="no_1", failure=LOST, max_attempts=2
+            tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2
         )
-    with store.write() as tx:
+    with store.write("test") as tx:
         known = [
             (one.statement_id, one.state, one.failure)
-            for one in pending_hook_calls.list_for_session(tx, session_id)
+            for one in pending_hook_calls.list_for_session(tx, lease.session_id)
         ]
         assert known == [
             (failed, StatementState.FAILED, LOST),
             (cancelled, StatementState.CANCELLED, None),
         ]
-        pending_hook_calls.remove(tx, session_id, [failed])
+        pending_hook_calls.remove(tx, lease.session_id, [failed])
         assert [
-            one.statement_id for one in pending_hook_calls.list_for_session(tx, session_id)
+            one.statement_id for one in pending_hook_calls.list_for_session(tx, lease.session_id)
         ] == [cancelled]
-        assert sessions.transition(tx, session_id, SessionState.DEAD, actor="test")
-        assert pending_hook_calls.list_for_session(tx, session_id) == []
+        assert sessions.transition(tx, lease.session_id, SessionState.DEAD, actor="test")
+        assert pending_hook_calls.list_for_session(tx, lease.session_id) == []
 
 
 def test_a_snapshot_takes_the_place_of_the_one_before_and_goes_with_its_session(
     store: Database,
 ) -> None:
-    session_id, _ = running_session(store)
+    session_id = running_session(store).session_id
     first = Snapshot(catalog="spark_catalog", namespace=["default"], conf={"a": "\x00"})
     second = first.model_copy(update={"unset": ["b"]})
-    with store.write() as tx:
+    with store.write("test") as tx:
         assert snapshots.get(tx, session_id) is None
         for one in (first, second):
             snapshots.save(tx, session_id, one)
             assert snapshots.get(tx, session_id) == one
-    with store.write() as tx:
+    with store.write("test") as tx:
         assert sessions.transition(tx, session_id, SessionState.DEAD, actor="test")
         assert snapshots.get(tx, session_id) is None

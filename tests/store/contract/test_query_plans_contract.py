@@ -9,6 +9,7 @@ from sqlalchemy import event, text
 from tests.support.store import new_session, new_statement, running_session
 
 from headrace.model.lifecycle import StatementState
+from headrace.model.session import DriverLease
 from headrace.store import (
     driver_view,
     events,
@@ -31,27 +32,27 @@ _NUMBERS = {
 }
 _COPIES = [
     """INSERT INTO statements (id, session_id, ordinal, owner, kind, state, text, parameters, conf,
-       disposition, attempts, created_at, ended_at)
+       result_request, attempts, created_at, ended_at)
        {numbers} SELECT id || i, session_id, i, owner, kind, state, text, parameters, conf,
-       disposition, attempts, created_at, ended_at FROM statements, n WHERE ordinal = 0""",
-    """INSERT INTO events (xid, entity, entity_id, target, at, who, detail)
-       {numbers} SELECT xid, entity, entity_id || i, target, at, who, detail FROM events, n
+       result_request, attempts, created_at, ended_at FROM statements, n WHERE ordinal = 0""",
+    """INSERT INTO events (xid, entity, entity_id, target, at, actor, detail)
+       {numbers} SELECT xid, entity, entity_id || i, target, at, actor, detail FROM events, n
        WHERE entity = 'statement'""",
 ]
 
 
 @pytest.fixture
-def busy(store: Database) -> tuple[Database, str, int]:
-    """A store with many ended statements and one that waits; the session and its epoch."""
+def busy(store: Database) -> tuple[Database, DriverLease]:
+    """A store with many ended statements and one that waits; and its driver."""
     new_statement(store, new_session(store), StatementState.FAILED)
-    with store.write() as tx:
+    with store.write("test") as tx:
         for copy in _COPIES:
             numbers = _NUMBERS[store.dialect]
             tx.execute(text(copy.format(numbers=numbers)), {"count": _ENDED})
         tx.execute(text("ANALYZE"))
-    session_id, epoch = running_session(store)
-    new_statement(store, session_id)
-    return store, session_id, epoch
+    lease = running_session(store)
+    new_statement(store, lease.session_id)
+    return store, lease
 
 
 def _plans(tx: Tx, act: Any) -> list[str]:
@@ -77,23 +78,23 @@ def _plans(tx: Tx, act: Any) -> list[str]:
 @pytest.mark.parametrize(
     "act",
     [
-        lambda tx, session, epoch: statement_transitions.claim_next(tx, session, epoch, actor="d"),
-        lambda tx, session, epoch: statements.live_ids(tx, session),
-        lambda tx, session, epoch: driver_view.load_driver_view(tx, session),
-        lambda tx, session, epoch: statements.active_count(tx),
-        lambda tx, session, epoch: timeouts.timed_out(tx, 10),
-        lambda tx, session, epoch: timeouts.unanswered_cancels(tx, 5, 10),
-        lambda tx, session, epoch: timeouts.has_other_work(tx, session, "st_x"),
-        lambda tx, session, epoch: node_statements.runnable(tx, None, 10),
-        lambda tx, session, epoch: statements.get(tx, "st_x"),
-        lambda tx, session, epoch: statements.page(tx, limit=10),
-        lambda tx, session, epoch: statements.page(tx, owner="ada", before="st_9", limit=10),
-        lambda tx, session, epoch: sessions.get(tx, session),
-        lambda tx, session, epoch: events.read(tx, after="0.9999999", limit=10),
-        lambda tx, session, epoch: events.read(tx, after="0.9", entity_id="st_x", limit=10),
-        lambda tx, session, epoch: events.last(tx),
-        lambda tx, session, epoch: results.expired(tx, 10),
-        lambda tx, session, epoch: idempotency.find(tx, "ada", "k"),
+        lambda tx, lease: statement_transitions.claim_next(tx, lease),
+        lambda tx, lease: statements.live_ids(tx, lease.session_id),
+        lambda tx, lease: driver_view.load_driver_view(tx, lease.session_id),
+        lambda tx, lease: statements.active_count(tx),
+        lambda tx, lease: timeouts.timed_out(tx, 10),
+        lambda tx, lease: timeouts.unanswered_cancels(tx, 5, 10),
+        lambda tx, lease: timeouts.has_other_work(tx, lease.session_id, "st_x"),
+        lambda tx, lease: node_statements.runnable(tx, None, 10),
+        lambda tx, lease: statements.get(tx, "st_x"),
+        lambda tx, lease: statements.page(tx, limit=10),
+        lambda tx, lease: statements.page(tx, owner="ada", before="st_9", limit=10),
+        lambda tx, lease: sessions.get(tx, lease.session_id),
+        lambda tx, lease: events.read(tx, after="0.9999999", limit=10),
+        lambda tx, lease: events.read(tx, after="0.9", entity_id="st_x", limit=10),
+        lambda tx, lease: events.last(tx),
+        lambda tx, lease: results.expired(tx, 10),
+        lambda tx, lease: idempotency.find(tx, "ada", "k"),
     ],
     ids=[
         "claim_next",
@@ -115,10 +116,12 @@ def _plans(tx: Tx, act: Any) -> list[str]:
         "idempotency",
     ],
 )
-def test_nothing_reads_all_statements_or_events(busy: tuple[Database, str, int], act: Any) -> None:
-    store, session_id, epoch = busy
-    with store.write() as tx:
-        plans = _plans(tx, lambda tx: act(tx, session_id, epoch))
+def test_nothing_reads_all_statements_or_events(
+    busy: tuple[Database, DriverLease], act: Any
+) -> None:
+    store, lease = busy
+    with store.write("test") as tx:
+        plans = _plans(tx, lambda tx: act(tx, lease))
     assert plans
     for plan in plans:
         # An index whose second column is not searched reads every event ever written.
