@@ -42,9 +42,7 @@ class StatementState(StrEnum):
     WAITING = "waiting"  # accepted and durable
     LAUNCHED = "launched"  # claimed by a driver
     RUNNING = "running"
-    CANCELLING = (
-        "cancelling"  # cancel requested; the driver has not yet reported how the work ended
-    )
+    CANCELLING = "cancelling"  # cancel requested; the actual outcome is not known yet
     SUCCESS = "success"  # any node can read the result
     FAILED = "failed"
     TIMEOUT = "timeout"

@@ -11,7 +11,7 @@ class Progress(BaseModel):
     Skipped stages count as done. Adaptive execution starts jobs as it goes, so the totals grow.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     jobs: int
     stages_done: int

@@ -25,7 +25,7 @@ class SessionKind(StrEnum):
 class SessionSpec(BaseModel):
     """What the driver of a session is started with."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     profile: str = "default"
     """Name of the profile in the settings: backend and Spark configuration."""

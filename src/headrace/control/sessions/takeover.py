@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 from headrace.control.context import NodeContext
 from headrace.control.launchers.base import Handle, launch_name
@@ -67,11 +68,11 @@ class Takeovers:
             if session.id in self._in_flight:
                 continue
             if session.fenced_driver is None:
-                self._submit(session.id, lambda session=session: self._check_overdue(session))
+                self._submit(session.id, partial(self._check_overdue, session))
             else:
                 lease = DriverLease(session.id, session.epoch)
                 if self._reclaim(lease):
-                    self._submit(session.id, lambda lease=lease: self._finish(lease))
+                    self._submit(session.id, partial(self._finish, lease))
 
     def declare_lost(
         self, lease: DriverLease, reason: str, *, only_if_alone_with: str | None = None
@@ -83,7 +84,7 @@ class Takeovers:
         """
         fenced = self._fence(lease, reason, only_if_alone_with=only_if_alone_with)
         if fenced is not None:
-            self._submit(lease.session_id, lambda: self._finish(fenced))
+            self._submit(lease.session_id, partial(self._finish, fenced))
 
     def stop(self) -> None:
         """Wait for the takeovers in flight. Another node finishes what they leave."""

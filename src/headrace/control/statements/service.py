@@ -140,9 +140,7 @@ class Statements:
                 f"Statement {statement.id} is {statement.state} and has no result yet."
             )
         if statement.result is None:
-            raise NoResult(
-                f"Statement {statement.id} ended as {statement.state}, without a result."
-            )
+            raise NoResult(f"Statement {statement.id} has no result: it is {statement.state}.")
         data = None
         if statement.result.disposition is Disposition.INLINE and not statement.result.gone:
             with self._database.read() as tx:
