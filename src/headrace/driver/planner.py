@@ -20,7 +20,7 @@ from headrace.driver.ctas.recovery import recover
 from headrace.driver.ctas.transaction import CtasHook
 from headrace.driver.ctas.within import may_create_table
 from headrace.driver.hooks import StatementFacts
-from headrace.driver.link import Link
+from headrace.driver.link import NodeLink
 from headrace.driver.parameters import run_statement
 from headrace.errors import AtomicityRequired, CatalogError
 from headrace.model.atomicity import KEY as ATOMICITY
@@ -51,7 +51,7 @@ class ExecutionPlan:
 
 
 def plan_statement(
-    session: SparkSession, assignment: Assignment, link: Link, statement: StatementFacts
+    session: SparkSession, assignment: Assignment, link: NodeLink, statement: StatementFacts
 ) -> ExecutionPlan:
     """Raises as Spark does for what it finds wrong in a CTAS, and what its catalog raises.
 
@@ -81,7 +81,7 @@ def _mode(session: SparkSession) -> Atomicity:
     return Atomicity.of(str(session.conf.get(ATOMICITY, Atomicity.AUTO)))
 
 
-def _ctas_course(ctas: Ctas, assignment: Assignment, link: Link) -> ExecutionPlan:
+def _ctas_course(ctas: Ctas, assignment: Assignment, link: NodeLink) -> ExecutionPlan:
     session = ctas.session
     mode = _mode(session)
     trigger = bounded_trigger(session) if ctas.is_streaming else None
@@ -179,7 +179,7 @@ def _run(
         raise
 
 
-def _left(session: SparkSession, left: JournalEntry, link: Link, statement_id: str) -> CtasHook:
+def _left(session: SparkSession, left: JournalEntry, link: NodeLink, statement_id: str) -> CtasHook:
     """The table that a driver before this one has left. Raises CatalogError."""
     catalog, table = restore_table(session, left.staged)
     journal = Journal(link, left.id, statement_id)

@@ -14,7 +14,7 @@ from headrace.errors import LaunchFailed
 from headrace.model.messages import Bootstrap
 from headrace.settings import Profile
 
-_ONE_USE = "--one-use"
+_HANDOFF = "--handoff"
 _LONGEST_MINUTES = 7 * 24 * 60
 """AWS ends a batch run after twelve hours unless told otherwise, and takes no more than this."""
 _DRIVER_ENV = "spark.emr-serverless.driverEnv."
@@ -74,7 +74,7 @@ def job_run(request: LaunchRequest, baggage: RemoteArtifacts) -> dict[str, Any]:
         "jobDriver": {
             "sparkSubmit": {
                 "entryPoint": baggage.entry,
-                "entryPointArguments": [_ONE_USE, baggage.bootstrap],
+                "entryPointArguments": [_HANDOFF, baggage.bootstrap],
                 "sparkSubmitParameters": shlex.join(["--py-files", ",".join(py_files)]),
             }
         },

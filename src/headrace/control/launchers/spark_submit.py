@@ -35,7 +35,7 @@ from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed, Res
 from headrace.model.messages import Bootstrap
 from headrace.private_files import write_private
 from headrace.settings import Profile
-from headrace.spark_log import end_of, last_exception
+from headrace.spark_log import find_last_exception, read_tail
 from headrace.storage import handoff
 
 
@@ -172,7 +172,7 @@ class SparkSubmitLauncher:
         """What spark-submit said last, unless a driver has spoken since."""
         if not begun.cluster and not self._untouched(name):
             return told
-        words = last_exception(end_of(begun.log, begun.log_start))
+        words = find_last_exception(read_tail(begun.log, begun.log_start))
         return f"{told}: {words}" if words else told
 
     def _hand_over(self, request: LaunchRequest) -> list[str]:
@@ -185,7 +185,7 @@ class SparkSubmitLauncher:
         bootstrap = request.bootstrap.model_copy(update={"conf": rest})
         content = bootstrap.model_dump_json().encode()
         try:
-            return ["--one-use", handoff.put(self._results, request.name, content)]
+            return ["--handoff", handoff.put(self._results, request.name, content)]
         except Exception as error:
             raise LaunchFailed(
                 f"What the driver must know could not be left in {self._results}: {error}"

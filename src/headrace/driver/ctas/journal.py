@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from headrace.driver.link import Link
+from headrace.driver.link import NodeLink
 from headrace.errors import HeadraceError
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Transact
@@ -26,7 +26,7 @@ class Journal:
 
     def __init__(
         self,
-        link: Link,
+        link: NodeLink,
         transaction_id: str,
         statement_id: str,
         *,

@@ -12,7 +12,7 @@ from headrace.driver.ctas.catalogs import catalogs_in, restore_table
 from headrace.driver.ctas.journal import Journal
 from headrace.driver.ctas.transaction import CommitUnfinished, CtasHook
 from headrace.driver.hooks import StatementFacts
-from headrace.driver.link import Link
+from headrace.driver.link import NodeLink
 from headrace.errors import StatementFailed
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import OrphanedTransaction
@@ -20,7 +20,7 @@ from headrace.model.messages import OrphanedTransaction
 _LOG = logging.getLogger("headrace.driver")
 
 
-def recover(session: SparkSession, link: Link) -> None:
+def recover(session: SparkSession, link: NodeLink) -> None:
     """Finishes or removes them, one by one; what cannot be done is logged, and left.
 
     Raises LeaseLost, Orphaned and Refused.
@@ -37,7 +37,7 @@ def recover(session: SparkSession, link: Link) -> None:
             _LOG.error("%s of %s stays as it is: %s", left.id, left.staged.target, error)
 
 
-def _finish(session: SparkSession, left: OrphanedTransaction, link: Link) -> None:
+def _finish(session: SparkSession, left: OrphanedTransaction, link: NodeLink) -> None:
     catalog, table = restore_table(session, left.staged)
     journal = Journal(link, left.id, left.statement_id)
     hook = CtasHook(catalog, table, journal, target=left.staged.target, left_as=left.state)
