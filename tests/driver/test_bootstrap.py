@@ -41,7 +41,9 @@ def test_a_file_stays_without_its_token(tmp_path: Path, bootstrap: Bootstrap) ->
 
 
 def test_an_object_is_gone_once_it_is_read(tmp_path: Path, bootstrap: Bootstrap) -> None:
-    place = handoff.put(str(tmp_path), "headrace-se_1-1", bootstrap.model_dump_json().encode())
+    place = handoff.write_handoff(
+        str(tmp_path), "headrace-se_1-1", bootstrap.model_dump_json().encode()
+    )
     without, token = read_handoff(place)
     assert (without.token, token) == (None, "secret")
     assert not Path(place).exists()

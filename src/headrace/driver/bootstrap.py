@@ -28,7 +28,7 @@ def read_bootstrap(file: Path) -> tuple[Bootstrap, str]:
 
 def read_handoff(place: str) -> tuple[Bootstrap, str]:
     """Reads the object and deletes it. Raises FileNotFoundError, ResultsUnavailable, SystemExit."""
-    bootstrap = Bootstrap.model_validate_json(handoff.take(place))
+    bootstrap = Bootstrap.model_validate_json(handoff.read_and_delete_handoff(place))
     if bootstrap.token is None:
         raise SystemExit(f"{place} has no token")
     return bootstrap.model_copy(update={"token": None}), bootstrap.token

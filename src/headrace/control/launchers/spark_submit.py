@@ -185,7 +185,7 @@ class SparkSubmitLauncher:
         bootstrap = request.bootstrap.model_copy(update={"conf": rest})
         content = bootstrap.model_dump_json().encode()
         try:
-            return ["--one-use", handoff.put(self._results, request.name, content)]
+            return ["--one-use", handoff.write_handoff(self._results, request.name, content)]
         except Exception as error:
             raise LaunchFailed(
                 f"What the driver must know could not be left in {self._results}: {error}"
@@ -203,7 +203,7 @@ class SparkSubmitLauncher:
         self._properties(name).unlink(missing_ok=True)
         self._bootstraps.remove(name)
         with contextlib.suppress(ResultsUnavailable):
-            handoff.remove(self._results, name)
+            handoff.delete_handoffs(self._results, name)
 
     def _properties(self, name: str) -> Path:
         return self._folder / f"{name}.properties"
