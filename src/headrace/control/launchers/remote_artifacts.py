@@ -38,7 +38,7 @@ def upload_artifacts(parcel: DriverPackage, bootstrap: Bootstrap, name: str) -> 
         system, inner = filesystem(place)
         for file in (parcel.entry, parcel.package):
             system.pipe_file(join(inner, file.name), file.read_bytes())
-        left = handoff.put(results, name, bootstrap.model_dump_json().encode())
+        left = handoff.write_handoff(results, name, bootstrap.model_dump_json().encode())
     return RemoteArtifacts(
         entry=join(place, parcel.entry.name),
         package=join(place, parcel.package.name),

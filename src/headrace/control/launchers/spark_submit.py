@@ -185,7 +185,7 @@ class SparkSubmitLauncher:
         bootstrap = request.bootstrap.model_copy(update={"conf": rest})
         content = bootstrap.model_dump_json().encode()
         try:
-            return ["--handoff", handoff.put(self._results, request.name, content)]
+            return ["--handoff", handoff.write_handoff(self._results, request.name, content)]
         except Exception as error:
             raise LaunchFailed(
                 f"What the driver must know could not be left in {self._results}: {error}"
