@@ -13,17 +13,12 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas import (
-    Cancelled,
-    CommitUnfinished,
-    ExecutionPlan,
-    StatementFacts,
-    plan_statement,
-)
+from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.failures import failure_of
-from headrace.driver.hooks import Hooks, load_hooks, report_lost_attempt
+from headrace.driver.hooks import Hooks, StatementFacts, load_hooks, report_lost_attempt
 from headrace.driver.link import Link, LinkRefused, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
+from headrace.driver.planner import ExecutionPlan, plan_statement
 from headrace.driver.spark import Spark
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.lifecycle import StatementState
@@ -98,16 +93,16 @@ class Execution:
             finally:
                 # What is published or removed from here on must not be torn by a cancel.
                 self._leave_no_tag()
-            self._hooks.finished(binding=course.may_be_refused)
+            self._hooks.notify_finished(can_veto=course.can_be_vetoed)
         return report
 
     def _begin(self, course: ExecutionPlan) -> None:
         """Tells the hooks. Last those of Headrace: what the users' refuse is not published."""
-        facts, binding = self._facts, not course.settled
+        facts, can_veto = self._facts, not course.completed_earlier
         if facts.attempt > 1:
             report_lost_attempt(replace(facts, attempt=facts.attempt - 1))
-        self._hooks = Hooks(facts, load_hooks(facts, binding=binding), course.hook)
-        self._hooks.created(binding=binding)
+        self._hooks = Hooks(facts, load_hooks(facts, can_veto=can_veto), course.hook)
+        self._hooks.notify_created(can_veto=can_veto)
 
     def ends_within(self, seconds: float) -> bool:
         """Waits until the statement has run to its end, but no longer."""
@@ -180,10 +175,10 @@ class Execution:
         statement_id = self.assignment.statement_id
         failure = failure_of(error, self.assignment.text)
         if self.cancelling or isinstance(error, Cancelled):
-            self._hooks.cancelled()
+            self._hooks.notify_cancelled()
             cancelled = StatementState.CANCELLED
             return Ended(statement_id=statement_id, state=cancelled, failure=failure)
-        self._hooks.failed(error)
+        self._hooks.notify_failed(error)
         _LOG.warning("statement %s failed: %s", statement_id, failure.message.partition("\n")[0])
         return Ended(statement_id=statement_id, state=StatementState.FAILED, failure=failure)
 
