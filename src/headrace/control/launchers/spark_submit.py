@@ -203,7 +203,7 @@ class SparkSubmitLauncher:
         self._properties(name).unlink(missing_ok=True)
         self._bootstraps.remove(name)
         with contextlib.suppress(ResultsUnavailable):
-            handoff.remove(self._results, name)
+            handoff.delete_handoffs(self._results, name)
 
     def _properties(self, name: str) -> Path:
         return self._folder / f"{name}.properties"

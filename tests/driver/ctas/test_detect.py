@@ -1,4 +1,4 @@
-"""CTAS inside other statements, which Spark runs by itself."""
+"""Detection of a CTAS inside a script or EXECUTE IMMEDIATE, which Spark runs itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.ctas import Ran, tables
+from tests.support.ctas import CtasRun, list_tables
 from tests.support.journal import JournalLink
 
 from headrace.errors import AtomicityRequired
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("database")]
 
 CREATES = "CREATE TABLE t USING parquet AS SELECT 1 AS x"
-HIDDEN = [
+NESTED = [
     f"EXECUTE IMMEDIATE '{CREATES}'",
     "EXECUTE IMMEDIATE 'CREATE TABLE t USING parquet ' || 'AS SELECT 1 AS x'",
     f"BEGIN IF 1 = 1 THEN {CREATES}; END IF; END",
@@ -34,27 +34,27 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("text", HIDDEN)
-def test_what_hides_a_ctas_is_refused_where_it_must_be_atomic(
+@pytest.mark.parametrize("text", NESTED)
+def test_a_nested_ctas_is_refused_if_the_session_requires_atomicity(
     spark: SparkSession, link: JournalLink, text: str
 ) -> None:
-    with required(spark), pytest.raises(AtomicityRequired, match="statement of its own"):
-        Ran(spark, text, link)
-    assert tables(spark) == []
-    Ran(spark, text, link)
-    assert (tables(spark), link.steps) == (["t"], [])
+    with atomicity_required(spark), pytest.raises(AtomicityRequired, match="statement of its own"):
+        CtasRun(spark, text, link)
+    assert list_tables(spark) == []
+    CtasRun(spark, text, link)
+    assert (list_tables(spark), link.steps) == (["t"], [])
 
 
 @pytest.mark.parametrize("text", PLAIN)
-def test_what_hides_none_is_run_where_it_must_be_atomic(
+def test_a_script_without_a_ctas_runs_if_the_session_requires_atomicity(
     spark: SparkSession, link: JournalLink, text: str
 ) -> None:
-    with required(spark):
-        assert Ran(spark, text, link).rows == [(7,)]
+    with atomicity_required(spark):
+        assert CtasRun(spark, text, link).rows == [(7,)]
 
 
 @contextmanager
-def required(spark: SparkSession) -> Iterator[None]:
+def atomicity_required(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(KEY, "require")
     try:
         yield
