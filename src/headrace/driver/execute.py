@@ -202,13 +202,14 @@ class Execution:
 
     def _output_options(self) -> OutputOptions:
         assignment, bootstrap = self.assignment, self._bootstrap
+        request = assignment.result_request
         # The name carries epoch and attempt, so that no two attempts write to the same location.
         name = f"{assignment.statement_id}-{bootstrap.epoch}-{assignment.attempt}"
         return OutputOptions(
-            disposition=assignment.disposition,
-            row_limit=assignment.row_limit,
-            byte_limit=assignment.byte_limit,
-            location=f"{(assignment.location or bootstrap.results).rstrip('/')}/{name}",
+            disposition=request.disposition,
+            row_limit=request.row_limit,
+            byte_limit=request.byte_limit,
+            location=f"{(request.location or bootstrap.results).rstrip('/')}/{name}",
             inline_limit=bootstrap.inline_limit,
             chunk_limit=bootstrap.chunk_limit,
         )

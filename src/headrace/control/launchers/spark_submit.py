@@ -43,7 +43,7 @@ from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease
 from headrace.private_files import write_private
 from headrace.settings import Profile
-from headrace.spark_log import end_of, last_exception
+from headrace.spark_log import find_last_exception, read_tail
 from headrace.storage import handoff
 
 
@@ -194,7 +194,7 @@ class SparkSubmitLauncher:
         # A driver that has started writes to the same log in client mode.
         if not submission.in_cluster_mode and not self._has_unread_token(name):
             return exit_text
-        exception = last_exception(end_of(submission.log, submission.log_start))
+        exception = find_last_exception(read_tail(submission.log, submission.log_start))
         return f"{exit_text}: {exception}" if exception else exit_text
 
     def _write_bootstrap(self, request: LaunchRequest) -> list[str]:
