@@ -110,7 +110,7 @@ def running_node(settings: Settings, desk: Desk | None = None) -> Iterator[Runni
             uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        node.start(end=lambda: None)
+        node.start(request_stop=lambda: None)
         thread.start()
         try:
             wait_until(lambda: server.started, what="the node listens")
@@ -119,7 +119,7 @@ def running_node(settings: Settings, desk: Desk | None = None) -> Iterator[Runni
             ) as client:
                 yield RunningNode(node, desk, client)
         finally:
-            app.state.waiters.release()
+            app.state.long_polls.release()
             server.should_exit = True
             desk.close()
             thread.join(20)

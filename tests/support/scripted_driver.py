@@ -43,6 +43,7 @@ from headrace.model.messages import (
 )
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport
+from headrace.model.session import DriverLease
 from headrace.model.snapshot import Snapshot
 from headrace.model.transaction import Staged
 from headrace.settings import Profile
@@ -86,7 +87,7 @@ class ScriptedDriver:
         self,
         *,
         lost: list[str] | None = None,
-        told: list[str] | None = None,
+        hook_calls_made: list[str] | None = None,
         keeps_tables: bool = True,
     ) -> Acknowledged:
         message = Hello(
@@ -96,7 +97,7 @@ class ScriptedDriver:
             ui_url=None,
             keeps_tables=keeps_tables,
             lost=lost or [],
-            told=told or [],
+            hook_calls_made=hook_calls_made or [],
         )
         return self._call("hello", message, Acknowledged)
 
@@ -138,7 +139,7 @@ class ScriptedDriver:
         return self._call("transact", message, Transacted)
 
     def recover(self, identities: list[str]) -> list[OrphanedTransaction]:
-        return self._call("recover", Recover(identities=identities), Recovered).left
+        return self._call("recover", Recover(identities=identities), Recovered).orphaned
 
     def ended(
         self,
@@ -236,8 +237,8 @@ class Desk:
 
     def declare_lost(self, session_id: str, reason: str) -> None:
         """Makes the node see that the driver's process has ended."""
-        epoch = self._requests[session_id][-1].bootstrap.epoch
-        self._ended.append(DriverExit(session_id=session_id, epoch=epoch, reason=reason))
+        lease = DriverLease(session_id, self._requests[session_id][-1].bootstrap.epoch)
+        self._ended.append(DriverExit(lease=lease, reason=reason))
 
     def close(self) -> None:
         """Hangs up for every driver."""
@@ -264,7 +265,7 @@ class Desk:
     def poll(self, handle: Handle) -> DriverStatus:
         self._answer()
         alive = handle not in self.killed
-        return DriverStatus(alive=alive, words="it is at its desk" if alive else "it was killed")
+        return DriverStatus(alive=alive, message="it runs" if alive else "it was killed")
 
     def kill(self, handle: Handle) -> None:
         self._answer()
