@@ -1,4 +1,4 @@
-"""Files that only their owner may read, replaced atomically so that no reader sees a partial file."""
+"""Files that only their owner may read, replaced atomically: no reader sees a partial file."""
 
 from __future__ import annotations
 
