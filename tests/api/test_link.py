@@ -51,7 +51,7 @@ def test_a_poll_with_nothing_to_do_ends_after_its_time(node: RunningNode) -> Non
     _session_id, driver = node.driven_session()
     orders = driver.poll(wait=0.05)
     assert (orders.assignment, orders.cancel, orders.close) == (None, [], False)
-    assert driver.renew().nodes == [node.node.address]
+    assert driver.renew().nodes == [node.address]
 
 
 def test_two_polls_at_once_do_not_share_a_statement(node: RunningNode) -> None:

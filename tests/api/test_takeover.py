@@ -302,7 +302,7 @@ def test_a_start_that_takes_too_long_fails_in_the_backends_words(start_node: Sta
     assert statement["error"]["code"] == "session_failed"
     failed = session(node, statement["session_id"])
     assert (failed["state"], failed["error"]["code"]) == ("failed", "launch_failed")
-    assert "did not start in time" in failed["error"]["message"]
+    assert "did not report within its start_timeout" in failed["error"]["message"]
     assert "it is at its desk" in failed["error"]["message"]
     # It had its time: no second one is tried, and the first is gone.
     assert len(node.desk.started) == len(node.desk.killed) == 1
