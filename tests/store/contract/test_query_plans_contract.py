@@ -78,7 +78,7 @@ def _plans(tx: Tx, act: Any) -> list[str]:
 @pytest.mark.parametrize(
     "act",
     [
-        lambda tx, lease: statement_transitions.claim_next(tx, lease),
+        statement_transitions.claim_next,
         lambda tx, lease: statements.live_ids(tx, lease.session_id),
         lambda tx, lease: driver_view.load_driver_view(tx, lease.session_id),
         lambda tx, lease: statements.active_count(tx),

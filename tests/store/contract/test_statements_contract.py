@@ -243,7 +243,7 @@ def test_a_duty_is_what_waits_and_what_is_in_hand(store: Database) -> None:
         assert driver_view.load_driver_view(tx, "se_x") is None
         idle = driver_view.load_driver_view(tx, lease.session_id)
     assert idle == driver_view.DriverView(
-        lease=lease,
+        epoch=lease.epoch,
         state=SessionState.RUNNING,
         parallelism=1,
         finished=False,

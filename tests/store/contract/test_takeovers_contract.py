@@ -51,7 +51,7 @@ def _next(lease: DriverLease) -> DriverLease:
     return DriverLease(lease.session_id, lease.epoch + 1)
 
 
-def test_a_fenceed_driver_can_do_nothing_any_more(store: Database) -> None:
+def test_a_fenced_driver_can_do_nothing_any_more(store: Database) -> None:
     lease = running_session(store)
     in_flight = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
     with store.write("test") as tx:
@@ -75,7 +75,9 @@ def test_a_fenceed_driver_can_do_nothing_any_more(store: Database) -> None:
         still = statements.get(tx, in_flight)
     session = get_session(store, lease.session_id)
     assert session.state is SessionState.RECOVERING
-    assert session.fenced_driver == FencedDriver(lease=lease, handle={"pid": 7}, reason="it died")
+    assert session.fenced_driver == FencedDriver(
+        epoch=lease.epoch, handle={"pid": 7}, reason="it died"
+    )
     assert session.handle is None
     # Not before its process is gone is it decided what becomes of its statements.
     assert still is not None

@@ -188,7 +188,7 @@ def test_a_batch_session_takes_one_statement(store: Database) -> None:
         new = NewSession(id=session_id, owner="ada", kind=SessionKind.BATCH)
         sessions.insert(tx, new, actor="ada")
     new_statement(store, session_id)
-    with pytest.raises(SessionEnded, match="takes one statement"):
+    with pytest.raises(SessionEnded, match="has had its one statement"):
         new_statement(store, session_id)
 
 
