@@ -201,9 +201,11 @@ def test_a_driver_cannot_change_a_statement_of_another_session_with_the_same_epo
 ) -> None:
     lease, other = running_session(store), running_session(store)
     assert lease.epoch == other.epoch
-    statement_id = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    running = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    waiting = new_statement(store, lease.session_id)
     with store.write("test") as tx:
-        for target in StatementState:
-            assert not statement_transitions.transition(
-                tx, statement_id, target, actor="driver", lease=other
-            )
+        for statement_id in (running, waiting):
+            for target in StatementState:
+                assert not statement_transitions.transition(
+                    tx, statement_id, target, actor="driver", lease=other
+                )

@@ -47,7 +47,7 @@ def _fence(
     return None if epoch is None else DriverLease(lease.session_id, epoch)
 
 
-def _next(lease: DriverLease) -> DriverLease:
+def _next_epoch(lease: DriverLease) -> DriverLease:
     return DriverLease(lease.session_id, lease.epoch + 1)
 
 
@@ -56,9 +56,9 @@ def test_a_fenced_driver_cannot_change_anything(store: Database) -> None:
     in_flight = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
     with store.write("test") as tx:
         sessions.set_handle(tx, lease, {"pid": 7})
-    assert _fence(store, lease) == _next(lease)
+    assert _fence(store, lease) == _next_epoch(lease)
     assert _fence(store, lease) is None
-    assert _fence(store, _next(lease)) is None
+    assert _fence(store, _next_epoch(lease)) is None
     with store.write("test") as tx:
         assert sessions.renew(tx, lease, 60) is None
         assert sessions.token_hash(tx, lease) is None
@@ -102,7 +102,7 @@ def test_fencing_a_running_driver_makes_its_session_recovering(
             assert sessions.transition(tx, session_id, state, actor="test")
     assert epoch is not None
     lease = DriverLease(session_id, epoch)
-    assert _fence(store, lease) == _next(lease)
+    assert _fence(store, lease) == _next_epoch(lease)
     assert get_session(store, session_id).state is after
     with store.read() as tx:
         last = events.read(tx, after=None, entity_id=session_id, limit=100)[-1]
@@ -120,7 +120,7 @@ def test_only_an_expired_lease_is_fenced_as_overdue(store: Database) -> None:
     valid = running_session(store, lease_seconds=60)
     expired = running_session(store, lease_seconds=_AGO)
     assert _fence(store, valid, only_if_overdue=True) is None
-    assert _fence(store, expired, only_if_overdue=True) == _next(expired)
+    assert _fence(store, expired, only_if_overdue=True) == _next_epoch(expired)
 
 
 def test_a_driver_with_other_work_is_not_fenced_for_one_statement(store: Database) -> None:
@@ -139,7 +139,7 @@ def test_a_driver_with_other_work_is_not_fenced_for_one_statement(store: Databas
     # A waiting statement does not count as other work.
     assert still is not None
     assert still.state is StatementState.WAITING
-    assert _fence(store, lease, only_if_alone_with=stuck) == _next(lease)
+    assert _fence(store, lease, only_if_alone_with=stuck) == _next_epoch(lease)
 
 
 def test_the_lease_of_an_ended_session_is_not_extended(store: Database) -> None:
@@ -158,34 +158,35 @@ def test_one_of_many_nodes_fences_a_driver_and_one_finishes_the_takeover(store: 
 
     def take_over(_node: int) -> tuple[DriverLease | None, bool]:
         ready.wait()
-        fence = _fence(store, lease, only_if_overdue=True)
+        takeover = _fence(store, lease, only_if_overdue=True)
         ready.wait()
         with store.write("test") as tx:
-            return fence, takeovers.finish_takeover(tx, _next(lease))
+            return takeover, takeovers.finish_takeover(tx, _next_epoch(lease))
 
     with ThreadPoolExecutor(6) as pool:
         outcomes = list(pool.map(take_over, range(6)))
-    assert sorted(str(fence) for fence, _ in outcomes) == [str(_next(lease))] + ["None"] * 5
+    fenced = [new_lease for new_lease, _ in outcomes if new_lease is not None]
+    assert fenced == [_next_epoch(lease)]
     assert [finished for _, finished in outcomes].count(True) == 1
 
 
 def test_a_takeover_that_is_not_finished_in_time_is_reclaimed(store: Database) -> None:
     lease = running_session(store)
-    fence = _fence(store, lease, seconds=_AGO)
-    assert fence is not None
+    takeover = _fence(store, lease, seconds=_AGO)
+    assert takeover is not None
     with store.read() as tx:
         assert [session.id for session in takeovers.overdue(tx, 10)] == [lease.session_id]
     with store.write("test") as tx:
-        assert takeovers.reclaim_takeover(tx, fence, seconds=60)
-        assert not takeovers.reclaim_takeover(tx, fence, seconds=60)
+        assert takeovers.reclaim_takeover(tx, takeover, seconds=60)
+        assert not takeovers.reclaim_takeover(tx, takeover, seconds=60)
         assert takeovers.overdue(tx, 10) == []
 
 
 def test_no_driver_is_launched_before_the_lost_one_is_gone(store: Database) -> None:
     lease = running_session(store)
     new_statement(store, lease.session_id)
-    fence = _fence(store, lease)
-    assert fence is not None
+    takeover = _fence(store, lease)
+    assert takeover is not None
 
     def launch() -> int | None:
         with store.write("test") as tx:
@@ -198,9 +199,9 @@ def test_no_driver_is_launched_before_the_lost_one_is_gone(store: Database) -> N
     assert launch() is None
     with store.write("test") as tx:
         assert not takeovers.finish_takeover(tx, lease)
-        assert takeovers.finish_takeover(tx, fence)
-        assert not takeovers.finish_takeover(tx, fence)
-    assert launch() == fence.epoch + 1
+        assert takeovers.finish_takeover(tx, takeover)
+        assert not takeovers.finish_takeover(tx, takeover)
+    assert launch() == takeover.epoch + 1
     session = get_session(store, lease.session_id)
     assert (session.state, session.starts) == (SessionState.RECOVERING, 1)
     with store.write("test") as tx:
@@ -210,7 +211,7 @@ def test_no_driver_is_launched_before_the_lost_one_is_gone(store: Database) -> N
             lease.session_id,
             running,
             actor="driver",
-            epoch=fence.epoch + 1,
+            epoch=takeover.epoch + 1,
             lost=["view v: gone"],
         )
     session = get_session(store, lease.session_id)
@@ -219,17 +220,17 @@ def test_no_driver_is_launched_before_the_lost_one_is_gone(store: Database) -> N
 
 def test_a_recovering_session_is_launchable_once_a_statement_waits(store: Database) -> None:
     lease = running_session(store)
-    fence = _fence(store, lease)
-    assert fence is not None
+    takeover = _fence(store, lease)
+    assert takeover is not None
     with store.write("test") as tx:
-        takeovers.finish_takeover(tx, fence)
+        takeovers.finish_takeover(tx, takeover)
         assert sessions.launchable(tx, 10) == []
     new_statement(store, lease.session_id)
     with store.read() as tx:
         assert [session.id for session in sessions.launchable(tx, 10)] == [lease.session_id]
 
 
-def test_a_failed_launch_is_repeated(store: Database) -> None:
+def test_a_session_is_launchable_again_after_a_failed_launch(store: Database) -> None:
     session_id = new_session(store)
     for attempt in (1, 2):
         with store.write("test") as tx:
@@ -237,10 +238,10 @@ def test_a_failed_launch_is_repeated(store: Database) -> None:
             epoch = takeovers.claim_launch(tx, session_id, **claim)
         assert epoch is not None
         assert get_session(store, session_id).starts == attempt
-        fence = _fence(store, DriverLease(session_id, epoch))
-        assert fence is not None
+        takeover = _fence(store, DriverLease(session_id, epoch))
+        assert takeover is not None
         with store.write("test") as tx:
-            takeovers.finish_takeover(tx, fence)
+            takeovers.finish_takeover(tx, takeover)
             assert [session.id for session in sessions.launchable(tx, 10)] == [session_id]
 
 

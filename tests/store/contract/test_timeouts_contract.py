@@ -38,9 +38,7 @@ def _idle_ids(store: Database) -> list[str]:
         return [session.id for session in sessions.idle(tx, 10)]
 
 
-def test_a_session_is_idle_after_idle_seconds_without_use(
-    store: Database,
-) -> None:
+def test_a_session_is_idle_after_idle_seconds_without_use(store: Database) -> None:
     lease = running_session(store)
     _backdate(store, tables.sessions, lease.session_id, "started_at", 2 * MINUTE)
     assert _idle_ids(store) == []  # idle_seconds is None: never idle

@@ -83,10 +83,8 @@ def test_no_session_is_assigned_if_the_name_exists(store: Database) -> None:
 def test_a_fenced_or_owned_session_is_not_assigned(store: Database) -> None:
     lost = _new_warm(store)
     with store.write("test") as tx:
-        assert (
-            takeovers.fence(tx, DriverLease(lost, 1), actor="no_1", reason="it died", seconds=60)
-            == 2
-        )
+        lease = DriverLease(lost, 1)
+        assert takeovers.fence(tx, lease, actor="no_1", reason="it died", seconds=60) == 2
     running_session(store)
     assert _assign(store) is None
 
@@ -108,7 +106,7 @@ def test_each_warm_session_is_assigned_once_under_contention(store: Database) ->
     assert set(assigned) | set(remaining) == warm
 
 
-def test_a_warm_session_that_failed_is_recent_for_some_time(store: Database) -> None:
+def test_a_failed_warm_session_is_reported_for_some_time(store: Database) -> None:
     warm = _new_warm(store, running=False)
     with store.write("test") as tx:
         assert not warm_sessions.failed_recently(tx, "default", 60)
