@@ -1,7 +1,4 @@
-"""Writes files that only their owner can read.
-
-A file is replaced in one step, so that no reader sees it half-written.
-"""
+"""Files that only their owner may read, replaced atomically so that no reader sees a partial file."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from pathlib import Path
 
 
 def write_private(file: Path, content: str | bytes) -> None:
-    """Write a file that has mode 0600 from its first byte on. Raises OSError."""
+    """Write a file with mode 0600 from the first byte on. Raise OSError if that fails."""
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -57,7 +57,7 @@ def test_no_addresses_without_a_readable_file(tmp_path: Path) -> None:
 
 def test_reading_a_handoff_object_deletes_it(tmp_path: Path, bootstrap: Bootstrap) -> None:
     content = bootstrap.model_dump_json().encode()
-    location = handoff.put(str(tmp_path), "headrace-se_1-1", content)
+    location = handoff.write_handoff(str(tmp_path), "headrace-se_1-1", content)
     without_token, token = read_handoff(location)
     assert (without_token.token, token) == (None, "secret")
     assert not Path(location).exists()

@@ -24,7 +24,7 @@ ROWS = "SELECT id, id % 3 AS k, CAST(id AS STRING) AS s FROM range(0, 1000, 1, 4
 SUM = "count(*), sum(CAST(id AS BIGINT)), sum(CAST(k AS BIGINT)), count(DISTINCT s)"
 WHOLE = [["1000", "499500", "999", "1000"]]
 SLOW = ROWS + " WHERE reflect('java.lang.Thread', 'sleep', {}L + id * 0) IS NOT NULL"
-_STEP = "link headrace.driver.ctas.journal.Journal.write:transact"
+_STEP = "link headrace.driver.ctas.transaction.Journal.write:transact"
 
 
 def begin(node: NodeProcess, session: str, database: str) -> Path:

@@ -18,7 +18,7 @@ _LOST = "store headrace.control.sessions.takeover.Takeovers._condemned"
 _OVERDUE = "launcher headrace.control.sessions.takeover.Takeovers._overdue:poll"
 _RENEWED = "link headrace.driver.loop.Loop._renew:renew"
 _BEGUN = "link headrace.driver.loop.Loop._report_start:report_start"
-_STEP = "link headrace.driver.ctas.journal.Journal.write:transact"
+_STEP = "link headrace.driver.ctas.transaction.Journal.write:transact"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def read_handoff(location: str) -> tuple[Bootstrap, str]:
     Raises FileNotFoundError if the object was read before, ResultsUnavailable if the results
     location cannot be reached, and SystemExit if the object has no token.
     """
-    bootstrap = Bootstrap.model_validate_json(handoff.take(location))
+    bootstrap = Bootstrap.model_validate_json(handoff.read_and_delete_handoff(location))
     if bootstrap.token is None:
         raise SystemExit(f"The bootstrap in {location} has no token.")
     return bootstrap.model_copy(update={"token": None}), bootstrap.token

@@ -13,17 +13,12 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas import (
-    Cancelled,
-    CommitUnfinished,
-    ExecutionPlan,
-    StatementFacts,
-    plan_statement,
-)
+from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.failures import describe_failure
-from headrace.driver.hooks import Hooks, load_hooks, report_lost_attempt
+from headrace.driver.hooks import Hooks, StatementFacts, load_hooks, report_lost_attempt
 from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
+from headrace.driver.planner import ExecutionPlan, plan_statement
 from headrace.driver.spark import Spark
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
@@ -123,7 +118,7 @@ class Execution:
             finally:
                 # From here on, tables are published or removed: a cancel must not interrupt that.
                 self._remove_job_tag()
-            self._hooks.finished(binding=plan.may_be_refused)
+            self._hooks.notify_finished(can_veto=plan.can_be_vetoed)
         return report
 
     def _start_hooks(self, plan: ExecutionPlan) -> None:
@@ -131,11 +126,11 @@ class Execution:
 
         In this order, a statement that a user's hook refuses publishes no table.
         """
-        facts, binding = self._facts, not plan.settled
+        facts, can_veto = self._facts, not plan.completed_earlier
         if facts.attempt > 1:
             report_lost_attempt(replace(facts, attempt=facts.attempt - 1))
-        self._hooks = Hooks(facts, load_hooks(facts, binding=binding), plan.hook)
-        self._hooks.created(binding=binding)
+        self._hooks = Hooks(facts, load_hooks(facts, can_veto=can_veto), plan.hook)
+        self._hooks.notify_created(can_veto=can_veto)
 
     def _keep_cancelling(self) -> None:
         tag = self.assignment.statement_id
@@ -153,9 +148,9 @@ class Execution:
         """Call the hooks for a failed or cancelled statement, and return its outcome."""
         failure = describe_failure(error, self.assignment.text)
         if self.cancelling or isinstance(error, Cancelled):
-            self._hooks.cancelled()
+            self._hooks.notify_cancelled()
             return _Outcome(StatementState.CANCELLED, failure=failure)
-        self._hooks.failed(error)
+        self._hooks.notify_failed(error)
         summary = failure.message.partition("\n")[0]
         _LOG.warning("statement %s failed: %s", self.assignment.statement_id, summary)
         return _Outcome(StatementState.FAILED, failure=failure)
@@ -207,13 +202,14 @@ class Execution:
 
     def _output_options(self) -> OutputOptions:
         assignment, bootstrap = self.assignment, self._bootstrap
+        request = assignment.result_request
         # The name carries epoch and attempt, so that no two attempts write to the same location.
         name = f"{assignment.statement_id}-{bootstrap.epoch}-{assignment.attempt}"
         return OutputOptions(
-            disposition=assignment.disposition,
-            row_limit=assignment.row_limit,
-            byte_limit=assignment.byte_limit,
-            location=f"{(assignment.location or bootstrap.results).rstrip('/')}/{name}",
+            disposition=request.disposition,
+            row_limit=request.row_limit,
+            byte_limit=request.byte_limit,
+            location=f"{(request.location or bootstrap.results).rstrip('/')}/{name}",
             inline_limit=bootstrap.inline_limit,
             chunk_limit=bootstrap.chunk_limit,
         )

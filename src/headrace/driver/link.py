@@ -151,7 +151,7 @@ class NodeLink:
 
     def recover(self, identities: list[str]) -> list[OrphanedTransaction]:
         """Take over the orphaned transactions of these catalogs, and return them."""
-        return self._call("recover", Recover(identities=identities), Recovered).left
+        return self._call("recover", Recover(identities=identities), Recovered).orphaned
 
     def goodbye(self, failure: Failure | None = None) -> None:
         """Report that the driver exits, and why if it failed.

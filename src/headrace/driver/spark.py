@@ -57,7 +57,7 @@ class Spark:
             ui_url=self.context.uiWebUrl,
             keeps_tables=self.session.conf.get(_CATALOG) == "hive",
             lost=lost,
-            told=notified,
+            hook_calls_made=notified,
         )
 
     def is_alive(self, *, exit_seconds: float = 0.0) -> bool:
