@@ -80,7 +80,7 @@ def test_everything_asked_for_reaches_the_driver(node: RunningNode) -> None:
         row_limit=10,
         byte_limit=2000,
         result="stored",
-        location="s3://bucket/place",
+        result_location="s3://bucket/place",
     )
     assignment = driver.claim()
     assert assignment.text == "SELECT :a, :b, :c, :d"

@@ -74,7 +74,8 @@ def yarn_cluster_profile(cluster: YarnCluster, python: str) -> dict[str, Any]:
 
 def bare_python(folder: Path) -> str:
     """An interpreter that has what Headrace stands on, and no Headrace: its install is editable,
-    and only `site` follows that."""
+    and only `site` follows that.
+    """
     program = folder / "python"
     packages = sysconfig.get_path("purelib")
     program.write_text(

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headrace.control.launchers.installed import launchers
 from tests.support.running_node import settings_for
 
-from headrace.control.launchers.installed import launchers
 from headrace.errors import InvalidSetting
 
 EMR = {"backend": "emr-serverless", "application_id": "00f1", "execution_role_arn": "arn:x"}

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from headrace.model.atomicity import KEY
 from tests.support.ctas import CtasRun, list_tables
 from tests.support.journal import JournalLink
 
 from headrace.errors import AtomicityRequired
-from headrace.model.atomicity import KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -151,8 +151,8 @@ def _store(plan, module):
     write = module.Database.write
 
     @functools.wraps(write)
-    def around(self):
-        return _Around(plan, plan.name("store", sys._getframe(1)), write(self))
+    def around(self, name):
+        return _Around(plan, plan.name("store", sys._getframe(1)), write(self, name))
 
     module.Database.write = around
 
@@ -175,7 +175,7 @@ def _link(plan, module):
 
 def _launcher(plan, module):
     for op in _LAUNCHER_CALLS:
-        _launcher_call(plan, module.Backends, op)
+        _launcher_call(plan, module.LauncherRegistry, op)
 
 
 def _launcher_call(plan, backends, op):
