@@ -192,7 +192,7 @@ def test_an_unknown_session(node: RunningNode, session: str) -> None:
 
 def test_a_session_that_has_ended(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
-    driver.fail()
+    driver.report_spark_failure()
     body = {"statement": "SELECT 1", "session": session_id}
     refused(node, body, 409, "session_ended")
 

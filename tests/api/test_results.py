@@ -30,7 +30,7 @@ def ended(node: RunningNode, result: ResultReport) -> str:
     """The id of a statement that ended with this result."""
     session_id, driver = node.driven_session()
     statement_id: str = node.submit(session=session_id)["id"]
-    driver.take()
+    driver.claim()
     assert driver.succeed(statement_id, result).applied
     return statement_id
 
@@ -219,8 +219,8 @@ def test_before_the_end_there_is_no_result_yet(node: RunningNode, format_: str) 
 def test_what_failed_has_no_result(node: RunningNode, state: StatementState) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
-    driver.ended(statement_id, state, failure=Failure(code="x", message="no"))
+    driver.claim()
+    driver.report_end(statement_id, state, failure=Failure(code="x", message="no"))
     response = get(node, statement_id)
     assert (response.status_code, response.json()["code"]) == (409, "no_result")
     assert state in response.json()["detail"]

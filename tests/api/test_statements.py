@@ -26,10 +26,10 @@ def test_a_statement_keeps_the_time_of_every_step(node: RunningNode) -> None:
     assert (submitted["ordinal"], submitted["attempts"]) == (0, 0)
     assert [submitted[time] is None for time in TIMES] == [False, True, True, True]
 
-    driver.take()
+    driver.claim()
     launched = node.statement(submitted["id"])
     assert (launched["state"], launched["attempts"]) == ("launched", 1)
-    assert driver.started(submitted["id"]).applied
+    assert driver.report_start(submitted["id"]).applied
     assert node.statement(submitted["id"])["state"] == "running"
     assert driver.succeed(submitted["id"]).applied
 
@@ -48,16 +48,16 @@ def test_a_statement_keeps_the_time_of_every_step(node: RunningNode) -> None:
 def test_without_a_session_a_statement_has_one_of_its_own(node: RunningNode) -> None:
     first, second = node.submit(), node.submit()
     assert first["session_id"] != second["session_id"]
-    driver = node.desk.driver(first["session_id"])
+    driver = node.launcher.connect_driver(first["session_id"])
     driver.hello()
-    assert driver.take().statement_id == first["id"]
+    assert driver.claim().statement_id == first["id"]
 
 
 def test_statements_of_a_session_run_in_order_one_at_a_time(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     made = [node.submit(f"SELECT {n}", session=session_id)["id"] for n in range(3)]
     for statement_id in made:
-        assignment = driver.take()
+        assignment = driver.claim()
         assert assignment.statement_id == statement_id
         assert driver.poll(in_flight=[statement_id]).assignment is None
         driver.succeed(statement_id)
@@ -82,7 +82,7 @@ def test_everything_asked_for_reaches_the_driver(node: RunningNode) -> None:
         result="stored",
         result_location="s3://bucket/place",
     )
-    assignment = driver.take()
+    assignment = driver.claim()
     assert assignment.text == "SELECT :a, :b, :c, :d"
     assert [one.model_dump(exclude_unset=True) for one in assignment.parameters] == [
         {"type": None, **one} for one in named
@@ -96,7 +96,7 @@ def test_everything_asked_for_reaches_the_driver(node: RunningNode) -> None:
 def test_parameters_by_position_keep_their_order(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     node.submit("SELECT ?, ?", session=session_id, parameters=[{"value": 2}, {"value": 1}])
-    assert [(one.name, one.value) for one in driver.take().parameters] == [(None, 2), (None, 1)]
+    assert [(one.name, one.value) for one in driver.claim().parameters] == [(None, 2), (None, 1)]
 
 
 def test_text_reaches_the_driver_as_it_was_written(node: RunningNode) -> None:
@@ -104,7 +104,7 @@ def test_text_reaches_the_driver_as_it_was_written(node: RunningNode) -> None:
     text = "  SELECT 'a;b', \"c\", `d`, '\U0001f40b\u0085' -- end \\\n ;; /* ; */ "
     submitted = node.submit(text, session=session_id)
     assert submitted["statement"] == text
-    assert driver.take().text == text
+    assert driver.claim().text == text
 
 
 def test_a_failure_is_told_with_its_place_and_its_trace_on_request(node: RunningNode) -> None:
@@ -119,8 +119,8 @@ def test_a_failure_is_told_with_its_place_and_its_trace_on_request(node: Running
         column=1,
         trace="at org.apache…",
     )
-    driver.take()
-    assert driver.ended(statement_id, StatementState.FAILED, failure=failure).applied
+    driver.claim()
+    assert driver.report_end(statement_id, StatementState.FAILED, failure=failure).applied
 
     statement = node.statement(statement_id)
     assert statement["state"] == "failed"
@@ -154,10 +154,10 @@ def test_a_page_may_hold_a_thousand(node: RunningNode) -> None:
 def test_statements_are_listed_by_state(node: RunningNode) -> None:
     session_id, driver = node.driven_session(name="by-state")
     done, running, waiting = [node.submit(session=session_id)["id"] for _ in range(3)]
-    driver.take()
+    driver.claim()
     driver.succeed(done)
-    driver.take()
-    driver.started(running)
+    driver.claim()
+    driver.report_start(running)
     for states, expected in (
         (["success"], [done]),
         (["running"], [running]),

@@ -75,8 +75,11 @@ def test_tasks_count_as_active_before_the_next_heartbeat_of_an_executor(
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_until(lambda: count_active() == 2, seconds=3, what="both tasks are active")
-    thread.join()
+    try:
+        # The tasks end long before the next heartbeat, which comes every ten seconds.
+        wait_until(lambda: count_active() == 2, what="both tasks are active")
+    finally:
+        thread.join()
     wait_until(lambda: count_active() == 0, what="no task is active")
 
 
