@@ -56,4 +56,4 @@ def test_what_does_not_work_is_left_for_a_statement_to_fail_by(
     held.session = spark
     (tmp_path / "file").touch()
     warm_up(held, bootstrap(tmp_path / "file"))
-    assert "not warmed up: cannot write the result" in caplog.text
+    assert "not warmed up: Cannot write the result" in caplog.text
