@@ -85,8 +85,8 @@ def _struct(**kinds: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class TypeCase:
-    """A Spark type, values for Arrow, and the JSON value that each must become."""
+class TypeStrategy:
+    """A Spark type, a strategy for its values in Arrow, and the JSON value of each."""
 
     kind: Any
     values: st.SearchStrategy[Any]
@@ -106,24 +106,24 @@ def _decimal_to_json(value: Decimal) -> str:
 
 
 _PLAIN = [
-    TypeCase("integer", st.integers(-(2**31), 2**31 - 1), lambda value: value),
-    TypeCase("long", st.integers(-(2**63), 2**63 - 1), str),
-    TypeCase("boolean", st.booleans(), lambda value: value),
-    TypeCase("double", st.floats(), _float_to_json),
-    TypeCase("string", st.text(), lambda value: value),
-    TypeCase("binary", st.binary(), lambda value: base64.b64encode(value).decode()),
-    TypeCase("date", st.dates(), date.isoformat),
-    TypeCase(
+    TypeStrategy("integer", st.integers(-(2**31), 2**31 - 1), lambda value: value),
+    TypeStrategy("long", st.integers(-(2**63), 2**63 - 1), str),
+    TypeStrategy("boolean", st.booleans(), lambda value: value),
+    TypeStrategy("double", st.floats(), _float_to_json),
+    TypeStrategy("string", st.text(), lambda value: value),
+    TypeStrategy("binary", st.binary(), lambda value: base64.b64encode(value).decode()),
+    TypeStrategy("date", st.dates(), date.isoformat),
+    TypeStrategy(
         "timestamp",
         st.datetimes(timezones=st.just(UTC)),
         lambda value: value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z",
     ),
-    TypeCase(
+    TypeStrategy(
         "timestamp_ntz",
         st.datetimes(),
         lambda value: datetime.isoformat(value, timespec="microseconds"),
     ),
-    TypeCase(
+    TypeStrategy(
         "decimal(30,20)",
         st.decimals(-(10**9), 10**9, places=20),
         _decimal_to_json,
@@ -135,25 +135,25 @@ def _nullable(to_json: Any) -> Any:
     return lambda value: None if value is None else to_json(value)
 
 
-def _list_of(inner: TypeCase) -> TypeCase:
+def _list_of(inner: TypeStrategy) -> TypeStrategy:
     to_json = _nullable(inner.to_json)
     values = st.lists(st.none() | inner.values, max_size=3)
-    return TypeCase(_array(inner.kind), values, lambda value: [to_json(item) for item in value])
+    return TypeStrategy(_array(inner.kind), values, lambda value: [to_json(item) for item in value])
 
 
-def _map_of(inner: TypeCase) -> TypeCase:
+def _map_of(inner: TypeStrategy) -> TypeStrategy:
     to_json = _nullable(inner.to_json)
     values = st.lists(st.tuples(st.text(max_size=3), st.none() | inner.values), max_size=3)
-    return TypeCase(
+    return TypeStrategy(
         _map("string", inner.kind),
         values,
         lambda value: [[key, to_json(item)] for key, item in value],
     )
 
 
-def _struct_of(inner: TypeCase) -> TypeCase:
+def _struct_of(inner: TypeStrategy) -> TypeStrategy:
     to_json = _nullable(inner.to_json)
-    return TypeCase(
+    return TypeStrategy(
         _struct(**{'a "b"': inner.kind, "n": "integer"}),
         st.fixed_dictionaries({"_0": st.none() | inner.values, "_1": st.integers(0, 9)}),
         lambda value: {'a "b"': to_json(value["_0"]), "n": value["_1"]},
@@ -168,7 +168,7 @@ _type_cases = st.recursive(
 
 
 @st.composite
-def _tables(draw: st.DrawFn) -> tuple[list[TypeCase], list[list[Any]]]:
+def _tables(draw: st.DrawFn) -> tuple[list[TypeStrategy], list[list[Any]]]:
     cases = draw(st.lists(_type_cases, min_size=1, max_size=3))
     count = draw(st.integers(0, 6))
     columns = [
@@ -183,7 +183,7 @@ _slow = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @_slow
 @given(_tables(), st.integers(0, 3))
 def test_json_and_csv_contain_every_value(
-    table: tuple[list[TypeCase], list[list[Any]]], start: int
+    table: tuple[list[TypeStrategy], list[list[Any]]], start: int
 ) -> None:
     cases, columns = table
     rows = _rows({f"c{n}": case.kind for n, case in enumerate(cases)}, columns)
@@ -212,7 +212,7 @@ def test_json_and_csv_contain_every_value(
 @_slow
 @given(_tables())
 def test_arrow_and_parquet_contain_every_value(
-    table: tuple[list[TypeCase], list[list[Any]]],
+    table: tuple[list[TypeStrategy], list[list[Any]]],
 ) -> None:
     cases, columns = table
     rows = _rows({f"c{n}": case.kind for n, case in enumerate(cases)}, columns, columns)
