@@ -143,4 +143,4 @@ def test_a_bare_number_is_no_duration(node: RunningNode) -> None:
     body = {"statement": "SELECT 1", "wait_timeout": 10}
     response = node.http.post("/api/v1/statements", json=body)
     assert response.status_code == 400
-    assert "write a number and a unit" in response.json()["detail"]
+    assert "Add a unit, for example 10s" in response.json()["detail"]

@@ -28,6 +28,6 @@ def test_what_is_wrong_is_told_with_a_way_to_mend_it(
     done = headrace("doctor", HEADRACE_LEASE__DURATION="5")
     assert done.returncode == 2
     lines = done.stdout.splitlines()
-    assert lines[1].startswith("✗ settings: Setting 'lease.duration': '5' is no duration")
+    assert lines[1].startswith("✗ settings: Setting 'lease.duration': '5' is not a duration")
     assert lines[2].startswith("✗ node: A valid token is needed.")
     assert lines[3] == "    to mend it: set HEADRACE_TOKEN to the node's token"

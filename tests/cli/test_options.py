@@ -27,5 +27,5 @@ def test_parameters() -> None:
 
 def test_durations_need_a_unit() -> None:
     assert seconds("1.5 min", "--wait") == 90
-    with pytest.raises(InvalidRequest, match="--wait: '3' is no duration"):
+    with pytest.raises(InvalidRequest, match="--wait: '3' is not a duration"):
         seconds("3", "--wait")

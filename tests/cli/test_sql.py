@@ -199,7 +199,7 @@ class TestSubmit:
     def test_a_bare_number_is_no_duration(self, headrace: Headrace) -> None:
         done = headrace("sql", "SELECT", "--wait", "5")
         assert done.returncode == 2
-        assert "--wait: '5' is no duration" in done.stderr
+        assert "--wait: '5' is not a duration" in done.stderr
 
     def test_text_is_sent_as_it_is(self, node: ScriptedNode, headrace: Headrace) -> None:
         text = "SELECT 'ä;b' /* ; */ -- ;"

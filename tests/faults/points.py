@@ -100,7 +100,7 @@ def _owner(node: ast.Call) -> str:
 
 
 def _link_calls() -> set[str]:
-    """The methods of the driver's Link that go to a node."""
+    """The methods of NodeLink that send a message to a node."""
     tree = ast.parse((_SOURCE / "driver" / "link.py").read_text())
     methods = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
     return {

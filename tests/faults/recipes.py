@@ -17,7 +17,7 @@ _STARTED = "launcher headrace.control.sessions.launch.Launches._start:start"
 _LOST = "store headrace.control.sessions.takeover.Takeovers._condemned"
 _OVERDUE = "launcher headrace.control.sessions.takeover.Takeovers._overdue:poll"
 _RENEWED = "link headrace.driver.loop.Loop._renew:renew"
-_BEGUN = "link headrace.driver.loop.Loop._started:started"
+_BEGUN = "link headrace.driver.loop.Loop._report_start:report_start"
 _STEP = "link headrace.driver.ctas.transaction.Journal.write:transact"
 
 
@@ -69,9 +69,9 @@ _RECIPES = {
     "Link.renew": _SLOW,
     "Loop._renew:renew": _SLOW,
     "Link.started": _SLOW,
-    "Loop._started:started": _SLOW,
+    "Loop._report_start:report_start": _SLOW,
     "Link.advanced": _SLOW,
-    "Reports._tell:advanced": _SLOW,
+    "ProgressReporter._report_changes:report_progress": _SLOW,
     "Link._quit": Recipe(("batch",)),
     "Locals.run_due": Recipe(("local",)),
     "Node.start": Recipe(("killed_node", "query")),
@@ -90,5 +90,5 @@ _RECIPES = {
         ("slow", "query"), (_FROZEN, Fault(_OVERDUE, "before", "unreachable"))
     ),
     "main:goodbye": Recipe(("refused",)),
-    "Loop._break:goodbye": Recipe(("slow",), (Fault(_BEGUN, "before", "kill_jvm"),)),
+    "Loop._abort:goodbye": Recipe(("slow",), (Fault(_BEGUN, "before", "kill_jvm"),)),
 }

@@ -30,7 +30,7 @@ class Calls:
 
     def open(self, kind: SessionKind, parallelism: int) -> ModelSession:
         made = ModelSession(new_id("se"), kind, parallelism)
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             new = NewSession(id=made.id, owner=OWNER, kind=kind, parallelism=parallelism)
             sessions.insert(tx, new, actor=OWNER)
         self.sessions.append(made)
@@ -47,7 +47,7 @@ class Calls:
             is_query=made.is_query,
         )
         try:
-            with self.store.write() as tx:
+            with self.store.write("test") as tx:
                 statements.insert(tx, new, actor=OWNER)
         except SessionEnded:
             assert not session.takes
@@ -56,7 +56,7 @@ class Calls:
             session.statements.append(made)
 
     def launch_one(self, session: ModelSession, *, comes_up: bool) -> None:
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             epoch = takeovers.claim_launch(
                 tx, session.id, node="no_1", seconds=LONG, token_hash="hash"
             )
@@ -66,14 +66,14 @@ class Calls:
             self.greet(session, epoch)
 
     def keep_handle_of(self, session: ModelSession, epoch: int) -> None:
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             kept = sessions.set_handle(tx, session.id, epoch, {"pid": epoch})
         assert kept == session.set_handle(epoch)
 
     def condemn_epoch(
         self, session: ModelSession, epoch: int, *, if_overdue: bool, dies: bool
     ) -> None:
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             fence = takeovers.fence(
                 tx,
                 session.id,
@@ -88,7 +88,7 @@ class Calls:
             self.release_epoch(session, fence, fails=False)
 
     def release_epoch(self, session: ModelSession, epoch: int, *, fails: bool) -> None:
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             applied = takeovers.finish_takeover(tx, session.id, epoch)
             assert applied == session.release(epoch)
             if not applied:
@@ -107,19 +107,19 @@ class Calls:
         if session.lease is not Lease.HELD:
             return
         late = update(sessions_table).where(sessions_table.c.id == session.id)
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             tx.execute(late.values(lease_until=clock(-1.0)))
         session.lease = Lease.OVER
 
     def greet(self, session: ModelSession, epoch: int) -> None:
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             applied = sessions.transition(
                 tx, session.id, SessionState.RUNNING, actor="d", epoch=epoch, lease_seconds=LONG
             )
         assert applied == session.hello(epoch)
 
     def claim_for(self, session: ModelSession, epoch: int) -> None:
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             found = statement_transitions.claim_next(tx, session.id, epoch, actor="d")
         expected = session.claim_next(epoch)
         assert (found and found.id) == (expected and expected.id)
@@ -132,7 +132,7 @@ class Calls:
         epoch: int | None,
     ) -> None:
         """As the link does for a driver, which may name any statement; a node has no epoch."""
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             applied = statement_transitions.transition(
                 tx,
                 statement.id,

@@ -22,7 +22,7 @@ OLD = "SELECT 7L AS id, '7' AS s, 7L AS k"
 OLD_SUM = [["1", "7", "7", "1"]]
 _STREAM = "STREAM spark_catalog.default.arriving WITH ('maxFilesPerTrigger' = '2')"
 _STEP = "link headrace.driver.ctas.transaction.Journal.write:transact"
-REPORT = "link headrace.driver.loop.Loop._execute:ended"
+REPORT = "link headrace.driver.loop.Loop._execute:report_end"
 
 
 @dataclass(frozen=True, slots=True)

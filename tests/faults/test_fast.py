@@ -25,15 +25,15 @@ _HISTORIES = {
     ),
     "a driver is killed before it tells of an end": (
         ("query", "insert"),
-        Fault(f"link {_LOOP}._execute:ended", "before", "kill"),
+        Fault(f"link {_LOOP}._execute:report_end", "before", "kill"),
     ),
     "a driver is killed after it has told of an end": (
         ("query", "insert"),
-        Fault(f"link {_LOOP}._execute:ended", "after", "kill"),
+        Fault(f"link {_LOOP}._execute:report_end", "after", "kill"),
     ),
     "the JVM is killed under a statement": (
         ("slow", "query"),
-        Fault(f"link {_LOOP}._started:started", "after", "kill_jvm"),
+        Fault(f"link {_LOOP}._report_start:report_start", "after", "kill_jvm"),
     ),
     "a driver is frozen for longer than its lease": (
         ("slow", "query"),

@@ -83,7 +83,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     @rule(choice=data(), reason=sampled_from(CancelReason), force=booleans())
     def cancel(self, choice: Any, reason: CancelReason, force: bool) -> None:
         _session, statement = self._a_statement(choice)
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             told = statement_transitions.request_cancel(
                 tx, statement.id, actor=OWNER, reason=reason, force=force
             )
@@ -94,7 +94,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     def close(self, choice: Any, truly: bool) -> None:
         session = self._a_session(choice)
         if truly and session.state in SESSION.live - {SessionState.CLOSING}:
-            with self.store.write() as tx:
+            with self.store.write("test") as tx:
                 known = sessions.get(tx, session.id)
                 assert known is not None
                 close_session(tx, known, actor=OWNER)
@@ -129,7 +129,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     @rule(choice=data())
     def retake(self, choice: Any) -> None:
         session, epoch = self._an_epoch(choice)
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             taken = takeovers.reclaim_takeover(tx, session.id, epoch, seconds=LONG)
         assert taken == session.retake(epoch)
 
@@ -137,7 +137,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     @rule(choice=data())
     def prolong(self, choice: Any) -> None:
         session, epoch = self._an_epoch(choice)
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             takeovers.extend_lease(tx, session.id, epoch, seconds=LONG)
         session.prolong(epoch)
 
@@ -163,7 +163,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
 
     @rule()
     def extend_all(self) -> None:
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             sessions.extend_all(tx, node="no_1", seconds=LONG / 2)
         for session in self.sessions:
             if session.lease is Lease.OVER:
@@ -186,7 +186,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     @rule(choice=data())
     def renew(self, choice: Any) -> None:
         session, epoch = self._a_driver(choice)
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             told = sessions.renew(tx, session.id, epoch, LONG)
         assert told == session.renew(epoch)
 
@@ -213,7 +213,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     @rule(choice=data(), fails=_SELDOM)
     def leave(self, choice: Any, fails: bool) -> None:
         session, epoch = self._a_driver(choice)
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             if fails:
                 applied = end_session(tx, session.id, LOST, actor="d", epoch=epoch)
                 assert applied == session.fail(epoch)
@@ -274,7 +274,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
         assert found == modelled(self.sessions)
 
     def teardown(self) -> None:
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             for session in self.sessions:
                 end_session(tx, session.id, LOST, actor="teardown")
 

@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 from headrace.errors import InvalidSetting, StoreInUse, StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState
-from headrace.model.statement import NewStatement
+from headrace.model.statement import NewStatement, StatementSpec
 from headrace.store import statement_transitions, statements
 from headrace.store.database import Database
 
@@ -79,7 +79,7 @@ def test_the_file_is_its_owners_alone(store: Database, file: Path) -> None:
 
 
 def test_every_commit_is_on_disk(store: Database) -> None:
-    with store.write() as tx:
+    with store.write("test") as tx:
         # 2 is FULL: https://www.sqlite.org/pragma.html#pragma_synchronous
         assert tx.execute(text("PRAGMA synchronous")).scalar_one() == 2
         assert tx.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
@@ -93,8 +93,10 @@ def test_a_reader_cannot_write(store: Database) -> None:
 
 def test_readers_do_not_wait_for_a_writer(store: Database) -> None:
     session_id = new_session(store)
-    with store.write() as tx:
-        new = NewStatement(id=new_id("st"), session_id=session_id, owner="ada", text="SELECT 1")
+    with store.write("test") as tx:
+        new = NewStatement(
+            id=new_id("st"), session_id=session_id, owner="ada", spec=StatementSpec(text="SELECT 1")
+        )
         statements.insert(tx, new, actor="ada")
         with ThreadPoolExecutor(1) as pool, store.read() as reader:
             assert statements.get(reader, new.id) is None
@@ -110,7 +112,7 @@ def _count(store: Database) -> int:
 def test_writers_are_served_in_the_order_in_which_they_came(store: Database) -> None:
     session_id = new_session(store)
     with ThreadPoolExecutor(8) as pool:
-        with store.write():
+        with store.write("test"):
             writers = []
             for number in range(8):
                 writers.append(pool.submit(new_statement, store, session_id))
@@ -133,22 +135,26 @@ def test_many_writers_never_lock_each_other_out(store: Database) -> None:
 
 
 def test_a_statement_takes_four_transactions(store: Database) -> None:
-    session_id, epoch = running_session(store)
+    lease = running_session(store)
     before = store.write_count
-    statement_id = new_statement(store, session_id)
-    with store.write() as tx:
-        assert statement_transitions.claim_next(tx, session_id, epoch, actor="driver")
+    statement_id = new_statement(store, lease.session_id)
+    with store.write("test") as tx:
+        assert statement_transitions.claim_next(tx, lease)
     for state in (StatementState.RUNNING, StatementState.SUCCESS):
-        with store.write() as tx:
+        with store.write("test") as tx:
             report = INLINE if state is StatementState.SUCCESS else None
             assert statement_transitions.transition(
-                tx, statement_id, state, actor="d", epoch=epoch, result=report, result_seconds=60
+                tx, statement_id, state, actor="d", lease=lease, result=report, result_seconds=60
             )
     assert store.write_count - before == 4
 
 
 def test_a_write_in_a_write_is_a_mistake(store: Database) -> None:
-    with store.write(), pytest.raises(RuntimeError, match="wait for itself"), store.write():
+    with (
+        store.write("test"),
+        pytest.raises(RuntimeError, match="wait for itself"),
+        store.write("test"),
+    ):
         pass
 
 
@@ -167,13 +173,13 @@ def test_a_removed_file_is_an_outage_until_it_is_back(store: Database, file: Pat
 
 def test_a_full_disk_is_an_outage_and_passes(store: Database) -> None:
     session_id = new_session(store)
-    with store.write() as tx:
+    with store.write("test") as tx:
         pages = tx.execute(text("PRAGMA page_count")).scalar_one()
         tx.execute(text(f"PRAGMA max_page_count = {pages}"))
     with pytest.raises(StoreUnavailable, match="full"):
         new_statement(store, session_id, text="x" * 100_000)
     assert _count(store) == 0
-    with store.write() as tx:
+    with store.write("test") as tx:
         tx.execute(text("PRAGMA max_page_count = 1000000"))
     new_statement(store, session_id, text="x" * 100_000)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from headrace.driver.link import Link
+from headrace.driver.link import NodeLink
 from headrace.model.lifecycle import TRANSACTION, TransactionState
 from headrace.model.messages import Bootstrap, OrphanedTransaction, Transact, Transacted
 from headrace.model.transaction import Staged
@@ -61,5 +61,5 @@ class JournalLink:
         self.staged = message.staged or self.staged
         return Transacted(applied=True)
 
-    def as_link(self) -> Link:
-        return cast("Link", self)
+    def as_link(self) -> NodeLink:
+        return cast("NodeLink", self)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import EmptyStatement, InvalidRequest, InvalidText, Position
-from headrace.grammar import splitter
+from headrace.grammar import script as grammar_script
 
 STDIN = "-"
 
@@ -65,7 +65,7 @@ def split(sources: Sequence[Source]) -> list[SourceStatement]:
     """The statements of all sources in order. Raises EmptyStatement when an argument holds none."""
     pieces: list[SourceStatement] = []
     for source in sources:
-        found = splitter.split_script(source.text)
+        found = grammar_script.split_script(source.text)
         if not found and source.name is None:
             raise EmptyStatement
         for each in found:

@@ -18,11 +18,10 @@ from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.recovery import recover
 from headrace.driver.ctas.transaction import CtasHook, Journal
 from headrace.driver.hooks import StatementFacts
-from headrace.driver.link import Link
+from headrace.driver.link import NodeLink
 from headrace.driver.parameters import run_statement
 from headrace.errors import AtomicityRequired, CatalogError
-from headrace.model.atomicity import KEY as ATOMICITY
-from headrace.model.atomicity import Atomicity
+from headrace.model.ctas_options import ATOMICITY_KEY, Atomicity
 from headrace.model.ids import new_id
 from headrace.model.messages import Assignment, JournalEntry
 
@@ -53,7 +52,7 @@ class ExecutionPlan:
 
 
 def plan_statement(
-    session: SparkSession, assignment: Assignment, link: Link, statement: StatementFacts
+    session: SparkSession, assignment: Assignment, link: NodeLink, statement: StatementFacts
 ) -> ExecutionPlan:
     """Plan a statement, and resolve the transaction of an earlier attempt first.
 
@@ -82,17 +81,17 @@ def plan_statement(
         if _atomicity(session) is Atomicity.REQUIRE and may_create_table(session, assignment):
             raise AtomicityRequired(
                 "A CREATE TABLE AS inside BEGIN … END or EXECUTE IMMEDIATE is not atomic, and"
-                f" {ATOMICITY} is 'require'. Submit it as a statement of its own."
+                f" {ATOMICITY_KEY} is 'require'. Submit it as a statement of its own."
             )
         return ExecutionPlan(run=lambda: run_statement(session, assignment))
     return _plan_ctas(ctas, assignment, link)
 
 
 def _atomicity(session: SparkSession) -> Atomicity:
-    return Atomicity.of(str(session.conf.get(ATOMICITY, Atomicity.AUTO)))
+    return Atomicity.parse(str(session.conf.get(ATOMICITY_KEY, Atomicity.AUTO)))
 
 
-def _plan_ctas(ctas: Ctas, assignment: Assignment, link: Link) -> ExecutionPlan:
+def _plan_ctas(ctas: Ctas, assignment: Assignment, link: NodeLink) -> ExecutionPlan:
     session = ctas.session
     atomicity = _atomicity(session)
     trigger = bounded_trigger(session) if ctas.is_streaming else None
@@ -160,7 +159,7 @@ def _check_plain_spark_is_allowed(ctas: Ctas, atomicity: Atomicity) -> None:
     if ctas.is_streaming:
         raise CatalogError(
             f"Table {ctas.path.sql_name} cannot be created from a stream, because it would not be"
-            f" created atomically. Use a catalog with atomic tables, and set {ATOMICITY} to a"
+            f" created atomically. Use a catalog with atomic tables, and set {ATOMICITY_KEY} to a"
             " value other than 'off'."
         )
 
@@ -168,8 +167,8 @@ def _check_plain_spark_is_allowed(ctas: Ctas, atomicity: Atomicity) -> None:
 def _not_atomic_error(ctas: Ctas) -> AtomicityRequired:
     action = "replaced" if ctas.replaces else "created"
     return AtomicityRequired(
-        f"Table {ctas.path.sql_name} cannot be {action} atomically, and {ATOMICITY} is 'require'."
-        f" Use another catalog, or set {ATOMICITY} to 'auto'."
+        f"Table {ctas.path.sql_name} cannot be {action} atomically, and {ATOMICITY_KEY} is 'require'."
+        f" Use another catalog, or set {ATOMICITY_KEY} to 'auto'."
     )
 
 
@@ -198,7 +197,7 @@ def _run_ctas(
 
 
 def _restore_hook(
-    session: SparkSession, entry: JournalEntry, link: Link, statement_id: str
+    session: SparkSession, entry: JournalEntry, link: NodeLink, statement_id: str
 ) -> CtasHook:
     """Rebuild the hook of a transaction that an earlier driver began. Raises CatalogError."""
     catalog, table = restore_table(session, entry.staged)

@@ -115,7 +115,7 @@ class StoredRows:
 
     def _open(self, part: str) -> tuple[Any, pa.RecordBatchFileReader]:
         with _trouble(self._location, part):
-            file = locations.open_to_read(locations.join(self._location, part))
+            file = locations.open_input_file(locations.join(self._location, part))
             try:
                 return file, pa.ipc.open_file(file)
             except BaseException:

@@ -93,7 +93,7 @@ def test_the_token_is_no_argument_and_the_bootstrap_of_one_use(
     [run] = aws.job_runs()
     assert TOKEN not in str(run)
     submit = run["jobDriver"]["sparkSubmit"]
-    assert submit["entryPointArguments"] == ["--one-use", handle["bootstrap"]]
+    assert submit["entryPointArguments"] == ["--handoff", handle["bootstrap"]]
     assert there(handle["bootstrap"])
     known, token = read_handoff(handle["bootstrap"])
     assert (known.session_id, known.epoch, token) == ("se_1", 1, TOKEN)

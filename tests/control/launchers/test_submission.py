@@ -36,7 +36,7 @@ KUBERNETES = Profile(
 
 def given(asked: LaunchRequest, folder: Path) -> list[str]:
     return command(
-        asked, folder / "properties", build_driver_package(folder), ["--one-use", "s3://b/once"]
+        asked, folder / "properties", build_driver_package(folder), ["--handoff", "s3://b/once"]
     )
 
 
@@ -59,7 +59,7 @@ def test_the_command_of_cluster_mode_takes_the_package_along_and_no_secret(tmp_p
     pairs = dict(zip(words[1::2], words[2::2], strict=False))
     assert pairs["--master"] == "k8s://https://cluster.example:6443"
     assert pairs["--deploy-mode"] == "cluster"
-    assert words[-2:] == ["--one-use", "s3://b/once"]
+    assert words[-2:] == ["--handoff", "s3://b/once"]
     assert words[words.index("--py-files") + 1].endswith("/headrace.zip,s3://b/theirs.py")
     assert SECRET not in " ".join(words)
     assert f"spark.hadoop.fs.s3a.secret.key={SECRET}\n" in properties_text(conf(asked))

@@ -158,11 +158,11 @@ def _store(plan, module):
 
 
 def _link(plan, module):
-    call = module.Link._call
+    call = module.NodeLink._call
 
     @functools.wraps(call)
     def around(self, name, message, *arguments, **options):
-        # The first frame is the Link's own method.
+        # The first frame is the method of NodeLink.
         point = plan.name("link", sys._getframe(2))
         statement = getattr(message, "statement_id", None)
         _pass(plan, point, "before", statement)
@@ -170,7 +170,7 @@ def _link(plan, module):
         _pass(plan, point, "after", statement)
         return answer
 
-    module.Link._call = around
+    module.NodeLink._call = around
 
 
 def _launcher(plan, module):

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.driver.ctas.base import TwoPhaseTable
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.errors import EndlessStream, StatementFailed
-from headrace.model.trigger import KEY, Trigger
+from headrace.model.ctas_options import TRIGGER_KEY, Trigger
 
 _LOCATION, _TABLE = "stream_location", "table"
 """Keys of the record."""
@@ -76,14 +76,14 @@ def bounded_trigger(session: SparkSession) -> Trigger:
         EndlessStream: no trigger is configured.
         InvalidSetting: the configured value is not a trigger.
     """
-    value = session.conf.get(KEY, None)
+    value = session.conf.get(TRIGGER_KEY, None)
     if value is None:
         raise EndlessStream(
             "The query reads a stream that never ends, so the table would never appear. Set"
-            f" {KEY} = 'available now' to read the rows that are available when the statement"
+            f" {TRIGGER_KEY} = 'available now' to read the rows that are available when the statement"
             " starts."
         )
-    return Trigger.of(str(value))
+    return Trigger.parse(str(value))
 
 
 def run_to_end(stream: DataFrame, trigger: Trigger, location: str, name: str) -> DataFrame:

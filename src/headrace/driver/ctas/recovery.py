@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from headrace.driver.ctas.catalogs import list_catalogs, restore_table
 from headrace.driver.ctas.transaction import CommitUnfinished, CtasHook, Journal
 from headrace.driver.hooks import StatementFacts
-from headrace.driver.link import Link
+from headrace.driver.link import NodeLink
 from headrace.errors import StatementFailed
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import OrphanedTransaction
@@ -19,7 +19,7 @@ from headrace.model.messages import OrphanedTransaction
 _LOG = logging.getLogger("headrace.driver")
 
 
-def recover(session: SparkSession, link: Link) -> None:
+def recover(session: SparkSession, link: NodeLink) -> None:
     """Claim the orphaned transactions of this session's catalogs, and resolve each of them.
 
     An error of one transaction is logged, and the transaction stays orphaned.
@@ -43,7 +43,7 @@ def recover(session: SparkSession, link: Link) -> None:
             )
 
 
-def _resolve(session: SparkSession, orphan: OrphanedTransaction, link: Link) -> None:
+def _resolve(session: SparkSession, orphan: OrphanedTransaction, link: NodeLink) -> None:
     """Roll a committing transaction forward, and any other one back."""
     catalog, table = restore_table(session, orphan.staged)
     journal = Journal(link, orphan.id, orphan.statement_id)

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JNetworkError
 
 from headrace.driver.ctas.base import TwoPhaseCatalog, TwoPhaseTable
 from headrace.driver.hooks import StatementFacts, StatementHook
-from headrace.driver.link import Link
+from headrace.driver.link import NodeLink
 from headrace.errors import HeadraceError, StatementFailed
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Transact
@@ -43,7 +43,7 @@ class Journal:
 
     def __init__(
         self,
-        link: Link,
+        link: NodeLink,
         transaction_id: str,
         statement_id: str,
         *,

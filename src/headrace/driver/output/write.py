@@ -113,7 +113,7 @@ class _Output:
         if not self._touched:
             self._touched = True
             with writing():
-                locations.make(self._spec.location)
+                locations.create_directory(self._spec.location)
 
     def _taken(self, batches: Iterator[pa.RecordBatch]) -> list[TaskOutput]:
         """Rows that came to the driver, as one piece: written out where they are many."""
@@ -133,7 +133,7 @@ class _Output:
         if piece.part is None:
             return piece.held()[index]
         place = locations.join(self._spec.location, piece.part)
-        with locations.open_to_read(place) as file:
+        with locations.open_input_file(place) as file:
             return pa.ipc.open_file(file).get_batch(index)
 
     def _batches(self, piece: TaskOutput) -> Iterator[pa.RecordBatch]:
@@ -173,7 +173,7 @@ class _Output:
         )
         # What failed attempts of tasks and limits have left over is not part of the result.
         with contextlib.suppress(HeadraceError):
-            locations.keep_only(self._spec.location, {part.name for part in parts})
+            locations.delete_files_except(self._spec.location, {part.name for part in parts})
         with writing():
             write_manifest(self._spec.location, manifest)
         return report
