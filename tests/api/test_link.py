@@ -195,7 +195,7 @@ def test_a_statements_life_is_four_write_transactions(start_node: StartNode) -> 
     """DESIGN 12, Budget: submit, launched, running, end; renewals are on top."""
     node = start_node()
     session_id, driver = node.driven_session()
-    node.node._sweeper.stop()
+    node.node._tasks.stop()
 
     before = node.database.write_count
     statement_id = node.submit(session=session_id)["id"]
@@ -250,7 +250,7 @@ def test_polls_and_looks_write_nothing(start_node: StartNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
-    node.node._sweeper.stop()
+    node.node._tasks.stop()
     before = node.database.write_count
     for _ in range(3):
         driver.poll(in_flight=[statement_id])

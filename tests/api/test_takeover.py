@@ -329,9 +329,9 @@ def test_a_launch_that_the_nodes_end_interrupts_is_adopted_or_made_again(
     settings = settings_for(tmp_path / "home", lease={"sweep": "50ms"})
     launcher = ScriptedLauncher()
     with running_node(settings, launcher) as node:
-        node.node._sweeper.stop()
+        node.node._tasks.stop()
         session_id = node.new_session()
-        with node.database.write() as tx:
+        with node.database.write("test") as tx:
             claim = {"node": node.node.id, "seconds": 600.0, "token_hash": "h"}
             assert takeovers.claim_launch(tx, session_id, **claim) == 1
         if started:
@@ -357,8 +357,8 @@ def test_a_start_that_comes_too_late_is_ended(start_node: StartNode) -> None:
 
     def superseded(name: str) -> None:
         session_id = name.split("-")[1]
-        with node.database.write() as tx:
-            takeovers.fence(tx, session_id, 1, actor="no_2", reason="late", seconds=60)
+        with node.database.write("test") as tx:
+            takeovers.fence(tx, DriverLease(session_id, 1), actor="no_2", reason="late", seconds=60)
         node.launcher.on_start = superseding
 
     node.launcher.on_start = superseded
