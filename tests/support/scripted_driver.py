@@ -236,8 +236,8 @@ class Desk:
 
     def declare_lost(self, session_id: str, reason: str) -> None:
         """Makes the node see that the driver's process has ended."""
-        epoch = self._requests[session_id][-1].bootstrap.epoch
-        self._ended.append(DriverExit(session_id=session_id, epoch=epoch, reason=reason))
+        lease = self._requests[session_id][-1].lease
+        self._ended.append(DriverExit(lease=lease, reason=reason))
 
     def close(self) -> None:
         """Hangs up for every driver."""
@@ -264,7 +264,7 @@ class Desk:
     def poll(self, handle: Handle) -> DriverStatus:
         self._answer()
         alive = handle not in self.killed
-        return DriverStatus(alive=alive, words="it is at its desk" if alive else "it was killed")
+        return DriverStatus(alive=alive, message="it is at its desk" if alive else "it was killed")
 
     def kill(self, handle: Handle) -> None:
         self._answer()

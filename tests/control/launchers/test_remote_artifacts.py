@@ -1,4 +1,4 @@
-"""What travels to a driver by the results location, with S3 as moto has it."""
+"""Tests of the driver files in the results location, on the S3 of moto."""
 
 from __future__ import annotations
 
@@ -35,73 +35,73 @@ def bootstrap(results: str) -> Bootstrap:
 
 
 def objects(aws: Aws) -> list[str]:
-    """All that lies in the results location."""
-    system, inner = url_to_fs(aws.results)
+    """Return the URIs of all objects in the results location."""
+    system, path = url_to_fs(aws.results)
     system.invalidate_cache()
-    return [f"s3://{found}" for found in system.find(inner)]
+    return [f"s3://{name}" for name in system.find(path)]
 
 
-def test_drivers_share_their_code_and_have_a_bootstrap_each(aws: Aws, tmp_path: Path) -> None:
-    parcel = build_driver_package(tmp_path)
-    first = upload_artifacts(parcel, bootstrap(aws.results), "headrace-se_1-1")
-    second = upload_artifacts(parcel, bootstrap(aws.results), "headrace-se_1-1")
+def test_drivers_share_their_code_and_each_has_its_own_bootstrap(aws: Aws, tmp_path: Path) -> None:
+    driver_package = build_driver_package(tmp_path)
+    first = upload_artifacts(driver_package, bootstrap(aws.results), "headrace-se_1-1")
+    second = upload_artifacts(driver_package, bootstrap(aws.results), "headrace-se_1-1")
     assert (first.entry, first.package) == (second.entry, second.package)
     assert first.bootstrap != second.bootstrap
     expected = [first.entry, first.package, first.bootstrap, second.bootstrap]
     assert sorted(objects(aws)) == sorted(expected)
 
 
-def test_a_bootstrap_is_read_once(aws: Aws, tmp_path: Path) -> None:
-    sent = upload_artifacts(
+def test_a_bootstrap_can_be_read_only_once(aws: Aws, tmp_path: Path) -> None:
+    artifacts = upload_artifacts(
         build_driver_package(tmp_path), bootstrap(aws.results), "headrace-se_1-1"
     )
-    known, token = read_handoff(sent.bootstrap)
+    received, token = read_handoff(artifacts.bootstrap)
     assert token == "secret"
-    assert known == bootstrap(aws.results).model_copy(update={"token": None})
-    assert sorted(objects(aws)) == sorted([sent.entry, sent.package])
+    assert received == bootstrap(aws.results).model_copy(update={"token": None})
+    assert sorted(objects(aws)) == sorted([artifacts.entry, artifacts.package])
     with pytest.raises(FileNotFoundError):
-        read_handoff(sent.bootstrap)
+        read_handoff(artifacts.bootstrap)
 
 
-def test_a_bootstrap_that_cannot_be_deleted_is_not_taken(
+def test_a_bootstrap_that_cannot_be_deleted_is_refused(
     aws: Aws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Users' SQL would find the token."""
-    sent = upload_artifacts(
+    """Users' SQL could read the token of the remaining object."""
+    artifacts = upload_artifacts(
         build_driver_package(tmp_path), bootstrap(aws.results), "headrace-se_1-1"
     )
-    system, _inner = url_to_fs(sent.bootstrap)
+    system, _path = url_to_fs(artifacts.bootstrap)
 
     def forbidden(*_arguments: object, **_options: object) -> None:
         raise PermissionError("AccessDenied")
 
     monkeypatch.setattr(system, "rm", forbidden)
     with pytest.raises(ResultsUnavailable, match=r"cannot delete s3://.*: AccessDenied"):
-        read_handoff(sent.bootstrap)
+        read_handoff(artifacts.bootstrap)
 
 
-def test_a_location_that_cannot_be_written_is_named(aws: Aws, tmp_path: Path) -> None:
-    nowhere = "s3://no-such-bucket-here/results"
-    with pytest.raises(LaunchFailed, match=nowhere):
-        upload_artifacts(build_driver_package(tmp_path), bootstrap(nowhere), "headrace-se_1-1")
+def test_an_error_names_the_location_that_cannot_be_written(aws: Aws, tmp_path: Path) -> None:
+    missing = "s3://no-such-bucket-here/results"
+    with pytest.raises(LaunchFailed, match=missing):
+        upload_artifacts(build_driver_package(tmp_path), bootstrap(missing), "headrace-se_1-1")
 
 
-def test_the_code_can_be_imported_from_what_was_sent(aws: Aws, tmp_path: Path) -> None:
-    """With nothing of Headrace but the zip: a missing module would not be found elsewhere."""
-    sent = upload_artifacts(
+def test_the_driver_can_be_imported_from_the_uploaded_zip(aws: Aws, tmp_path: Path) -> None:
+    """PYTHONPATH has only the zip, so that a missing module is an error."""
+    artifacts = upload_artifacts(
         build_driver_package(tmp_path), bootstrap(aws.results), "headrace-se_1-1"
     )
-    system, _inner = url_to_fs(aws.results)
-    archive = tmp_path / "fetched.zip"
-    system.get_file(sent.package, str(archive))
+    system, _path = url_to_fs(aws.results)
+    archive = tmp_path / "downloaded.zip"
+    system.get_file(artifacts.package, str(archive))
     code = "import headrace.driver.__main__; print(headrace.driver.__main__.__file__)"
-    run = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": str(archive)},
     )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.strip() == str(archive / "headrace" / "driver" / "__main__.py")
-    assert b"headrace.driver.__main__" in system.cat_file(sent.entry)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.strip() == str(archive / "headrace" / "driver" / "__main__.py")
+    assert b"headrace.driver.__main__" in system.cat_file(artifacts.entry)
