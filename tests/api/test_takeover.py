@@ -11,6 +11,7 @@ from tests.support.running_node import RunningNode, running_node, settings_for
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
+from headrace.model.session import DriverLease
 from headrace.model.snapshot import Snapshot
 from headrace.store import sessions, takeovers
 

@@ -85,11 +85,11 @@ def test_drivers_that_cannot_start_are_not_started_for_ever(start_node: StartNod
 
 
 def test_what_is_too_much_is_closed(start_node: StartNode) -> None:
-    node = warm(start_node, 3)
+    node = start_warm_node(start_node, 3)
     first = launched(node, 3)
     for one in first:
         node.launcher.connect_driver(one).hello()
-    node.node._sweeper._warm._wanted["default"] = 1
+    node.node._warm_pool._sizes["default"] = 1
     wait_until(
         lambda: [node.launcher.connect_driver(one).poll().close for one in first].count(True) == 2
     )
