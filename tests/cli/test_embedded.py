@@ -72,7 +72,7 @@ def test_serve_replaces_its_process_by_a_node(home: Path) -> None:
         [*COMMAND, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     try:
-        wait_until((home / "node.json").exists, what="the start of the node")
+        wait_until((home / "node.json").exists, seconds=90, what="the start of the node")
         node_file = json.loads((home / "node.json").read_text())
         assert node_file["pid"] == node.pid
         assert run([*LIST, "--server", node_file["address"]]).stdout == "[]\n"
