@@ -26,7 +26,7 @@ A value comes from the first of these sources that has it:
 
 An unknown key is an error that names the nearest known key. A duration is a number and a unit
 (`us ms s m min h d`), for example `"30s"`; a number without a unit is refused. Settings are read
-once, at start. `–` means: no value.
+once, at start. A dash means: no value.
 """
 
 ERRORS = """
@@ -46,7 +46,8 @@ exits with the exit code. A failed statement is not an HTTP error: its record co
 counted from 1, columns in code points. `trace=true` adds the stack trace.
 
 Errors of Spark itself have the code `syntax_error` or `analysis_error`, otherwise
-`execution_error`, with Spark's condition and SQLSTATE. [Troubleshooting](../guides/troubleshooting.md)
+`execution_error`, with Spark's condition and SQLSTATE. A driver that cannot start Spark ends its
+session with `spark_unavailable`. [Troubleshooting](../guides/troubleshooting.md)
 has causes and fixes.
 """
 
@@ -94,7 +95,8 @@ Submit a statement and read its rows:
 
 ```text
 curl -s localhost:8040/api/v1/statements -H 'Content-Type: application/json' \\
-  -d '{"statement": "SELECT :n * 2 AS twice", "parameters": [{"name": "n", "value": 21}], "wait_timeout": "60s"}'
+  -d '{"statement": "SELECT :n * 2 AS twice", "wait_timeout": "60s",
+       "parameters": [{"name": "n", "value": 21}]}'
 curl -s localhost:8040/api/v1/sessions -H 'Content-Type: application/json' -d '{"name": "mine"}'
 curl -s localhost:8040/api/v1/statements -H 'Content-Type: application/json' \\
   -d '{"statement": "SELECT id FROM range(1000000)", "session": "mine"}'
@@ -108,8 +110,10 @@ curl -s -X POST localhost:8040/api/v1/statements/st_…/cancel
 - If the node has a token, send `Authorization: Bearer …`.
 - Bodies are JSON, up to 16 MiB; unknown fields are refused. Times are UTC with microseconds
   (RFC 3339). Durations are strings such as `"30s"`.
-- Lists are `{"items": […], "next": …}`, newest first. `next` goes into `before` of the next request.
+- Lists are `{"items": […], "next": …}`, newest first. `next` goes into `before` of the next
+  request.
 - Errors are problem+json with a stable `code` ([errors](errors.md)).
 - With `Idempotency-Key`, a repeated submit gets the first answer, for 24 hours.
-- The first statement of a new session waits for a driver to start. Name a session to keep its driver.
+- The first statement of a new session waits for a driver to start. Name a session to keep its
+  driver.
 """

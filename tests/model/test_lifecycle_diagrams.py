@@ -29,7 +29,9 @@ def diagram(name: str) -> str:
 
 
 @pytest.mark.parametrize("cycle", LIFECYCLES, ids=lambda cycle: cycle.name)
-def test_the_diagram_has_exactly_the_transitions_of_the_lifecycle(cycle: Lifecycle[StrEnum]) -> None:
+def test_the_diagram_has_exactly_the_transitions_of_the_lifecycle(
+    cycle: Lifecycle[StrEnum],
+) -> None:
     drawn = set(re.findall(r"^\s*(\w+) --> (\w+): \S", diagram(cycle.name), re.MULTILINE))
 
     assert drawn == {
