@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.support import short_lived_java
 from tests.support.processes import children, end, processes_of
-from tests.support.standalone import StandaloneCluster, running_standalone
+from tests.support.shared_services import shared
+from tests.support.standalone import StandaloneCluster, start_standalone
 from tests.support.waiting import wait_until
-from tests.support.yarn import YarnCluster, running_yarn
+from tests.support.yarn import YarnCluster, start_yarn
 
-pytest_plugins = ["tests.support.stores"]
+pytest_plugins = ["tests.support.run_cleanup", "tests.support.stores"]
 
 # No test fails because the machine is busy, and a gate gives the same answer twice.
 # RANDOM_EXAMPLES=1 looks further than it.
@@ -41,6 +42,8 @@ _LANES = (
 )
 
 
+# Before pytest-xdist, which reads the marks in the same hook.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What runs on the PostgreSQL server is marked so, for `make check` to leave it out.
 
@@ -48,7 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        if "postgresql" in values or "postgres" in getattr(item, "fixturenames", ()):
+        servers = {"postgres", "stoppable_postgres"} & set(getattr(item, "fixturenames", ()))
+        if "postgresql" in values or servers:
             item.add_marker(pytest.mark.postgres)
         item.add_marker(pytest.mark.xdist_group(str(_lane(item))))
     items.sort(key=_lane)
@@ -59,19 +63,16 @@ def _lane(item: pytest.Item) -> int:
 
 
 @pytest.fixture(scope="session")
-def standalone() -> Iterator[StandaloneCluster]:
+def standalone() -> StandaloneCluster:
     """A Spark standalone cluster for all tests."""
-    with running_standalone() as cluster:
-        cluster.wait_up()
-        yield cluster
+    return StandaloneCluster(**shared("standalone", start_standalone))
 
 
 @pytest.fixture(scope="session")
-def yarn() -> Iterator[YarnCluster]:
+def yarn() -> YarnCluster:
     """A YARN on an HDFS for all tests."""
-    with running_yarn() as cluster:
-        cluster.wait_up()
-        yield cluster
+    address = shared("yarn", start_yarn)
+    return YarnCluster(Path(address["conf"]), address["url"])
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -20,16 +21,23 @@ from headrace.store.signals import EVENTS, LAUNCH, Subscription, session_topic, 
 _SOON = 10.0
 
 
-@pytest.fixture
-def two_nodes(postgres_url: str) -> Iterator[tuple[Database, Database]]:
-    """Two nodes on one store, both listening."""
-    pair = Database.open(postgres_url), Database.open(postgres_url)
+@contextmanager
+def listening_pair(url: str) -> Iterator[tuple[Database, Database]]:
+    """Open one store twice, as two nodes do that both listen."""
+    pair = Database.open(url), Database.open(url)
     for one in pair:
         one.listen()
         assert one.wait_until_listening(_SOON)
     yield pair
     for one in pair:
         one.close()
+
+
+@pytest.fixture
+def two_nodes(postgres_url: str) -> Iterator[tuple[Database, Database]]:
+    """Two nodes on one store, both listening."""
+    with listening_pair(postgres_url) as pair:
+        yield pair
 
 
 def test_a_change_wakes_who_waits_for_it(store: Database) -> None:
@@ -117,12 +125,14 @@ def test_any_number_of_topics_reaches_the_other_node(two_nodes: tuple[Database, 
 
 
 def test_the_line_comes_back_after_a_restart(
-    two_nodes: tuple[Database, Database], postgres: PostgresServer
+    stoppable_url: str, stoppable_postgres: PostgresServer
 ) -> None:
-    here, there = two_nodes
-    with there.signals.subscribe("topic") as wait:
-        postgres.stop()
-        postgres.start()
+    with (
+        listening_pair(stoppable_url) as (here, there),
+        there.signals.subscribe("topic") as wait,
+    ):
+        stoppable_postgres.stop()
+        stoppable_postgres.start()
         assert wait.wait(_SOON), "woken on the return, because news may have been missed"
 
         def wakes() -> bool:

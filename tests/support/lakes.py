@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.support.postgres import PostgresServer
+from tests.support.postgres import Postgres
 
 JARS = Path(__file__).parents[2] / ".tools" / "catalogs"
 _ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
@@ -29,7 +29,7 @@ def lake_extensions(jars: list[Path]) -> str:
     return ",".join(value for key, value in extensions.items() if key in names)
 
 
-def lake_conf(folder: Path, server: PostgresServer, database: str) -> dict[str, str]:
+def lake_conf(folder: Path, server: Postgres, database: str) -> dict[str, str]:
     """Delta as `spark_catalog`; Iceberg as `files` and `base`; `pg` is the database itself.
 
     Fails the test where their jars are not there.

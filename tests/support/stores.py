@@ -8,24 +8,24 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.support.postgres import PostgresServer, running_server
+from tests.support.postgres import Postgres, start_server
+from tests.support.shared_services import shared
 
 from headrace.store.database import Database
 from headrace.store.tables import metadata
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """One server for the whole run."""
-    with running_server() as server:
-        yield server
+def postgres() -> Postgres:
+    """The server of the whole run: no test may stop it."""
+    return Postgres(**shared("postgres", start_server))
 
 
 @pytest.fixture(scope="session")
-def migrated_postgres(postgres: PostgresServer) -> str:
+def migrated_postgres(postgres: Postgres) -> str:
     """A migrated database, which tests empty and use one after the other."""
     url = postgres.url(postgres.new_database())
-    _migrate(url)
+    migrate(url)
     return url
 
 
@@ -33,7 +33,7 @@ def migrated_postgres(postgres: PostgresServer) -> str:
 def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated file, which tests copy."""
     file = tmp_path_factory.mktemp("template") / "headrace.db"
-    _migrate(f"sqlite:///{file}")
+    migrate(f"sqlite:///{file}")
     return file
 
 
@@ -61,7 +61,8 @@ def store(request: pytest.FixtureRequest) -> Iterator[Database]:
     database.close()
 
 
-def _migrate(url: str) -> None:
+def migrate(url: str) -> None:
+    """Make the tables of a store."""
     database = Database.open(url)
     database.migrate()
     database.close()
