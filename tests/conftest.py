@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.support import short_lived_java
+from tests.support.groups import rank_of, scheduler_of
 from tests.support.processes import children, end, processes_of
 from tests.support.shared_services import shared
 from tests.support.standalone import StandaloneCluster, start_standalone
 from tests.support.waiting import wait_until
 from tests.support.yarn import YarnCluster, start_yarn
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
 pytest_plugins = ["tests.support.run_cleanup", "tests.support.stores"]
 
@@ -33,33 +39,21 @@ def pytest_configure() -> None:
     short_lived_java.apply()
 
 
-# What shares a service runs in one process, where `make test` has two; the longest come first.
-_LANES = (
-    ("tests/control/launchers/", "tests/end_to_end/test_backends.py"),
-    ("tests/end_to_end/",),
-    ("tests/driver/",),
-    ("tests/",),
-)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    return scheduler_of(config, log)
 
 
-# Before pytest-xdist, which reads the marks in the same hook.
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs on the PostgreSQL server is marked so, for `make check` to leave it out.
-
-    Each has its lane, and they run in the order of these.
+    """Mark the tests that need a PostgreSQL server, for `make check` to leave them out; put the
+    groups of tests in order.
     """
     for item in items:
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
         servers = {"postgres", "stoppable_postgres"} & set(getattr(item, "fixturenames", ()))
         if "postgresql" in values or servers:
             item.add_marker(pytest.mark.postgres)
-        item.add_marker(pytest.mark.xdist_group(str(_lane(item))))
-    items.sort(key=_lane)
-
-
-def _lane(item: pytest.Item) -> int:
-    return next(at for at, lane in enumerate(_LANES) if item.nodeid.startswith(lane))
+    items.sort(key=lambda item: rank_of(item.nodeid))
 
 
 @pytest.fixture(scope="session")
