@@ -41,6 +41,7 @@ chaos:
 	@.venv/bin/python -m tests.support.short_lived_java
 	.venv/bin/python -m tests.faults $(N) $(SEED)
 	$(if $(SEED),,.venv/bin/python -m tests.faults.tables $(TABLES))
+	$(if $(SEED),,.venv/bin/pytest -n 2 --no-loadscope-reorder -m matrix)
 
 check:
 	@scripts/setup test

@@ -11,7 +11,8 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.support import short_lived_java
-from tests.support.groups import rank_of, scheduler_of
+from tests.support.groups import CLUSTERS, group_of, rank_of, scheduler_of
+from tests.support.jvm import stop_services
 from tests.support.processes import children, end, processes_of
 from tests.support.shared_services import shared
 from tests.support.standalone import StandaloneCluster, start_standalone
@@ -44,16 +45,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     return scheduler_of(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a PostgreSQL server, for `make check` to leave them out; put the
-    groups of tests in order.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that need a PostgreSQL server, for `make check` to leave them out; leave the
+    matrices to `make chaos`; put the groups of tests in order.
     """
+    if "matrix" not in config.option.markexpr:
+        matrix = [item for item in items if item.get_closest_marker("matrix")]
+        config.hook.pytest_deselected(items=matrix)
+        items[:] = [item for item in items if not item.get_closest_marker("matrix")]
     for item in items:
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
         servers = {"postgres", "stoppable_postgres"} & set(getattr(item, "fixturenames", ()))
         if "postgresql" in values or servers:
             item.add_marker(pytest.mark.postgres)
     items.sort(key=lambda item: rank_of(item.nodeid))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the clusters after the last test of their group: their heartbeats take time of others."""
+    if group_of(item.nodeid) == CLUSTERS and (
+        nextitem is None or group_of(nextitem.nodeid) != CLUSTERS
+    ):
+        stop_services()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.support.lakes import LAKES, Lake, lake_conf, lake_extensions, lake_jars
+from tests.support.lakes import IMPLEMENTATIONS, Lake, lake_conf, lake_extensions, lake_jars
 from tests.support.node import NodeProcess
 from tests.support.postgres import Postgres
 from tests.support.waiting import wait_until
@@ -31,7 +31,7 @@ def lake_session(
     node.http.delete(f"/api/v1/sessions/{session}")
 
 
-@pytest.mark.parametrize("lake", LAKES, ids=str)
+@pytest.mark.parametrize("lake", IMPLEMENTATIONS, ids=str)
 def test_a_table_is_created_and_replaced_or_cancelled(
     node: NodeProcess, lake_session: str, lake: Lake
 ) -> None:

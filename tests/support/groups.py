@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
 
+CLUSTERS = "clusters"
+"""The only group that uses the standalone cluster and YARN."""
 _ATOMIC = "tests/end_to_end/test_atomic_tables.py::"
 _GROUPS = {
-    "tests/control/launchers/": "clusters",
-    "tests/end_to_end/test_backends.py": "clusters",
+    "tests/control/launchers/": CLUSTERS,
+    "tests/end_to_end/test_backends.py": CLUSTERS,
     "tests/end_to_end/test_recovery.py": "recovery",
     "tests/end_to_end/test_outages.py": "outages",
     "tests/end_to_end/test_emr_serverless.py": "emr",
@@ -31,7 +33,7 @@ _GROUPS = {
     "tests/driver/": "driver",
 }
 """By how an id begins, the first that fits; the group of other tests is their folder."""
-_ORDER = ["clusters", "node", "driver", "faults", "recovery", "doomed", "outages", "shell", "emr"]
+_ORDER = [CLUSTERS, "node", "driver", "faults", "recovery", "doomed", "outages", "shell", "emr"]
 """The longest first, so that the processes end at the same time."""
 
 

@@ -1,4 +1,4 @@
-"""JVM services for the tests: processes of a main class each, which end with the run."""
+"""JVM services for the tests: processes of a main class each."""
 
 from __future__ import annotations
 
@@ -57,6 +57,14 @@ class JvmServices:
     def _logs(self) -> str:
         files = sorted(self._folder.glob("*.log"))
         return "\n".join(f"== {file.name}\n{file.read_text()[-4000:]}" for file in files)
+
+
+def stop_services() -> None:
+    """End the JVM services that this process has started."""
+    for process in _processes:
+        process.kill()
+    while _processes:
+        _processes.pop().wait()
 
 
 def free_ports(count: int) -> list[int]:

@@ -80,3 +80,8 @@ LAKES = [
     Lake("iceberg-base", "base", "USING iceberg", True, publishes_itself=True, jars=_BASE),
     Lake("jdbc", "pg", "", replaces_atomically=True, jars=("postgresql",)),
 ]
+IMPLEMENTATIONS = [
+    pytest.param(lake, marks=[pytest.mark.matrix] if lake.name == "iceberg-files" else [])
+    for lake in LAKES
+]
+"""The same; `make test` has one Iceberg catalog of two: Headrace has the same code for both."""

@@ -8,7 +8,7 @@ import pytest
 from tests.driver.ctas.lake import Shore
 from tests.support.ctas import Crash, Ran, left_by, rows
 from tests.support.journal import JournalLink
-from tests.support.lakes import LAKES
+from tests.support.lakes import IMPLEMENTATIONS, LAKES
 
 from headrace.driver.ctas import Cancelled, recover
 from headrace.errors import (
@@ -23,11 +23,9 @@ from headrace.model.messages import Abandoned
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.catalogs,
-    pytest.mark.parametrize("lake", LAKES, ids=str, indirect=True),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.catalogs]
+every_lake = pytest.mark.parametrize("lake", LAKES, ids=str, indirect=True)
+every_implementation = pytest.mark.parametrize("lake", IMPLEMENTATIONS, ids=str, indirect=True)
 PREPARED, BEGUN = TransactionState.PREPARED, TransactionState.BEGUN
 COMMITTING, COMMITTED = TransactionState.COMMITTING, TransactionState.COMMITTED
 ABORTING, ABORTED = TransactionState.ABORTING, TransactionState.ABORTED
@@ -50,6 +48,7 @@ def crash_at(link: JournalLink, state: TransactionState) -> None:
     link.before = die
 
 
+@every_lake
 def test_a_table_is_complete(shore: Shore, link: JournalLink) -> None:
     ran = Ran(shore.spark, shore.ctas(ROWS), link)
     assert (ran.rows, ran.course.atomic, link.steps) == ([], True, WRITTEN)
@@ -60,6 +59,7 @@ def test_a_table_is_complete(shore: Shore, link: JournalLink) -> None:
     assert rows(shore.spark, f"SELECT count(*) FROM {shore.table}") == [(101,)]
 
 
+@every_implementation
 def test_an_existing_table_is_untouched(shore: Shore, link: JournalLink) -> None:
     shore.spark.sql(shore.ctas(ROWS))
     with pytest.raises(TableAlreadyExists, match="it is a table"):
@@ -70,6 +70,7 @@ def test_an_existing_table_is_untouched(shore: Shore, link: JournalLink) -> None
     assert link.steps == []
 
 
+@every_implementation
 def test_a_missing_namespace_is_found_before_anything_is_done(
     shore: Shore, link: JournalLink
 ) -> None:
@@ -79,6 +80,7 @@ def test_a_missing_namespace_is_found_before_anything_is_done(
     assert link.steps == []
 
 
+@every_implementation
 def test_a_failure_leaves_nothing(shore: Shore, link: JournalLink) -> None:
     with pytest.raises(Exception, match="half-way"):
         Ran(shore.spark, shore.ctas(FAILING), link)
@@ -88,6 +90,7 @@ def test_a_failure_leaves_nothing(shore: Shore, link: JournalLink) -> None:
     assert shore.is_whole()
 
 
+@every_implementation
 @pytest.mark.parametrize("state", [PREPARED, BEGUN, COMMITTING])
 def test_a_cancel_at_every_edge_agrees_with_the_table(
     shore: Shore, link: JournalLink, state: TransactionState
@@ -104,6 +107,7 @@ def test_a_cancel_at_every_edge_agrees_with_the_table(
     assert link.steps[-1:] == ([] if state is PREPARED else [ABORTED])
 
 
+@every_implementation
 @pytest.mark.parametrize("state", [BEGUN, COMMITTING])
 def test_after_a_crash_the_next_attempt_has_it_whole(
     shore: Shore, link: JournalLink, state: TransactionState
@@ -121,6 +125,7 @@ def test_after_a_crash_the_next_attempt_has_it_whole(
         assert again.steps[-5:] == [ABORTING, ABORTED, *WRITTEN]
 
 
+@every_implementation
 @pytest.mark.parametrize("state", [BEGUN, COMMITTING])
 def test_what_nobody_takes_up_is_recovered(
     shore: Shore, link: JournalLink, state: TransactionState
@@ -140,6 +145,7 @@ def test_what_nobody_takes_up_is_recovered(
         assert shore.is_empty()
 
 
+@every_implementation
 def test_a_commit_is_finished_by_the_next_as_often_as_it_takes(
     shore: Shore, link: JournalLink
 ) -> None:
@@ -150,6 +156,7 @@ def test_a_commit_is_finished_by_the_next_as_often_as_it_takes(
     assert link.steps == WRITTEN
 
 
+@every_lake
 @pytest.mark.parametrize("replaces", [False, True])
 def test_anothers_table_of_the_same_name_stays(
     shore: Shore, link: JournalLink, replaces: bool
@@ -175,6 +182,7 @@ def test_anothers_table_of_the_same_name_stays(
     assert not [one for one in shore.files if "headrace" in one]
 
 
+@every_implementation
 def test_a_replacement_is_whole(shore: Shore, link: JournalLink) -> None:
     words = "CREATE OR REPLACE TABLE"
     ran = Ran(shore.spark, shore.ctas(OTHER, words), link)
@@ -186,12 +194,14 @@ def test_a_replacement_is_whole(shore: Shore, link: JournalLink) -> None:
     assert rows(shore.spark, f"SELECT * FROM {shore.table}") == [(7, "7", 7)]
 
 
+@every_implementation
 def test_what_is_to_be_replaced_must_be_there(shore: Shore, link: JournalLink) -> None:
     with pytest.raises(TableNotFound):
         Ran(shore.spark, shore.ctas(ROWS, "REPLACE TABLE"), link)
     assert (link.steps, shore.tables) == ([], [])
 
 
+@every_implementation
 def test_a_replacement_that_fails_leaves_the_old(shore: Shore, link: JournalLink) -> None:
     shore.spark.sql(shore.ctas(ROWS))
     with pytest.raises(Exception, match="half-way"):
@@ -201,6 +211,7 @@ def test_a_replacement_that_fails_leaves_the_old(shore: Shore, link: JournalLink
     assert not [one for one in shore.files if "headrace" in one]
 
 
+@every_implementation
 @pytest.mark.parametrize("state", [BEGUN, COMMITTING])
 def test_a_replacement_that_crashes_is_made_by_the_next(
     shore: Shore, link: JournalLink, state: TransactionState
@@ -216,6 +227,7 @@ def test_a_replacement_that_crashes_is_made_by_the_next(
     assert shore.is_whole()
 
 
+@every_implementation
 def test_where_it_must_be_atomic(shore: Shore, link: JournalLink, spark: SparkSession) -> None:
     shore.spark.sql(shore.ctas(ROWS))
     shore.spark.conf.set("headrace.ctas.atomicity", "require")

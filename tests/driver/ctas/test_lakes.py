@@ -10,7 +10,7 @@ import pytest
 from tests.driver.ctas.lake import Shore
 from tests.support.ctas import ROWS, Crash, Ran, checksum, expected, left_by, rows
 from tests.support.journal import JournalLink
-from tests.support.lakes import LAKES
+from tests.support.lakes import IMPLEMENTATIONS, LAKES
 
 from headrace.errors import CatalogError, LocationNotEmpty, TableAlreadyExists
 from headrace.model.lifecycle import TransactionState
@@ -102,7 +102,7 @@ def test_properties_are_the_users_own_when_it_is_there(
     assert checksum(shore.spark, shore.table) == expected(shore.spark)
 
 
-@pytest.mark.parametrize("lake", LAKES, ids=str, indirect=True)
+@pytest.mark.parametrize("lake", IMPLEMENTATIONS, ids=str, indirect=True)
 def test_a_driver_that_has_just_started_can_finish(
     shore: Shore, link: JournalLink, lakes: tuple[SparkSession, Path]
 ) -> None:
