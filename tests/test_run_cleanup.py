@@ -35,10 +35,10 @@ def test_that_never_ends():
 _MAKEFILE = "test:\n\t@{python} -m pytest -p tests.support.run_cleanup -c pytest.ini {arguments}\n"
 
 
-@pytest.fixture(params=["in one process", "with a worker"])
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[psutil.Process, str]]:
+@pytest.fixture
+def run(workers: str, tmp_path: Path) -> Iterator[tuple[psutil.Process, str]]:
     """`make test` of a test that has started processes and does not end; the id of the run."""
-    arguments = "-n 1" if request.param == "with a worker" else "-p no:xdist"
+    arguments = "-n 1" if workers == "with a worker" else "-p no:xdist"
     makefile = _MAKEFILE.format(python=sys.executable, arguments=arguments)
     (tmp_path / "Makefile").write_text(makefile)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
@@ -61,7 +61,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[psutil
             assert make.poll() is None, (tmp_path / "log").read_text()
             return file.exists()
 
-        wait_until(has_begun, what="the test runs")
+        wait_until(has_begun, seconds=120, what="the test runs")
         run_id, folder = json.loads(file.read_text())
         try:
             yield psutil.Process(make.pid), run_id
@@ -71,8 +71,28 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[psutil
             end_run(run_id, [psutil.Process(make.pid)] if make.poll() is None else [])
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("target", ["controller", "make"])
+_CASES = [
+    ("with a worker", "controller", signal.SIGKILL),
+    ("with a worker", "make", signal.SIGKILL),
+    ("with a worker", "make", signal.SIGTERM),
+    ("with a worker", "make", signal.SIGINT),
+    ("in one process", "controller", signal.SIGTERM),
+]
+_MORE_CASES = [
+    ("with a worker", "controller", signal.SIGTERM),
+    ("with a worker", "controller", signal.SIGINT),
+    ("in one process", "controller", signal.SIGKILL),
+    ("in one process", "controller", signal.SIGINT),
+    ("in one process", "make", signal.SIGKILL),
+    ("in one process", "make", signal.SIGTERM),
+    ("in one process", "make", signal.SIGINT),
+]
+
+
+@pytest.mark.parametrize(
+    ("workers", "target", "number"),
+    [*_CASES, *(pytest.param(*case, marks=pytest.mark.matrix) for case in _MORE_CASES)],
+)
 def test_an_interrupted_run_leaves_nothing(
     run: tuple[psutil.Process, str], target: str, number: signal.Signals
 ) -> None:

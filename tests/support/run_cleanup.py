@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pytest
 
 RUN_ID = "TEST_RUN_ID"
-_TERMINATE_SECONDS = 5.0
+_TERMINATE_SECONDS = 3.0
 _KILL_SECONDS = 60.0
 _guards: list[RunGuard] = []
 
