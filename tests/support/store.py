@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.support.postgres import PostgresServer, running_server
+from tests.support.postgres import Postgres, start_server
+from tests.support.shared_services import shared
 
 from headrace.errors import DriverLost
 from headrace.model.failure import Failure
@@ -63,17 +64,16 @@ SESSION_PATHS = {
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server for the whole test run."""
-    with running_server() as server:
-        yield server
+def postgres() -> Postgres:
+    """The PostgreSQL server of the whole test run. No test may stop it."""
+    return Postgres(**shared("postgres", start_server))
 
 
 @pytest.fixture(scope="session")
-def migrated_postgres(postgres: PostgresServer) -> str:
+def migrated_postgres(postgres: Postgres) -> str:
     """The URL of a migrated database. Each test empties it before use."""
     url = postgres.url(postgres.new_database())
-    _migrate(url)
+    migrate(url)
     return url
 
 
@@ -81,7 +81,7 @@ def migrated_postgres(postgres: PostgresServer) -> str:
 def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated file. Each test uses a copy."""
     file = tmp_path_factory.mktemp("template") / "headrace.db"
-    _migrate(f"sqlite:///{file}")
+    migrate(f"sqlite:///{file}")
     return file
 
 
@@ -109,7 +109,8 @@ def store(request: pytest.FixtureRequest) -> Iterator[Database]:
     database.close()
 
 
-def _migrate(url: str) -> None:
+def migrate(url: str) -> None:
+    """Create the tables of a store."""
     database = Database.open(url)
     database.migrate()
     database.close()

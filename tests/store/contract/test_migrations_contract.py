@@ -11,7 +11,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import CheckConstraint, inspect, text
-from tests.support.postgres import PostgresServer
+from tests.support.postgres import Postgres
 from tests.support.store import new_session
 
 from headrace.errors import SchemaTooNew
@@ -20,7 +20,7 @@ from headrace.store.tables import metadata
 
 
 @pytest.fixture
-def empty_postgres(postgres: PostgresServer) -> Iterator[str]:
+def empty_postgres(postgres: Postgres) -> Iterator[str]:
     """The URL of a database without any table."""
     name = postgres.new_database()
     yield postgres.url(name)
