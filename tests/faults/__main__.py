@@ -1,8 +1,8 @@
-"""`make chaos`: random scenarios with one fault each, from a seed that is printed first.
+"""`make chaos`: random histories with a fault in each, from a seed that is printed first.
 
-python -m tests.faults 200              200 scenarios of a new seed
-python -m tests.faults 200 1234         the same scenarios as every run with this seed
-python -m tests.faults 1 1234.17        scenario 17 of this seed again, alone
+python -m tests.faults 200              200 histories of a new seed
+python -m tests.faults 200 1234         the same histories as every run with this seed
+python -m tests.faults 1 1234.17        history 17 of this seed again, alone
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support import short_lived_java
 
 
 def main(arguments: list[str]) -> int:
-    """Return 1 if a scenario shows a violation, or if a full run never passed a fault point."""
+    """Return 1 if a history shows a violation, or if a full run never passed a fault point."""
     short_lived_java.apply()
     seed = arguments[1] if len(arguments) > 1 else str(random.randrange(10**6))
     print(f"seed {seed}", flush=True)
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     seeds = [f"{seed}.{number}" for number in range(count)] if is_full_run else [seed]
     folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-", dir="/tmp"))
     report = ChaosReport(read_points())
-    # An interrupted run still prints the report of the scenarios that have ended.
+    # An interrupted run still prints the report of the histories that have ended.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: report.stopping.set())
     run_scenarios(folder, seeds, report)
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 def _print_report(report: ChaosReport) -> None:
     passed_count = len(report.points) - len(report.missed_points)
-    print(f"\n{report.scenario_count} scenarios in {report.seconds:.0f} s")
+    print(f"\n{report.scenario_count} histories in {report.seconds:.0f} s")
     print(f"{sum(report.actions.values())} faults:")
     for (action, side, point), count in sorted(
         report.actions.items(), key=lambda entry: entry[0][2]
