@@ -18,7 +18,7 @@ from headrace.store.database import Database
 
 @pytest.fixture
 def remote(postgres_url: str) -> Iterator[Database]:
-    """A PostgreSQL store."""
+    """Open a PostgreSQL store."""
     database = Database.open(postgres_url, pool_size=3, connect_timeout=2)
     yield database
     database.close()
@@ -26,7 +26,7 @@ def remote(postgres_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def outage(postgres: PostgresServer) -> Iterator[PostgresServer]:
-    """The server of the store. The fixture starts it again afterwards."""
+    """Return the server of the store, and start it again after the test."""
     yield postgres
     postgres.start_again()
 
