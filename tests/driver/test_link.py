@@ -81,7 +81,7 @@ def start_server() -> Iterator[StartServer]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """The path of the bootstrap file."""
+    """Return the path of the bootstrap file."""
     return tmp_path / "bootstrap.json"
 
 

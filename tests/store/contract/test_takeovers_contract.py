@@ -335,17 +335,25 @@ def test_what_ends_with_its_driver_is_kept_for_the_hooks(store: Database) -> Non
         assert pending_hook_calls.list_for_session(tx, lease.session_id) == []
 
 
-def test_a_snapshot_takes_the_place_of_the_one_before_and_goes_with_its_session(
-    store: Database,
-) -> None:
+def test_a_new_snapshot_of_a_session_replaces_the_earlier_one(store: Database) -> None:
     session_id = running_session(store).session_id
     first = Snapshot(catalog="spark_catalog", namespace=["default"], conf={"a": "\x00"})
-    second = first.model_copy(update={"unset": ["b"]})
+    second = Snapshot(catalog="lake", namespace=["sales"], conf={"b": "2"})
     with store.write("test") as tx:
         assert snapshots.get(tx, session_id) is None
-        for one in (first, second):
-            snapshots.save(tx, session_id, one)
-            assert snapshots.get(tx, session_id) == one
+        snapshots.save(tx, session_id, first)
+    with store.write("test") as tx:
+        assert snapshots.get(tx, session_id) == first
+        snapshots.save(tx, session_id, second)
+    with store.read() as tx:
+        assert snapshots.get(tx, session_id) == second
+
+
+def test_a_session_that_ends_keeps_no_snapshot(store: Database) -> None:
+    session_id = running_session(store).session_id
+    with store.write("test") as tx:
+        snapshots.save(tx, session_id, Snapshot(catalog="spark_catalog", namespace=["default"]))
+        assert snapshots.get(tx, session_id) is not None
     with store.write("test") as tx:
         assert sessions.transition(tx, session_id, SessionState.DEAD, actor="test")
         assert snapshots.get(tx, session_id) is None
