@@ -8,9 +8,8 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "headrace"
@@ -105,27 +104,12 @@ def test_imports_follow_the_contracts() -> None:
 
 
 def test_no_package_has_an_import_cycle() -> None:
-    imports: defaultdict[str, set[str]] = defaultdict(set)
-    names = {_module_name(file) for file in SOURCES}
-    for file in SOURCES:
-        module = _module_name(file)
-        for node in ast.parse(file.read_text()).body:
-            if isinstance(node, ast.ImportFrom) and node.module:
-                for alias in node.names:
-                    target = f"{node.module}.{alias.name}"
-                    imports[module].add(target if target in names else node.module)
-    done: set[str] = set()
+    imports = {_module_name(file): _imported_modules(file) for file in SOURCES}
+    graph = TopologicalSorter(
+        {module: targets & set(imports) for module, targets in imports.items()}
+    )
 
-    def visit(module: str, path: tuple[str, ...]) -> None:
-        if module in path:
-            pytest.fail(" -> ".join([*path[path.index(module) :], module]))
-        if module not in done:
-            for target in imports[module] & names:
-                visit(target, (*path, module))
-            done.add(module)
-
-    for module in sorted(names):
-        visit(module, ())
+    graph.prepare()  # raises CycleError
 
 
 def test_no_file_reaches_the_size_at_which_it_has_two_subjects() -> None:
@@ -189,6 +173,17 @@ def test_no_former_name_is_left() -> None:
 def _module_name(file: Path) -> str:
     parts = ["headrace", *file.relative_to(PACKAGE).with_suffix("").parts]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported_modules(file: Path) -> set[str]:
+    names = {_module_name(source) for source in SOURCES}
+    targets = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                target = f"{node.module}.{alias.name}"
+                targets.add(target if target in names else node.module)
+    return targets
 
 
 def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

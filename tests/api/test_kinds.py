@@ -103,7 +103,7 @@ def test_an_idle_session_is_closed_and_says_why(start_node: StartNode) -> None:
     told = node.http.get("/api/v1/events", params={"entity_id": session_id}).json()["items"]
     assert told[-1]["detail"]["reason"] == "idle for 0.1 s"
     assert session(node, kept)["state"] == "running"
-    assert session(node, kept)["idle_seconds"] == 3600
+    assert session(node, kept)["idle_timeout"] == "1h"
 
 
 def test_an_aged_session_is_closed_and_what_runs_is_cancelled(start_node: StartNode) -> None:

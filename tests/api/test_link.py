@@ -51,7 +51,7 @@ def test_a_poll_with_nothing_to_do_ends_after_its_time(node: RunningNode) -> Non
     _session_id, driver = node.driven_session()
     orders = driver.poll(wait=0.05)
     assert (orders.assignment, orders.cancel, orders.close) == (None, [], False)
-    assert driver.renew().nodes == [node.node.address]
+    assert driver.renew().nodes == [node.address]
 
 
 def test_two_polls_at_once_do_not_share_a_statement(node: RunningNode) -> None:
@@ -195,7 +195,7 @@ def test_a_statements_life_is_four_write_transactions(start_node: StartNode) -> 
     """DESIGN 12, Budget: submit, launched, running, end; renewals are on top."""
     node = start_node()
     session_id, driver = node.driven_session()
-    node.node._sweeper.stop()
+    node.node._tasks.stop()
 
     before = node.database.write_count
     statement_id = node.submit(session=session_id)["id"]
@@ -250,7 +250,7 @@ def test_polls_and_looks_write_nothing(start_node: StartNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
-    node.node._sweeper.stop()
+    node.node._tasks.stop()
     before = node.database.write_count
     for _ in range(3):
         driver.poll(in_flight=[statement_id])

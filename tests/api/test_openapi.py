@@ -42,7 +42,7 @@ def test_the_api_is_as_it_describes_itself(served: RunningNode, tmp_path: Path) 
     done = subprocess.run(
         [
             *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG)),
-            *("run", f"{served.node.address}/api/v1/openapi.json"),
+            *("run", f"{served.address}/api/v1/openapi.json"),
             *("--header", f"Authorization: Bearer {TOKEN}"),
             *("--max-examples", "12", "--seed", "1", "--continue-on-failure"),
             *("--request-timeout", "20", "--warnings", "off"),

@@ -365,7 +365,7 @@ def test_a_token_is_asked_for_in_this_language(start_node: StartNode) -> None:
 
 def test_a_result_that_is_gone_is_told(node: RunningNode) -> None:
     query_id = succeeded(node, inline_result([("n", "integer")], [[1]]))
-    with node.database.write() as tx:
+    with node.database.write("test") as tx:
         results.mark_gone(tx, query_id)
     refused(node.http.get(f"{BASE}/{query_id}"), 410, "ResultGone")
 

@@ -19,7 +19,7 @@ BASE = "/_plugins/_async_query"
 
 @pytest.fixture
 def client(node: RunningNode) -> Iterator[OpenSearch]:
-    url = urlsplit(node.node.address)
+    url = urlsplit(node.address)
     client = OpenSearch(hosts=[{"host": url.hostname, "port": url.port}])
     yield client
     client.close()

@@ -228,7 +228,7 @@ def test_what_failed_has_no_result(node: RunningNode, state: StatementState) -> 
 
 def test_a_result_whose_time_is_over_is_gone(node: RunningNode) -> None:
     statement_id = ended(node, inline_result(COLUMNS, ROWS))
-    with node.database.write() as tx:
+    with node.database.write("test") as tx:
         results.mark_gone(tx, statement_id)
     for format_ in ("json", "arrow", "csv", "parquet"):
         response = get(node, statement_id, format=format_)

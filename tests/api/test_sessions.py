@@ -55,7 +55,7 @@ def test_a_live_session_is_found_by_name(node: RunningNode) -> None:
 def test_a_name_is_free_again_once_its_session_has_ended(node: RunningNode) -> None:
     first, driver = node.driven_session(name="once")
     response = node.http.post("/api/v1/sessions", json={"name": "once"})
-    assert (response.status_code, response.json()["code"]) == (409, "name_taken")
+    assert (response.status_code, response.json()["code"]) == (409, "session_name_exists")
 
     assert driver.report_spark_failure().applied
     assert node.http.get("/api/v1/sessions/once").status_code == 404

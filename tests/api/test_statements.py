@@ -7,6 +7,7 @@ from tests.support.running_node import RunningNode
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
+from headrace.model.result import Disposition, ResultRequest
 
 StartNode = Callable[..., RunningNode]
 
@@ -88,8 +89,12 @@ def test_everything_asked_for_reaches_the_driver(node: RunningNode) -> None:
         {"type": None, **one} for one in named
     ]
     assert assignment.conf == {"spark.sql.ansi.enabled": "false"}
-    assert (assignment.row_limit, assignment.byte_limit) == (10, 2000)
-    assert (assignment.disposition, assignment.location) == ("stored", "s3://bucket/place")
+    assert assignment.result_request == ResultRequest(
+        disposition=Disposition.STORED,
+        row_limit=10,
+        byte_limit=2000,
+        location="s3://bucket/place",
+    )
     assert assignment.attempt == 1
 
 

@@ -11,6 +11,7 @@ from tests.support.running_node import RunningNode, running_node, settings_for
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
+from headrace.model.session import DriverLease
 from headrace.model.snapshot import Snapshot
 from headrace.store import sessions, takeovers
 
@@ -132,7 +133,7 @@ def test_the_next_driver_is_told_once_of_whom_to_tell(start_node: StartNode) -> 
     for _twice in range(2):
         [one] = second.restore().pending_hook_calls
         assert (one.statement_id, one.text, one.attempt) == (lost, "SET a.b = 1", 1)
-    second.hello(told=[lost])
+    second.hello(hook_calls_made=[lost])
     assert second.restore().pending_hook_calls == []
 
 
@@ -302,7 +303,7 @@ def test_a_start_that_takes_too_long_fails_in_the_backends_words(start_node: Sta
     assert statement["error"]["code"] == "session_failed"
     failed = session(node, statement["session_id"])
     assert (failed["state"], failed["error"]["code"]) == ("failed", "launch_failed")
-    assert "did not start in time" in failed["error"]["message"]
+    assert "did not report within its start_timeout" in failed["error"]["message"]
     assert "it runs" in failed["error"]["message"]
     # It had its time: no second one is tried, and the first is gone.
     assert len(node.launcher.started) == len(node.launcher.killed) == 1
@@ -329,9 +330,9 @@ def test_a_launch_that_the_nodes_end_interrupts_is_adopted_or_made_again(
     settings = settings_for(tmp_path / "home", lease={"sweep": "50ms"})
     launcher = ScriptedLauncher()
     with running_node(settings, launcher) as node:
-        node.node._sweeper.stop()
+        node.node._tasks.stop()
         session_id = node.new_session()
-        with node.database.write() as tx:
+        with node.database.write("test") as tx:
             claim = {"node": node.node.id, "seconds": 600.0, "token_hash": "h"}
             assert takeovers.claim_launch(tx, session_id, **claim) == 1
         if started:
@@ -357,8 +358,8 @@ def test_a_start_that_comes_too_late_is_ended(start_node: StartNode) -> None:
 
     def superseded(name: str) -> None:
         session_id = name.split("-")[1]
-        with node.database.write() as tx:
-            takeovers.fence(tx, session_id, 1, actor="no_2", reason="late", seconds=60)
+        with node.database.write("test") as tx:
+            takeovers.fence(tx, DriverLease(session_id, 1), actor="no_2", reason="late", seconds=60)
         node.launcher.on_start = superseding
 
     node.launcher.on_start = superseded

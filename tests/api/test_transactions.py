@@ -126,13 +126,13 @@ def test_transactions_are_shown(node: RunningNode) -> None:
     session_id, statement_id, driver = creating(node, TransactionState.BEGUN, made, staged)
     shown = node.http.get(f"/api/v1/transactions/{made}").json()
     assert {
-        name: shown[name] for name in ("id", "statement_id", "session_id", "state", "left")
+        name: shown[name] for name in ("id", "statement_id", "session_id", "state", "orphaned")
     } == {
         "id": made,
         "statement_id": statement_id,
         "session_id": session_id,
         "state": "begun",
-        "left": False,
+        "orphaned": False,
     }
     assert shown["target"] == staged.target
     page = node.http.get("/api/v1/transactions", params={"limit": 1}).json()
@@ -150,8 +150,8 @@ def test_what_is_left_is_taken_over_by_the_next_driver(start_node: StartNode) ->
     session_id, statement_id, _driver = creating(node, TransactionState.BEGUN, made, staged)
     node.launcher.report_exit(session_id, "killed by SIGKILL")
     wait_until(lambda: node.statement(statement_id)["state"] == "failed", what="it has failed")
-    [left] = node.http.get("/api/v1/transactions", params={"left": True}).json()["items"]
-    assert (left["id"], left["left"]) == (made, True)
+    [orphan] = node.http.get("/api/v1/transactions", params={"orphaned": True}).json()["items"]
+    assert (orphan["id"], orphan["orphaned"]) == (made, True)
     _other_session, other = node.driven_session()
     assert other.recover(["elsewhere"]) == []
     [taken] = other.recover([staged.identity])
@@ -159,4 +159,4 @@ def test_what_is_left_is_taken_over_by_the_next_driver(start_node: StartNode) ->
     assert other.recover([staged.identity]) == []
     for step in (TransactionState.ABORTING, TransactionState.ABORTED):
         assert other.transact(made, statement_id, step).applied
-    assert node.http.get("/api/v1/transactions", params={"left": True}).json()["items"] == []
+    assert node.http.get("/api/v1/transactions", params={"orphaned": True}).json()["items"] == []

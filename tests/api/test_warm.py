@@ -13,7 +13,7 @@ from headrace.model.failure import Failure
 StartNode = Callable[..., RunningNode]
 
 
-def warm(start_node: StartNode, count: int = 1) -> RunningNode:
+def start_warm_node(start_node: StartNode, count: int = 1) -> RunningNode:
     return start_node(lease={"sweep": "50ms"}, profiles={"default": {"warm": count}})
 
 
@@ -24,7 +24,7 @@ def launched(node: RunningNode, count: int) -> list[str]:
 
 
 def test_a_new_session_takes_a_warm_driver_and_another_is_started(start_node: StartNode) -> None:
-    node = warm(start_node)
+    node = start_warm_node(start_node)
     [warm] = launched(node, 1)
     driver = node.launcher.connect_driver(warm)
     assert driver.hello().applied
@@ -39,14 +39,14 @@ def test_a_new_session_takes_a_warm_driver_and_another_is_started(start_node: St
 
 
 def test_a_submit_without_a_session_takes_one_too(start_node: StartNode) -> None:
-    node = warm(start_node)
+    node = start_warm_node(start_node)
     [warm] = launched(node, 1)
     node.launcher.connect_driver(warm).hello()
     assert node.submit(kind="batch")["session_id"] == warm
 
 
 def test_who_asks_for_something_else_gets_a_driver_of_its_own(start_node: StartNode) -> None:
-    node = warm(start_node)
+    node = start_warm_node(start_node)
     [warm] = launched(node, 1)
     node.launcher.connect_driver(warm).hello()
     asked: list[dict[str, Any]] = [
@@ -62,7 +62,7 @@ def test_who_asks_for_something_else_gets_a_driver_of_its_own(start_node: StartN
 
 
 def test_a_lost_warm_driver_is_replaced(start_node: StartNode) -> None:
-    node = warm(start_node)
+    node = start_warm_node(start_node)
     [warm] = launched(node, 1)
     node.launcher.connect_driver(warm).hello()
     node.launcher.report_exit(warm, "killed by SIGKILL")
@@ -73,7 +73,7 @@ def test_a_lost_warm_driver_is_replaced(start_node: StartNode) -> None:
 
 
 def test_drivers_that_cannot_start_are_not_started_for_ever(start_node: StartNode) -> None:
-    node = warm(start_node)
+    node = start_warm_node(start_node)
     [warm] = launched(node, 1)
     failure = Failure(code="spark_unavailable", message="no")
     with_driver = node.launcher.connect_driver(warm)
@@ -85,11 +85,11 @@ def test_drivers_that_cannot_start_are_not_started_for_ever(start_node: StartNod
 
 
 def test_what_is_too_much_is_closed(start_node: StartNode) -> None:
-    node = warm(start_node, 3)
+    node = start_warm_node(start_node, 3)
     first = launched(node, 3)
     for one in first:
         node.launcher.connect_driver(one).hello()
-    node.node._sweeper._warm._wanted["default"] = 1
+    node.node._warm_pool._sizes["default"] = 1
     wait_until(
         lambda: [node.launcher.connect_driver(one).poll().close for one in first].count(True) == 2
     )

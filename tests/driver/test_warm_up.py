@@ -52,4 +52,4 @@ def test_a_failed_warm_up_is_only_logged(
 ) -> None:
     (tmp_path / "file").touch()
     warm_up(driver_spark, bootstrap(tmp_path / "file"))
-    assert "warm-up failed: cannot write the result" in caplog.text
+    assert "warm-up failed: Cannot write the result" in caplog.text

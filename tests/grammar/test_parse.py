@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import (
     EmptyStatement,
-    HeadraceError,
+    InvalidRequest,
     MultipleStatements,
     Position,
     ReservedStatement,
@@ -108,12 +110,8 @@ def test_a_text_without_a_statement_is_an_error(text: str) -> None:
 
 @given(st.text())
 def test_any_text_is_parsed_or_refused_with_a_documented_error(text: str) -> None:
-    try:
-        parsed = parse(text)
-    except HeadraceError as error:
-        assert error.status in {400, 413}
-    else:
-        assert parsed.command is None
+    with contextlib.suppress(InvalidRequest):
+        assert parse(text).command is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What nodes write to each other: small enough for PostgreSQL, and never read by the sender."""
+"""Payloads of wake-ups: small enough for PostgreSQL, and ignored by their sender."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def test_every_topic_arrives_once_and_in_order(topics: list[str]) -> None:
 
 
 @given(_TOPICS)
-def test_ones_own_payloads_say_nothing(topics: list[str]) -> None:
+def test_a_node_ignores_its_own_payloads(topics: list[str]) -> None:
     node = NotifyCodec()
     assert all(node.decode(payload) == [] for payload in node.encode(topics))

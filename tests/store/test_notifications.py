@@ -1,4 +1,4 @@
-"""Wake-ups inside a process: none is lost, and nobody is left behind."""
+"""Wake-ups inside a process: none is lost, and every subscriber of a topic is woken."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def test_a_wait_ends_with_the_wake() -> None:
         thread.join()
 
 
-def test_a_wait_runs_out() -> None:
+def test_a_wait_ends_after_its_timeout() -> None:
     with Notifications().subscribe("topic") as subscription:
         assert not subscription.wait(0.01)
 
 
-def test_only_the_topic_is_woken() -> None:
+def test_only_subscribers_of_the_topic_are_woken() -> None:
     notifications = Notifications()
-    with notifications.subscribe("one") as one, notifications.subscribe("two") as two:
+    with notifications.subscribe("one") as first, notifications.subscribe("two") as second:
         notifications.publish(["two", "three"])
-        assert not one.wait(0)
-        assert two.wait(0)
+        assert not first.wait(0)
+        assert second.wait(0)
 
 
-def test_all_who_wait_are_woken() -> None:
+def test_every_subscriber_is_woken() -> None:
     notifications = Notifications()
     woken: list[int] = []
     with (
@@ -58,7 +58,9 @@ def test_all_who_wait_are_woken() -> None:
         assert two.wait(0)
 
 
-def test_a_failing_callback_holds_nobody_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_callback_does_not_block_other_subscribers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def fail() -> None:
         raise LookupError("no such loop")
 
@@ -73,7 +75,7 @@ def test_a_failing_callback_holds_nobody_up(caplog: pytest.LogCaptureFixture) ->
     assert "no such loop" in caplog.text
 
 
-def test_topics_go_with_their_last_subscription() -> None:
+def test_a_topic_is_removed_with_its_last_subscription() -> None:
     notifications = Notifications()
     first, second = notifications.subscribe("topic"), notifications.subscribe("topic")
     assert notifications.topics == 1
@@ -87,7 +89,7 @@ def test_topics_go_with_their_last_subscription() -> None:
 
 
 def test_no_wake_is_lost_between_two_threads() -> None:
-    """Each side wakes the other in turn: a lost wake would leave both waiting."""
+    """The threads wake each other in turn, so a lost wake-up blocks both for ever."""
     notifications = Notifications()
     rounds = 2000
     with notifications.subscribe("ping") as ping, notifications.subscribe("pong") as pong:

@@ -14,7 +14,7 @@ from headrace.driver.output.arrow_collect import collect_arrow
 from headrace.driver.planner import ExecutionPlan, plan_statement
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Assignment, JournalEntry, OrphanedTransaction
-from headrace.model.result import Disposition
+from headrace.model.result import ResultRequest
 from headrace.model.statement import Parameter
 
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ class CtasRun:
             text=text,
             parameters=parameters or [],
             conf={},
-            disposition=Disposition.AUTO,
-            row_limit=None,
-            byte_limit=None,
-            location=None,
+            result_request=ResultRequest(),
             is_query=False,
             attempt=1 if earlier is None else 2,
             transaction=earlier,

@@ -35,6 +35,10 @@ class RunningNode:
     http: httpx.Client
 
     @property
+    def address(self) -> str:
+        return self.node.context.address
+
+    @property
     def database(self) -> Database:
         return self.node.database
 

@@ -99,6 +99,7 @@ class Node:
         self._idle_shutdown = IdleShutdown(
             settings.layout, settings.embedded.linger.total_seconds()
         )
+        self._warm_pool = WarmPool(self.context)
         self._lease = NodeLease(self.context)
         self._tasks = self._make_tasks()
         self._request_stop: Callable[[], None] = lambda: None
@@ -168,7 +169,7 @@ class Node:
             PeriodicTask("expiry", Expiry(self.context).run),
             PeriodicTask("forced cancels", ForcedCancels(self.context, self._takeovers).run),
             PeriodicTask("node statements", self._node_statements.run_due),
-            PeriodicTask("warm pool", WarmPool(self.context).run),
+            PeriodicTask("warm pool", self._warm_pool.run),
             PeriodicTask("launches", launches.start_pending),
             PeriodicTask("retention", Retention(self.context).run, _RETENTION_SECONDS),
             PeriodicTask("idle shutdown", self._stop_if_unused),

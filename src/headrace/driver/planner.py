@@ -167,8 +167,8 @@ def _check_plain_spark_is_allowed(ctas: Ctas, atomicity: Atomicity) -> None:
 def _not_atomic_error(ctas: Ctas) -> AtomicityRequired:
     action = "replaced" if ctas.replaces else "created"
     return AtomicityRequired(
-        f"Table {ctas.path.sql_name} cannot be {action} atomically, and {ATOMICITY_KEY} is 'require'."
-        f" Use another catalog, or set {ATOMICITY_KEY} to 'auto'."
+        f"Table {ctas.path.sql_name} cannot be {action} atomically, and {ATOMICITY_KEY} is"
+        f" 'require'. Use another catalog, or set {ATOMICITY_KEY} to 'auto'."
     )
 
 

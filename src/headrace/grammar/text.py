@@ -33,6 +33,6 @@ def check_text(text: str) -> None:
 
 
 def position_at(text: str, offset: int) -> Position:
-    """Return line and column of an offset in code points. Lines end with `\\n`, as in Spark."""
+    """Return line and column of an offset in code points. Lines end with LF, as in Spark."""
     start = text.rfind("\n", 0, offset) + 1
     return Position(line=text.count("\n", 0, offset) + 1, column=offset - start + 1)

@@ -39,6 +39,8 @@ class Lifecycle(Generic[S]):
 
 
 class StatementState(StrEnum):
+    """States of a statement."""
+
     WAITING = "waiting"  # accepted and durable
     LAUNCHED = "launched"  # claimed by a driver
     RUNNING = "running"
@@ -50,6 +52,8 @@ class StatementState(StrEnum):
 
 
 class SessionState(StrEnum):
+    """States of a session."""
+
     NOT_STARTED = "not_started"
     STARTING = "starting"  # a node has claimed the launch
     RUNNING = "running"
@@ -60,12 +64,16 @@ class SessionState(StrEnum):
 
 
 class NodeState(StrEnum):
+    """States of a node."""
+
     UP = "up"
     DRAINING = "draining"  # launches no more drivers
     GONE = "gone"
 
 
 class TransactionState(StrEnum):
+    """States of a table transaction."""
+
     PREPARED = "prepared"  # journalled; nothing is created yet
     BEGUN = "begun"  # rows are written where no reader sees them
     COMMITTING = "committing"  # all rows are written and the table is being published

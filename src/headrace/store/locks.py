@@ -34,9 +34,9 @@ _LOCK_OWNED = (
     .join_from(sessions, statements, sessions.c.id == statements.c.session_id)
     .where(
         statements.c.id == bindparam("statement"),
-        statements.c.epoch == bindparam("holder"),
+        statements.c.epoch == bindparam("lease_epoch"),
         sessions.c.id == bindparam("session"),
-        sessions.c.epoch == bindparam("holder"),
+        sessions.c.epoch == bindparam("lease_epoch"),
     )
     .with_for_update()
 )
@@ -57,7 +57,7 @@ def lock_owned_statement(tx: Tx, statement_id: str, lease: DriverLease) -> Locke
         State and session of the statement. None if the statement belongs to another session, or if
         a takeover has raised the epoch of the statement or of its session.
     """
-    names = {"statement": statement_id, "session": lease.session_id, "holder": lease.epoch}
+    names = {"statement": statement_id, "session": lease.session_id, "lease_epoch": lease.epoch}
     return _lock(tx, _LOCK_OWNED, names)
 
 

@@ -18,7 +18,7 @@ _SAVE = (
     .where(
         statements.c.id == bindparam("statement"),
         statements.c.session_id == bindparam("session"),
-        statements.c.epoch == bindparam("holder"),
+        statements.c.epoch == bindparam("lease_epoch"),
         statements.c.state.in_(sorted(IN_FLIGHT)),
     )
     .values(progress=bindparam("reported"))
@@ -31,7 +31,7 @@ def save(tx: Tx, lease: DriverLease, progress: dict[str, Progress]) -> int:
     Return how many were saved. A statement that the driver does not own, or that is no longer in
     flight, is ignored.
     """
-    names = {"session": lease.session_id, "holder": lease.epoch}
+    names = {"session": lease.session_id, "lease_epoch": lease.epoch}
     return sum(
         tx.execute(_SAVE, {**names, "statement": statement_id, "reported": report}).rowcount
         for statement_id, report in progress.items()

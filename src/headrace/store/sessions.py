@@ -59,7 +59,7 @@ _RENEW = (
     update(sessions)
     .where(
         sessions.c.id == bindparam("session"),
-        sessions.c.epoch == bindparam("holder"),
+        sessions.c.epoch == bindparam("lease_epoch"),
         sessions.c.state.in_(_LEASED),
     )
     .values(
@@ -295,7 +295,7 @@ def renew(tx: Tx, lease: DriverLease, seconds: float, *, streams: int = 0) -> Se
     """
     names = {
         "session": lease.session_id,
-        "holder": lease.epoch,
+        "lease_epoch": lease.epoch,
         "seconds": seconds,
         "running_streams": streams,
     }

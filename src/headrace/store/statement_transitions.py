@@ -54,7 +54,7 @@ _LOCK_SESSION = (
     select(sessions.c.parallelism)
     .where(
         sessions.c.id == bindparam("session"),
-        sessions.c.epoch == bindparam("holder"),
+        sessions.c.epoch == bindparam("lease_epoch"),
         sessions.c.state == SessionState.RUNNING,
     )
     .with_for_update()
@@ -82,11 +82,11 @@ def claim_next(tx: Tx, lease: DriverLease) -> Statement | None:
         The statement, now `launched`. None if no statement can be claimed now, if the session is
         not running, or if the lease is lost.
     """
-    names = {"session": lease.session_id, "holder": lease.epoch}
+    names = {"session": lease.session_id, "lease_epoch": lease.epoch}
     session = tx.execute(_LOCK_SESSION, names).one_or_none()
     if session is None:
         return None
-    claim = tx.execute(_claim(), names | {"most": session.parallelism})
+    claim = tx.execute(_claim(), names | {"max_queries": session.parallelism})
     row = claim.mappings().one_or_none()
     if row is None:
         return None
@@ -362,7 +362,7 @@ def _change(
 ) -> bool:
     """Write a new state if the state still is `source`. Return whether it was."""
     names: dict[str, Any] = {"statement": statement_id, "source": source}
-    names.update(holder=epoch, reason=failure)
+    names.update(lease_epoch=epoch, new_failure=failure)
     if ran_seconds is not None:
         names["offset"] = -ran_seconds
     change = _update(target, has_run=ran_seconds is not None)
@@ -375,10 +375,10 @@ def _values_on_entry(target: StatementState, *, has_run: bool = False) -> dict[s
     Args:
         has_run: Whether the bound parameter `offset` says when the statement started.
     """
-    values: dict[str, Any] = {"state": target, "failure": bindparam("reason")}
+    values: dict[str, Any] = {"state": target, "failure": bindparam("new_failure")}
     if target is StatementState.LAUNCHED:
         values["launched_at"] = clock()
-        values["epoch"] = bindparam("holder")
+        values["epoch"] = bindparam("lease_epoch")
         values["attempts"] = statements.c.attempts + 1
     elif target is StatementState.WAITING:
         values.update(launched_at=None, started_at=None, epoch=None, progress=None)
@@ -417,7 +417,9 @@ def _claim() -> ReturningUpdate[Any]:
     nothing_in_flight = ~exists().where(*in_flight)
     only_queries_in_flight = ~exists().where(*in_flight, other.c.is_query.is_(False))
     count = select(func.count()).select_from(other).where(*in_flight).scalar_subquery()
-    beside_queries = and_(statements.c.is_query, only_queries_in_flight, count < bindparam("most"))
+    beside_queries = and_(
+        statements.c.is_query, only_queries_in_flight, count < bindparam("max_queries")
+    )
     claim = update(statements).where(
         statements.c.id == oldest.scalar_subquery(),
         statements.c.state == StatementState.WAITING,

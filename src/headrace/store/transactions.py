@@ -219,7 +219,7 @@ def is_past_cancelling(tx: Tx, statement_id: str, state: StatementState) -> bool
 
 
 def in_doubt(tx: Tx, statement_id: str) -> bool:
-    """Return whether the statement's table may be published already, once its driver is gone."""
+    """Return whether the table of a statement may be visible already, whatever its state."""
     transaction = live(tx, statement_id)
     return transaction is not None and transaction.in_doubt
 

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from headrace.model.atomicity import KEY
 from tests.support.ctas import CtasRun, list_tables
 from tests.support.journal import JournalLink
 
 from headrace.errors import AtomicityRequired
+from headrace.model.ctas_options import ATOMICITY_KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,8 +55,8 @@ def test_a_script_without_a_ctas_runs_if_the_session_requires_atomicity(
 
 @contextmanager
 def atomicity_required(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set(KEY, "require")
+    spark.conf.set(ATOMICITY_KEY, "require")
     try:
         yield
     finally:
-        spark.conf.unset(KEY)
+        spark.conf.unset(ATOMICITY_KEY)

@@ -1,4 +1,4 @@
-"""The event log: complete, in order, and never read past a commit that is still to come."""
+"""Contract of the event log: complete, in order, and no event is missed because it commits late."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ def _read(store: Database, after: str | None = None, limit: int = 1000) -> list[
         return events.read(tx, after=after, limit=limit)
 
 
-def test_an_event_says_who_did_what_when(store: Database) -> None:
+def test_an_event_has_actor_states_time_and_detail(store: Database) -> None:
     session_id = new_session(store)
     with store.write("test") as tx:
         state = SessionState.CLOSING
         assert sessions.transition(tx, session_id, state, actor="bob", detail={"why": "bored"})
-    made, closed = _read(store)
-    assert (made.entity, made.entity_id, made.source) == ("session", session_id, None)
-    assert (made.target, made.actor, made.detail) == ("not_started", "ada", {})
+    created, closed = _read(store)
+    assert (created.entity, created.entity_id, created.source) == ("session", session_id, None)
+    assert (created.target, created.actor, created.detail) == ("not_started", "ada", {})
     assert (closed.source, closed.target) == ("not_started", "closing")
     assert (closed.actor, closed.detail) == ("bob", {"why": "bored"})
-    assert made.at < closed.at
+    assert created.at < closed.at
 
 
-def test_reading_goes_on_after_a_cursor(store: Database) -> None:
+def test_reading_continues_after_a_cursor(store: Database) -> None:
     session_id = new_session(store)
-    made = [new_statement(store, session_id) for _ in range(5)]
+    statement_ids = [new_statement(store, session_id) for _ in range(5)]
     everything = _read(store)
-    assert [event.entity_id for event in everything] == [session_id, *made]
+    assert [event.entity_id for event in everything] == [session_id, *statement_ids]
     cursor, seen = None, []
     while page := _read(store, cursor, limit=2):
         seen += page
@@ -45,12 +45,12 @@ def test_reading_goes_on_after_a_cursor(store: Database) -> None:
     assert seen == everything
     with store.read() as tx:
         assert events.last(tx) == everything[-1].cursor
-        one = events.read(tx, after=None, entity="statement", entity_id=made[1], limit=9)
-        assert [event.entity_id for event in one] == [made[1]]
+        log = events.read(tx, after=None, entity="statement", entity_id=statement_ids[1], limit=9)
+        assert [event.entity_id for event in log] == [statement_ids[1]]
         assert events.read(tx, after=None, entity="node", limit=9) == []
 
 
-def test_an_empty_log_has_an_end(store: Database) -> None:
+def test_the_last_cursor_of_an_empty_log_can_be_read_from(store: Database) -> None:
     with store.read() as tx:
         assert events.read(tx, after=events.last(tx), limit=9) == []
 
@@ -58,13 +58,13 @@ def test_an_empty_log_has_an_end(store: Database) -> None:
 @pytest.mark.parametrize(
     "cursor", ["", "7", ".", "1.", ".1", "-1.2", "1.2.3", "a.b", "²·1", "²·²", "²._", f"{2**63}.1"]
 )
-def test_a_text_that_is_no_cursor_is_refused(store: Database, cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(store: Database, cursor: str) -> None:
     with pytest.raises(InvalidRequest, match="cursor"):
         _read(store, cursor)
 
 
-def test_a_reader_never_passes_a_late_commit(postgres_url: str) -> None:
-    """The first to write commits last: a reader in between must wait for it."""
+def test_readers_wait_for_a_transaction_that_commits_late(postgres_url: str) -> None:
+    """The first writer commits last. Until then, readers do not see the second event."""
     store = Database.open(postgres_url)
     try:
         first, second = new_session(store), new_session(store)
@@ -79,8 +79,10 @@ def test_a_reader_never_passes_a_late_commit(postgres_url: str) -> None:
         store.close()
 
 
-def test_a_reader_never_passes_a_late_commit_of_a_later_transaction(postgres_url: str) -> None:
-    """Ids in the reverse of the transactions' order."""
+def test_readers_wait_for_an_older_transaction_whose_event_has_a_higher_id(
+    postgres_url: str,
+) -> None:
+    """The order of the ids is the reverse of the order of the transactions."""
     store = Database.open(postgres_url)
     try:
         first, second = new_session(store), new_session(store)
@@ -96,16 +98,16 @@ def test_a_reader_never_passes_a_late_commit_of_a_later_transaction(postgres_url
         store.close()
 
 
-def test_a_follower_misses_nothing_of_many_writers(store: Database) -> None:
+def test_a_follower_misses_no_event_of_many_writers(store: Database) -> None:
     session_id = new_session(store)
     with ThreadPoolExecutor(4) as pool:
         writing = [pool.submit(new_statement, store, session_id) for _ in range(40)]
         cursor: str | None = None
         seen: list[str] = []
-        while not all(one.done() for one in writing) or _read(store, cursor):
+        while not all(submit.done() for submit in writing) or _read(store, cursor):
             for event in _read(store, cursor, limit=3):
                 seen.append(event.entity_id)
                 cursor = event.cursor
-    made = {one.result() for one in writing}
-    assert len(seen) == len(made) + 1
-    assert set(seen) == {session_id, *made}
+    statement_ids = {submit.result() for submit in writing}
+    assert len(seen) == len(statement_ids) + 1
+    assert set(seen) == {session_id, *statement_ids}

@@ -1,4 +1,4 @@
-"""A repeated submit finds the first one's answer, for a day, also when both come at once."""
+"""Contract of idempotency keys: a repeated submit finds the statement of the first, for a day."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from headrace.store.database import Database
 from headrace.store.tables import idempotency as table
 
 
-def _age(store: Database, hours: float) -> None:
+def _backdate(store: Database, hours: float) -> None:
     with store.write("test") as tx:
         tx.execute(update(table).values(created_at=clock(-hours * 3600)))
 
 
-def test_a_key_is_its_owners(store: Database) -> None:
+def test_each_owner_has_their_own_keys(store: Database) -> None:
     with store.write("test") as tx:
         assert idempotency.find(tx, "ada", "k") is None
         idempotency.remember(tx, "ada", "k", "hash", "st_1")
@@ -30,25 +30,25 @@ def test_a_key_is_its_owners(store: Database) -> None:
         assert idempotency.find(tx, "ada", "l") is None
 
 
-def test_a_key_is_forgotten_after_a_day(store: Database) -> None:
+def test_a_key_expires_after_a_day(store: Database) -> None:
     with store.write("test") as tx:
         idempotency.remember(tx, "ada", "k", "hash", "st_1")
-    _age(store, 23.9)
+    _backdate(store, 23.9)
     with store.read() as tx:
         assert idempotency.find(tx, "ada", "k") == ("hash", "st_1")
-    _age(store, 24.1)
+    _backdate(store, 24.1)
     with store.read() as tx:
         assert idempotency.find(tx, "ada", "k") is None
     with store.write("test") as tx:
         idempotency.remember(tx, "ada", "k", "new", "st_2")
         assert idempotency.find(tx, "ada", "k") == ("new", "st_2")
         assert idempotency.delete_expired(tx) == 0
-    _age(store, 24.1)
+    _backdate(store, 24.1)
     with store.write("test") as tx:
         assert idempotency.delete_expired(tx) == 1
 
 
-def test_a_taken_key_undoes_the_transaction(store: Database) -> None:
+def test_a_key_that_exists_rolls_the_transaction_back(store: Database) -> None:
     with store.write("test") as tx:
         idempotency.remember(tx, "ada", "k", "hash", "st_1")
     with pytest.raises(idempotency.IdempotencyKeyUsed, match="k"), store.write("test") as tx:
@@ -59,15 +59,15 @@ def test_a_taken_key_undoes_the_transaction(store: Database) -> None:
         assert idempotency.find(tx, "ada", "other") is None
 
 
-def test_submits_with_one_key_at_once_get_one_answer(store: Database) -> None:
+def test_concurrent_submits_with_the_same_key_get_the_same_statement(store: Database) -> None:
     ready = threading.Barrier(8)
 
     def submit(number: int) -> str:
         ready.wait()
         with store.write("test") as tx:
-            found = idempotency.find(tx, "ada", "k")
-            if found is not None:
-                return found[1]
+            earlier = idempotency.find(tx, "ada", "k")
+            if earlier is not None:
+                return earlier[1]
             idempotency.remember(tx, "ada", "k", "hash", f"st_{number}")
             return f"st_{number}"
 
@@ -75,7 +75,7 @@ def test_submits_with_one_key_at_once_get_one_answer(store: Database) -> None:
         assert len(set(pool.map(submit, range(8)))) == 1
 
 
-def test_without_looking_first_one_of_many_keeps_the_key(store: Database) -> None:
+def test_one_of_many_concurrent_writers_stores_a_key(store: Database) -> None:
     ready = threading.Barrier(8)
 
     def submit(number: int) -> bool:

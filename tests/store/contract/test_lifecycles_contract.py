@@ -1,4 +1,4 @@
-"""Every edge of every lifecycle lands in the store, and nothing else does."""
+"""Contract of state transitions: the store applies those of the lifecycles, and no others."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from headrace.store import events, nodes, sessions, statement_transitions, state
 from headrace.store.database import Database
 
 
-def _trail(store: Database, entity_id: str) -> list[tuple[str | None, str]]:
+def _transitions(store: Database, entity_id: str) -> list[tuple[str | None, str]]:
     with store.read() as tx:
-        found = events.read(tx, after=None, entity_id=entity_id, limit=100)
-    return [(event.source, event.target) for event in found]
+        log = events.read(tx, after=None, entity_id=entity_id, limit=100)
+    return [(event.source, event.target) for event in log]
 
 
 @pytest.mark.parametrize("source", StatementState)
-def test_a_statement_goes_only_where_its_lifecycle_allows(
+def test_a_statement_changes_only_as_its_lifecycle_allows(
     store: Database, source: StatementState
 ) -> None:
     session_id = new_session(store)
     for target in StatementState:
         statement_id = new_statement(store, session_id, source)
-        before = _trail(store, statement_id)
+        before = _transitions(store, statement_id)
         with store.write("test") as tx:
             applied = statement_transitions.transition(
                 tx, statement_id, target, actor="test", failure=LOST
@@ -42,16 +42,16 @@ def test_a_statement_goes_only_where_its_lifecycle_allows(
         assert after.state is (target if applied else source)
         assert after.failure == (LOST if applied else None)
         assert (after.ended_at is not None) is (after.state in STATEMENT.terminal)
-        assert _trail(store, statement_id) == before + ([(source, target)] if applied else [])
+        assert _transitions(store, statement_id) == before + ([(source, target)] if applied else [])
 
 
 @pytest.mark.parametrize("source", SessionState)
-def test_a_session_goes_only_where_its_lifecycle_allows(
+def test_a_session_changes_only_as_its_lifecycle_allows(
     store: Database, source: SessionState
 ) -> None:
     for target in SessionState:
         session_id = new_session(store, source)
-        before = _trail(store, session_id)
+        before = _transitions(store, session_id)
         with store.write("test") as tx:
             applied = sessions.transition(tx, session_id, target, actor="test", failure=LOST)
         with store.read() as tx:
@@ -61,7 +61,7 @@ def test_a_session_goes_only_where_its_lifecycle_allows(
         assert after.state is (target if applied else source)
         assert after.failure == (LOST if applied else None)
         assert (after.ended_at is not None) is (after.state in SESSION.terminal)
-        assert _trail(store, session_id) == before + ([(source, target)] if applied else [])
+        assert _transitions(store, session_id) == before + ([(source, target)] if applied else [])
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_session_goes_only_where_its_lifecycle_allows(
         (NodeState.GONE, [NodeState.GONE]),
     ],
 )
-def test_a_node_goes_only_where_its_lifecycle_allows(
+def test_a_node_changes_only_as_its_lifecycle_allows(
     store: Database, source: NodeState, path: list[NodeState]
 ) -> None:
     for target in NodeState:
@@ -88,7 +88,7 @@ def test_a_node_goes_only_where_its_lifecycle_allows(
         assert after.state is (target if applied else source)
 
 
-def test_a_change_of_what_does_not_exist_does_not_land(store: Database) -> None:
+def test_a_transition_of_an_unknown_entity_is_not_applied(store: Database) -> None:
     with store.write("test") as tx:
         assert not statement_transitions.transition(tx, "st_x", StatementState.FAILED, actor="test")
         assert not sessions.transition(tx, "se_x", SessionState.FAILED, actor="test")
@@ -98,9 +98,9 @@ def test_a_change_of_what_does_not_exist_does_not_land(store: Database) -> None:
         assert events.read(tx, after=None, limit=10) == []
 
 
-def test_a_transaction_that_fails_leaves_neither_change_nor_event(store: Database) -> None:
+def test_a_transaction_that_is_rolled_back_leaves_no_change_and_no_event(store: Database) -> None:
     session_id = new_session(store)
-    before = _trail(store, session_id)
+    before = _transitions(store, session_id)
     with pytest.raises(LookupError), store.write("test") as tx:
         assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="test")
         raise LookupError
@@ -108,4 +108,4 @@ def test_a_transaction_that_fails_leaves_neither_change_nor_event(store: Databas
         session = sessions.get(tx, session_id)
     assert session is not None
     assert session.state is SessionState.NOT_STARTED
-    assert _trail(store, session_id) == before
+    assert _transitions(store, session_id) == before

@@ -1,4 +1,4 @@
-"""Migrations: they make what the code speaks of, once, whoever comes at once."""
+"""Contract of the migrations: they create the tables of the code, once, also when run at once."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from headrace.store.tables import metadata
 
 @pytest.fixture
 def empty_postgres(postgres: PostgresServer) -> Iterator[str]:
-    """A database without any table."""
+    """The URL of a database without any table."""
     name = postgres.new_database()
     yield postgres.url(name)
     postgres.drop(name)
 
 
-def test_migrations_make_the_tables_that_the_code_speaks_of(store: Database) -> None:
+def test_migrations_create_the_tables_indexes_and_checks_of_the_code(store: Database) -> None:
     with store.read() as tx:
         assert compare_metadata(MigrationContext.configure(tx.connection), metadata) == []
-        found = inspect(tx.connection)
+        database = inspect(tx.connection)
         for table in metadata.tables.values():
             indexes = {
                 str(index["name"]): str(
                     index.get("dialect_options", {}).get(f"{store.dialect}_where")
                 )
-                for index in found.get_indexes(table.name)
+                for index in database.get_indexes(table.name)
                 if "duplicates_constraint" not in index
             }
             expected = {
                 str(index.name): str(index.dialect_options[store.dialect]["where"])
                 for index in table.indexes
             }
-            assert _plain(indexes) == _plain(expected)
-            checks = {check["name"] for check in found.get_check_constraints(table.name)}
+            assert _normalize(indexes) == _normalize(expected)
+            checks = {check["name"] for check in database.get_check_constraints(table.name)}
             assert checks == {
                 constraint.name
                 for constraint in table.constraints
@@ -52,8 +52,8 @@ def test_migrations_make_the_tables_that_the_code_speaks_of(store: Database) -> 
             }
 
 
-def _plain(conditions: dict[str, str]) -> dict[str, str]:
-    """PostgreSQL writes parentheses and types of its own."""
+def _normalize(conditions: dict[str, str]) -> dict[str, str]:
+    """Remove the parentheses and casts that PostgreSQL adds to conditions."""
     bare = {name: where.translate({40: "", 41: ""}) for name, where in conditions.items()}
     return {name: where.replace("::text", "") for name, where in bare.items()}
 
@@ -65,7 +65,7 @@ def test_migrating_again_changes_nothing(store: Database) -> None:
         assert tx.execute(text("SELECT count(*) FROM sessions")).scalar_one() == 1
 
 
-def test_nodes_may_migrate_at_once(empty_postgres: str) -> None:
+def test_several_nodes_can_migrate_at_once(empty_postgres: str) -> None:
     stores = [Database.open(empty_postgres) for _ in range(4)]
     ready = threading.Barrier(len(stores))
 
@@ -82,8 +82,8 @@ def test_nodes_may_migrate_at_once(empty_postgres: str) -> None:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def newer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """A store that a Headrace of the future has migrated."""
+def newer_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A store that a newer Headrace has migrated."""
     url = f"sqlite:///{tmp_path / 'headrace.db'}"
     if request.param == "postgresql":
         url = request.getfixturevalue("empty_postgres")
@@ -95,14 +95,14 @@ def newer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-def test_a_newer_schema_is_left_alone(newer: Database) -> None:
+def test_a_newer_schema_is_refused_and_not_changed(newer_store: Database) -> None:
     with pytest.raises(SchemaTooNew, match="9999"):
-        newer.migrate()
-    with newer.read() as tx:
+        newer_store.migrate()
+    with newer_store.read() as tx:
         assert tx.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == "9999"
 
 
-def test_a_migration_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_migration_leaves_no_table(tmp_path: Path) -> None:
     store = Database.open(f"sqlite:///{tmp_path / 'headrace.db'}")
     try:
         with store.write("test") as tx:

@@ -1,4 +1,4 @@
-"""Nodes in the store: each start is a registration, and the newest one counts."""
+"""Contract of nodes: each start is a registration, and the newest registration counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def _register(tx: Tx, node_id: str, address: str = "http://a:1", seconds: float 
     return nodes.register(tx, node_id, address=address, version="1.2", seconds=seconds)
 
 
-def test_a_node_is_listed_as_it_registered(store: Database) -> None:
+def test_a_registered_node_is_listed(store: Database) -> None:
     with store.write("test") as tx:
         _register(tx, "no_2", "http://b:1")
         _register(tx, "no_1")
@@ -22,7 +22,7 @@ def test_a_node_is_listed_as_it_registered(store: Database) -> None:
     assert first.ended_at is None
 
 
-def test_a_node_that_comes_back_is_up_anew(store: Database) -> None:
+def test_a_node_that_starts_again_is_up(store: Database) -> None:
     with store.write("test") as tx:
         _register(tx, "no_1")
         assert nodes.transition(tx, "no_1", NodeState.GONE, actor="no_1")
@@ -34,7 +34,7 @@ def test_a_node_that_comes_back_is_up_anew(store: Database) -> None:
         ]
 
 
-def test_a_node_that_did_not_say_goodbye_is_replaced_by_its_next_start(store: Database) -> None:
+def test_the_next_start_of_a_crashed_node_ends_its_former_registration(store: Database) -> None:
     with store.write("test") as tx:
         former = _register(tx, "no_1")
         present = _register(tx, "no_1", "http://a:2")
@@ -42,15 +42,15 @@ def test_a_node_that_did_not_say_goodbye_is_replaced_by_its_next_start(store: Da
         assert nodes.renew(tx, "no_1", 60, registration=present)
         assert nodes.addresses(tx) == ["http://a:2"]
     with store.read() as tx:
-        found = events.read(tx, after=None, entity="node", limit=9)
-    assert [(event.source, event.target) for event in found] == [
+        log = events.read(tx, after=None, entity="node", limit=9)
+    assert [(event.source, event.target) for event in log] == [
         (None, "up"),
         ("up", "gone"),
         (None, "up"),
     ]
 
 
-def test_addresses_are_of_nodes_that_are_up_and_alive(store: Database) -> None:
+def test_addresses_are_those_of_nodes_that_are_up_with_a_valid_lease(store: Database) -> None:
     with store.write("test") as tx:
         _register(tx, "no_1", "http://up")
         _register(tx, "no_2", "http://lost", seconds=-1)

@@ -1,4 +1,4 @@
-"""Wake-ups: after the commit, never without it, and from node to node."""
+"""Contract of wake-ups: they follow a commit, and reach the subscribers of every node."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _SOON = 10.0
 def two_nodes(postgres_url: str) -> Iterator[tuple[Database, Database]]:
     """Two nodes on one store, both listening."""
     pair = Database.open(postgres_url), Database.open(postgres_url)
-    for one in pair:
-        one.listen()
-        assert one.wait_until_listening(_SOON)
+    for node in pair:
+        node.listen()
+        assert node.wait_until_listening(_SOON)
     yield pair
-    for one in pair:
-        one.close()
+    for node in pair:
+        node.close()
 
 
-def test_a_change_wakes_who_waits_for_it(store: Database) -> None:
+def test_a_change_wakes_the_subscribers_of_its_topics(store: Database) -> None:
     def woken(*topics: str) -> list[str]:
         return [topic for topic in topics if waits[topic].wait(0)]
 
@@ -61,25 +61,25 @@ def test_a_change_wakes_who_waits_for_it(store: Database) -> None:
         wait.close()
 
 
-def test_what_is_woken_can_read_the_change(store: Database) -> None:
+def test_a_woken_subscriber_can_read_the_change(store: Database) -> None:
     session_id = new_session(store)
     statement_id = new_statement(store, session_id)
     read: list[Any] = []
 
-    def look() -> None:
+    def read_statement() -> None:
         with store.read() as tx:
             read.append(statements.get(tx, statement_id))
 
     with (
-        store.notifications.subscribe(statement_topic(statement_id), look),
+        store.notifications.subscribe(statement_topic(statement_id), read_statement),
         store.write("test") as tx,
     ):
         statement_transitions.transition(tx, statement_id, StatementState.FAILED, actor="test")
         assert read == [], "not before the commit"
-    assert [one.state for one in read] == [StatementState.FAILED]
+    assert [statement.state for statement in read] == [StatementState.FAILED]
 
 
-def test_nobody_is_woken_by_what_was_undone(store: Database) -> None:
+def test_a_rolled_back_change_wakes_no_subscriber(store: Database) -> None:
     with store.notifications.subscribe("topic") as wait:
         with pytest.raises(LookupError), store.write("test") as tx:
             tx.wake("topic")
@@ -87,56 +87,56 @@ def test_nobody_is_woken_by_what_was_undone(store: Database) -> None:
         assert not wait.wait(0)
 
 
-def test_a_change_wakes_who_waits_at_another_node(two_nodes: tuple[Database, Database]) -> None:
-    here, there = two_nodes
-    session_id = new_session(here)
-    with there.notifications.subscribe(session_topic(session_id)) as wait:
-        new_statement(here, session_id)
+def test_a_change_wakes_subscribers_at_another_node(two_nodes: tuple[Database, Database]) -> None:
+    first, second = two_nodes
+    session_id = new_session(first)
+    with second.notifications.subscribe(session_topic(session_id)) as wait:
+        new_statement(first, session_id)
         assert wait.wait(_SOON)
 
 
-def test_a_nodes_own_notice_does_not_wake_it_twice(two_nodes: tuple[Database, Database]) -> None:
-    here, there = two_nodes
+def test_a_node_ignores_its_own_notices(two_nodes: tuple[Database, Database]) -> None:
+    first, second = two_nodes
     woken: list[str] = []
     with (
-        here.notifications.subscribe("topic", lambda: woken.append("here")),
-        there.notifications.subscribe("topic") as wait,
-        here.notifications.subscribe("answer") as answered,
+        first.notifications.subscribe("topic", lambda: woken.append("first")),
+        second.notifications.subscribe("topic") as wait,
+        first.notifications.subscribe("answer") as answered,
     ):
-        with here.write("test") as tx:
+        with first.write("test") as tx:
             tx.wake("topic")
         assert wait.wait(_SOON)
-        with there.write("test") as tx:
+        with second.write("test") as tx:
             tx.wake("answer")
-        # Notices come in order: had the first been taken for another's, it would be here by now.
+        # Notices arrive in order: a wake-up by the first would have happened by now.
         assert answered.wait(_SOON)
-    assert woken == ["here"]
+    assert woken == ["first"]
 
 
-def test_any_number_of_topics_reaches_the_other_node(two_nodes: tuple[Database, Database]) -> None:
-    here, there = two_nodes
+def test_hundreds_of_topics_reach_the_other_node(two_nodes: tuple[Database, Database]) -> None:
+    first, second = two_nodes
     topics = [statement_topic(f"st_{number:032x}") for number in range(500)]
     woken = {topic: threading.Event() for topic in topics}
-    waits = [there.notifications.subscribe(topic, event.set) for topic, event in woken.items()]
-    with here.write("test") as tx:
+    waits = [second.notifications.subscribe(topic, event.set) for topic, event in woken.items()]
+    with first.write("test") as tx:
         tx.wake(*topics)
     wait_until(lambda: all(event.is_set() for event in woken.values()), what="all were woken")
     for wait in waits:
         wait.close()
 
 
-def test_the_line_comes_back_after_a_restart(
+def test_wake_ups_resume_after_a_restart_of_the_server(
     two_nodes: tuple[Database, Database], postgres: PostgresServer
 ) -> None:
-    here, there = two_nodes
-    with there.notifications.subscribe("topic") as wait:
+    first, second = two_nodes
+    with second.notifications.subscribe("topic") as wait:
         postgres.stop()
         postgres.start()
-        assert wait.wait(_SOON), "woken on the return, because news may have been missed"
+        assert wait.wait(_SOON), "subscribers are woken on reconnect"
 
         def wakes() -> bool:
             try:
-                with here.write("test") as tx:
+                with first.write("test") as tx:
                     tx.wake("topic")
             except StoreUnavailable:
                 return False

@@ -1,4 +1,4 @@
-"""A store that goes away: every call says so, and all is well when it is back."""
+"""Contract of outages: calls raise StoreUnavailable, and work again once the database does."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def remote(postgres_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def outage(postgres: PostgresServer) -> Iterator[PostgresServer]:
-    """The server, which is up again afterwards."""
+    """The server of the store. The fixture starts it again afterwards."""
     yield postgres
     postgres.start_again()
 
 
-def test_a_store_that_is_down_says_so_and_comes_back(
+def test_calls_fail_while_the_server_is_down_and_work_afterwards(
     remote: Database, outage: PostgresServer
 ) -> None:
     session_id = new_session(remote)
@@ -49,7 +49,7 @@ def test_a_store_that_is_down_says_so_and_comes_back(
         assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="test")
 
 
-def test_a_restart_between_two_calls_goes_unnoticed(
+def test_a_restart_of_the_server_between_two_calls_goes_unnoticed(
     remote: Database, outage: PostgresServer
 ) -> None:
     session_id = new_session(remote)
@@ -59,7 +59,7 @@ def test_a_restart_between_two_calls_goes_unnoticed(
         assert sessions.get(tx, session_id) is not None
 
 
-def test_a_store_that_dies_in_a_transaction_undoes_it(
+def test_a_transaction_is_rolled_back_if_the_server_stops_before_its_commit(
     remote: Database, outage: PostgresServer
 ) -> None:
     session_id = new_session(remote)
@@ -76,31 +76,31 @@ def test_a_store_that_dies_in_a_transaction_undoes_it(
 
 
 def test_a_full_pool_is_an_outage(remote: Database) -> None:
-    full = pytest.raises(StoreUnavailable, match="free connection")
-    with remote.read(), remote.read(), remote.read(), full, remote.read():
+    outage = pytest.raises(StoreUnavailable, match="free connection")
+    with remote.read(), remote.read(), remote.read(), outage, remote.read():
         pass
     remote.ping()
 
 
-def test_a_statement_that_takes_too_long_is_an_outage(remote: Database) -> None:
+def test_a_query_that_exceeds_the_statement_timeout_is_an_outage(remote: Database) -> None:
     with pytest.raises(StoreUnavailable), remote.write("test") as tx:
         tx.execute(text("SET LOCAL statement_timeout = 20"))
         tx.execute(text("SELECT pg_sleep(10)"))
     remote.ping()
 
 
-def test_a_lock_that_is_not_let_go_is_an_outage(remote: Database) -> None:
+def test_a_lock_timeout_is_an_outage(remote: Database) -> None:
     session_id = new_session(remote)
     lock = text("SELECT 1 FROM sessions WHERE id = :id FOR UPDATE")
-    with remote.write("test") as here:
-        here.execute(lock, {"id": session_id})
-        with pytest.raises(StoreUnavailable), remote.write("test") as there:
-            there.execute(text("SET LOCAL lock_timeout = 20"))
-            there.execute(lock, {"id": session_id})
-        assert sessions.transition(here, session_id, SessionState.CLOSING, actor="test")
+    with remote.write("test") as holder:
+        holder.execute(lock, {"id": session_id})
+        with pytest.raises(StoreUnavailable), remote.write("test") as waiter:
+            waiter.execute(text("SET LOCAL lock_timeout = 20"))
+            waiter.execute(lock, {"id": session_id})
+        assert sessions.transition(holder, session_id, SessionState.CLOSING, actor="test")
 
 
-def test_nobody_listening_is_an_outage() -> None:
+def test_a_port_without_a_server_is_an_outage() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -110,7 +110,7 @@ def test_nobody_listening_is_an_outage() -> None:
     store.close()
 
 
-def test_a_mistake_in_sql_is_no_outage(store: Database) -> None:
+def test_a_mistake_in_sql_is_not_an_outage(store: Database) -> None:
     with pytest.raises(Exception, match="nothing") as caught, store.read() as tx:
         tx.execute(text("SELECT * FROM nothing"))
     assert not isinstance(caught.value, StoreUnavailable)

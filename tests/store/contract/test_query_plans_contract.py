@@ -1,4 +1,4 @@
-"""What runs all the time stays flat, however many statements have ended: the planner says how."""
+"""Contract of query plans: no frequent query scans the ended statements or all events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headrace.store.database import Database, Tx
 
 _ENDED = 3000
 
-# Copies of one ended statement, with a result and an event each.
+# Copies of an ended statement, each with an event.
 _NUMBERS = {
     "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)",
     "postgresql": "WITH n AS (SELECT generate_series(1, :count) AS i)",
@@ -43,7 +43,7 @@ _COPIES = [
 
 @pytest.fixture
 def busy(store: Database) -> tuple[Database, DriverLease]:
-    """A store with many ended statements and one that waits; and its driver."""
+    """A store with many ended statements and one that waits, and the lease of its driver."""
     new_statement(store, new_session(store), StatementState.FAILED)
     with store.write("test") as tx:
         for copy in _COPIES:
@@ -56,17 +56,17 @@ def busy(store: Database) -> tuple[Database, DriverLease]:
 
 
 def _plans(tx: Tx, act: Any) -> list[str]:
-    """How the database goes about each query that `act` makes."""
+    """Return the plan of each query that `act` runs."""
     queries: list[tuple[str, Any]] = []
 
-    def note(_c: Any, _cursor: Any, sql: str, values: Any, _context: Any, _many: bool) -> None:
+    def collect(_c: Any, _cursor: Any, sql: str, values: Any, _context: Any, _many: bool) -> None:
         queries.append((sql, values))
 
-    event.listen(tx.connection, "before_cursor_execute", note)
+    event.listen(tx.connection, "before_cursor_execute", collect)
     try:
         act(tx)
     finally:
-        event.remove(tx.connection, "before_cursor_execute", note)
+        event.remove(tx.connection, "before_cursor_execute", collect)
     explain = "EXPLAIN QUERY PLAN " if tx.dialect == "sqlite" else "EXPLAIN "
     plans = []
     for sql, values in queries:
@@ -78,7 +78,7 @@ def _plans(tx: Tx, act: Any) -> list[str]:
 @pytest.mark.parametrize(
     "act",
     [
-        lambda tx, lease: statement_transitions.claim_next(tx, lease),
+        statement_transitions.claim_next,
         lambda tx, lease: statements.live_ids(tx, lease.session_id),
         lambda tx, lease: driver_view.load_driver_view(tx, lease.session_id),
         lambda tx, lease: statements.active_count(tx),
@@ -99,24 +99,24 @@ def _plans(tx: Tx, act: Any) -> list[str]:
     ids=[
         "claim_next",
         "live_ids",
-        "duty",
+        "driver view",
         "active_count",
-        "overtime",
-        "stuck cancels",
-        "neighbours of a stuck one",
-        "local",
+        "timeouts",
+        "unanswered cancels",
+        "other work",
+        "node statements",
         "get",
         "page",
         "page of an owner",
         "session",
         "events after",
-        "events of one",
+        "events of an entity",
         "last event",
         "expired",
         "idempotency",
     ],
 )
-def test_nothing_reads_all_statements_or_events(
+def test_no_query_scans_all_statements_or_events(
     busy: tuple[Database, DriverLease], act: Any
 ) -> None:
     store, lease = busy
@@ -124,11 +124,11 @@ def test_nothing_reads_all_statements_or_events(
         plans = _plans(tx, lambda tx: act(tx, lease))
     assert plans
     for plan in plans:
-        # An index whose second column is not searched reads every event ever written.
+        # A search of the index by its first column alone reads every event.
         assert "xid>?" not in plan
         assert "(xid=?)" not in plan
         for table in ("statements", "events"):
-            # Walking through an index from one end, until the page is full, is no full scan.
+            # A walk along an index that stops when the page is full is not a full scan.
             for line in plan.splitlines():
                 assert f"Seq Scan on {table}" not in line, plan
                 full = line.startswith(f"SCAN {table}")

@@ -1,4 +1,4 @@
-"""Sessions in the store: what is kept, names, lists, and leases by the database's clock."""
+"""Contract of sessions: their fields, names, pages, and leases by the database's clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.store.database import Database
 _AGO = -1.0
 
 
-def test_a_session_reads_back_as_it_was_made(store: Database) -> None:
+def test_a_session_is_stored_with_all_its_fields(store: Database) -> None:
     new = NewSession(
         id=new_id("se"),
         owner="ada",
@@ -44,7 +44,7 @@ def test_a_session_reads_back_as_it_was_made(store: Database) -> None:
     assert session.started_at is session.ended_at is session.lease_until is session.driver is None
 
 
-def test_what_is_not_there_is_none(store: Database) -> None:
+def test_an_unknown_session_is_none(store: Database) -> None:
     with store.read() as tx:
         assert sessions.get(tx, "se_x") is None
         assert sessions.id_of_name(tx, "ada", "x") is None
@@ -52,12 +52,12 @@ def test_what_is_not_there_is_none(store: Database) -> None:
         assert sessions.token_hash(tx, DriverLease("se_x", 1)) is None
 
 
-def test_sessions_are_numbered_upwards(store: Database) -> None:
+def test_session_numbers_increase(store: Database) -> None:
     numbers = [get_session(store, new_session(store)).number for _ in range(3)]
     assert numbers == sorted(set(numbers))
 
 
-def test_a_session_counts_its_statements_that_have_not_ended(store: Database) -> None:
+def test_active_counts_the_live_statements_of_a_session(store: Database) -> None:
     session_id = new_session(store)
     for state in StatementState:
         new_statement(store, session_id, state)
@@ -66,7 +66,7 @@ def test_a_session_counts_its_statements_that_have_not_ended(store: Database) ->
         assert statements.active_count(tx) == 4
 
 
-def test_a_name_is_taken_while_its_session_lives(store: Database) -> None:
+def test_a_name_is_unique_among_the_live_sessions_of_an_owner(store: Database) -> None:
     first = new_session(store, name="etl")
     with pytest.raises(SessionNameExists, match="etl"):
         new_session(store, name="etl")
@@ -84,7 +84,7 @@ def test_a_name_is_taken_while_its_session_lives(store: Database) -> None:
         assert sessions.id_of_name(tx, "ada", "etl") == second
 
 
-def test_one_of_many_gets_a_name(store: Database) -> None:
+def test_one_of_many_concurrent_sessions_gets_a_name(store: Database) -> None:
     def attempt(_: int) -> bool:
         try:
             new_session(store, name="etl")
@@ -96,44 +96,44 @@ def test_one_of_many_gets_a_name(store: Database) -> None:
         assert sum(pool.map(attempt, range(6))) == 1
 
 
-def test_pages_go_from_the_newest_to_the_oldest(store: Database) -> None:
-    made = [new_session(store) for _ in range(5)]
+def test_pages_are_sorted_from_newest_to_oldest(store: Database) -> None:
+    waiting_ids = [new_session(store) for _ in range(5)]
     new_session(store, owner="bob")
     ended = new_session(store, SessionState.FAILED)
-    newest_first = [ended, *reversed(made)]
+    newest_first = [ended, *reversed(waiting_ids)]
     with store.read() as tx:
-        first = [one.id for one in sessions.page(tx, owner="ada", limit=4)]
-        rest = [one.id for one in sessions.page(tx, owner="ada", before=first[-1], limit=4)]
+        first = [session.id for session in sessions.page(tx, owner="ada", limit=4)]
+        rest = [session.id for session in sessions.page(tx, owner="ada", before=first[-1], limit=4)]
         waiting = sessions.page(tx, owner="ada", states={SessionState.NOT_STARTED})
         failed = sessions.page(tx, states=[SessionState.FAILED])
         assert len(sessions.page(tx)) == 7
         assert sessions.page(tx, states=[]) == []
     assert first + rest == newest_first
-    assert [one.id for one in waiting] == list(reversed(made))
-    assert [one.id for one in failed] == [ended]
+    assert [session.id for session in waiting] == list(reversed(waiting_ids))
+    assert [session.id for session in failed] == [ended]
 
 
-def test_launchable_sessions_come_oldest_first(store: Database) -> None:
-    made = [new_session(store), new_session(store, SessionState.STARTING), new_session(store)]
+def test_launchable_sessions_are_sorted_from_oldest_to_newest(store: Database) -> None:
+    launchable = [new_session(store), new_session(store, SessionState.STARTING), new_session(store)]
     claimed = new_session(store)
     with store.write("test") as tx:
         takeovers.claim_launch(tx, claimed, node="no_1", seconds=60, token_hash="h")
     with store.read() as tx:
-        assert [one.id for one in sessions.launchable(tx, 10)] == made
-        assert [one.id for one in sessions.launchable(tx, 2)] == made[:2]
+        assert [session.id for session in sessions.launchable(tx, 10)] == launchable
+        assert [session.id for session in sessions.launchable(tx, 2)] == launchable[:2]
 
 
-def test_live_sessions_can_be_those_of_one_node(store: Database) -> None:
+def test_live_sessions_can_be_restricted_to_those_that_a_node_launched(store: Database) -> None:
     running = running_session(store).session_id
     waiting = new_session(store)
     new_session(store, SessionState.DEAD)
     with store.read() as tx:
-        assert [one.id for one in sessions.live(tx)] == [running, waiting]
-        assert [one.id for one in sessions.live(tx, launched_by="no_1")] == [running]
+        assert [session.id for session in sessions.live(tx)] == [running, waiting]
+        assert [session.id for session in sessions.live(tx, launched_by="no_1")] == [running]
         assert sessions.live(tx, launched_by="no_2") == []
 
 
-def test_hello_tells_who_the_driver_is_and_starts_the_lease(store: Database) -> None:
+def test_hello_stores_the_driver_and_starts_its_lease(store: Database) -> None:
     session_id = new_session(store)
     with store.write("test") as tx:
         epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="h")
@@ -157,29 +157,29 @@ def test_hello_tells_who_the_driver_is_and_starts_the_lease(store: Database) -> 
     assert timedelta(seconds=14) < session.lease_until - session.started_at <= timedelta(seconds=16)
 
 
-def test_a_lease_runs_out_by_the_databases_clock(store: Database) -> None:
-    late = running_session(store, lease_seconds=_AGO)
+def test_a_lease_expires_by_the_databases_clock_and_can_be_renewed(store: Database) -> None:
+    expired = running_session(store, lease_seconds=_AGO)
     running_session(store, lease_seconds=60)
     new_session(store)
     with store.read() as tx:
-        assert [one.id for one in takeovers.overdue(tx, 10)] == [late.session_id]
+        assert [session.id for session in takeovers.overdue(tx, 10)] == [expired.session_id]
     with store.write("test") as tx:
-        # Until a takeover has raised the epoch, even an expired lease can be renewed.
-        assert sessions.renew(tx, late, 60) is SessionState.RUNNING
+        # An expired lease can be renewed until a takeover raises the epoch.
+        assert sessions.renew(tx, expired, 60) is SessionState.RUNNING
     with store.read() as tx:
         assert takeovers.overdue(tx, 10) == []
 
 
-def test_an_unfinished_launch_is_overdue(store: Database) -> None:
+def test_a_launch_without_hello_becomes_overdue(store: Database) -> None:
     session_id = new_session(store)
     with store.write("test") as tx:
         takeovers.claim_launch(tx, session_id, node="no_1", seconds=_AGO, token_hash="h")
     with store.read() as tx:
-        assert [one.id for one in takeovers.overdue(tx, 10)] == [session_id]
+        assert [session.id for session in takeovers.overdue(tx, 10)] == [session_id]
 
 
 @pytest.mark.parametrize("state", [SessionState.RUNNING, SessionState.CLOSING])
-def test_renewing_tells_the_state(store: Database, state: SessionState) -> None:
+def test_a_renewal_returns_the_state_of_the_session(store: Database, state: SessionState) -> None:
     lease = running_session(store)
     if state is not SessionState.RUNNING:
         with store.write("test") as tx:
@@ -195,14 +195,14 @@ def test_renewing_tells_the_state(store: Database, state: SessionState) -> None:
 
 
 @pytest.mark.parametrize("state", [SessionState.DEAD, SessionState.FAILED])
-def test_a_lease_is_lost_with_the_driver(store: Database, state: SessionState) -> None:
+def test_the_lease_is_lost_when_the_session_ends(store: Database, state: SessionState) -> None:
     lease = running_session(store)
     with store.write("test") as tx:
         assert sessions.transition(tx, lease.session_id, state, actor="test")
         assert sessions.renew(tx, lease, 60) is None
 
 
-def test_a_node_that_was_away_gives_every_driver_a_full_lease(store: Database) -> None:
+def test_a_node_that_was_away_extends_leases_but_shortens_none(store: Database) -> None:
     late = running_session(store, lease_seconds=_AGO).session_id
     early = running_session(store, lease_seconds=3600).session_id
     untouched = get_session(store, early).lease_until
@@ -214,7 +214,7 @@ def test_a_node_that_was_away_gives_every_driver_a_full_lease(store: Database) -
     assert get_session(store, late).lease_until is not None
 
 
-def test_the_end_of_a_session_is_recorded(store: Database) -> None:
+def test_the_end_of_a_session_is_stored_with_its_failure(store: Database) -> None:
     lease = running_session(store)
     with store.write("test") as tx:
         assert sessions.transition(

@@ -1,4 +1,4 @@
-"""Who gets what, and that only one does: launches and claims, by epoch and under contention."""
+"""Contract of claims and transitions: fenced by the epoch, and applied once under contention."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.support.store import INLINE, new_session, new_statement, running_session
+from tests.support.store import INLINE, new_statement, running_session
 
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease
-from headrace.model.statement import Statement
-from headrace.store import sessions, statement_transitions, statements, takeovers
+from headrace.model.statement import CancelReason, Statement
+from headrace.store import sessions, statement_transitions, statements
 from headrace.store.database import Database
 
 
@@ -20,7 +20,7 @@ def _claim(store: Database, lease: DriverLease) -> Statement | None:
         return statement_transitions.claim_next(tx, lease)
 
 
-def test_statements_are_claimed_one_after_the_other_in_order(store: Database) -> None:
+def test_statements_are_claimed_one_at_a_time_in_order(store: Database) -> None:
     lease = running_session(store)
     submitted = [new_statement(store, lease.session_id) for _ in range(3)]
     claimed = []
@@ -44,7 +44,7 @@ def test_statements_are_claimed_one_after_the_other_in_order(store: Database) ->
 @pytest.mark.parametrize(
     "state", [StatementState.LAUNCHED, StatementState.RUNNING, StatementState.CANCELLING]
 )
-def test_nothing_is_claimed_beside_a_statement_in_hand(
+def test_no_statement_is_claimed_beside_a_command_in_flight(
     store: Database, state: StatementState
 ) -> None:
     lease = running_session(store)
@@ -53,7 +53,7 @@ def test_nothing_is_claimed_beside_a_statement_in_hand(
     assert _claim(store, lease) is None
 
 
-def test_another_sessions_work_is_no_hindrance(store: Database) -> None:
+def test_a_claim_does_not_depend_on_other_sessions(store: Database) -> None:
     busy = running_session(store)
     new_statement(store, busy.session_id, StatementState.RUNNING, lease=busy)
     idle = running_session(store)
@@ -64,7 +64,7 @@ def test_another_sessions_work_is_no_hindrance(store: Database) -> None:
 
 
 @pytest.mark.parametrize("state", [SessionState.CLOSING, SessionState.RECOVERING])
-def test_only_a_running_session_gets_work(store: Database, state: SessionState) -> None:
+def test_only_a_running_session_can_claim(store: Database, state: SessionState) -> None:
     lease = running_session(store)
     new_statement(store, lease.session_id)
     with store.write("test") as tx:
@@ -72,14 +72,14 @@ def test_only_a_running_session_gets_work(store: Database, state: SessionState) 
     assert _claim(store, lease) is None
 
 
-def test_a_superseded_epoch_gets_nothing(store: Database) -> None:
+def test_a_driver_with_another_epoch_cannot_claim(store: Database) -> None:
     lease = running_session(store)
     new_statement(store, lease.session_id)
     for epoch in (lease.epoch - 1, lease.epoch + 1):
         assert _claim(store, DriverLease(lease.session_id, epoch)) is None
 
 
-def test_a_zombie_changes_nothing(store: Database) -> None:
+def test_a_driver_with_a_lost_lease_cannot_change_anything(store: Database) -> None:
     lease = running_session(store)
     statement_id = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
     stale = DriverLease(lease.session_id, lease.epoch - 1)
@@ -112,12 +112,12 @@ def test_a_zombie_changes_nothing(store: Database) -> None:
     assert session.handle is None
 
 
-def test_many_claims_at_once_get_each_statement_once(store: Database) -> None:
+def test_concurrent_claims_get_each_statement_once(store: Database) -> None:
     lease = running_session(store)
     submitted = [new_statement(store, lease.session_id) for _ in range(20)]
     claimed: list[str] = []
 
-    def assignment() -> None:
+    def claim_all() -> None:
         while len(claimed) < len(submitted):
             statement = _claim(store, lease)
             if statement is None:
@@ -130,33 +130,12 @@ def test_many_claims_at_once_get_each_statement_once(store: Database) -> None:
                 )
 
     with ThreadPoolExecutor(6) as pool:
-        for done in [pool.submit(assignment) for _ in range(6)]:
+        for done in [pool.submit(claim_all) for _ in range(6)]:
             done.result(timeout=60)
     assert claimed == submitted
 
 
-def test_one_node_wins_a_launch(store: Database) -> None:
-    session_id = new_session(store)
-    ready = threading.Barrier(6)
-
-    def claim(node: str) -> int | None:
-        ready.wait()
-        with store.write("test") as tx:
-            return takeovers.claim_launch(tx, session_id, node=node, seconds=60, token_hash=node)
-
-    with ThreadPoolExecutor(6) as pool:
-        epochs = list(pool.map(claim, [f"no_{number}" for number in range(6)]))
-    winners = [f"no_{number}" for number, epoch in enumerate(epochs) if epoch is not None]
-    assert [epoch for epoch in epochs if epoch is not None] == [1]
-    with store.read() as tx:
-        session = sessions.get(tx, session_id)
-        assert session is not None
-        assert session.state is SessionState.STARTING
-        assert [session.launched_by] == winners
-        assert [sessions.token_hash(tx, DriverLease(session_id, 1))] == winners
-
-
-def test_only_one_of_many_ends_of_a_statement_lands(store: Database) -> None:
+def test_one_of_many_concurrent_ends_of_a_statement_is_applied(store: Database) -> None:
     lease = running_session(store)
     statement_id = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
     ready = threading.Barrier(6)
@@ -171,32 +150,62 @@ def test_only_one_of_many_ends_of_a_statement_lands(store: Database) -> None:
         assert sum(pool.map(end, ends)) == 1
 
 
-def test_queries_run_beside_each_other_and_anything_else_alone(store: Database) -> None:
+def test_queries_run_in_parallel_and_a_command_runs_alone(store: Database) -> None:
     lease = running_session(store, parallelism=3)
     queries = [new_statement(store, lease.session_id, is_query=True) for _ in range(4)]
     barrier = new_statement(store, lease.session_id)
     last = new_statement(store, lease.session_id, is_query=True)
 
-    def claimed() -> list[str]:
-        found = []
+    def claim_all() -> list[str]:
+        claimed = []
         while statement := _claim(store, lease):
-            found.append(statement.id)
-        return found
+            claimed.append(statement.id)
+        return claimed
 
-    def end(*ended: str) -> None:
+    def end(*statement_ids: str) -> None:
         with store.write("test") as tx:
-            for one in ended:
+            for statement_id in statement_ids:
                 assert statement_transitions.transition(
-                    tx, one, StatementState.SUCCESS, actor="d", lease=lease
+                    tx, statement_id, StatementState.SUCCESS, actor="d", lease=lease
                 )
 
-    assert claimed() == queries[:3]
+    assert claim_all() == queries[:3]
     end(queries[1])
-    assert claimed() == queries[3:]
+    assert claim_all() == queries[3:]
     end(queries[0], queries[2])
-    # Nothing overtakes what runs alone.
-    assert claimed() == []
+    # No query overtakes the command.
+    assert claim_all() == []
     end(queries[3])
-    assert claimed() == [barrier]
+    assert claim_all() == [barrier]
     end(barrier)
-    assert claimed() == [last]
+    assert claim_all() == [last]
+
+
+def test_a_later_cancel_can_add_force_but_not_change_the_reason(store: Database) -> None:
+    lease = running_session(store)
+    statement_id = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    for reason, force in ((CancelReason.TIMEOUT, False), (CancelReason.REQUESTED, True)):
+        with store.write("test") as tx:
+            state = statement_transitions.request_cancel(
+                tx, statement_id, actor="ada", reason=reason, force=force
+            )
+        assert state is StatementState.CANCELLING
+    with store.read() as tx:
+        statement = statements.get(tx, statement_id)
+    assert statement is not None
+    assert (statement.cancel_reason, statement.cancel_forced) == (CancelReason.TIMEOUT, True)
+
+
+def test_a_driver_cannot_change_a_statement_of_another_session_with_the_same_epoch(
+    store: Database,
+) -> None:
+    lease, other = running_session(store), running_session(store)
+    assert lease.epoch == other.epoch
+    running = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    waiting = new_statement(store, lease.session_id)
+    with store.write("test") as tx:
+        for statement_id in (running, waiting):
+            for target in StatementState:
+                assert not statement_transitions.transition(
+                    tx, statement_id, target, actor="driver", lease=other
+                )

@@ -1,4 +1,4 @@
-"""Statements in the store: what is kept, their order, their ends, and their results."""
+"""Contract of statements: their fields, order, pages, ends and results."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, SessionState, StatementState
 from headrace.model.result import Disposition, ResultRequest
-from headrace.model.session import SessionKind
+from headrace.model.session import NewSession, SessionKind
 from headrace.model.statement import NewStatement, Parameter, Statement, StatementSpec
-from headrace.store import driver_view, events, results, statement_transitions, statements
+from headrace.store import driver_view, events, results, sessions, statement_transitions, statements
 from headrace.store.database import Database
 
 NEVER_RAN = Failure(code="session_failed", message="The session failed.")
@@ -40,7 +40,7 @@ def _succeed(store: Database, statement_id: str, *, seconds: float = 60) -> None
         )
 
 
-def test_a_statement_reads_back_as_it_was_submitted(store: Database) -> None:
+def test_a_statement_is_stored_with_all_its_fields(store: Database) -> None:
     new = NewStatement(
         id=new_id("st"),
         session_id=new_session(store),
@@ -70,15 +70,19 @@ def test_a_statement_reads_back_as_it_was_submitted(store: Database) -> None:
     assert statement.epoch is statement.launched_at is statement.result is None
 
 
-def test_concurrent_submits_are_numbered_without_gaps(store: Database) -> None:
+def test_the_ordinals_of_concurrent_submits_have_no_gaps(store: Database) -> None:
     session_id = new_session(store)
     with ThreadPoolExecutor(6) as pool:
-        made = list(pool.map(lambda _: new_statement(store, session_id), range(24)))
-    assert sorted(_get(store, one).ordinal for one in made) == list(range(24))
+        statement_ids = list(pool.map(lambda _: new_statement(store, session_id), range(24)))
+    assert sorted(_get(store, statement_id).ordinal for statement_id in statement_ids) == list(
+        range(24)
+    )
 
 
 @pytest.mark.parametrize("state", [SessionState.CLOSING, SessionState.DEAD, SessionState.FAILED])
-def test_an_ending_session_takes_no_statement(store: Database, state: SessionState) -> None:
+def test_a_session_that_is_closing_or_ended_accepts_no_statement(
+    store: Database, state: SessionState
+) -> None:
     session_id = new_session(store, state)
     with pytest.raises(SessionEnded, match=state):
         new_statement(store, session_id)
@@ -86,36 +90,36 @@ def test_an_ending_session_takes_no_statement(store: Database, state: SessionSta
         assert statements.page(tx, session=session_id) == []
 
 
-def test_an_unknown_session_takes_no_statement(store: Database) -> None:
+def test_an_unknown_session_accepts_no_statement(store: Database) -> None:
     with pytest.raises(SessionNotFound, match="se_x"):
         new_statement(store, "se_x")
 
 
-def test_pages_go_from_the_newest_to_the_oldest(store: Database) -> None:
+def test_pages_are_sorted_from_newest_to_oldest(store: Database) -> None:
     session_id = new_session(store)
-    made = [new_statement(store, session_id) for _ in range(5)]
+    waiting = [new_statement(store, session_id) for _ in range(5)]
     ended = new_statement(store, session_id, StatementState.FAILED)
     other = new_statement(store, new_session(store), owner="bob")
     with store.read() as tx:
 
         def ids(**chosen: object) -> list[str]:
-            return [one.id for one in statements.page(tx, **chosen)]  # type: ignore[arg-type]
+            return [statement.id for statement in statements.page(tx, **chosen)]  # type: ignore[arg-type]
 
-        assert ids() == [other, ended, *reversed(made)]
+        assert ids() == [other, ended, *reversed(waiting)]
         assert ids(limit=2) == [other, ended]
-        assert ids(before=made[2], limit=10) == [made[1], made[0]]
+        assert ids(before=waiting[2], limit=10) == [waiting[1], waiting[0]]
         assert ids(owner="bob") == [other]
-        assert ids(session=session_id, states=[StatementState.WAITING]) == list(reversed(made))
+        assert ids(session=session_id, states=[StatementState.WAITING]) == list(reversed(waiting))
         assert ids(states=[StatementState.FAILED, StatementState.TIMEOUT]) == [ended]
         assert ids(states=[StatementState.FAILED, StatementState.WAITING], limit=3) == [
             other,
             ended,
-            made[4],
+            waiting[4],
         ]
         assert ids(states=[]) == []
 
 
-def test_every_step_keeps_its_time(store: Database) -> None:
+def test_the_time_of_every_step_is_stored(store: Database) -> None:
     lease = running_session(store)
     statement_id = new_statement(store, lease.session_id)
     with store.write("test") as tx:
@@ -133,14 +137,14 @@ def test_every_step_keeps_its_time(store: Database) -> None:
     assert after.created_at < after.launched_at < after.started_at < after.ended_at
 
 
-def test_a_success_that_was_never_reported_running_has_started(store: Database) -> None:
+def test_a_success_whose_start_was_not_reported_has_a_start_time(store: Database) -> None:
     statement_id = new_statement(store, new_session(store))
     _succeed(store, statement_id)
     after = _get(store, statement_id)
     assert after.started_at is not None
 
 
-def test_a_statement_that_waits_again_is_as_new(store: Database) -> None:
+def test_a_statement_that_is_retried_has_no_times_and_no_epoch(store: Database) -> None:
     lease = running_session(store)
     statement_id = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
     with store.write("test") as tx:
@@ -155,23 +159,25 @@ def test_a_statement_that_waits_again_is_as_new(store: Database) -> None:
     assert (claimed.id, claimed.attempts) == (statement_id, 2)
 
 
-def test_a_result_comes_with_its_success(store: Database) -> None:
+def test_a_result_is_readable_from_the_success_on(store: Database) -> None:
     statement_id = new_statement(store, new_session(store))
     _succeed(store, statement_id, seconds=3600)
     with store.read() as tx:
         assert results.inline_data(tx, statement_id) == INLINE.data
         assert results.expired(tx, 10) == []
-        assert [one.result for one in statements.page(tx)] == [_get(store, statement_id).result]
+        assert [statement.result for statement in statements.page(tx)] == [
+            _get(store, statement_id).result
+        ]
     statement = _get(store, statement_id)
     assert statement.result is not None
     assert statement.ended_at is not None
-    known = statement.result.model_dump(exclude={"expires_at", "gone"})
-    assert known == INLINE.model_dump(exclude={"data"})
+    info = statement.result.model_dump(exclude={"expires_at", "gone"})
+    assert info == INLINE.model_dump(exclude={"data"})
     kept = statement.result.expires_at - statement.ended_at
     assert timedelta(minutes=59) < kept < timedelta(minutes=61)
 
 
-def test_a_result_goes_when_its_time_is_over(store: Database) -> None:
+def test_an_expired_result_keeps_its_counts_and_loses_its_rows(store: Database) -> None:
     session_id = new_session(store)
     late, later, kept = (new_statement(store, session_id) for _ in range(3))
     _succeed(store, later, seconds=-1)
@@ -185,13 +191,13 @@ def test_a_result_goes_when_its_time_is_over(store: Database) -> None:
     with store.read() as tx:
         assert results.expired(tx, 10) == [(later, None)]
         assert results.inline_data(tx, late) is None
-    known = _get(store, late).result
-    assert known is not None
-    assert known.gone
-    assert known.row_count == INLINE.row_count
+    info = _get(store, late).result
+    assert info is not None
+    assert info.gone
+    assert info.row_count == INLINE.row_count
 
 
-def test_a_result_is_never_left_by_a_transition_that_did_not_land(store: Database) -> None:
+def test_a_transition_that_is_not_applied_stores_no_result(store: Database) -> None:
     statement_id = new_statement(store, new_session(store), StatementState.CANCELLED)
     with store.write("test") as tx:
         assert not statement_transitions.transition(
@@ -205,7 +211,7 @@ def test_a_result_is_never_left_by_a_transition_that_did_not_land(store: Databas
     assert _get(store, statement_id).result is None
 
 
-def test_there_is_no_result_of_what_is_not_there(store: Database) -> None:
+def test_an_unknown_statement_is_none_and_has_no_result(store: Database) -> None:
     with store.read() as tx:
         assert statements.get(tx, "st_x") is None
         assert results.inline_data(tx, "st_x") is None
@@ -221,7 +227,7 @@ def test_there_is_no_result_of_what_is_not_there(store: Database) -> None:
         *((state, state) for state in sorted(STATEMENT.terminal)),
     ],
 )
-def test_a_cancel_is_asked_for(
+def test_a_cancel_request_changes_the_state(
     store: Database, source: StatementState, target: StatementState
 ) -> None:
     session_id = new_session(store)
@@ -232,36 +238,15 @@ def test_a_cancel_is_asked_for(
     assert after.state is target
     assert (after.cancel_requested_at is not None) is (source is not target)
     with store.read() as tx:
-        known = driver_view.load_driver_view(tx, session_id)
-    assert known is not None
-    assert known.in_flight == ([(statement_id, target)] if target in IN_FLIGHT else [])
+        view = driver_view.load_driver_view(tx, session_id)
+    assert view is not None
+    assert view.in_flight == ([(statement_id, target)] if target in IN_FLIGHT else [])
 
 
-def test_a_duty_is_what_waits_and_what_is_in_hand(store: Database) -> None:
-    lease = running_session(store)
-    with store.read() as tx:
-        assert driver_view.load_driver_view(tx, "se_x") is None
-        idle = driver_view.load_driver_view(tx, lease.session_id)
-    assert idle == driver_view.DriverView(
-        lease=lease,
-        state=SessionState.RUNNING,
-        parallelism=1,
-        finished=False,
-        has_waiting=False,
-        in_flight=[],
-    )
-    made = {state: new_statement(store, lease.session_id, state) for state in StatementState}
-    with store.read() as tx:
-        busy = driver_view.load_driver_view(tx, lease.session_id)
-    assert busy is not None
-    assert busy.has_waiting
-    assert busy.in_flight == [(one, state) for state, one in made.items() if state in IN_FLIGHT]
-
-
-def test_the_end_of_a_session_ends_its_statements(store: Database) -> None:
+def test_ending_all_statements_of_a_session_ends_the_live_ones(store: Database) -> None:
     session_id = new_session(store)
-    made = {state: new_statement(store, session_id, state) for state in StatementState}
-    live = [made[state] for state in StatementState if state in STATEMENT.live]
+    by_state = {state: new_statement(store, session_id, state) for state in StatementState}
+    live = [by_state[state] for state in StatementState if state in STATEMENT.live]
     with store.write("test") as tx:
         assert statements.live_ids(tx, session_id) == live
         count = statement_transitions.end_all_statements(
@@ -273,7 +258,7 @@ def test_the_end_of_a_session_ends_its_statements(store: Database) -> None:
             statement_transitions.end_all_statements(tx, session_id, actor="no_1", failure=LOST)
             == 0
         )
-    ends = {state: _get(store, one) for state, one in made.items()}
+    ends = {state: _get(store, statement_id) for state, statement_id in by_state.items()}
     assert ends[StatementState.WAITING].failure == NEVER_RAN
     assert ends[StatementState.RUNNING].failure == LOST
     assert ends[StatementState.LAUNCHED].state is StatementState.FAILED
@@ -282,11 +267,11 @@ def test_the_end_of_a_session_ends_its_statements(store: Database) -> None:
     for state in STATEMENT.terminal:
         assert ends[state].state is state
     with store.read() as tx:
-        found = events.read(tx, after=None, entity_id=made[StatementState.RUNNING], limit=10)
-    assert (found[-1].source, found[-1].target, found[-1].actor) == ("running", "failed", "no_1")
+        log = events.read(tx, after=None, entity_id=by_state[StatementState.RUNNING], limit=10)
+    assert (log[-1].source, log[-1].target, log[-1].actor) == ("running", "failed", "no_1")
 
 
-def test_a_failure_keeps_every_character(store: Database) -> None:
+def test_every_character_of_a_failure_message_is_stored(store: Database) -> None:
     failure = Failure(code="c", message="a\x00b \ud83c 🍏", condition="X", line=1, column=2)
     statement_id = new_statement(store, new_session(store))
     with store.write("test") as tx:
@@ -294,3 +279,13 @@ def test_a_failure_keeps_every_character(store: Database) -> None:
             tx, statement_id, StatementState.FAILED, actor="driver", failure=failure
         )
     assert _get(store, statement_id).failure == failure
+
+
+def test_a_batch_session_accepts_one_statement(store: Database) -> None:
+    session_id = new_id("se")
+    with store.write("test") as tx:
+        new = NewSession(id=session_id, owner="ada", kind=SessionKind.BATCH)
+        sessions.insert(tx, new, actor="ada")
+    new_statement(store, session_id)
+    with pytest.raises(SessionEnded, match="has had its one statement"):
+        new_statement(store, session_id)

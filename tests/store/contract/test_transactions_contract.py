@@ -1,4 +1,4 @@
-"""The journal of two-phase tables in every store: each step lands once, for who holds it."""
+"""Contract of the journal of table transactions: only the owning driver changes it, once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from headrace.errors import Committing, TableBusy
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
-from headrace.model.statement import CancelReason
+from headrace.model.session import DriverLease
+from headrace.model.statement import CancelReason, Statement
 from headrace.model.transaction import Staged, Transaction
 from headrace.store import (
     events,
@@ -29,7 +30,7 @@ from headrace.store.tables import sessions as sessions_table
 STAGED = Staged(
     kind="session", catalog="spark_catalog", identity="here", target="`d`.`t`", record={"a": 1}
 )
-BY_ITSELF = STAGED.model_copy(update={"commits_natively": True})
+NATIVE = STAGED.model_copy(update={"commits_natively": True})
 _STEPS = {
     TransactionState.PREPARED: [],
     TransactionState.BEGUN: [TransactionState.BEGUN],
@@ -38,14 +39,14 @@ _STEPS = {
 }
 
 
-class Held:
-    """A statement in the hands of a driver, which creates a table."""
+class Creation:
+    """A running statement that creates a two-phase table, and its driver."""
 
-    def __init__(self, store: Database, **running: int) -> None:
+    def __init__(self, store: Database) -> None:
         self.store = store
-        self.session, self.epoch = running_session(store, **running)
+        self.lease = running_session(store)
         self.statement = new_statement(
-            store, self.session, StatementState.RUNNING, epoch=self.epoch
+            store, self.lease.session_id, StatementState.RUNNING, lease=self.lease
         )
         self.id = new_id("tx")
 
@@ -53,8 +54,8 @@ class Held:
         new = Transaction(
             id=self.id,
             statement_id=self.statement,
-            session_id=self.session,
-            epoch=self.epoch,
+            session_id=self.lease.session_id,
+            epoch=self.lease.epoch,
             state=TransactionState.PREPARED,
             staged=staged,
         )
@@ -73,8 +74,7 @@ class Held:
                 tx,
                 self.id,
                 state,
-                session_id=self.session,
-                epoch=self.epoch,
+                lease=self.lease,
                 actor="driver",
                 staged=staged,
                 published=published,
@@ -89,87 +89,89 @@ class Held:
         with self.store.write("test") as tx:
             return statement_transitions.request_cancel(tx, self.statement, actor="ada")
 
-    def known(self) -> Transaction:
+    def get_transaction(self) -> Transaction:
         with self.store.read() as tx:
-            found = transactions.get(tx, self.id)
-        assert found is not None
-        return found
+            transaction = transactions.get(tx, self.id)
+        assert transaction is not None
+        return transaction
 
-    def declare_lost(self, *, max_attempts: int = 2) -> StatementState:
-        """What becomes of the statement when its driver is lost."""
+    def get_statement(self) -> Statement:
+        with self.store.read() as tx:
+            statement = statements.get(tx, self.statement)
+        assert statement is not None
+        return statement
+
+    def lose_driver(self, *, max_attempts: int = 2) -> StatementState:
+        """Fence the driver and finish the takeover. Return the state of the statement then."""
         with self.store.write("test") as tx:
-            fence = takeovers.fence(
-                tx, self.session, self.epoch, actor="no_1", reason="it died", seconds=60
-            )
-            assert fence is not None
-            assert takeovers.finish_takeover(tx, self.session, fence)
+            epoch = takeovers.fence(tx, self.lease, actor="no_1", reason="it died", seconds=60)
+            assert epoch is not None
+            session_id = self.lease.session_id
+            assert takeovers.finish_takeover(tx, DriverLease(session_id, epoch))
             statement_transitions.resolve_lost_statements(
-                tx, self.session, actor="no_1", failure=LOST, max_attempts=max_attempts
+                tx, session_id, actor="no_1", failure=LOST, max_attempts=max_attempts
             )
-            found = statements.get(tx, self.statement)
-        assert found is not None
-        return found.state
+        return self.get_statement().state
 
 
-def test_each_step_lands_and_is_told(store: Database) -> None:
-    held = Held(store)
-    assert held.prepare()
-    assert held.prepare()
+def test_every_step_of_a_transaction_is_journalled_with_an_event(store: Database) -> None:
+    creation = Creation(store)
+    assert creation.prepare()
+    assert creation.prepare()
     complete = STAGED.model_copy(update={"record": {"a": 2}})
     for state in (TransactionState.BEGUN, TransactionState.COMMITTING, TransactionState.COMMITTED):
-        assert held.advance(state, complete)
-        assert held.advance(state)
-    known = held.known()
-    assert (known.state, known.staged) == (TransactionState.COMMITTED, complete)
+        assert creation.advance(state, complete)
+        assert creation.advance(state)
+    journalled = creation.get_transaction()
+    assert (journalled.state, journalled.staged) == (TransactionState.COMMITTED, complete)
     with store.read() as tx:
-        told = events.read(tx, after=None, entity_id=held.id, limit=10)
-        assert transactions.live(tx, held.statement) is None
-    assert [one.target for one in told] == ["prepared", "begun", "committing", "committed"]
-    assert told[0].detail == {"statement": held.statement, "target": "`d`.`t`"}
+        log = events.read(tx, after=None, entity_id=creation.id, limit=10)
+        assert transactions.live(tx, creation.statement) is None
+    assert [event.target for event in log] == ["prepared", "begun", "committing", "committed"]
+    assert log[0].detail == {"statement": creation.statement, "target": "`d`.`t`"}
 
 
 @pytest.mark.parametrize("state", [TransactionState.PREPARED, TransactionState.ABORTING])
-def test_nothing_is_committed_that_has_not_begun(store: Database, state: TransactionState) -> None:
-    held = Held(store)
-    held.bring_to(state)
-    assert not held.advance(TransactionState.COMMITTING)
-    assert held.known().state is state
+def test_a_transaction_that_has_not_begun_cannot_commit(
+    store: Database, state: TransactionState
+) -> None:
+    creation = Creation(store)
+    creation.bring_to(state)
+    assert not creation.advance(TransactionState.COMMITTING)
+    assert creation.get_transaction().state is state
 
 
-def test_what_is_not_journalled_goes_nowhere(store: Database) -> None:
-    held = Held(store)
-    assert not held.advance(TransactionState.BEGUN)
+def test_a_transaction_that_is_not_prepared_cannot_advance(store: Database) -> None:
+    creation = Creation(store)
+    assert not creation.advance(TransactionState.BEGUN)
 
 
-def test_a_cancel_that_comes_first_wins(store: Database) -> None:
-    held, early = Held(store), Held(store)
+def test_a_statement_that_is_being_cancelled_cannot_prepare_or_commit(store: Database) -> None:
+    creation, early = Creation(store), Creation(store)
     assert early.cancel() is StatementState.CANCELLING
     assert not early.prepare()
-    held.bring_to(TransactionState.BEGUN)
-    assert held.cancel() is StatementState.CANCELLING
-    assert not held.advance(TransactionState.COMMITTING)
-    assert held.advance(TransactionState.ABORTING)
-    assert held.advance(TransactionState.ABORTED)
+    creation.bring_to(TransactionState.BEGUN)
+    assert creation.cancel() is StatementState.CANCELLING
+    assert not creation.advance(TransactionState.COMMITTING)
+    assert creation.advance(TransactionState.ABORTING)
+    assert creation.advance(TransactionState.ABORTED)
 
 
-def test_a_commit_that_comes_first_wins(store: Database) -> None:
-    held = Held(store)
-    held.bring_to(TransactionState.COMMITTING)
-    with pytest.raises(Committing, match=held.statement):
-        held.cancel()
+def test_a_statement_that_is_committing_cannot_be_cancelled(store: Database) -> None:
+    creation = Creation(store)
+    creation.bring_to(TransactionState.COMMITTING)
+    with pytest.raises(Committing, match=creation.statement):
+        creation.cancel()
     with store.write("test") as tx, pytest.raises(Committing):
         reason = CancelReason.CLOSED
         statement_transitions.request_cancel(
-            tx, held.statement, actor="ada", reason=reason, force=True
+            tx, creation.statement, actor="ada", reason=reason, force=True
         )
-    with store.read() as tx:
-        found = statements.get(tx, held.statement)
-    assert found is not None
-    assert found.cancel_requested_at is None
+    assert creation.get_statement().cancel_requested_at is None
 
 
-def test_one_at_a_time_publishes_a_name(store: Database) -> None:
-    first, second, elsewhere = Held(store), Held(store), Held(store)
+def test_one_transaction_at_a_time_publishes_a_table_name(store: Database) -> None:
+    first, second, elsewhere = Creation(store), Creation(store), Creation(store)
     first.bring_to(TransactionState.COMMITTING)
     second.bring_to(TransactionState.BEGUN)
     with pytest.raises(TableBusy, match=r"`d`\.`t`"):
@@ -181,12 +183,11 @@ def test_one_at_a_time_publishes_a_name(store: Database) -> None:
     assert second.advance(TransactionState.COMMITTING)
 
 
-def test_one_at_a_time_is_published_in_a_location(store: Database) -> None:
-    """Whatever their names, where they are of one catalog."""
-    first, second, elsewhere = Held(store), Held(store), Held(store)
-    here = STAGED.model_copy(update={"location": "file:/place"})
-    first.bring_to(TransactionState.COMMITTING, here)
-    other = here.model_copy(update={"target": "`d`.`u`"})
+def test_one_transaction_at_a_time_publishes_at_a_location(store: Database) -> None:
+    first, second, elsewhere = Creation(store), Creation(store), Creation(store)
+    at_location = STAGED.model_copy(update={"location": "file:/location"})
+    first.bring_to(TransactionState.COMMITTING, at_location)
+    other = at_location.model_copy(update={"target": "`d`.`u`"})
     second.bring_to(TransactionState.BEGUN, other)
     with pytest.raises(TableBusy, match="LOCATION"):
         second.advance(TransactionState.COMMITTING)
@@ -198,13 +199,13 @@ def test_one_at_a_time_is_published_in_a_location(store: Database) -> None:
     assert second.advance(TransactionState.COMMITTING)
 
 
-def test_a_lost_driver_changes_no_journal(store: Database) -> None:
-    held = Held(store)
-    held.bring_to(TransactionState.BEGUN)
-    assert held.declare_lost() is StatementState.WAITING
+def test_a_lost_driver_cannot_change_the_journal(store: Database) -> None:
+    creation = Creation(store)
+    creation.bring_to(TransactionState.BEGUN)
+    assert creation.lose_driver() is StatementState.WAITING
     for state in (TransactionState.COMMITTING, TransactionState.ABORTING):
-        assert not held.advance(state)
-    assert held.known().state is TransactionState.BEGUN
+        assert not creation.advance(state)
+    assert creation.get_transaction().state is TransactionState.BEGUN
 
 
 @pytest.mark.parametrize(
@@ -214,170 +215,178 @@ def test_a_lost_driver_changes_no_journal(store: Database) -> None:
         (TransactionState.BEGUN, 2, StatementState.WAITING),
         (TransactionState.ABORTING, 2, StatementState.WAITING),
         (TransactionState.BEGUN, 1, StatementState.FAILED),
-        # Its rows are complete: it is finished however often a driver is lost.
+        # Its rows are complete: it is finished however many drivers are lost.
         (TransactionState.COMMITTING, 1, StatementState.WAITING),
     ],
 )
-def test_what_becomes_of_a_statement_whose_driver_is_lost(
+def test_a_ctas_is_retried_after_a_loss_unless_its_attempts_are_used_up(
     store: Database, state: TransactionState, max_attempts: int, after: StatementState
 ) -> None:
-    held = Held(store)
-    held.bring_to(state)
-    assert held.declare_lost(max_attempts=max_attempts) is after
+    creation = Creation(store)
+    creation.bring_to(state)
+    assert creation.lose_driver(max_attempts=max_attempts) is after
 
 
-def test_without_a_transaction_nothing_is_run_again(store: Database) -> None:
-    assert Held(store).declare_lost() is StatementState.FAILED
+def test_a_command_without_a_transaction_is_not_retried(store: Database) -> None:
+    assert Creation(store).lose_driver() is StatementState.FAILED
 
 
-def test_the_next_driver_holds_what_is_left(store: Database) -> None:
-    held = Held(store)
-    held.bring_to(TransactionState.COMMITTING)
-    assert held.declare_lost() is StatementState.WAITING
-    # Not even while it waits.
+def test_the_next_driver_adopts_the_transaction_of_a_retried_statement(store: Database) -> None:
+    creation = Creation(store)
+    creation.bring_to(TransactionState.COMMITTING)
+    assert creation.lose_driver() is StatementState.WAITING
+    # Its commit has begun, so it cannot be cancelled while it waits either.
     with pytest.raises(Committing):
-        held.cancel()
+        creation.cancel()
     with store.write("test") as tx:
         epoch = takeovers.claim_launch(
-            tx, held.session, node="no_1", seconds=60, token_hash="other"
+            tx, creation.lease.session_id, node="no_1", seconds=60, token_hash="other"
         )
         assert epoch is not None
         running = SessionState.RUNNING
-        assert sessions.transition(tx, held.session, running, actor="driver", epoch=epoch)
-        claimed = statement_transitions.claim_next(tx, held.session, epoch, actor="driver")
+        assert sessions.transition(
+            tx, creation.lease.session_id, running, actor="driver", epoch=epoch
+        )
+        lease = DriverLease(creation.lease.session_id, epoch)
+        claimed = statement_transitions.claim_next(tx, lease)
         assert claimed is not None
-        assert (claimed.id, claimed.attempts) == (held.statement, 2)
-        left = transactions.adopt(tx, held.statement, held.session, epoch)
-    assert left == replace(held.known(), epoch=epoch)
-    assert not held.advance(TransactionState.COMMITTED)
-    held.epoch = epoch
-    assert held.advance(TransactionState.COMMITTED)
+        assert (claimed.id, claimed.attempts) == (creation.statement, 2)
+        adopted = transactions.adopt(tx, creation.statement, lease)
+    assert adopted == replace(creation.get_transaction(), epoch=epoch)
+    assert not creation.advance(TransactionState.COMMITTED)
+    creation.lease = lease
+    assert creation.advance(TransactionState.COMMITTED)
 
 
-def test_what_is_published_is_journalled_whatever_comes_in_between(store: Database) -> None:
-    held = Held(store)
-    held.bring_to(TransactionState.BEGUN, BY_ITSELF)
-    assert held.cancel() is StatementState.CANCELLING
-    assert not held.advance(TransactionState.COMMITTING)
-    assert held.advance(TransactionState.COMMITTING, published=True)
-    assert held.advance(TransactionState.COMMITTED)
+def test_a_published_table_is_journalled_although_a_cancel_was_requested(store: Database) -> None:
+    creation = Creation(store)
+    creation.bring_to(TransactionState.BEGUN, NATIVE)
+    assert creation.cancel() is StatementState.CANCELLING
+    assert not creation.advance(TransactionState.COMMITTING)
+    assert creation.advance(TransactionState.COMMITTING, published=True)
+    assert creation.advance(TransactionState.COMMITTED)
 
 
-def test_nobody_stops_what_may_be_published_already(store: Database) -> None:
-    held = Held(store)
-    held.bring_to(TransactionState.BEGUN, BY_ITSELF)
-    assert held.declare_lost() is StatementState.WAITING
+def test_a_retried_statement_with_a_native_commit_in_doubt_cannot_be_cancelled(
+    store: Database,
+) -> None:
+    creation = Creation(store)
+    creation.bring_to(TransactionState.BEGUN, NATIVE)
+    assert creation.lose_driver() is StatementState.WAITING
     with pytest.raises(Committing):
-        held.cancel()
+        creation.cancel()
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-def test_what_is_tried_no_more_and_may_be_published_is_in_doubt(
+def test_a_native_commit_without_attempts_left_ends_in_doubt(
     store: Database, cancelled: bool
 ) -> None:
-    held = Held(store)
-    held.bring_to(TransactionState.BEGUN, BY_ITSELF)
+    creation = Creation(store)
+    creation.bring_to(TransactionState.BEGUN, NATIVE)
     if cancelled:
-        held.cancel()
-    assert held.declare_lost(max_attempts=1) is StatementState.FAILED
-    with store.read() as tx:
-        found = statements.get(tx, held.statement)
-    assert found is not None
-    assert found.failure is not None
-    assert found.failure.code == "commit_in_doubt"
+        creation.cancel()
+    assert creation.lose_driver(max_attempts=1) is StatementState.FAILED
+    failure = creation.get_statement().failure
+    assert failure is not None
+    assert failure.code == "commit_in_doubt"
 
 
-def test_a_session_that_ends_says_what_is_in_doubt(store: Database) -> None:
-    doubtful, begun = Held(store), Held(store)
-    doubtful.bring_to(TransactionState.COMMITTING)
+def test_the_end_of_a_session_marks_committing_statements_as_in_doubt(store: Database) -> None:
+    committing, begun = Creation(store), Creation(store)
+    committing.bring_to(TransactionState.COMMITTING)
     begun.bring_to(TransactionState.BEGUN)
     failure = Failure(code="session_closed", message="It was closed.")
-    for held, code in ((doubtful, "commit_in_doubt"), (begun, "session_closed")):
+    for creation, code in ((committing, "commit_in_doubt"), (begun, "session_closed")):
         with store.write("test") as tx:
-            statement_transitions.end_all_statements(tx, held.session, actor="ada", failure=failure)
-            found = statements.get(tx, held.statement)
-        assert found is not None
-        assert found.failure is not None
-        assert (found.state, found.failure.code) == (StatementState.FAILED, code)
-        assert "It was closed." in found.failure.message
+            statement_transitions.end_all_statements(
+                tx, creation.lease.session_id, actor="ada", failure=failure
+            )
+        statement = creation.get_statement()
+        assert statement.failure is not None
+        assert (statement.state, statement.failure.code) == (StatementState.FAILED, code)
+        assert "It was closed." in statement.failure.message
 
 
-def test_what_is_told_of_an_end_is_kept(store: Database) -> None:
-    held = Held(store)
+def test_outcome_notes_are_stored(store: Database) -> None:
+    creation = Creation(store)
     with store.write("test") as tx:
-        statement_transitions.set_outcome_notes(tx, held.statement, atomic=True, note="done")
-        found = statements.get(tx, held.statement)
-    assert found is not None
-    assert (found.atomic, found.note) == (True, "done")
+        statement_transitions.set_outcome_notes(tx, creation.statement, atomic=True, note="done")
+    statement = creation.get_statement()
+    assert (statement.atomic, statement.note) == (True, "done")
 
 
-def left_of(store: Database, identities: list[str] | None = None) -> list[str]:
+def orphaned_ids(store: Database, identities: list[str] | None = None) -> list[str]:
     with store.read() as tx:
-        return [one.id for one in transactions.orphaned(tx, limit=100, identities=identities)]
+        return [
+            transaction.id
+            for transaction in transactions.orphaned(tx, limit=100, identities=identities)
+        ]
 
 
-def aged(store: Database, session: str) -> None:
-    """A while after it has ended."""
+def backdate_end(store: Database, session: str) -> None:
+    """Let the end of a session be longer ago than GONE_SECONDS."""
     with store.write("test") as tx:
-        long_ago = update(sessions_table).where(sessions_table.c.id == session)
-        tx.execute(long_ago.values(ended_at=clock(-2 * transactions.GONE_SECONDS)))
+        query = update(sessions_table).where(sessions_table.c.id == session)
+        tx.execute(query.values(ended_at=clock(-2 * transactions.GONE_SECONDS)))
 
 
-def test_what_nobody_drives_any_more_is_taken_over_once(store: Database) -> None:
-    held = Held(store)
-    here = STAGED.model_copy(update={"identity": held.id})
-    assert held.prepare(here)
-    assert held.advance(TransactionState.BEGUN)
-    assert held.id not in left_of(store)
-    # Its statement is tried no more, and its driver is gone.
-    assert held.declare_lost(max_attempts=1) is StatementState.FAILED
-    assert left_of(store, [held.id]) == [held.id]
-    assert left_of(store, ["elsewhere"]) == []
-    other, epoch = running_session(store)
-    for expected in ([held.id], []):
+def test_an_orphaned_transaction_is_taken_over_once(store: Database) -> None:
+    creation = Creation(store)
+    assert creation.prepare(STAGED.model_copy(update={"identity": creation.id}))
+    assert creation.advance(TransactionState.BEGUN)
+    assert creation.id not in orphaned_ids(store)
+    # The statement has failed and its driver is gone.
+    assert creation.lose_driver(max_attempts=1) is StatementState.FAILED
+    assert orphaned_ids(store, [creation.id]) == [creation.id]
+    assert orphaned_ids(store, ["elsewhere"]) == []
+    other = running_session(store)
+    for expected in ([creation.id], []):
         with store.write("test") as tx:
-            taken = transactions.take_over_orphaned(tx, [held.id], other, epoch, limit=10)
-        assert [one.id for one in taken] == expected
-    assert not held.advance(TransactionState.ABORTING)
-    held.session, held.epoch = other, epoch
-    assert held.advance(TransactionState.ABORTING)
-    assert held.advance(TransactionState.ABORTED)
-    assert left_of(store, [held.id]) == []
+            adopted = transactions.take_over_orphaned(tx, [creation.id], other, limit=10)
+        assert [transaction.id for transaction in adopted] == expected
+    assert not creation.advance(TransactionState.ABORTING)
+    creation.lease = other
+    assert creation.advance(TransactionState.ABORTING)
+    assert creation.advance(TransactionState.ABORTED)
+    assert orphaned_ids(store, [creation.id]) == []
 
 
-def test_what_a_statement_will_take_up_is_not_left(store: Database) -> None:
-    held = Held(store)
-    held.bring_to(TransactionState.COMMITTING)
-    assert held.declare_lost() is StatementState.WAITING
-    assert held.id not in left_of(store)
+def test_the_transaction_of_a_statement_that_will_be_retried_is_not_orphaned(
+    store: Database,
+) -> None:
+    creation = Creation(store)
+    creation.bring_to(TransactionState.COMMITTING)
+    assert creation.lose_driver() is StatementState.WAITING
+    assert creation.id not in orphaned_ids(store)
 
 
-def test_of_a_session_that_ends_it_is_left_after_a_while(store: Database) -> None:
-    held = Held(store)
-    here = STAGED.model_copy(update={"identity": held.id})
-    assert held.prepare(here)
+def test_a_transaction_is_orphaned_some_time_after_the_end_of_its_session(store: Database) -> None:
+    creation = Creation(store)
+    assert creation.prepare(STAGED.model_copy(update={"identity": creation.id}))
     for step in (TransactionState.BEGUN, TransactionState.COMMITTING):
-        assert held.advance(step)
+        assert creation.advance(step)
     failure = Failure(code="session_closed", message="It was closed.")
     with store.write("test") as tx:
         assert sessions.transition(
-            tx, held.session, SessionState.FAILED, actor="x", failure=failure
+            tx, creation.lease.session_id, SessionState.FAILED, actor="x", failure=failure
         )
-        statement_transitions.end_all_statements(tx, held.session, actor="x", failure=failure)
-    # Its process may be about to end.
-    assert left_of(store, [held.id]) == []
-    aged(store, held.session)
-    assert left_of(store, [held.id]) == [held.id]
+        statement_transitions.end_all_statements(
+            tx, creation.lease.session_id, actor="x", failure=failure
+        )
+    # The driver process may still be running.
+    assert orphaned_ids(store, [creation.id]) == []
+    backdate_end(store, creation.lease.session_id)
+    assert orphaned_ids(store, [creation.id]) == [creation.id]
 
 
-def test_an_owner_sees_their_own(store: Database) -> None:
-    held = Held(store)
-    held.bring_to(TransactionState.PREPARED)
+def test_an_owner_sees_only_their_own_transactions(store: Database) -> None:
+    creation = Creation(store)
+    creation.bring_to(TransactionState.PREPARED)
     with store.read() as tx:
-        assert transactions.is_owned(tx, "ada", held.id)
-        assert not transactions.is_owned(tx, "bob", held.id)
-        shown = transactions.page(tx, owner="ada", before=None, limit=1000)
+        assert transactions.is_owned(tx, "ada", creation.id)
+        assert not transactions.is_owned(tx, "bob", creation.id)
+        page = transactions.page(tx, owner="ada", before=None, limit=1000)
         assert transactions.page(tx, owner="bob", before=None, limit=10) == []
-        earlier = transactions.page(tx, owner="ada", before=held.id, limit=1000)
-    assert held.id in [one.id for one in shown]
-    assert held.id not in [one.id for one in earlier]
+        earlier = transactions.page(tx, owner="ada", before=creation.id, limit=1000)
+    assert creation.id in [transaction.id for transaction in page]
+    assert creation.id not in [transaction.id for transaction in earlier]

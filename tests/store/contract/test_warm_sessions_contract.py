@@ -1,4 +1,4 @@
-"""Spare sessions in every store: each is taken once, by whoever comes first."""
+"""Contract of warm sessions: each is assigned once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.store import sessions, takeovers, warm_sessions
 from headrace.store.database import Database
 
 
-def _spare(store: Database, *, running: bool = True, profile: str = "default") -> str:
+def _new_warm(store: Database, *, running: bool = True, profile: str = "default") -> str:
     session_id = new_id("se")
     new = NewSession(
         id=session_id,
@@ -33,7 +33,7 @@ def _spare(store: Database, *, running: bool = True, profile: str = "default") -
     return session_id
 
 
-def _take(store: Database, *, name: str | None = None, profile: str = "default") -> str | None:
+def _assign(store: Database, *, name: str | None = None, profile: str = "default") -> str | None:
     new = NewSession(
         id=new_id("se"),
         owner="ada",
@@ -47,18 +47,18 @@ def _take(store: Database, *, name: str | None = None, profile: str = "default")
         return warm_sessions.assign(tx, new)
 
 
-def test_a_taken_session_is_its_takers_as_if_it_had_been_made_for_it(store: Database) -> None:
-    warm = _spare(store)
+def test_an_assigned_session_has_the_fields_of_the_new_session(store: Database) -> None:
+    warm = _new_warm(store)
     with store.read() as tx:
-        assert [one.id for one in warm_sessions.live(tx, "default")] == [warm]
+        assert [session.id for session in warm_sessions.live(tx, "default")] == [warm]
         assert sessions.page(tx, owner="ada") == []
-    assert _take(store, name="mine", profile="other") is None
-    assert _take(store, name="mine") == warm
-    assert _take(store) is None
+    assert _assign(store, name="mine", profile="other") is None
+    assert _assign(store, name="mine") == warm
+    assert _assign(store) is None
     with store.read() as tx:
         session = sessions.get(tx, warm)
         assert warm_sessions.live(tx, "default") == []
-        assert [one.id for one in sessions.page(tx, owner="ada")] == [warm]
+        assert [session.id for session in sessions.page(tx, owner="ada")] == [warm]
     assert session is not None
     assert (session.name, session.kind, session.warm) == ("mine", SessionKind.BATCH, False)
     assert (session.idle_seconds, session.ttl_seconds) == (7, 8)
@@ -67,49 +67,47 @@ def test_a_taken_session_is_its_takers_as_if_it_had_been_made_for_it(store: Data
     assert session.created_at >= session.started_at
 
 
-def test_one_whose_driver_is_up_goes_first(store: Database) -> None:
-    starting, running = _spare(store, running=False), _spare(store)
-    assert [_take(store), _take(store), _take(store)] == [running, starting, None]
+def test_a_session_with_a_running_driver_is_assigned_first(store: Database) -> None:
+    starting, running = _new_warm(store, running=False), _new_warm(store)
+    assert [_assign(store), _assign(store), _assign(store)] == [running, starting, None]
 
 
-def test_a_name_that_is_taken_takes_no_driver(store: Database) -> None:
-    warm = _spare(store)
+def test_no_session_is_assigned_if_the_name_exists(store: Database) -> None:
+    warm = _new_warm(store)
     new_session(store, owner="ada", name="mine")
     with pytest.raises(SessionNameExists):
-        _take(store, name="mine")
-    assert _take(store, name="other") == warm
+        _assign(store, name="mine")
+    assert _assign(store, name="other") == warm
 
 
-def test_what_is_lost_or_somebodys_is_not_taken(store: Database) -> None:
-    lost = _spare(store)
+def test_a_fenced_or_owned_session_is_not_assigned(store: Database) -> None:
+    lost = _new_warm(store)
     with store.write("test") as tx:
-        assert (
-            takeovers.fence(tx, DriverLease(lost, 1), actor="no_1", reason="it died", seconds=60)
-            == 2
-        )
+        lease = DriverLease(lost, 1)
+        assert takeovers.fence(tx, lease, actor="no_1", reason="it died", seconds=60) == 2
     running_session(store)
-    assert _take(store) is None
+    assert _assign(store) is None
 
 
-def test_each_is_taken_once(store: Database) -> None:
-    made = {_spare(store) for _ in range(3)}
+def test_each_warm_session_is_assigned_once_under_contention(store: Database) -> None:
+    warm = {_new_warm(store) for _ in range(3)}
     ready = threading.Barrier(6)
 
-    def take(_: int) -> str | None:
+    def assign(_: int) -> str | None:
         ready.wait()
-        return _take(store)
+        return _assign(store)
 
     with ThreadPoolExecutor(6) as pool:
-        found = [one for one in pool.map(take, range(6)) if one is not None]
-    # On PostgreSQL, who meets another's choice may go away with none; nobody gets another's.
-    assert len(found) == len(set(found))
-    assert set(found) <= made
-    left = list(iter(lambda: _take(store), None))
-    assert set(found) | set(left) == made
+        assigned = [session_id for session_id in pool.map(assign, range(6)) if session_id]
+    # On PostgreSQL, a concurrent assignment may find none; no session is assigned twice.
+    assert len(assigned) == len(set(assigned))
+    assert set(assigned) <= warm
+    remaining = list(iter(lambda: _assign(store), None))
+    assert set(assigned) | set(remaining) == warm
 
 
-def test_a_failed_start_is_remembered_for_a_while(store: Database) -> None:
-    warm = _spare(store, running=False)
+def test_a_failed_warm_session_is_reported_for_some_time(store: Database) -> None:
+    warm = _new_warm(store, running=False)
     with store.write("test") as tx:
         assert not warm_sessions.failed_recently(tx, "default", 60)
         assert sessions.transition(tx, warm, SessionState.FAILED, actor="no_1")

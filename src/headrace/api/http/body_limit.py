@@ -27,30 +27,13 @@ class BodyLimit:
         if content_length.isdigit() and int(content_length) > BODY_LIMIT:
             await self._refuse(scope, receive, send)
             return
-        received = 0
-        has_responded = False
-
-        async def receive_counted() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > BODY_LIMIT:
-                raise _TooLargeError
-            return message
-
-        async def send_unless_too_large(message: Message) -> None:
-            # The app turns the exception into a response of its own, which the refusal replaces.
-            nonlocal has_responded
-            if has_responded or received <= BODY_LIMIT:
-                has_responded = True
-                await send(message)
-
+        exchange = _Exchange(receive, send)
         try:
-            await self._app(scope, receive_counted, send_unless_too_large)
+            await self._app(scope, exchange.receive, exchange.send)
         except _TooLargeError:
-            if has_responded:
+            if exchange.has_responded:
                 raise
-        if received > BODY_LIMIT and not has_responded:
+        if exchange.is_too_large and not exchange.has_responded:
             await self._refuse(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,6 +41,33 @@ class BodyLimit:
             f"The body of the request is larger than the limit of {BODY_LIMIT} bytes."
         )
         await self._renderers.respond(scope["path"], error)(scope, receive, send)
+
+
+class _Exchange:
+    """The messages of one request and its response; counts the bytes of the body."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._received = 0
+        self.has_responded = False
+
+    @property
+    def is_too_large(self) -> bool:
+        return self._received > BODY_LIMIT
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._received += len(message.get("body", b""))
+        if self.is_too_large:
+            raise _TooLargeError
+        return message
+
+    async def send(self, message: Message) -> None:
+        # The app turns the exception into a response of its own, which the refusal replaces.
+        if self.has_responded or not self.is_too_large:
+            self.has_responded = True
+            await self._send(message)
 
 
 class _TooLargeError(Exception):

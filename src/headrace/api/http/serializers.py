@@ -130,7 +130,7 @@ def _result_body(result: ResultInfo | None) -> ResultBody | None:
     if result is None:
         return None
     return ResultBody(
-        columns=[ColumnBody(**column) for column in parse_schema(result.spark_schema).described()],
+        columns=[ColumnBody(**column) for column in parse_schema(result.spark_schema).describe()],
         row_count=result.row_count,
         byte_count=result.byte_count,
         chunks=result.chunks,

@@ -36,6 +36,8 @@ _LOW_SPACE = _GIB
 
 
 class CheckStatus(StrEnum):
+    """Outcomes of a check."""
+
     OK = "ok"
     WARNING = "warning"  # a node can run, with a limitation
     FAILED = "failed"
@@ -154,12 +156,12 @@ CHECKS: dict[str, Callable[[Settings], CheckResult]] = {
     "port": check_port,
 }
 _DEFAULT_FIXES = {
-    "settings": "correct the setting in headrace.toml or in the environment",
+    "settings": "correct the setting in the environment or in headrace.toml",
     "java": "set JAVA_HOME to Java 17 or 21",
     "spark": "pip install 'headrace[spark]'",
-    "store": "set store.url to a database that this host can reach",
+    "store": "check the setting store.url, and that the database is running",
     "catalog": "set catalog.kind to managed or external",
-    "results": "set results.location to a location that this host can write",
+    "results": "check the setting results.location, and the credentials for it",
     "port": "set http.host to an address of this host",
 }
 """Fix for each check that ends with an error without a hint."""

@@ -221,7 +221,7 @@ class SparkSubmitLauncher:
             ) from error
 
     def _has_unread_token(self, name: str) -> bool:
-        """Return whether the bootstrap file has its token, which the driver removes at its start."""
+        """Return whether the token is in the bootstrap file. A driver removes it when it starts."""
         try:
             file = self._bootstraps.path(name)
             return Bootstrap.model_validate_json(file.read_text()).token is not None

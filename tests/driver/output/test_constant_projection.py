@@ -1,4 +1,4 @@
-"""`SELECT` without FROM: the row that Spark would compute, without a job where none is needed."""
+"""Queries without FROM: the row is the one that Spark computes, if possible without a job."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def jobs_of(spark: SparkSession, writer: Writer, sql: str) -> tuple[int, list[Any]]:
-    """How many jobs a query's result took, and its rows."""
+def count_jobs(spark: SparkSession, writer: Writer, sql: str) -> tuple[int, list[Any]]:
+    """Write the result of a query. Return the number of its Spark jobs, and its rows."""
     group = f"constant {sql}"
     spark.sparkContext.setJobGroup(group, sql)
     try:
@@ -40,10 +40,10 @@ def jobs_of(spark: SparkSession, writer: Writer, sql: str) -> tuple[int, list[An
         ("SELECT DATE '2024-02-29' + 1, try_divide(1, 0)", [date(2024, 3, 1), None]),
     ],
 )
-def test_constant_rows_need_no_job(
+def test_a_constant_row_needs_no_job(
     spark: SparkSession, writer: Writer, sql: str, expected: list[Any]
 ) -> None:
-    assert jobs_of(spark, writer, sql) == (0, [expected])
+    assert count_jobs(spark, writer, sql) == (0, [expected])
 
 
 @pytest.mark.parametrize(
@@ -57,22 +57,22 @@ def test_constant_rows_need_no_job(
         ("SELECT plus_one(1)", [[2]]),
     ],
 )
-def test_what_takes_time_is_a_job(
+def test_a_row_that_may_take_long_to_compute_gets_a_job(
     spark: SparkSession, writer: Writer, sql: str, expected: list[Any]
 ) -> None:
     spark.udf.register("plus_one", lambda value: value + 1, "int")
-    jobs, rows = jobs_of(spark, writer, sql)
+    jobs, rows = count_jobs(spark, writer, sql)
     assert rows == expected
     assert jobs > 0
 
 
 @pytest.mark.parametrize("sql", ["SELECT raise_error('no')", "SELECT 1 / 0, 2"])
-def test_what_cannot_be_computed_fails_as_in_spark(
+def test_an_error_of_a_constant_row_is_the_error_of_spark(
     spark: SparkSession, writer: Writer, sql: str
 ) -> None:
-    with pytest.raises(PySparkException) as plain:
+    with pytest.raises(PySparkException) as expected:
         spark.sql(sql).collect()
-    with pytest.raises(PySparkException) as ours:
+    with pytest.raises(PySparkException) as actual:
         writer.write(spark.sql(sql))
-    assert ours.value.getCondition() == plain.value.getCondition()
-    assert ours.value.getSqlState() == plain.value.getSqlState()
+    assert actual.value.getCondition() == expected.value.getCondition()
+    assert actual.value.getSqlState() == expected.value.getSqlState()

@@ -1,4 +1,4 @@
-"""Results as they are written: where they go, in which order, within which limits."""
+"""Writing results: disposition, order of the rows, limits and failures."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
-from tests.support.results import Writer, rows_of
+from tests.support.results import Writer, read_rows
 
 from headrace.driver.output import write_result
 from headrace.driver.output.executor_write import SHIPPED_MODULES
 from headrace.driver.output.task import TaskOptions, make_task
 from headrace.errors import ResultsWriteFailed, ResultTooLarge
 from headrace.model.result import Disposition
-from headrace.results.batches import size
+from headrace.results.batches import batch_bytes
 from headrace.results.formats import json as json_format
 from headrace.results.reader import Rows, read_manifest
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-# `explode` keeps Spark from knowing how many rows there are: executors write them.
-_HUNDRED = "SELECT n FROM (SELECT explode(sequence(0, 99)) AS n)"
+# Spark has no upper bound for the rows of `explode`, so executors write them.
+_HUNDRED_ROWS = "SELECT n FROM (SELECT explode(sequence(0, 99)) AS n)"
 
 
 def _values(rows: Rows, column: int = 0) -> list[Any]:
@@ -44,19 +44,17 @@ def _json_rows(rows: Rows) -> Any:
     return json.loads(b"".join(json_format.write(rows, 0)))["rows"]
 
 
-def test_small_results_are_inline_and_leave_no_file(spark: SparkSession, writer: Writer) -> None:
-    for sql in ("SELECT 1 AS n", "SELECT count(*) FROM range(9)", _HUNDRED):
+def test_a_small_result_is_inline_and_leaves_no_file(spark: SparkSession, writer: Writer) -> None:
+    for sql in ("SELECT 1 AS n", "SELECT count(*) FROM range(9)", _HUNDRED_ROWS):
         report, rows = writer.write(spark.sql(sql))
         assert report.disposition is Disposition.INLINE
         assert report.location is None
         assert report.chunks == rows.chunks == 1
         assert len(_values(rows)) == report.row_count
-    assert writer.left() == []
+    assert writer.list_files() == []
 
 
-def test_stored_results_can_be_read_from_their_location_alone(
-    spark: SparkSession, writer: Writer
-) -> None:
+def test_a_stored_result_can_be_read_from_its_location(spark: SparkSession, writer: Writer) -> None:
     for sql in ("SELECT 7 AS n", "SELECT count(*) + 7 AS n FROM range(0)", "SELECT 7 AS n FROM t"):
         spark.sql("SELECT explode(array(1)) AS x").createOrReplaceTempView("t")
         report, rows = writer.write(spark.sql(sql), disposition=Disposition.STORED)
@@ -68,21 +66,21 @@ def test_stored_results_can_be_read_from_their_location_alone(
         assert (manifest.row_count, manifest.truncated) == (1, False)
 
 
-def test_rows_keep_their_order_over_partitions(spark: SparkSession, writer: Writer) -> None:
+def test_rows_keep_their_order_across_partitions(spark: SparkSession, writer: Writer) -> None:
     frame = spark.sql("SELECT id, CAST(id AS STRING) FROM range(0, 1000000, 1, 7)")
     report, rows = writer.write(frame, chunk_limit=1024 * 1024)
     assert report.row_count == 1_000_000
     assert report.chunks == rows.chunks > 10
-    seen = 0
+    count = 0
     for number in range(rows.chunks):
         batches = rows.chunk(number)
-        assert sum(map(size, batches)) <= 1024 * 1024
+        assert sum(map(batch_bytes, batches)) <= 1024 * 1024
         for batch in batches:
-            expected = pa.array(range(seen, seen + batch.num_rows))
+            expected = pa.array(range(count, count + batch.num_rows))
             assert batch.column(0).equals(expected)
             assert batch.column(1).equals(expected.cast(pa.string()))
-            seen += batch.num_rows
-    assert seen == report.row_count
+            count += batch.num_rows
+    assert count == report.row_count
 
 
 def test_sorted_rows_keep_their_order(spark: SparkSession, writer: Writer) -> None:
@@ -91,7 +89,9 @@ def test_sorted_rows_keep_their_order(spark: SparkSession, writer: Writer) -> No
     assert _values(rows) == list(range(19_999, -1, -1))
 
 
-def test_a_row_larger_than_a_chunk_is_its_own_chunk(spark: SparkSession, writer: Writer) -> None:
+def test_a_row_larger_than_a_chunk_is_a_chunk_of_its_own(
+    spark: SparkSession, writer: Writer
+) -> None:
     frame = spark.sql(
         "SELECT repeat('x', IF(n = 2, 200000, 30000)) FROM (SELECT explode(sequence(1, 4)) AS n)"
     )
@@ -104,10 +104,14 @@ def test_a_row_larger_than_a_chunk_is_its_own_chunk(spark: SparkSession, writer:
     assert report.chunks == 3
 
 
-def test_columns_and_fields_may_share_names(spark: SparkSession, writer: Writer) -> None:
+def test_columns_and_fields_may_have_duplicate_names(spark: SparkSession, writer: Writer) -> None:
     columns = "n AS a, n + 1 AS a, n + 2 AS A, named_struct('f', n, 'f', n + 1, 'F', n + 2) AS s"
     expected = [0, 1, 2, [["f", 0], ["f", 1], ["F", 2]]]
-    for source in ("VALUES (0L) AS t(n)", "(SELECT count(*) AS n FROM range(0))", f"({_HUNDRED})"):
+    for source in (
+        "VALUES (0L) AS t(n)",
+        "(SELECT count(*) AS n FROM range(0))",
+        f"({_HUNDRED_ROWS})",
+    ):
         _, rows = writer.write(spark.sql(f"SELECT {columns} FROM {source}"))
         assert rows.schema.names == ("a", "a", "A", "s")
         *plain, pairs = _json_rows(rows)[0]
@@ -119,7 +123,7 @@ def test_columns_and_fields_may_share_names(spark: SparkSession, writer: Writer)
 def test_rows_without_columns_are_counted(
     disposition: Disposition, spark: SparkSession, writer: Writer
 ) -> None:
-    for sql, count in (("SELECT 1", 1), ("SELECT id FROM range(3)", 3), (_HUNDRED, 100)):
+    for sql, count in (("SELECT 1", 1), ("SELECT id FROM range(3)", 3), (_HUNDRED_ROWS, 100)):
         report, rows = writer.write(spark.sql(sql).select(), disposition=disposition)
         assert report.row_count == count
         assert sum(batch.num_rows for batch in rows.batches()) == count
@@ -127,11 +131,13 @@ def test_rows_without_columns_are_counted(
 
 
 @pytest.mark.parametrize("disposition", list(Disposition))
-def test_no_rows(disposition: Disposition, spark: SparkSession, writer: Writer) -> None:
+def test_a_result_may_have_no_rows(
+    disposition: Disposition, spark: SparkSession, writer: Writer
+) -> None:
     for sql in (
         "SELECT 1 AS n WHERE false",
         "SELECT sum(id) AS n FROM range(3) HAVING sum(id) < 0",
-        f"{_HUNDRED} WHERE n < 0",
+        f"{_HUNDRED_ROWS} WHERE n < 0",
         "SET spark.unheard.of",
     ):
         report, rows = writer.write(spark.sql(sql).where("false"), disposition=disposition)
@@ -149,26 +155,28 @@ def test_commands_have_results(spark: SparkSession, writer: Writer) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 99, 100, 101])
-def test_row_limit_is_told(limit: int, spark: SparkSession, writer: Writer) -> None:
-    report, rows = writer.write(spark.sql(_HUNDRED), row_limit=limit)
+def test_a_row_limit_truncates_the_result_and_is_reported(
+    limit: int, spark: SparkSession, writer: Writer
+) -> None:
+    report, rows = writer.write(spark.sql(_HUNDRED_ROWS), row_limit=limit)
     assert report.row_count == len(_values(rows)) == min(limit, 100)
     assert report.truncated is (limit < 100)
 
 
-def test_row_limit_beyond_what_one_task_writes(spark: SparkSession, writer: Writer) -> None:
+def test_a_large_row_limit_is_applied_across_tasks(spark: SparkSession, writer: Writer) -> None:
     frame = spark.range(0, 4_000_000, 1, 3)
     report, rows = writer.write(frame, row_limit=2_000_001)
     assert report.truncated
     assert report.row_count == 2_000_001
-    seen = 0
+    count = 0
     for batch in rows.batches():
-        assert batch.column(0)[0].as_py() == seen
-        seen += batch.num_rows
-    assert seen == 2_000_001
+        assert batch.column(0)[0].as_py() == count
+        count += batch.num_rows
+    assert count == 2_000_001
 
 
 @pytest.mark.parametrize("disposition", [Disposition.AUTO, Disposition.STORED])
-def test_byte_limit_is_the_longest_run_of_rows(
+def test_a_byte_limit_keeps_the_longest_run_of_first_rows(
     disposition: Disposition, spark: SparkSession, writer: Writer
 ) -> None:
     frame = spark.sql("SELECT id FROM range(0, 30000, 1, 3)")
@@ -183,24 +191,28 @@ def test_byte_limit_is_the_longest_run_of_rows(
 @pytest.mark.parametrize(
     "sql", ["SELECT repeat('x', 300000)", "SELECT repeat('x', 300000) FROM range(0, 5, 1, 2)"]
 )
-def test_inline_refuses_what_is_too_large(sql: str, spark: SparkSession, writer: Writer) -> None:
+def test_a_result_too_large_for_inline_is_an_error(
+    sql: str, spark: SparkSession, writer: Writer
+) -> None:
     with pytest.raises(ResultTooLarge, match=r"262144 bytes.*'stored'"):
         writer.write(spark.sql(sql), disposition=Disposition.INLINE)
-    assert writer.left() == []
+    assert writer.list_files() == []
     report, _ = writer.write(spark.sql(sql))
     assert report.disposition is Disposition.STORED
 
 
-def test_inline_gathers_what_later_partitions_wrote(spark: SparkSession, writer: Writer) -> None:
-    # Partitions beyond the first sixteen hand back less than an inline result may hold.
+def test_an_inline_result_includes_parts_of_later_partitions(
+    spark: SparkSession, writer: Writer
+) -> None:
+    # Tasks after the first 16 may return less than the inline limit, and write a part instead.
     frame = spark.sql("SELECT repeat('x', IF(id = 63, 200000, 9)) FROM range(0, 64, 1, 64)")
     report, rows = writer.write(frame, disposition=Disposition.INLINE)
     assert report.row_count == 64
     assert len(_values(rows)[63]) == 200_000
-    assert writer.left() == []
+    assert writer.list_files() == []
 
 
-def test_many_small_partitions_share_parts(spark: SparkSession, writer: Writer) -> None:
+def test_many_small_partitions_become_few_parts(spark: SparkSession, writer: Writer) -> None:
     frame = spark.sql("SELECT id FROM range(0, 300, 1, 100)")
     report, rows = writer.write(frame, disposition=Disposition.AUTO, inline_limit=2048)
     assert report.disposition is Disposition.STORED
@@ -209,44 +221,44 @@ def test_many_small_partitions_share_parts(spark: SparkSession, writer: Writer) 
     assert _values(rows) == list(range(300))
 
 
-def test_retried_tasks_leave_each_row_once(
+def test_retried_tasks_write_each_row_once(
     spark: SparkSession, writer: Writer, tmp_path: Path
 ) -> None:
     from pyspark.sql.functions import udf
 
-    marks = tmp_path / "marks"
-    marks.mkdir()
+    attempts = tmp_path / "attempts"
+    attempts.mkdir()
 
     @udf("long", useArrow=False)
-    def once(value: int) -> int:
+    def fail_once(value: int) -> int:
         if value % 50_000 == 49_999:
-            mark = marks / str(value)
-            if not mark.exists():
-                mark.touch()
+            first_attempt = attempts / str(value)
+            if not first_attempt.exists():
+                first_attempt.touch()
                 raise ValueError("the first attempt fails")
         return value
 
-    frame = spark.range(0, 150_000, 1, 3).select(once("id").alias("id"))
+    frame = spark.range(0, 150_000, 1, 3).select(fail_once("id").alias("id"))
     report, rows = writer.write(frame, inline_limit=1000)
-    assert len(list(marks.iterdir())) == 3
+    assert len(list(attempts.iterdir())) == 3
     assert report.row_count == 150_000
     assert _values(rows) == list(range(150_000))
     assert report.location is not None
     listed = {part.name for part in read_manifest(report.location).parts}
-    assert {path.name for path in writer.left()} == listed | {"manifest.json"}
+    assert {path.name for path in writer.list_files()} == listed | {"manifest.json"}
 
 
-def test_failed_query_leaves_nothing(spark: SparkSession, writer: Writer) -> None:
+def test_a_failed_query_leaves_no_files(spark: SparkSession, writer: Writer) -> None:
     frame = spark.sql("SELECT IF(id = 99999, raise_error('no more'), id) FROM range(0, 100000)")
     with pytest.raises(PySparkException, match="no more"):
         writer.write(frame, disposition=Disposition.STORED)
-    assert writer.left() == []
+    assert writer.list_files() == []
 
 
-def test_location_that_cannot_be_written(spark: SparkSession, writer: Writer) -> None:
+def test_a_location_that_cannot_be_written_is_an_error(spark: SparkSession, writer: Writer) -> None:
     writer.root.mkdir()
     (writer.root / "file").write_text("not a directory")
-    for sql in ("SELECT 1", "SELECT count(*) FROM range(2)", _HUNDRED):
+    for sql in ("SELECT 1", "SELECT count(*) FROM range(2)", _HUNDRED_ROWS):
         with pytest.raises(ResultsWriteFailed, match="Not a directory"):
             writer.write(
                 spark.sql(sql),
@@ -256,32 +268,32 @@ def test_location_that_cannot_be_written(spark: SparkSession, writer: Writer) ->
 
 
 @contextmanager
-def _tiny_disk(path: Path) -> Iterator[None]:
+def _mount_small_disk(path: Path) -> Iterator[None]:
     path.mkdir()
-    mounted = subprocess.run(
+    mount = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", path], check=False, capture_output=True
     )
-    if mounted.returncode:
-        pytest.skip(f"mounting a small disk needs root: {mounted.stderr.decode().strip()}")
+    if mount.returncode:
+        pytest.skip(f"cannot mount a small disk (needs root): {mount.stderr.decode().strip()}")
     try:
         yield
     finally:
         subprocess.run(["umount", path], check=True)
 
 
-def test_full_disk(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_leaves_no_files(spark: SparkSession, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
-    with _tiny_disk(disk):
+    with _mount_small_disk(disk):
         writer = Writer(disk)
         with pytest.raises(ResultsWriteFailed, match="No space left on device"):
             writer.write(spark.sql("SELECT id FROM range(0, 1000000, 1, 2)"))
-        assert writer.left() == []
+        assert writer.list_files() == []
         _, rows = writer.write(spark.sql("SELECT id FROM range(0, 100000, 1, 2)"))
         assert _values(rows) == list(range(100_000))
 
 
-def test_file_that_may_not_grow(spark: SparkSession, writer: Writer) -> None:
-    """The same for what the driver writes, where no small disk can be had."""
+def test_a_failed_write_of_the_driver_leaves_no_files(spark: SparkSession, writer: Writer) -> None:
+    # Unlike a small disk, a limit on file sizes needs no root.
     frame = spark.sql("SELECT repeat('x', 3000000) AS text")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
@@ -290,10 +302,10 @@ def test_file_that_may_not_grow(spark: SparkSession, writer: Writer) -> None:
             writer.write(frame, disposition=Disposition.STORED)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert writer.left() == []
+    assert writer.list_files() == []
 
 
-def test_uri_locations(spark: SparkSession, writer: Writer) -> None:
+def test_a_location_may_be_a_uri(spark: SparkSession, writer: Writer) -> None:
     for number, sql in enumerate(("SELECT 1", "SELECT id FROM range(0, 90000, 1, 2)")):
         report, rows = writer.write(
             spark.sql(sql),
@@ -301,7 +313,7 @@ def test_uri_locations(spark: SparkSession, writer: Writer) -> None:
             location=f"local://{writer.root}/uri-{number}",
         )
         assert sum(batch.num_rows for batch in rows.batches()) == report.row_count
-    assert any(path.parent.name == "uri-1" for path in writer.left())
+    assert any(path.parent.name == "uri-1" for path in writer.list_files())
 
 
 _WITHOUT_HEADRACE = """
@@ -326,35 +338,37 @@ assert not any(name.split(".")[0] == "headrace" for name in sys.modules)
 """
 
 
-def test_tasks_need_no_headrace(tmp_path: Path) -> None:
-    spec = TaskOptions(
+def test_tasks_run_without_headrace(tmp_path: Path) -> None:
+    options = TaskOptions(
         schema=pa.schema([("_0", pa.int64())]),
         location=str(tmp_path),
         local=True,
-        held_bytes=1000,
+        buffer_bytes=1000,
         chunk_limit=64 * 1024,
         row_limit=None,
         byte_limit=None,
     )
     for module in SHIPPED_MODULES:
         cloudpickle.register_pickle_by_value(module)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _WITHOUT_HEADRACE],
-        input=cloudpickle.dumps(make_task(spec)),
+        input=cloudpickle.dumps(make_task(options)),
         capture_output=True,
         check=False,
         env={**os.environ, "PYTHONPATH": ""},
     )
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stdout.decode().strip() == "part-000003-17.arrow [5000, 5000]"
+    assert process.returncode == 0, process.stderr.decode()
+    assert process.stdout.decode().strip() == "part-000003-17.arrow [5000, 5000]"
     assert (tmp_path / "part-000003-17.arrow").stat().st_size > 80_000
 
 
-def test_limits_of_the_session_do_not_matter(spark: SparkSession, writer: Writer) -> None:
+def test_large_arrow_types_in_the_session_do_not_change_the_result(
+    spark: SparkSession, writer: Writer
+) -> None:
     key = "spark.sql.execution.arrow.useLargeVarTypes"
     spark.conf.set(key, "true")
     try:
-        for source in ("", "FROM (SELECT count(*) FROM range(2))", f"FROM ({_HUNDRED})"):
+        for source in ("", "FROM (SELECT count(*) FROM range(2))", f"FROM ({_HUNDRED_ROWS})"):
             frame = spark.sql(f"SELECT 'a', map('k', array(X'00')) {source}")
             _, rows = writer.write(frame)
             assert _json_rows(rows)[0] == ["a", [["k", ["AA=="]]]]
@@ -362,6 +376,6 @@ def test_limits_of_the_session_do_not_matter(spark: SparkSession, writer: Writer
         spark.conf.unset(key)
 
 
-def test_report_survives_the_link(spark: SparkSession, writer: Writer) -> None:
-    report = write_result(spark.sql("SELECT X'FF' AS b"), writer.spec())
-    assert _values(rows_of(report)) == [b"\xff"]
+def test_a_report_with_binary_rows_survives_json(spark: SparkSession, writer: Writer) -> None:
+    report = write_result(spark.sql("SELECT X'FF' AS b"), writer.make_options())
+    assert _values(read_rows(report)) == [b"\xff"]
