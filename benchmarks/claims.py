@@ -1,4 +1,4 @@
-"""Time of a claim in stores with few and with many finished statements."""
+"""What a claim of the next statement takes in a store that holds many finished ones."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.support.postgres import running_server
 from benchmarks.measure import Sample, interleaved
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.model.session import NewSession
-from headrace.model.statement import NewStatement
+from headrace.model.session import DriverLease, NewSession
+from headrace.model.statement import NewStatement, StatementSpec
 from headrace.store import sessions, statement_transitions, statements, takeovers
 from headrace.store.database import Database
 
@@ -23,7 +23,7 @@ FEW, MANY = 1_000, 1_000_000
 ACTOR = "bench"
 WARM_UP, ROUNDS = 20, 200
 
-# Copies of one finished statement in the same session. They differ in id and ordinal only.
+# Copies of one finished statement, in the same session, all that differs being id and place.
 NUMBERS = {
     "sqlite": "WITH RECURSIVE numbers(n) AS "
     "(SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count}) ",
@@ -36,38 +36,39 @@ COPY = (
 NEW_VALUES = {"id": "id || '_' || n", "ordinal": "ordinal + n"}
 
 
-class ClaimBenchmark:
-    """A store with one running session, all of whose statements have ended."""
+class Claims:
+    """A store with one running session whose statements are all finished."""
 
     def __init__(self, url: str, finished: int) -> None:
         self._database = Database.open(url)
         self._database.migrate()
         self._session = new_id("se")
-        with self._database.write() as tx:
+        with self._database.write("benchmark") as tx:
             sessions.insert(tx, NewSession(id=self._session, owner=ACTOR), actor=ACTOR)
             epoch = takeovers.claim_launch(
                 tx, self._session, node=ACTOR, seconds=3600, token_hash="unused"
             )
             assert epoch is not None
-            self._epoch = epoch
+            self._lease = DriverLease(self._session, epoch)
             sessions.transition(tx, self._session, SessionState.RUNNING, actor=ACTOR, epoch=epoch)
         self.claim()
         self._copy_finished(url, finished)
 
     def claim(self) -> float:
-        """Submit a statement, claim it and end it. Return the seconds of the claim."""
-        new = NewStatement(id=new_id("st"), session_id=self._session, owner=ACTOR, text="SELECT 1")
-        with self._database.write() as tx:
+        """Seconds of one claim, of a statement submitted before; it is then finished."""
+        spec = StatementSpec(text="SELECT 1")
+        new = NewStatement(id=new_id("st"), session_id=self._session, owner=ACTOR, spec=spec)
+        with self._database.write("benchmark") as tx:
             statements.insert(tx, new, actor=ACTOR)
-        start = time.perf_counter()
-        with self._database.write() as tx:
-            claimed = statement_transitions.claim_next(tx, self._session, self._epoch, actor=ACTOR)
-        seconds = time.perf_counter() - start
+        began = time.perf_counter()
+        with self._database.write("benchmark") as tx:
+            claimed = statement_transitions.claim_next(tx, self._lease)
+        seconds = time.perf_counter() - began
         assert claimed is not None
         assert claimed.id == new.id
-        with self._database.write() as tx:
+        with self._database.write("benchmark") as tx:
             for state in (StatementState.RUNNING, StatementState.SUCCESS):
-                statement_transitions.transition(tx, new.id, state, actor=ACTOR, epoch=self._epoch)
+                statement_transitions.transition(tx, new.id, state, actor=ACTOR, lease=self._lease)
         self._last = new.id
         return seconds
 
@@ -83,29 +84,29 @@ class ClaimBenchmark:
             values=", ".join(NEW_VALUES.get(name, name) for name in names),
             id=self._last,
         )
-        update_ordinal = f"UPDATE sessions SET next_ordinal = next_ordinal + {count}"
+        next_place = f"UPDATE sessions SET next_ordinal = next_ordinal + {count}"
         if dialect == "sqlite":
             with sqlite3.connect(url.removeprefix("sqlite:///")) as file:
                 file.execute(text)
-                file.execute(update_ordinal)
+                file.execute(next_place)
                 file.execute("ANALYZE")
             file.close()
         else:
             with psycopg.connect(url, autocommit=True) as server:
                 server.execute(text)
-                server.execute(update_ordinal)
+                server.execute(next_place)
                 server.execute("VACUUM ANALYZE")
 
 
 def claim_times(folder: Path) -> dict[str, dict[int, Sample]]:
-    """Return the seconds of a claim, by store and by number of finished statements."""
-    samples = {"SQLite": _measure(*(f"sqlite:///{folder / str(n)}.db" for n in (FEW, MANY)))}
+    """Store → how many are finished → seconds of a claim."""
+    found = {"SQLite": _measured(*(f"sqlite:///{folder / str(n)}.db" for n in (FEW, MANY)))}
     with running_server() as server:
-        samples["PostgreSQL"] = _measure(*(server.url(server.new_database()) for _ in (FEW, MANY)))
-    return samples
+        found["PostgreSQL"] = _measured(*(server.url(server.new_database()) for _ in (FEW, MANY)))
+    return found
 
 
-def _measure(url_of_few: str, url_of_many: str) -> dict[int, Sample]:
+def _measured(url_of_few: str, url_of_many: str) -> dict[int, Sample]:
     with ExitStack() as stack:
         few = stack.enter_context(_open(url_of_few, FEW))
         many = stack.enter_context(_open(url_of_many, MANY))
@@ -116,8 +117,8 @@ def _measure(url_of_few: str, url_of_many: str) -> dict[int, Sample]:
 
 
 @contextmanager
-def _open(url: str, finished: int) -> Iterator[ClaimBenchmark]:
-    claims = ClaimBenchmark(url, finished)
+def _open(url: str, finished: int) -> Iterator[Claims]:
+    claims = Claims(url, finished)
     try:
         yield claims
     finally:

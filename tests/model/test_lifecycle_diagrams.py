@@ -1,4 +1,4 @@
-"""docs/lifecycles.md draws what model/lifecycle.py holds, edge by edge."""
+"""The diagrams of docs/explanation/lifecycles.md have the transitions of model/lifecycle.py."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ import pytest
 from headrace.model import lifecycle
 from headrace.model.lifecycle import Lifecycle
 
-PAGE = (Path(__file__).parents[2] / "docs" / "lifecycles.md").read_text()
+FILE = Path(__file__).parents[2] / "docs" / "explanation" / "lifecycles.md"
+PAGE = FILE.read_text()
 LIFECYCLES: list[Lifecycle[Any]] = [
     value for value in vars(lifecycle).values() if isinstance(value, Lifecycle)
 ]
 
 
-def drawing(name: str) -> str:
-    """The mermaid block below the heading of a lifecycle."""
-    found = re.search(
+def diagram(name: str) -> str:
+    """Return the mermaid block below the heading of a lifecycle."""
+    match = re.search(
         rf"^## {name}\n```mermaid\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE | re.IGNORECASE
     )
-    assert found is not None, f"docs/lifecycles.md draws no {name}"
-    return found[1]
+    assert match is not None, f"{FILE.name} has no diagram of the lifecycle {name!r}"
+    return match[1]
 
 
 @pytest.mark.parametrize("cycle", LIFECYCLES, ids=lambda cycle: cycle.name)
-def test_the_drawing_has_these_edges_and_no_others(cycle: Lifecycle[StrEnum]) -> None:
-    drawn = set(re.findall(r"^\s*(\w+) --> (\w+): \S", drawing(cycle.name), re.MULTILINE))
+def test_the_diagram_has_exactly_the_transitions_of_the_lifecycle(
+    cycle: Lifecycle[StrEnum],
+) -> None:
+    drawn = set(re.findall(r"^\s*(\w+) --> (\w+): \S", diagram(cycle.name), re.MULTILINE))
 
     assert drawn == {
         (source.value, target.value)
@@ -39,7 +42,7 @@ def test_the_drawing_has_these_edges_and_no_others(cycle: Lifecycle[StrEnum]) ->
 
 
 @pytest.mark.parametrize("cycle", LIFECYCLES, ids=lambda cycle: cycle.name)
-def test_the_drawing_begins_where_the_lifecycle_does(cycle: Lifecycle[StrEnum]) -> None:
-    begun = re.findall(r"^\s*\[\*\] --> (\w+): \S", drawing(cycle.name), re.MULTILINE)
+def test_the_diagram_starts_with_the_initial_state(cycle: Lifecycle[StrEnum]) -> None:
+    starts = re.findall(r"^\s*\[\*\] --> (\w+): \S", diagram(cycle.name), re.MULTILINE)
 
-    assert begun == [cycle.initial.value]
+    assert starts == [cycle.initial.value]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import EmptyStatement, InvalidRequest, InvalidText, Position
-from headrace.grammar import splitter
+from headrace.grammar import script as grammar_script
 
 STDIN = "-"
 
@@ -76,7 +76,7 @@ def split_sources(sources: Sequence[Source]) -> list[SourceStatement]:
     """
     statements: list[SourceStatement] = []
     for source in sources:
-        script = splitter.split_script(source.text)
+        script = grammar_script.split_script(source.text)
         if not script and source.name is None:
             raise EmptyStatement
         for statement in script:
