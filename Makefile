@@ -1,4 +1,4 @@
-# Every target sets up what it needs first, and skips what is there. Needs Python 3.11 or later.
+# Every target installs its requirements first and skips those that exist. Needs Python 3.11+.
 ARGS ?=
 PORT ?= 8040
 N ?= 200
@@ -8,14 +8,15 @@ TABLES ?=
 .PHONY: help demo serve test chaos check bench lock clean
 
 help:
-	@echo "make demo     set up, then run SQL on the flights data through the whole chain"
-	@echo "make serve    set up, then start a node on port $(PORT)"
-	@echo "make test     set up, PostgreSQL, YARN and lakes included, then all tests; ARGS='-k name' goes to pytest"
-	@echo "make chaos    N=200 random histories with a fault in each; SEED=… plays a run or a history again"
-	@echo "make check    the gate: format, lint, types, imports, tests that need no service"
-	@echo "make bench    measure against Spark alone, Spark Connect and the Spark Thrift Server"
-	@echo "make lock     write requirements/*.lock anew; UPGRADE=1 takes newer versions"
-	@echo "make clean    remove what set-up and tools made; tables and state in .headrace stay"
+	@echo "make demo     install the requirements, then run SQL on the flights data"
+	@echo "make serve    install the requirements, then start a node on port $(PORT)"
+	@echo "make test     install the requirements, PostgreSQL, YARN, Delta and Iceberg included; run all tests;"
+	@echo "              ARGS='-k NAME' is passed to pytest"
+	@echo "make chaos    run N=200 random histories with faults; SEED=… repeats a run or a history"
+	@echo "make check    check format, lint, types and imports; run the tests that need no service"
+	@echo "make bench    measure Headrace, plain Spark, Spark Connect and the Spark Thrift Server"
+	@echo "make lock     regenerate requirements/*.lock; UPGRADE=1 selects newer versions"
+	@echo "make clean    remove installed requirements and caches; keep the state in .headrace"
 
 demo:
 	@scripts/setup demo

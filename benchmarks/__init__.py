@@ -1,1 +1,1 @@
-"""`make bench`: Headrace beside Spark alone, Spark Connect and the Spark Thrift Server."""
+"""`make bench`: Headrace compared with plain Spark, Spark Connect and the Spark Thrift Server."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measures, prints the table of ratios, writes benchmarks/RESULTS.md."""
+"""`python -m benchmarks`: measure, print the table of ratios, write benchmarks/RESULTS.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.backend_calls import calls_for_status_reads
 from benchmarks.claims import FEW, MANY, claim_times
 from benchmarks.measure import interleaved, memory_growth
 from benchmarks.peers.connect import spark_connect
-from benchmarks.peers.headrace_node import Node, headrace_node
+from benchmarks.peers.headrace_node import NodeClient, headrace_node
 from benchmarks.peers.in_process import InProcess, in_process
 from benchmarks.peers.thrift import thrift_server
 from benchmarks.report import Report
@@ -41,45 +41,48 @@ MEMORY_LIMIT = 200 * 2**20
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument(
-        "--only", choices=PARTS, action="append", help="measure this part; no file is written"
+        "--only",
+        choices=PARTS,
+        action="append",
+        help="measure only this part, and write no file; repeatable",
     )
     only = parser.parse_args().only
-    wanted = set(only or PARTS)
-    found = Report(versions=report.versions({}))
+    parts = set(only or PARTS)
+    results = Report(versions=report.versions({}))
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
-        if wanted & {"select", "rows", "ctas", "load"}:
-            _with_spark(found, folder, wanted)
-        if "claims" in wanted:
-            say("claims: filling stores with finished statements")
-            _claims(found, folder)
-        if "warm" in wanted:
-            say(f"new sessions on warm drivers: {2 * WARM_ROUNDS} drivers, one after the other")
-            _warm(found, folder)
-        if "backend" in wanted:
-            say("calls of the backend")
+        if parts & {"select", "rows", "ctas", "load"}:
+            _with_spark(results, folder, parts)
+        if "claims" in parts:
+            say("claims: inserting finished statements into the stores")
+            _claims(results, folder)
+        if "warm" in parts:
+            say(f"new sessions on warm drivers: {2 * WARM_ROUNDS} drivers in succession")
+            _warm(results, folder)
+        if "backend" in parts:
+            say("calls to the backend")
             calls = calls_for_status_reads(folder)
-            found.add(report.BACKEND_CALLS, "0", f"{calls:g}", reached=calls == 0)
-    sys.stdout.write(f"\n{found.table()}\n\n" + "\n\n".join(found.details) + "\n")
+            results.add(report.BACKEND_CALLS, "0", f"{calls:g}", reached=calls == 0)
+    sys.stdout.write(f"\n{results.table()}\n\n" + "\n\n".join(results.details) + "\n")
     if only is None:
-        found.write(RESULTS)
+        results.write(RESULTS)
     return 0
 
 
-def _with_spark(found: Report, folder: Path, wanted: set[str]) -> None:
+def _with_spark(results: Report, folder: Path, parts: set[str]) -> None:
     with in_process(folder / "in-process") as spark, headrace_node(folder) as node:
-        found.versions |= spark.versions
-        if "select" in wanted:
-            _select(found, folder, spark, node)
-        if "rows" in wanted:
-            _rows(found, spark, node)
-        if "ctas" in wanted:
-            _ctas(found, folder, node)
-        if "load" in wanted:
-            _load(found, node)
+        results.versions |= spark.versions
+        if "select" in parts:
+            _select(results, folder, spark, node)
+        if "rows" in parts:
+            _rows(results, spark, node)
+        if "ctas" in parts:
+            _ctas(results, folder, node)
+        if "load" in parts:
+            _load(results, node)
 
 
-def _select(found: Report, folder: Path, spark: InProcess, node: Node) -> None:
+def _select(results: Report, folder: Path, spark: InProcess, node: NodeClient) -> None:
     say("SELECT 1: starting Spark Connect and the Spark Thrift Server")
     with ExitStack() as stack:
         connect = stack.enter_context(spark_connect(folder))
@@ -100,26 +103,26 @@ def _select(found: Report, folder: Path, spark: InProcess, node: Node) -> None:
     reference = min(arrow, collect, key=lambda name: samples[name].median)
     ratio = samples[ours].median / samples[reference].median
     fastest_peer = min(samples[name].median for name in peers)
-    found.add(report.SELECT_ONE, "≤ 1.20×", f"{ratio:.2f}×", reached=ratio <= 1.2)
-    found.add(
+    results.add(report.SELECT_ONE, "≤ 1.20×", f"{ratio:.2f}×", reached=ratio <= 1.2)
+    results.add(
         report.BELOW_PEERS,
         "below both",
         f"{samples[ours].median / fastest_peer:.2f}× of the faster one",
         reached=samples[ours].median < fastest_peer,
     )
-    found.details.append(
+    results.details.append(
         f"## SELECT 1\nMedian of {SELECT_ROUNDS} rounds after {SELECT_WARM_UP}; each system in "
-        "processes of its own with the same Spark configuration, all of them up, one asked at a "
-        "time. The reference is the faster of the two in-process ways. Headrace: `POST "
-        "/api/v1/statements` with `wait_timeout`, the rows in its answer, one connection kept "
-        "alive, SQLite as the store. Headrace computes a `SELECT` without FROM while it plans it; "
-        f"the others run a Spark job for it.\n\n{report.in_ms(samples, reference)}"
+        "processes of its own with the same Spark configuration. All systems run; one query is "
+        "sent at a time. The reference is the faster of the two in-process methods. Headrace: "
+        "`POST /api/v1/statements` with `wait_timeout`, rows in the response, one connection kept "
+        "alive, SQLite as the store. Headrace evaluates a `SELECT` without FROM in the planner; "
+        f"the other systems run a Spark job for it.\n\n{report.in_ms(samples, reference)}"
     )
-    _one_job(found, spark, node)
+    _one_job(results, spark, node)
 
 
-def _one_job(found: Report, spark: InProcess, node: Node) -> None:
-    """The same with a query that costs a job everywhere."""
+def _one_job(results: Report, spark: InProcess, node: NodeClient) -> None:
+    """Measure a small query for which every system runs a Spark job."""
     say("a small query with a job")
     samples = interleaved(
         {
@@ -133,13 +136,13 @@ def _one_job(found: Report, spark: InProcess, node: Node) -> None:
     arrow, collect, ours = samples
     reference = min(arrow, collect, key=lambda name: samples[name].median)
     ratio = samples[ours].median / samples[reference].median
-    found.add(report.ONE_JOB, "≤ 1.50×", f"{ratio:.2f}×", reached=ratio <= 1.5)
-    found.details.append(
+    results.add(report.ONE_JOB, "≤ 1.50×", f"{ratio:.2f}×", reached=ratio <= 1.5)
+    results.details.append(
         f"## A small query with a job\n`{ONE_JOB}`, as above.\n\n{report.in_ms(samples, reference)}"
     )
 
 
-def _rows(found: Report, spark: InProcess, node: Node) -> None:
+def _rows(results: Report, spark: InProcess, node: NodeClient) -> None:
     say(f"5 million rows: {ROWS_ROUNDS} rounds")
     with memory_growth(node.process) as growth:
         samples = interleaved(
@@ -152,24 +155,24 @@ def _rows(found: Report, spark: InProcess, node: Node) -> None:
         )
     reference, ours = samples
     ratio = samples[ours].median / samples[reference].median
-    found.add(report.ROWS, "≤ 1.25×", f"{ratio:.2f}×", reached=ratio <= 1.25)
-    found.add(
+    results.add(report.ROWS, "≤ 1.25×", f"{ratio:.2f}×", reached=ratio <= 1.25)
+    results.add(
         report.NODE_MEMORY,
         "< 200 MiB",
         f"{growth.bytes / 2**20:.0f} MiB",
         reached=growth.bytes < MEMORY_LIMIT,
     )
-    found.details.append(
-        f"## 5 million rows\n`{MANY_ROWS}`, from the submit until the client holds an Arrow "
+    results.details.append(
+        f"## 5 million rows\n`{MANY_ROWS}`, from the submit until the client has an Arrow "
         f"table. Median of {ROWS_ROUNDS} rounds.\n\n{report.in_ms(samples, reference)}"
     )
 
 
-def _ctas(found: Report, folder: Path, node: Node) -> None:
+def _ctas(results: Report, folder: Path, node: NodeClient) -> None:
     say(f"CTAS of 10 million rows: {CTAS_ROUNDS} rounds")
-    # Both are of one metastore and one warehouse.
-    places = ("spark.hadoop.hive.metastore.uris", "spark.sql.warehouse.dir")
-    conf = {place: node.run(f"SET {place}")["rows"][0][1] for place in places}
+    # Both systems use the same metastore and warehouse.
+    keys = ("spark.hadoop.hive.metastore.uris", "spark.sql.warehouse.dir")
+    conf = {key: node.run(f"SET {key}")["rows"][0][1] for key in keys}
     with in_process(folder / "hive", conf | {"spark.sql.catalogImplementation": "hive"}) as spark:
 
         def plain() -> float:
@@ -178,68 +181,70 @@ def _ctas(found: Report, folder: Path, node: Node) -> None:
             return seconds
 
         def headrace() -> float:
-            began = time.perf_counter()
-            made = node.run(CTAS.format(table="bench_ctas"))
-            seconds = time.perf_counter() - began
-            assert made["atomic"]
+            start = time.perf_counter()
+            statement = node.run(CTAS.format(table="bench_ctas"))
+            seconds = time.perf_counter() - start
+            assert statement["atomic"]
             node.run("DROP TABLE bench_ctas")
             return seconds
 
-        ways = {"PySpark in process": plain, "Headrace over HTTP, atomic": headrace}
-        samples = interleaved(ways, warm_up=CTAS_WARM_UP, rounds=CTAS_ROUNDS)
+        methods = {"PySpark in process": plain, "Headrace over HTTP, atomic": headrace}
+        samples = interleaved(methods, warm_up=CTAS_WARM_UP, rounds=CTAS_ROUNDS)
     reference, ours = samples
     ratio = samples[ours].median / samples[reference].median
-    found.add(report.CTAS, "≤ 1.05×", f"{ratio:.2f}×", reached=ratio <= 1.05)
-    found.details.append(
-        f"## CTAS\n`{CTAS}`, both on one Hive metastore and one warehouse, interleaved. Median of "
-        f"{CTAS_ROUNDS} rounds after {CTAS_WARM_UP}.\n\n{report.in_ms(samples, reference)}"
+    results.add(report.CTAS, "≤ 1.05×", f"{ratio:.2f}×", reached=ratio <= 1.05)
+    results.details.append(
+        f"## CTAS\n`{CTAS}`, both systems on one Hive metastore and one warehouse, interleaved. "
+        f"Median of {CTAS_ROUNDS} rounds after {CTAS_WARM_UP}.\n\n{report.in_ms(samples, reference)}"
     )
 
 
-def _load(found: Report, node: Node) -> None:
+def _load(results: Report, node: NodeClient) -> None:
     say("status reads and submits")
-    for what, reach, least, sample in (
+    for name, target, minimum, sample in (
         (report.READS, "≥ 1,000/s", 1000, load.status_reads(node)),
         (report.SUBMITS, "≥ 300/s", 300, load.submits(node)),
     ):
-        found.add(what, reach, f"{sample.median:,.0f}/s", reached=sample.median >= least)
-    found.details.append(
-        f"## Load\n{load.THREADS} connections from one Python process on the node's own machine, "
-        f"so the two share its cores; medians of windows of {load.WINDOW_SECONDS:g} s. Submits are "
-        "durable in SQLite (full sync) when they are answered."
+        results.add(name, target, f"{sample.median:,.0f}/s", reached=sample.median >= minimum)
+    results.details.append(
+        f"## Load\n{load.THREADS} connections of one Python process on the machine of the node, so "
+        f"that both share its cores; medians of windows of {load.WINDOW_SECONDS:g} s. A submit is "
+        "durable in SQLite (full sync) before the node responds."
     )
 
 
-def _claims(found: Report, folder: Path) -> None:
+def _claims(results: Report, folder: Path) -> None:
     times = claim_times(folder)
     ratios = {store: sizes[MANY].median / sizes[FEW].median for store, sizes in times.items()}
-    found.add(
+    results.add(
         report.CLAIMS,
         "≤ 1.2×",
         ", ".join(f"{store} {ratio:.2f}×" for store, ratio in ratios.items()),
         reached=max(ratios.values()) <= 1.2,
     )
-    lines = ["| store | with 1,000 | with 1,000,000 |", "|---|--:|--:|"]
+    lines = ["| store | 1,000 finished | 1,000,000 finished |", "|---|--:|--:|"]
     for store, sizes in times.items():
         few, many = (f"{sizes[size].median * 1000:.2f} ms" for size in (FEW, MANY))
         lines.append(f"| {store} | {few} | {many} |")
-    found.details.append("## Claims\nOne transaction each.\n\n" + "\n".join(lines))
+    results.details.append(
+        "## Claims\nTime of one claim, which is one transaction.\n\n" + "\n".join(lines)
+    )
 
 
-def _warm(found: Report, folder: Path) -> None:
+def _warm(results: Report, folder: Path) -> None:
     samples = new_sessions(folder, WARM_ROUNDS)
     first = next(iter(samples))
-    found.add(
+    results.add(
         report.WARM,
         "≤ 1 s",
         ", ".join(f"{name} {sample.median:.2f} s" for name, sample in samples.items()),
         reached=samples[first].median <= 1,
     )
-    found.details.append(
+    results.details.append(
         "## A new session on a warm driver\n`POST /api/v1/statements` without a session, on a node "
-        "with `warm = 1`, as soon as the spare driver says that it has warmed up; medians of "
-        f"{WARM_ROUNDS} sessions each. The driver that replaces the one taken starts at the same "
-        f"time on the same cores.\n\n{report.in_ms(samples, first)}"
+        "with `warm = 1`, submitted as soon as the log of the warm driver reports that it is warm. "
+        f"Medians of {WARM_ROUNDS} sessions each. The next warm driver starts at the same time on "
+        f"the same cores.\n\n{report.in_ms(samples, first)}"
     )
 
 

@@ -1,4 +1,4 @@
-"""How often a job backend is asked while a thousand status reads of a running query come in."""
+"""Number of backend calls during a thousand status reads of a running query."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.aws import account, moto_server
 from tests.support.emr_job import EmrJob
 
-from benchmarks.peers.headrace_node import Node, node_process
+from benchmarks.peers.headrace_node import NodeClient, node_process
 from benchmarks.peers.processes import wait_for
 
 READS = 1_000
-_LONG = "SELECT reflect('java.lang.Thread', 'sleep', 600000L)"
+_LONG_QUERY = "SELECT reflect('java.lang.Thread', 'sleep', 600000L)"
 
 
 def calls_for_status_reads(folder: Path) -> float:
-    """Calls of EMR Serverless, which is moto's here, for READS reads of a running batch query."""
-    # Moto's server would tell of each request.
+    """Return the calls to EMR Serverless (served by moto) during READS reads of a batch query."""
+    # Moto's server logs each request at level INFO.
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     with moto_server() as address:
         aws = account(address)
@@ -29,23 +29,23 @@ def calls_for_status_reads(folder: Path) -> float:
             "HEADRACE_CATALOG__KIND": "memory",
         }
         with node_process(folder / "emr", **settings) as (node, process):
-            body = {"statement": _LONG, "kind": "batch"}
+            body = {"statement": _LONG_QUERY, "kind": "batch"}
             path = f"/api/v1/statements/{node.call('POST', '/api/v1/statements', body)['id']}"
 
-            def runs() -> bool:
+            def is_running() -> bool:
                 state: str = node.call("GET", path)["state"]
                 return state == "running"
 
             wait_for(lambda: bool(aws.job_runs()), process, "the job run")
             with EmrJob(aws.job_runs()[0], folder / "job"):
-                wait_for(runs, process, "the batch query")
-                before = _calls(node)
+                wait_for(is_running, process, "the batch query")
+                before = _count_calls(node)
                 for _ in range(READS):
-                    assert runs()
-                return _calls(node) - before
+                    assert is_running()
+                return _count_calls(node) - before
 
 
-def _calls(node: Node) -> float:
+def _count_calls(node: NodeClient) -> float:
     families = text_string_to_metric_families(node.text("/metrics"))
     return sum(
         sample.value

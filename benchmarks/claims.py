@@ -14,13 +14,13 @@ from tests.support.postgres import running_server
 from benchmarks.measure import Sample, interleaved
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.model.session import NewSession
-from headrace.model.statement import NewStatement
+from headrace.model.session import DriverLease, NewSession
+from headrace.model.statement import NewStatement, StatementSpec
 from headrace.store import sessions, statement_transitions, statements, takeovers
 from headrace.store.database import Database
 
 FEW, MANY = 1_000, 1_000_000
-WHO = "bench"
+ACTOR = "bench"
 WARM_UP, ROUNDS = 20, 200
 
 # Copies of one finished statement, in the same session, all that differs being id and place.
@@ -43,31 +43,32 @@ class Claims:
         self._database = Database.open(url)
         self._database.migrate()
         self._session = new_id("se")
-        with self._database.write() as tx:
-            sessions.insert(tx, NewSession(id=self._session, owner=WHO), actor=WHO)
+        with self._database.write("benchmark") as tx:
+            sessions.insert(tx, NewSession(id=self._session, owner=ACTOR), actor=ACTOR)
             epoch = takeovers.claim_launch(
-                tx, self._session, node=WHO, seconds=3600, token_hash="unused"
+                tx, self._session, node=ACTOR, seconds=3600, token_hash="unused"
             )
             assert epoch is not None
-            self._epoch = epoch
-            sessions.transition(tx, self._session, SessionState.RUNNING, actor=WHO, epoch=epoch)
+            self._lease = DriverLease(self._session, epoch)
+            sessions.transition(tx, self._session, SessionState.RUNNING, actor=ACTOR, epoch=epoch)
         self.claim()
         self._copy_finished(url, finished)
 
     def claim(self) -> float:
         """Seconds of one claim, of a statement submitted before; it is then finished."""
-        new = NewStatement(id=new_id("st"), session_id=self._session, owner=WHO, text="SELECT 1")
-        with self._database.write() as tx:
-            statements.insert(tx, new, actor=WHO)
+        spec = StatementSpec(text="SELECT 1")
+        new = NewStatement(id=new_id("st"), session_id=self._session, owner=ACTOR, spec=spec)
+        with self._database.write("benchmark") as tx:
+            statements.insert(tx, new, actor=ACTOR)
         began = time.perf_counter()
-        with self._database.write() as tx:
-            claimed = statement_transitions.claim_next(tx, self._session, self._epoch, actor=WHO)
+        with self._database.write("benchmark") as tx:
+            claimed = statement_transitions.claim_next(tx, self._lease)
         seconds = time.perf_counter() - began
         assert claimed is not None
         assert claimed.id == new.id
-        with self._database.write() as tx:
+        with self._database.write("benchmark") as tx:
             for state in (StatementState.RUNNING, StatementState.SUCCESS):
-                statement_transitions.transition(tx, new.id, state, actor=WHO, epoch=self._epoch)
+                statement_transitions.transition(tx, new.id, state, actor=ACTOR, lease=self._lease)
         self._last = new.id
         return seconds
 

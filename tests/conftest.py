@@ -15,7 +15,7 @@ from tests.support.standalone import StandaloneCluster, running_standalone
 from tests.support.waiting import wait_until
 from tests.support.yarn import YarnCluster, running_yarn
 
-pytest_plugins = ["tests.support.stores"]
+pytest_plugins = ["tests.support.store"]
 
 # No test fails because the machine is busy, and a gate gives the same answer twice.
 # RANDOM_EXAMPLES=1 looks further than it.
@@ -85,7 +85,8 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def home(_own_environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A HEADRACE_HOME of the test's own, in whose folder it runs; its processes must end by
-    themselves, which they do at once after the last command."""
+    themselves, which they do at once after the last command.
+    """
     path = tmp_path / "home"
     monkeypatch.setenv("HEADRACE_HOME", str(path))
     monkeypatch.setenv("HEADRACE_EMBEDDED__LINGER", "0s")

@@ -1,56 +1,201 @@
-"""The house rules that can be measured: sizes of files and functions, and who imports whom."""
+"""The rules of the architecture that can be measured: packages, imports, names, docstrings."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted((ROOT / "src").rglob("*.py"))
-OTHERS = [
-    file for room in ("tests", "benchmarks", "examples") for file in (ROOT / room).rglob("*.py")
+PACKAGE = ROOT / "src" / "headrace"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+OTHER_FILES = [
+    file for folder in ("tests", "benchmarks", "examples") for file in (ROOT / folder).rglob("*.py")
 ]
 
-LINES_OF_A_FILE = 400
-LINES_OF_A_FUNCTION = 40
+MAX_FILE_LINES = 400
+PACKAGES = {
+    "api",
+    "api.http",
+    "api.routes",
+    "cli",
+    "cli.output",
+    "client",
+    "control",
+    "control.driver_link",
+    "control.host",
+    "control.launchers",
+    "control.sessions",
+    "control.statements",
+    "driver",
+    "driver.ctas",
+    "driver.output",
+    "driver.state",
+    "errors",
+    "grammar",
+    "model",
+    "results",
+    "results.formats",
+    "storage",
+    "store",
+}
+MODULES = {"durations", "home", "private_files", "settings", "spark_log"}
+
+# Words of the former dialect of this code, with their replacements in house.md.
+FORMER_WORDS = re.compile(
+    r"\b(told|untold|mend|spares?|nobody|somebody|condemn|bury|retake|thaw)\b", re.IGNORECASE
+)
+FORMER_NAMES = {
+    *("overtime", "duties", "duty", "holding", "Postmark", "stuck", "Locals", "metastore_keeper"),
+    *("parcel", "Parcel", "travelling", "Baggage", "one_use", "pieces", "spread", "gather"),
+    *("course", "Course", "ctas_hook", "published_table", "freeze", "thaw", "bring_back"),
+    *("Taken", "Given", "Speakers", "chosen_session", "Complaints", "condemn", "condemned"),
+    *("bury", "retake", "in_vain", "last_exception", "untold", "spares", "landed", "in_hand"),
+}
+
+# First words of a function's docstring that are no verb in the imperative.
+NOT_A_VERB = {
+    *("The", "A", "An", "This", "These", "Those", "That", "It", "Its", "One", "Whether", "What"),
+    *("Where", "How", "Who", "Which", "Whose", "When", "While", "As", "All", "Every", "Each"),
+    *("Nothing", "Everything", "None", "No", "Not", "Only", "Also", "Some", "In", "On", "For"),
+}
 
 
-def test_no_file_outgrows_its_concept() -> None:
-    sizes = {file: len(file.read_text().splitlines()) for file in [*SOURCES, *OTHERS]}
+def functions(file: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
 
-    assert {str(file): size for file, size in sizes.items() if size >= LINES_OF_A_FILE} == {}
 
-
-def test_no_function_outgrows_a_screen() -> None:
-    # A migration is the frozen list of a table's columns: nobody reads it for its logic.
-    files = [file for file in SOURCES if "migrations" not in file.parts]
-    long = {
-        f"{file.relative_to(ROOT)}:{node.lineno} {node.name}": size
-        for file in files
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (size := body_lines(node)) >= LINES_OF_A_FUNCTION
+def test_the_packages_are_those_of_the_architecture() -> None:
+    packages = {
+        ".".join(file.parent.relative_to(PACKAGE).parts)
+        for file in SOURCES
+        if file.name == "__init__.py" and file.parent != PACKAGE
     }
+    modules = {file.stem for file in PACKAGE.glob("*.py")} - {"__init__"}
 
-    assert long == {}
-
-
-def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines behind the signature and the docstring."""
-    statements = function.body[1:] if ast.get_docstring(function) is not None else function.body
-    if not statements:
-        return 0
-    return (statements[-1].end_lineno or 0) - statements[0].lineno + 1
+    assert packages == PACKAGES
+    assert modules == MODULES
 
 
-def test_no_room_is_called_utils() -> None:
-    assert [file for file in SOURCES if file.stem in {"utils", "util", "helpers", "common"}] == []
+def test_architecture_md_lists_every_package_and_module() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    tree = page[: page.index("## ")] if "## " not in page[:200] else page
+    missing = [
+        name
+        for name in sorted(PACKAGES | MODULES)
+        if not re.search(rf"\b{re.escape(name.rpartition('.')[2])}(/|\.py)", tree)
+    ]
+
+    assert missing == []
 
 
-def test_imports_go_downward_only() -> None:
+def test_imports_follow_the_contracts() -> None:
     command = Path(sys.executable).with_name("lint-imports")
     run = subprocess.run([command], cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_no_package_has_an_import_cycle() -> None:
+    imports = {_module_name(file): _imported_modules(file) for file in SOURCES}
+    graph = TopologicalSorter(
+        {module: targets & set(imports) for module, targets in imports.items()}
+    )
+
+    graph.prepare()  # raises CycleError
+
+
+def test_no_file_reaches_the_size_at_which_it_has_two_subjects() -> None:
+    sizes = {file: len(file.read_text().splitlines()) for file in [*SOURCES, *OTHER_FILES]}
+
+    assert {str(file): size for file, size in sizes.items() if size > MAX_FILE_LINES} == {}
+
+
+def test_no_module_is_a_collection_of_utilities() -> None:
+    assert [file for file in SOURCES if file.stem in {"utils", "util", "helpers", "common"}] == []
+
+
+def test_a_class_name_names_one_class() -> None:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for file in SOURCES:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(str(file.relative_to(PACKAGE)))
+
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_docstrings_of_functions_begin_with_a_verb() -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)}:{function.lineno} {function.name}: {docstring.splitlines()[0]}"
+        for file in SOURCES
+        for function in functions(file)
+        if (docstring := ast.get_docstring(function)) and not _is_property(function)
+        if docstring.split()[0].strip(".,:;") in NOT_A_VERB
+    ]
+
+    assert wrong == []
+
+
+def test_no_word_of_the_former_dialect_is_left() -> None:
+    files = [
+        *SOURCES,
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")),
+    ]
+    hits = [
+        f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
+        for file in files
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if FORMER_WORDS.search(line)
+    ]
+
+    assert hits == []
+
+
+def test_no_former_name_is_left() -> None:
+    hits = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in SOURCES
+        for name in sorted(_identifiers(file) & FORMER_NAMES)
+    ]
+
+    assert hits == []
+
+
+def _module_name(file: Path) -> str:
+    parts = ["headrace", *file.relative_to(PACKAGE).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported_modules(file: Path) -> set[str]:
+    names = {_module_name(source) for source in SOURCES}
+    targets = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                target = f"{node.module}.{alias.name}"
+                targets.add(target if target in names else node.module)
+    return targets
+
+
+def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    names = {getattr(item, "id", getattr(item, "attr", "")) for item in function.decorator_list}
+    return not names.isdisjoint({"property", "cached_property", "setter"})
+
+
+def _identifiers(file: Path) -> set[str]:
+    names = {file.stem}
+    for node in ast.walk(ast.parse(file.read_text())):
+        for field in ("name", "id", "attr", "arg"):
+            value = getattr(node, field, None)
+            if isinstance(value, str):
+                names.add(value)
+    return names

@@ -77,7 +77,7 @@ def submitted(**fields: str) -> dict[str, Any]:
     ("flags", "said"),
     [
         ({"http": {"port": 70000}}, "'http.port'.*65535"),
-        ({"lease": {"renew": 5}}, "'lease.renew'.*a number and a unit"),
+        ({"lease": {"renew": 5}}, "'lease.renew'.*Add a unit, for example 5s"),
         ({"log_level": "loud"}, "'log_level'.*'debug'"),
         (profiles(deploy_mode="cluster"), "'profiles.x'.*for the backend spark-submit"),
         (profiles(cluster_url="http://rm:8088"), "'profiles.x'.*for the backend spark-submit"),

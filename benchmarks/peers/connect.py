@@ -9,36 +9,36 @@ from pathlib import Path
 
 from pyspark.sql.connect.session import SparkSession
 
-from benchmarks.peers.processes import free_port, listens, spark_server, wait_for
+from benchmarks.peers.processes import free_port, is_listening, spark_server, wait_for
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
-class Connect:
-    """A client's session."""
+class ConnectClient:
+    """A session of a Spark Connect client."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
 
     def select_one(self) -> float:
-        """Seconds of `spark.sql("SELECT 1").toArrow().to_pylist()` at the client."""
-        began = time.perf_counter()
+        """Return the seconds of `spark.sql("SELECT 1").toArrow().to_pylist()` at the client."""
+        start = time.perf_counter()
         self._session.sql("SELECT 1").toArrow().to_pylist()
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
 
 @contextmanager
-def spark_connect(folder: Path) -> Iterator[Connect]:
-    """A server with one client."""
+def spark_connect(folder: Path) -> Iterator[ConnectClient]:
+    """Start a server and yield a client of it."""
     port = free_port()
     conf = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
     }
     with spark_server(SERVER, conf, [], folder / "connect") as process:
-        wait_for(lambda: listens(port), process, "Spark Connect")
+        wait_for(lambda: is_listening(port), process, "Spark Connect")
         session = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
         try:
-            yield Connect(session)
+            yield ConnectClient(session)
         finally:
             session.stop()

@@ -1,4 +1,4 @@
-"""PySpark in one process, with nothing between caller and Spark: the reference."""
+"""PySpark in one process, without a server between caller and Spark: the reference."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.processes import group
+from benchmarks.peers.processes import process_group
 
 ROOT = Path(__file__).parents[2]
 
 
 class InProcess:
-    """Asks in_process_worker.py, which runs and times queries in a process of its own."""
+    """Client of in_process_worker.py, which runs and times queries in a separate process."""
 
     def __init__(self, worker: subprocess.Popen[bytes]) -> None:
         self._worker = worker
-        self.versions: dict[str, str] = self._ask({})
+        self.versions: dict[str, str] = self._call({})
 
     def rows_by_to_arrow(self, query: str) -> float:
-        """Seconds of `spark.sql(query).toArrow().to_pylist()`."""
+        """Return the seconds of `spark.sql(query).toArrow().to_pylist()`."""
         return self._seconds(query, "rows by toArrow")
 
     def rows_by_collect(self, query: str) -> float:
-        """Seconds of `spark.sql(query).collect()`."""
+        """Return the seconds of `spark.sql(query).collect()`."""
         return self._seconds(query, "rows by collect")
 
     def to_arrow(self, query: str) -> float:
-        """Seconds of `spark.sql(query).toArrow()`."""
+        """Return the seconds of `spark.sql(query).toArrow()`."""
         return self._seconds(query, "table")
 
     def _seconds(self, query: str, form: str) -> float:
-        seconds: float = self._ask({"query": query, "form": form})["seconds"]
+        seconds: float = self._call({"query": query, "form": form})["seconds"]
         return seconds
 
-    def _ask(self, question: dict[str, str]) -> dict[str, Any]:
+    def _call(self, request: dict[str, str]) -> dict[str, Any]:
         pipe_in, pipe_out = self._worker.stdin, self._worker.stdout
         assert pipe_in is not None
         assert pipe_out is not None
-        pipe_in.write(json.dumps(question).encode() + b"\n")
+        pipe_in.write(json.dumps(request).encode() + b"\n")
         pipe_in.flush()
         line = pipe_out.readline()
         if not line:
-            raise RuntimeError("the in-process worker has ended; its log says why")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+            raise RuntimeError("the in-process worker has ended; see its log for the reason")
+        response: dict[str, Any] = json.loads(line)
+        return response
 
 
 @contextmanager
 def in_process(folder: Path, conf: Mapping[str, str] | None = None) -> Iterator[InProcess]:
-    """A worker with a running Spark session, and its log in `folder`; `conf` is added to CONF."""
+    """Start a worker with a Spark session; `conf` is added to CONF. Its log is in `folder`."""
     command = [sys.executable, "-m", "benchmarks.peers.in_process_worker", json.dumps(conf or {})]
-    with group(command, folder, {"PYTHONPATH": str(ROOT)}, pipes=True) as process:
+    with process_group(command, folder, {"PYTHONPATH": str(ROOT)}, pipes=True) as process:
         yield InProcess(process)

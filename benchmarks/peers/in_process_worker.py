@@ -1,4 +1,4 @@
-"""Runs queries in its own PySpark session and times them: a question and an answer per line."""
+"""Worker that runs and times queries in PySpark. Requests and responses are lines of JSON."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ FORMS = {
 
 
 def main() -> None:
-    # The JVM inherits what is standard output now; the answers go where only they can.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    # The JVM inherits standard output and may write to it: use another descriptor for responses.
+    responses = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     conf = CONF | json.loads(sys.argv[1])
     spark = SparkSession.builder.config(map=conf).getOrCreate()
     for line in sys.stdin:
-        question = json.loads(line)
-        if "query" not in question:
+        request = json.loads(line)
+        if "query" not in request:
             versions = {"pyspark": pyspark.__version__, "pyarrow": pa.__version__}
             versions["java"] = spark.sql(JAVA_VERSION).first()[0]
-            answers.write(json.dumps(versions) + "\n")
+            responses.write(json.dumps(versions) + "\n")
             continue
-        run = FORMS[question["form"]]
-        began = time.perf_counter()
-        run(spark.sql(question["query"]))
-        answers.write(json.dumps({"seconds": time.perf_counter() - began}) + "\n")
+        run = FORMS[request["form"]]
+        start = time.perf_counter()
+        run(spark.sql(request["query"]))
+        responses.write(json.dumps({"seconds": time.perf_counter() - start}) + "\n")
     spark.stop()
 
 

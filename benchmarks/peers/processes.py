@@ -1,4 +1,4 @@
-"""Starting and ending the processes of the systems that are measured."""
+"""Start and end of the processes of the measured systems."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ CONF = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
 }
-"""What the Spark of every system is started with."""
+"""Spark configuration of every system."""
 
 START_SECONDS = 120
 
 
 def environment() -> dict[str, str]:
-    """The caller's, less Headrace settings, with the Java that Headrace would take."""
+    """Return the environment without Headrace settings, with the Java that Headrace selects."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
     return inherited | {"JAVA_HOME": str(find_java().path)}
 
 
 def spark_home() -> Path:
-    """Where PySpark's own Spark is."""
+    """Return the folder of the Spark distribution inside PySpark."""
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -41,7 +41,7 @@ def spark_home() -> Path:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port on which no process listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -52,24 +52,26 @@ def free_port() -> int:
 def spark_server(
     main_class: str, conf: Mapping[str, str], arguments: list[str], folder: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """One of the servers inside PySpark's jars, run by spark-submit in `folder`."""
+    """Run a server class of PySpark's jars with spark-submit; its working directory is `folder`."""
     settings = [
-        word for key, value in {**CONF, **conf}.items() for word in ("--conf", f"{key}={value}")
+        argument
+        for key, value in {**CONF, **conf}.items()
+        for argument in ("--conf", f"{key}={value}")
     ]
     command = [spark_home() / "bin" / "spark-submit", "--class", main_class, *settings]
-    with group([*map(str, command), "spark-internal", *arguments], folder) as process:
+    with process_group([*map(str, command), "spark-internal", *arguments], folder) as process:
         yield process
 
 
 @contextmanager
-def group(
+def process_group(
     command: list[str],
     folder: Path,
     env: Mapping[str, str] | None = None,
     *,
     pipes: bool = False,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, ended with everything it started. Its log is in `folder`."""
+    """Start a process in its own group; end the whole group afterwards. Its log is in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     pipe = subprocess.PIPE if pipes else None
     with (folder / "log").open("wb") as log:
@@ -94,7 +96,7 @@ def group(
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], what: str) -> None:
-    """Returns once the condition holds. Raises RuntimeError when the process ends or time is up."""
+    """Wait until the condition holds. Raise RuntimeError if the process ends or time runs out."""
     deadline = time.monotonic() + START_SECONDS
     while not condition():
         if process.poll() is not None:
@@ -104,7 +106,7 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], wh
         time.sleep(0.2)
 
 
-def listens(port: int) -> bool:
-    """Whether somebody takes connections on a port of loopback."""
+def is_listening(port: int) -> bool:
+    """Return True if a process accepts connections on a port of the loopback interface."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

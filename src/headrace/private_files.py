@@ -1,4 +1,4 @@
-"""Files that only their owner may read, replaced in one step so that no reader sees half of one."""
+"""Files that only their owner may read, replaced atomically: no reader sees a partial file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def write_private(file: Path, content: str | bytes) -> None:
-    """Writes with mode 0600 from the first byte on. Raises OSError."""
+    """Write a file with mode 0600 from the first byte on. Raise OSError if that fails."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
-    fresh.replace(file)
+    temporary.replace(file)

@@ -1,7 +1,7 @@
-"""Frozen settings, built once by an entry point and passed down.
+"""Frozen settings. An entry point loads them once and passes them down.
 
-Precedence: flags, then environment (`HEADRACE_STORE__URL`), then the file `headrace.toml` (or the
-one that HEADRACE_CONFIG names), then the defaults here. docs/settings.md lists every key.
+Precedence: flags, environment (`HEADRACE_STORE__URL`), the file `headrace.toml` (or the file that
+HEADRACE_CONFIG names), defaults. docs/reference/settings.md is generated from this module.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from pydantic_settings import (
 
 from headrace.durations import Duration
 from headrace.errors import InvalidSetting
+from headrace.home import DEFAULT_HOME, HomeLayout
 
 DEFAULT_PORT = 8040
 
 
 class Section(BaseModel):
+    """Base of the sections. Unknown keys are refused."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -36,155 +39,174 @@ class HttpSettings(Section):
     """Where a node listens."""
 
     host: str = "127.0.0.1"
+    """Address to listen on."""
     port: int = Field(default=DEFAULT_PORT, ge=0, le=65535)
-    """0 picks a free one."""
+    """Port to listen on; 0 picks a free port."""
     advertise: str | None = None
-    """The address that drivers and other nodes reach this node by; default: host and port."""
+    """URL at which drivers and other nodes reach this node; default: host and port."""
     allow_unauthenticated: bool = False
-    """Listen beyond loopback although anyone may then run SQL here."""
+    """Listen beyond loopback without a token. Anyone who reaches the port can then run SQL."""
 
 
 class StoreSettings(Section):
-    """The one database."""
+    """The database that holds all state."""
 
     url: str | None = None
-    """`sqlite:///path` or `postgresql://…`; default: headrace.db in the home."""
+    """`sqlite:///path` or `postgresql://…`; default: `headrace.db` in the home."""
     pool_size: int = Field(default=10, ge=2)
+    """Largest number of open connections."""
     connect_timeout: Duration = timedelta(seconds=5)
+    """Longest time to wait for a connection."""
 
 
 class ResultsSettings(Section):
-    """Where results live, and for how long."""
+    """Where results are kept, and for how long."""
 
     location: str | None = None
-    """Any fsspec URI; default: results/ in the home."""
+    """Path or fsspec URI; default: `results/` in the home."""
     retention: Duration = timedelta(hours=24)
+    """How long rows are kept after a statement ends."""
     inline_limit: int = Field(default=256 * 1024, ge=0)
-    """Bytes up to which `auto` keeps a result in the store."""
+    """Largest result, in bytes, that the disposition `auto` keeps in the store."""
     chunk_limit: int = Field(default=8 * 1024 * 1024, ge=64 * 1024)
-    """Bytes of record batches in one chunk, unless a single row is larger."""
+    """Largest number of bytes of record batches in one chunk. A chunk has at least one row."""
 
 
 class LeaseSettings(Section):
-    """How leases are kept and watched over."""
+    """Leases of drivers and nodes."""
 
     duration: Duration = timedelta(seconds=15)
+    """How long a lease lasts after a renewal."""
     renew: Duration = timedelta(seconds=5)
+    """How often a driver or node renews its lease."""
     sweep: Duration = timedelta(seconds=1)
+    """How often a node checks leases, timeouts and pending launches."""
     orphan: Duration = timedelta(minutes=10)
-    """How long a driver lives on without reaching any node."""
+    """How long a driver keeps running without reaching any node."""
     cancel_grace: Duration = timedelta(seconds=5)
+    """How long a driver may take to stop a cancelled statement."""
 
 
 class SessionSettings(Section):
-    """When sessions end by themselves, unless they say so themselves."""
+    """Defaults of sessions that do not set these values."""
 
     idle_timeout: Duration | None = timedelta(minutes=30)
-    """Nothing has run in it for that long. None: never."""
+    """Idle time after which a session is closed; null: never."""
     ttl: Duration | None = None
-    """That long after it was made, busy or not. Default: never."""
+    """Age at which a session is closed, busy or not; null: never."""
 
 
 class StatementSettings(Section):
-    """How statements are run."""
+    """How statements run."""
 
     max_attempts: int = Field(default=2, ge=1)
-    """How often a pure query is tried at most, when its driver dies under it."""
+    """Largest number of attempts of a statement that is safe to retry when its driver dies."""
 
 
 class CatalogSettings(Section):
     """The persistent catalog that sessions share."""
 
     kind: Literal["managed", "external", "memory"] = "managed"
-    """`managed`: a Hive metastore of this home; `external`: whatever the profile's conf says."""
+    """`managed`: a Hive metastore in the home; `external`: as the profile configures it;
+    `memory`: tables end with their driver."""
     warehouse: str | None = None
-    """Where tables go; default: warehouse/ in the home."""
+    """Location of managed tables; default: `warehouse/` in the home."""
 
 
 class EmbeddedSettings(Section):
     """The node that `headrace sql` starts when there is no server."""
 
     linger: Duration = timedelta(minutes=5)
+    """How long the node, its drivers and the metastore run after the last command."""
 
 
 class OpenSearchSettings(Section):
-    """The API of OpenSearch's async queries, `/_plugins/_async_query`."""
+    """The OpenSearch async query API, `/_plugins/_async_query`."""
 
     row_limit: int = Field(default=10_000, ge=1)
-    """Rows that one answer may hold. A larger result is an error there, never cut."""
+    """Largest number of rows in one response. A larger result is an error, never truncated."""
     datasources: dict[str, str] = {}
-    """The catalog behind each `datasource`. Empty: one of the profile's catalogs is itself, and
-    every other name stands for the session's own catalog."""
+    """Catalog for each `datasource`. If empty, the name of a catalog of the profile stands for that
+    catalog, and any other name for the default catalog of the session."""
 
 
-_NEEDED = {"emr-serverless": ("application_id", "execution_role_arn")}
+_REQUIRED_KEYS = {"emr-serverless": ("application_id", "execution_role_arn")}
 
 
-def _start_timeout(given: dict[str, Any]) -> timedelta:
-    slow = given.get("master") == "yarn" or given.get("backend") == "emr-serverless"
+def _default_start_timeout(values: dict[str, Any]) -> timedelta:
+    slow = values.get("master") == "yarn" or values.get("backend") == "emr-serverless"
     return timedelta(seconds=600 if slow else 120)
 
 
 class Profile(Section):
-    """A named way to start drivers."""
+    """A named backend and Spark configuration for drivers."""
 
     backend: Literal["local", "spark-submit", "emr-serverless"] = "local"
+    """Where drivers run."""
     master: str = "local[*]"
+    """Spark master URL."""
     deploy_mode: Literal["client", "cluster"] = "client"
-    """`client`: the driver runs on the node's host; `cluster`: on one of the cluster's."""
+    """`client`: the driver runs on the host of the node; `cluster`: on a host of the cluster."""
     cluster_url: str | None = None
-    """Where a standalone master's web UI or YARN's ResourceManager answers over HTTP."""
+    """HTTP address of the web UI of a standalone master, or of YARN's ResourceManager."""
     conf: dict[str, str] = {}
+    """Spark configuration of the drivers."""
     env: dict[str, str] = {}
+    """Environment variables of the drivers."""
     warm: int = Field(default=0, ge=0)
-    """Drivers that are kept started, for new sessions to take."""
+    """Number of warm drivers to keep ready for new sessions."""
     python: str | None = None
-    """The interpreter of the driver; default: the node's own."""
-    start_timeout: Duration = Field(default_factory=_start_timeout)
-    """Default: 2 minutes, 10 on YARN and EMR Serverless, where a driver may wait for its turn."""
+    """Python interpreter of the driver; default: that of the node."""
+    start_timeout: Duration = Field(default_factory=_default_start_timeout)
+    """Longest start of a driver. Default: 2 minutes; 10 minutes on YARN and EMR Serverless, where
+    an application may have to wait for resources."""
     application_id: str | None = None
-    """emr-serverless: the application that runs the drivers."""
+    """emr-serverless: id of the application that runs the drivers."""
     execution_role_arn: str | None = None
-    """emr-serverless: the role that drivers act in."""
+    """emr-serverless: IAM role of the drivers."""
     region: str | None = None
-    """emr-serverless: default is what boto3 finds."""
+    """emr-serverless: AWS region; default: as boto3 finds it."""
     endpoint_url: str | None = None
-    """emr-serverless: another address of the service, e.g. a VPC endpoint."""
+    """emr-serverless: another endpoint of the service, for example a VPC endpoint."""
     log_uri: str | None = None
-    """emr-serverless: where in S3 the logs of drivers go; default: AWS keeps them."""
+    """emr-serverless: S3 location for the logs of drivers; default: AWS keeps them."""
 
     @model_validator(mode="after")
-    def _complete(self) -> Profile:
-        missing = [key for key in _NEEDED.get(self.backend, ()) if getattr(self, key) is None]
+    def _check_required(self) -> Profile:
+        """Raise ValueError if the backend needs a key that is missing."""
+        missing = [
+            key for key in _REQUIRED_KEYS.get(self.backend, ()) if getattr(self, key) is None
+        ]
         if missing:
             raise ValueError(f"{self.backend} needs {' and '.join(missing)}")
         return self
 
     @model_validator(mode="after")
-    def _agrees(self) -> Profile:
+    def _check_deploy_mode(self) -> Profile:
+        """Raise ValueError for a deploy mode that the backend or master does not support."""
         if self.backend != "spark-submit":
             if self.deploy_mode == "cluster" or self.cluster_url is not None:
-                raise ValueError("deploy_mode and cluster_url are for the backend spark-submit")
+                raise ValueError("only the backend spark-submit takes deploy_mode and cluster_url")
         elif self.deploy_mode == "cluster":
             if self.master == "yarn" and self.cluster_url is None:
                 raise ValueError(
-                    "deploy_mode cluster on YARN needs cluster_url, the ResourceManager's address"
+                    "deploy_mode cluster on YARN needs cluster_url, the address of the ResourceManager"
                 )
             if self.master != "yarn" and not self.master.startswith("k8s://"):
                 raise ValueError(
-                    "deploy_mode cluster is for the masters yarn and k8s://…:"
-                    f" with {self.master!r} Spark runs no Python that way"
+                    "deploy_mode cluster needs the master yarn or k8s://…;"
+                    f" Spark cannot run Python in cluster mode on {self.master!r}"
                 )
         return self
 
     @property
-    def elsewhere(self) -> bool:
-        """Whether drivers share no disk and no loopback with their node."""
+    def is_remote(self) -> bool:
+        """Whether drivers run on other hosts, without the disk and loopback of their node."""
         return self.deploy_mode == "cluster" or self.backend == "emr-serverless"
 
 
 class Settings(BaseSettings):
-    """Everything that can be set."""
+    """All settings of a node and of the commands."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -193,16 +215,19 @@ class Settings(BaseSettings):
         env_nested_delimiter="__",
     )
 
-    home: Path = Path(".headrace")
+    home: Path = DEFAULT_HOME
+    """Folder that holds the state of one host."""
     server: str | None = None
-    """The node that commands talk to; default: one on the default port, else an embedded one."""
+    """URL of the node that commands use; default: a node on the default port, otherwise an embedded
+    node of the home. `embedded` always uses the node of the home."""
     token: str | None = None
-    """The bearer token that commands send. Set it by HEADRACE_TOKEN, not as an argument."""
+    """Bearer token that a node requires and commands send. Set it through HEADRACE_TOKEN."""
     format: str | None = None
-    """How commands write rows; default: a table on a terminal, else CSV."""
+    """Output format of commands; default: `table` on a terminal, otherwise `csv`."""
     reserved_statements: bool = True
-    """False hands Headrace's own statements to Spark as they are."""
+    """Whether Headrace runs its own statements. If false, Spark receives them unchanged."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level of the node's log."""
     http: HttpSettings = HttpSettings()
     store: StoreSettings = StoreSettings()
     results: ResultsSettings = ResultsSettings()
@@ -213,6 +238,7 @@ class Settings(BaseSettings):
     embedded: EmbeddedSettings = EmbeddedSettings()
     opensearch: OpenSearchSettings = OpenSearchSettings()
     profiles: dict[str, Profile] = {}
+    """Profiles by name; the profile `default` always exists."""
 
     @classmethod
     def settings_customise_sources(
@@ -223,45 +249,56 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources in the order of their precedence (a hook of pydantic-settings)."""
         file = Path(os.environ.get("HEADRACE_CONFIG", "headrace.toml"))
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
 
     @property
+    def layout(self) -> HomeLayout:
+        """Paths of everything in the home."""
+        return HomeLayout.at(self.home)
+
+    @property
     def store_url(self) -> str:
-        return self.store.url or f"sqlite:///{self.home.absolute() / 'headrace.db'}"
+        """URL of the store, with its default."""
+        return self.store.url or f"sqlite:///{self.layout.store_file}"
 
     @property
     def results_location(self) -> str:
-        return self.results.location or str(self.home.absolute() / "results")
+        """Results location, with its default."""
+        return self.results.location or str(self.layout.results)
 
     @property
     def warehouse(self) -> str:
-        return self.catalog.warehouse or str(self.home.absolute() / "warehouse")
+        """Location of managed tables, with its default."""
+        return self.catalog.warehouse or str(self.layout.warehouse)
 
     @model_validator(mode="after")
-    def _reachable(self) -> Settings:
-        away = [name for name, one in self.profiles.items() if one.elsewhere]
-        if away and self.catalog.kind == "managed":
+    def _check_catalog(self) -> Settings:
+        """Raise ValueError if remote drivers would need the managed catalog of this host."""
+        remote = [name for name, profile in self.profiles.items() if profile.is_remote]
+        if remote and self.catalog.kind == "managed":
             raise ValueError(
-                f"drivers of the profile {away[0]!r} run on other hosts, which the managed catalog"
-                " of this one does not serve: set catalog.kind to external or memory"
+                f"drivers of the profile {remote[0]!r} run on other hosts and cannot reach the"
+                " managed catalog of this host; set catalog.kind to external or memory"
             )
         return self
 
     def profile(self, name: str) -> Profile:
-        """The profile of that name; `default` always exists. Raises InvalidSetting."""
+        """Return the profile with this name. Raise InvalidSetting if it does not exist."""
         if name in self.profiles:
             return self.profiles[name]
         if name == "default":
             return Profile()
-        known = sorted({"default", *self.profiles})
-        raise InvalidSetting(f"There is no profile {name!r}; there are: {', '.join(known)}.")
+        names = sorted({"default", *self.profiles})
+        raise InvalidSetting(f"The profile {name!r} does not exist. Profiles: {', '.join(names)}.")
 
 
 def load(overrides: Mapping[str, Any] | None = None) -> Settings:
-    """Settings from all sources, `overrides` (the flags) first.
+    """Load the settings from all sources; `overrides` (the flags) come first.
 
-    Raises InvalidSetting naming the key, what is wrong with it, and the nearest known key.
+    Raises:
+        InvalidSetting: With the key, what is wrong with it, and the nearest existing key.
     """
     for name in os.environ:
         key = name.removeprefix("HEADRACE_").lower().partition("__")[0]
@@ -272,7 +309,7 @@ def load(overrides: Mapping[str, Any] | None = None) -> Settings:
     except ValidationError as error:
         raise InvalidSetting(_explain(error)) from error
     except tomllib.TOMLDecodeError as error:
-        raise InvalidSetting(f"headrace.toml is no valid TOML: {error}") from error
+        raise InvalidSetting(f"headrace.toml is not valid TOML: {error}") from error
 
 
 def _explain(error: ValidationError) -> str:
@@ -283,8 +320,11 @@ def _explain(error: ValidationError) -> str:
         if problem["type"] == "extra_forbidden":
             lines.append(f"Unknown setting {key!r}{_nearest(path)}.")
         else:
-            said = f"{problem['msg'].removeprefix('Value error, ')}."
-            lines.append(f"Setting {key!r}: {said}" if key else said[:1].upper() + said[1:])
+            message = f"{problem['msg'].removeprefix('Value error, ')}."
+            if key:
+                lines.append(f"Setting {key!r}: {message}")
+            else:
+                lines.append(message[:1].upper() + message[1:])
     return " ".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Spark's own words on what stopped it, out of a log."""
+"""Reads Spark's logs, to report the exception that stopped Spark."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ import os
 import re
 from pathlib import Path
 
-_LOG_BYTES = 64 * 1024
+_TAIL_BYTES = 64 * 1024
 _EXCEPTION = re.compile(
     r"^(?:Exception in thread .*? |Caused by: )?((?:[a-z]\w*\.)+\w*(?:Exception|Error): .*)$",
     re.MULTILINE,
 )
 
 
-def last_exception(log: str) -> str | None:
-    """The last exception that a log tells of, by its own line."""
-    found = _EXCEPTION.findall(log)
-    return found[-1] if found else None
+def find_last_exception(log: str) -> str | None:
+    """Return the class and message of the last exception in a log; None if there is none."""
+    exceptions = _EXCEPTION.findall(log)
+    return exceptions[-1] if exceptions else None
 
 
-def end_of(log: Path, start: int = 0) -> str:
-    """The end of a log file, of what follows the byte `start`; empty where it cannot be read."""
+def read_tail(log: Path, start: int = 0) -> str:
+    """Return the last 64 KiB of a log file, without what precedes the byte `start`.
+
+    A file that cannot be read gives an empty string.
+    """
     try:
         with log.open("rb") as stream:
-            stream.seek(max(start, stream.seek(0, os.SEEK_END) - _LOG_BYTES))
+            stream.seek(max(start, stream.seek(0, os.SEEK_END) - _TAIL_BYTES))
             return stream.read().decode(errors="replace")
     except OSError:
         return ""

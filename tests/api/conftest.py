@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.running_node import RunningNode, running_node, settings_for
-from tests.support.scripted_driver import Desk
+from tests.support.scripted_driver import ScriptedLauncher
 
 
 @pytest.fixture(scope="session")
@@ -24,8 +24,8 @@ def start_node(tmp_path: Path) -> Iterator[Callable[..., RunningNode]]:
     """Starts a node with settings of the test's own: `start_node(lease={"sweep": "1h"})`."""
     with ExitStack() as stack:
 
-        def start(desk: Desk | None = None, **changes: Any) -> RunningNode:
+        def start(launcher: ScriptedLauncher | None = None, **changes: Any) -> RunningNode:
             settings = settings_for(tmp_path / "node", **changes)
-            return stack.enter_context(running_node(settings, desk))
+            return stack.enter_context(running_node(settings, launcher))
 
         yield start

@@ -192,7 +192,7 @@ def test_an_unknown_session(node: RunningNode, session: str) -> None:
 
 def test_a_session_that_has_ended(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
-    driver.fail()
+    driver.report_spark_failure()
     body = {"statement": "SELECT 1", "session": session_id}
     refused(node, body, 409, "session_ended")
 
@@ -225,7 +225,7 @@ def test_a_chunked_body_over_the_limit(node: RunningNode) -> None:
 
     with node.storing_nothing():
         response = httpx.post(
-            node.node.address + STATEMENTS, content=chunks(), headers=JSON, trust_env=False
+            node.address + STATEMENTS, content=chunks(), headers=JSON, trust_env=False
         )
     assert (response.status_code, response.json()["code"]) == (413, "statement_too_large")
 
@@ -257,7 +257,7 @@ def test_a_method_that_is_not_there(node: RunningNode) -> None:
 
 def raw(node: RunningNode, rest: bytes, *, hang_up: bool = False) -> bytes:
     """Posts a statement byte by byte as given; what the node answers."""
-    url = urlsplit(node.node.address)
+    url = urlsplit(node.address)
     with socket.create_connection((url.hostname, url.port), timeout=20) as line:
         line.sendall(f"POST {STATEMENTS} HTTP/1.1\r\nHost: {url.netloc}\r\n".encode() + rest)
         if hang_up:

@@ -21,8 +21,8 @@ def in_flight(node: RunningNode) -> tuple[str, ScriptedDriver]:
     """A statement that a driver runs."""
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
-    driver.started(statement_id)
+    driver.claim()
+    driver.report_start(statement_id)
     return statement_id, driver
 
 
@@ -44,9 +44,9 @@ def test_what_a_driver_has_in_hand_ends_as_the_driver_says(
 ) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
+    driver.claim()
     if started:
-        driver.started(statement_id)
+        driver.report_start(statement_id)
     response = cancel(node, statement_id)
     assert (response.status_code, response.json()["state"]) == (202, "cancelling")
     asked_at = response.json()["cancel_requested_at"]
@@ -59,16 +59,16 @@ def test_what_a_driver_has_in_hand_ends_as_the_driver_says(
 
     assert driver.poll(in_flight=[statement_id]).cancel == [statement_id]
     assert driver.poll(in_flight=[statement_id], cancels_received=[statement_id]).cancel == []
-    assert driver.ended(statement_id, StatementState.CANCELLED).applied
+    assert driver.report_end(statement_id, StatementState.CANCELLED).applied
     assert node.statement(statement_id)["state"] == "cancelled"
 
 
 def test_a_report_of_the_start_does_not_undo_a_cancel(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
+    driver.claim()
     cancel(node, statement_id)
-    assert driver.started(statement_id).applied is False
+    assert driver.report_start(statement_id).applied is False
     assert node.statement(statement_id)["state"] == "cancelling"
 
 
@@ -85,14 +85,14 @@ def test_a_success_that_was_published_first_stays_one(node: RunningNode) -> None
 def test_a_failure_during_a_cancel_is_told(node: RunningNode) -> None:
     statement_id, driver = in_flight(node)
     cancel(node, statement_id)
-    assert driver.ended(statement_id, StatementState.FAILED, failure=FAILURE).applied
+    assert driver.report_end(statement_id, StatementState.FAILED, failure=FAILURE).applied
     statement = node.statement(statement_id)
     assert (statement["state"], statement["error"]["message"]) == ("failed", "no")
 
 
 def test_only_what_was_asked_to_be_cancelled_is(node: RunningNode) -> None:
     statement_id, driver = in_flight(node)
-    assert driver.ended(statement_id, StatementState.CANCELLED, failure=FAILURE).applied
+    assert driver.report_end(statement_id, StatementState.CANCELLED, failure=FAILURE).applied
     assert node.statement(statement_id)["state"] == "failed"
 
 
@@ -101,11 +101,11 @@ def test_what_has_ended_is_not_cancelled(node: RunningNode, state: StatementStat
     statement_id, driver = in_flight(node)
     if state is StatementState.CANCELLED:
         cancel(node, statement_id)
-        driver.ended(statement_id, state)
+        driver.report_end(statement_id, state)
     elif state is StatementState.SUCCESS:
         driver.succeed(statement_id)
     else:
-        driver.ended(statement_id, state, failure=FAILURE)
+        driver.report_end(statement_id, state, failure=FAILURE)
     before = node.statement(statement_id)
 
     response = cancel(node, statement_id)

@@ -48,8 +48,8 @@ def _parsed(lines: Iterator[str]) -> Iterator[Json]:
 def test_every_change_of_a_statement_is_an_event(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
-    driver.started(statement_id)
+    driver.claim()
+    driver.report_start(statement_id)
     driver.succeed(statement_id)
     found = listed(node, entity="statement", entity_id=statement_id)
     assert [(one["from"], one["to"]) for one in found] == [
@@ -67,7 +67,7 @@ def test_every_change_of_a_statement_is_an_event(node: RunningNode) -> None:
 
 def test_every_change_of_a_session_is_an_event(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
-    driver.fail()
+    driver.report_spark_failure()
     found = listed(node, entity_id=session_id)
     assert [one["to"] for one in found] == ["not_started", "starting", "running", "failed"]
     assert found[-1]["detail"]["failure"]["code"] == "spark_unavailable"
@@ -111,12 +111,12 @@ def test_a_stream_begins_with_what_has_been_and_goes_on(node: RunningNode) -> No
 def test_a_stream_resumes_after_the_last_event_id(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
+    driver.claim()
     first, second = listed(node, entity_id=statement_id)
     with streamed(node, **{"Last-Event-ID": first["cursor"]}) as stream:
         seen = next(stream)
         assert seen["data"] == second
-        driver.started(statement_id)
+        driver.report_start(statement_id)
         assert next(stream)["data"]["to"] == "running"
 
 

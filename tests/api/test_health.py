@@ -23,7 +23,7 @@ def test_nodes_are_listed(node: RunningNode) -> None:
     (known,) = page["items"]
     assert (known["id"], known["address"], known["state"]) == (
         node.node.id,
-        node.node.address,
+        node.address,
         "up",
     )
     assert known["version"] == __version__
@@ -34,4 +34,4 @@ def test_a_node_file_tells_where_the_node_is(start_node: StartNode) -> None:
     node = start_node()
     file = node.node.settings.home / "node.json"
     assert file.stat().st_mode & 0o777 == 0o600
-    assert node.node.address in file.read_text()
+    assert node.address in file.read_text()

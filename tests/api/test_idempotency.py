@@ -29,7 +29,7 @@ def test_a_repeated_submit_returns_the_first_answer(node: RunningNode) -> None:
 def test_a_repeated_submit_tells_how_the_statement_is_now(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = submit(node, "as-now", session=session_id).json()["id"]
-    driver.take()
+    driver.claim()
     driver.succeed(statement_id)
     again = submit(node, "as-now", session=session_id).json()
     assert (again["id"], again["state"]) == (statement_id, "success")

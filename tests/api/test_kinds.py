@@ -25,9 +25,9 @@ def test_a_batch_statement_has_a_session_that_quits(node: RunningNode) -> None:
     assert submitted["kind"] == "batch"
     session_id = submitted["session_id"]
     assert session(node, session_id)["kind"] == "batch"
-    driver = node.desk.driver(session_id)
+    driver = node.launcher.connect_driver(session_id)
     driver.hello()
-    driver.take()
+    driver.claim()
     assert driver.poll(in_flight=[submitted["id"]]).close is False
     driver.succeed(submitted["id"])
     assert driver.poll().close is True
@@ -61,11 +61,11 @@ def test_a_statement_that_runs_for_too_long_is_stopped(start_node: StartNode) ->
     node = start_node(lease=QUICK)
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id, timeout="100ms")["id"]
-    driver.take()
-    driver.started(statement_id)
+    driver.claim()
+    driver.report_start(statement_id)
     wait_until(lambda: node.statement(statement_id)["state"] == "cancelling")
     assert driver.poll(in_flight=[statement_id]).cancel == [statement_id]
-    driver.ended(statement_id, StatementState.CANCELLED)
+    driver.report_end(statement_id, StatementState.CANCELLED)
     statement = node.statement(statement_id)
     assert (statement["state"], statement["cancel_reason"]) == ("timeout", "timeout")
     assert statement["error"]["code"] == "statement_timeout"
@@ -77,8 +77,8 @@ def test_a_success_that_comes_before_the_timeout_is_heard_of_stays_one(
     node = start_node(lease=QUICK)
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id, timeout="50ms")["id"]
-    driver.take()
-    driver.started(statement_id)
+    driver.claim()
+    driver.report_start(statement_id)
     wait_until(lambda: node.statement(statement_id)["state"] == "cancelling")
     driver.succeed(statement_id)
     assert node.statement(statement_id)["state"] == "success"
@@ -103,14 +103,14 @@ def test_an_idle_session_is_closed_and_says_why(start_node: StartNode) -> None:
     told = node.http.get("/api/v1/events", params={"entity_id": session_id}).json()["items"]
     assert told[-1]["detail"]["reason"] == "idle for 0.1 s"
     assert session(node, kept)["state"] == "running"
-    assert session(node, kept)["idle_seconds"] == 3600
+    assert session(node, kept)["idle_timeout"] == "1h"
 
 
 def test_an_aged_session_is_closed_and_what_runs_is_cancelled(start_node: StartNode) -> None:
     node = start_node(lease=QUICK)
     session_id, driver = node.driven_session(ttl="500ms")
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
+    driver.claim()
     wait_until(lambda: session(node, session_id)["state"] == "closing")
     assert node.statement(statement_id)["cancel_reason"] == "closed"
 
@@ -119,7 +119,7 @@ def test_an_aged_session_is_closed_and_what_runs_is_cancelled(start_node: StartN
 def test_cancel_statement_is_done_by_a_node(node: RunningNode, named: bool) -> None:
     session_id, driver = node.driven_session()
     target = node.submit(session=session_id)["id"]
-    driver.take()
+    driver.claim()
     where = {"session": node.driven_session()[0]} if named else {}
     statement = node.submit(f"CANCEL STATEMENT '{target}'", wait_timeout="20s", **where)
     if named:
@@ -140,7 +140,7 @@ def test_a_local_statement_waits_for_what_was_sent_before_it(node: RunningNode) 
     first = node.submit(session=session_id)["id"]
     target = node.submit()["id"]
     own = node.submit(f"CANCEL STATEMENT '{target}'", session=session_id)["id"]
-    driver.take()
+    driver.claim()
     assert node.statement(own)["state"] == "waiting"
     refused = node.http.post(f"/api/v1/statements/{own}/cancel")
     assert (refused.status_code, refused.json()["code"]) == (409, "not_cancellable")
@@ -156,7 +156,7 @@ def test_cancel_statement_fails_as_a_cancel_does(node: RunningNode, ended: bool)
     if ended:
         session_id, driver = node.driven_session()
         target, code = node.submit(session=session_id)["id"], "already_ended"
-        driver.take()
+        driver.claim()
         driver.succeed(target)
     statement = node.submit(f"CANCEL STATEMENT '{target}'")
     assert (statement["state"], statement["error"]["code"]) == ("failed", code)
@@ -174,11 +174,11 @@ def test_a_driver_that_does_not_stop_is_ended(start_node: StartNode) -> None:
     node = start_node(lease=QUICK | {"cancel_grace": "100ms"})
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
+    driver.claim()
     node.http.post(f"/api/v1/statements/{statement_id}/cancel")
     statement = node.statement(statement_id, wait_timeout="20s")
     assert statement["state"] == "cancelled"
-    assert node.desk.killed == [{"backend": "local", "name": f"headrace-{session_id}-1"}]
+    assert node.launcher.killed == [{"backend": "local", "name": f"headrace-{session_id}-1"}]
     assert session(node, session_id)["state"] == "recovering"
 
 
@@ -186,7 +186,7 @@ def test_a_neighbour_is_not_ended_but_by_force(start_node: StartNode) -> None:
     node = start_node(lease=QUICK | {"cancel_grace": "100ms"})
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
+    driver.claim()
     driver.renew(streams=1)
     cancel = f"/api/v1/statements/{statement_id}/cancel"
     node.http.post(cancel)
@@ -194,7 +194,7 @@ def test_a_neighbour_is_not_ended_but_by_force(start_node: StartNode) -> None:
     found = node.statement(statement_id)
     assert found["state"] == "cancelling"
     assert "force" in found["cancel_note"]
-    assert node.desk.killed == []
+    assert node.launcher.killed == []
     node.http.post(cancel, params={"force": "true"})
     assert node.statement(statement_id, wait_timeout="20s")["state"] == "cancelled"
-    assert node.desk.killed != []
+    assert node.launcher.killed != []

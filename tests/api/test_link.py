@@ -25,7 +25,7 @@ StartNode = Callable[..., RunningNode]
 def test_a_statement_whose_answer_was_lost_is_handed_out_again(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    lost = driver.take()
+    lost = driver.claim()
     again = driver.poll().assignment
     assert again == lost
     assert again is not None
@@ -51,7 +51,7 @@ def test_a_poll_with_nothing_to_do_ends_after_its_time(node: RunningNode) -> Non
     _session_id, driver = node.driven_session()
     orders = driver.poll(wait=0.05)
     assert (orders.assignment, orders.cancel, orders.close) == (None, [], False)
-    assert driver.renew().nodes == [node.node.address]
+    assert driver.renew().nodes == [node.address]
 
 
 def test_two_polls_at_once_do_not_share_a_statement(node: RunningNode) -> None:
@@ -71,13 +71,13 @@ def test_two_polls_at_once_do_not_share_a_statement(node: RunningNode) -> None:
 def test_a_repeated_report_changes_nothing(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
+    driver.claim()
     assert driver.succeed(statement_id).applied is True
     ended = node.statement(statement_id)
     assert driver.succeed(statement_id).applied is False
     failure = Failure(code="x", message="x")
-    assert driver.ended(statement_id, StatementState.FAILED, failure=failure).applied is False
-    assert driver.started(statement_id).applied is False
+    assert driver.report_end(statement_id, StatementState.FAILED, failure=failure).applied is False
+    assert driver.report_start(statement_id).applied is False
     assert node.statement(statement_id) == ended
     assert driver.hello().applied is False
 
@@ -85,9 +85,9 @@ def test_a_repeated_report_changes_nothing(node: RunningNode) -> None:
 def test_a_report_of_a_short_statement_may_overtake_that_of_its_start(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
+    driver.claim()
     assert driver.succeed(statement_id).applied
-    assert driver.started(statement_id).applied is False
+    assert driver.report_start(statement_id).applied is False
     statement = node.statement(statement_id)
     assert statement["launched_at"] <= statement["started_at"] <= statement["ended_at"]
 
@@ -96,7 +96,7 @@ def test_a_token_is_good_for_its_session_alone(node: RunningNode) -> None:
     _first, driver = node.driven_session()
     second, _other = node.driven_session()
     statement_id = node.submit(session=second)["id"]
-    request = node.desk.request(second)
+    request = node.launcher.wait_for_request(second)
     token = driver.bootstrap.token
     with ScriptedDriver(request.bootstrap, token=token) as stranger:
         for call in (
@@ -104,7 +104,7 @@ def test_a_token_is_good_for_its_session_alone(node: RunningNode) -> None:
             stranger.poll,
             stranger.renew,
             stranger.goodbye,
-            lambda: stranger.started(statement_id),
+            lambda: stranger.report_start(statement_id),
             lambda: stranger.succeed(statement_id),
         ):
             assert refused(call).status_code == 401
@@ -115,8 +115,8 @@ def test_a_driver_cannot_report_another_sessions_statement(node: RunningNode) ->
     _first, driver = node.driven_session()
     second, other = node.driven_session()
     statement_id = node.submit(session=second)["id"]
-    other.take()
-    assert driver.started(statement_id).applied is False
+    other.claim()
+    assert driver.report_start(statement_id).applied is False
     assert driver.succeed(statement_id).applied is False
     assert node.statement(statement_id)["state"] == "launched"
 
@@ -140,8 +140,8 @@ def test_without_a_token_the_link_is_shut(node: RunningNode) -> None:
 def test_who_has_lost_the_lease_changes_nothing(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
-    driver.fail()
+    driver.claim()
+    driver.report_spark_failure()
     assert node.statement(statement_id)["state"] == "failed"
     ended = node.statement(statement_id)
     succeed = partial(driver.succeed, statement_id)
@@ -164,10 +164,10 @@ def test_a_driver_that_does_not_renew_is_lost(start_node: StartNode) -> None:
     node = start_node(lease={"duration": "1s", "sweep": "100ms"})
     session_id, driver = node.driven_session()
     statement_id = node.submit("SHOW TABLES", session=session_id)["id"]
-    driver.take()
+    driver.claim()
     statement = node.statement(statement_id, wait_timeout="20s")
     assert (statement["state"], statement["error"]["code"]) == ("failed", "driver_lost")
-    assert node.desk.killed == [{"backend": "local", "name": f"headrace-{session_id}-1"}]
+    assert node.launcher.killed == [{"backend": "local", "name": f"headrace-{session_id}-1"}]
     assert refused(driver.renew).status_code == 409
 
 
@@ -195,12 +195,12 @@ def test_a_statements_life_is_four_write_transactions(start_node: StartNode) -> 
     """DESIGN 12, Budget: submit, launched, running, end; renewals are on top."""
     node = start_node()
     session_id, driver = node.driven_session()
-    node.node._sweeper.stop()
+    node.node._tasks.stop()
 
     before = node.database.write_count
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
-    driver.started(statement_id)
+    driver.claim()
+    driver.report_start(statement_id)
     driver.succeed(statement_id)
     assert node.statement(statement_id)["state"] == "success"
     assert node.http.get(f"/api/v1/statements/{statement_id}/result").status_code == 200
@@ -215,7 +215,7 @@ def test_a_brief_statement_is_told_of_once(node: RunningNode) -> None:
     """Its end says how long it ran, in three write transactions instead of four."""
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
+    driver.claim()
     driver.succeed(statement_id, ran_seconds=0.001)
     told = node.http.get("/api/v1/events", params={"entity_id": statement_id}).json()["items"]
     assert [one["to"] for one in told] == ["waiting", "launched", "running", "success"]
@@ -229,8 +229,8 @@ def test_a_brief_statement_is_told_of_once(node: RunningNode) -> None:
 def test_what_was_told_of_as_begun_began_then(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
-    driver.started(statement_id)
+    driver.claim()
+    driver.report_start(statement_id)
     began = node.statement(statement_id)["started_at"]
     driver.succeed(statement_id, ran_seconds=3600)
     assert node.statement(statement_id)["started_at"] == began
@@ -249,8 +249,8 @@ def test_polls_and_looks_write_nothing(start_node: StartNode) -> None:
     node = start_node()
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
-    node.node._sweeper.stop()
+    driver.claim()
+    node.node._tasks.stop()
     before = node.database.write_count
     for _ in range(3):
         driver.poll(in_flight=[statement_id])

@@ -31,10 +31,10 @@ def backend_calls(node: RunningNode) -> dict[str, float]:
 def test_status_reads_never_ask_the_backend(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "20ms"})
     statement = node.submit("SELECT 1", kind="batch")
-    driver = node.desk.driver(statement["session_id"])
+    driver = node.launcher.connect_driver(statement["session_id"])
     driver.hello()
-    driver.take()
-    driver.started(statement["id"])
+    driver.claim()
+    driver.report_start(statement["id"])
     before = backend_calls(node)
     assert before == {"start": 1, "find": 0, "poll": 0, "kill": 0}
     for _ in range(1000):
@@ -53,8 +53,8 @@ def test_what_is_live_is_counted(start_node: StartNode) -> None:
     session_id, driver = node.driven_session()
     for _ in range(3):
         node.submit(session=session_id)
-    driver.succeed(driver.take().statement_id)
-    driver.take()
+    driver.succeed(driver.claim().statement_id)
+    driver.claim()
     found = samples(node)
     assert found["headrace_live_sessions", "running"] == 1
     assert found["headrace_live_sessions", "closing"] == 0

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.made_results import inline_result
 from tests.support.running_node import RunningNode, running_node, settings_for
-from tests.support.scripted_driver import Crew
+from tests.support.scripted_driver import AutoReplyLauncher
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -33,7 +33,7 @@ def reply(assignment: Assignment) -> dict[str, Any]:
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[RunningNode]:
     """A node with a token, whose drivers answer by themselves."""
-    with running_node(settings_for(tmp_path, token=TOKEN), Crew(reply)) as running:
+    with running_node(settings_for(tmp_path, token=TOKEN), AutoReplyLauncher(reply)) as running:
         yield running
 
 
@@ -42,7 +42,7 @@ def test_the_api_is_as_it_describes_itself(served: RunningNode, tmp_path: Path) 
     done = subprocess.run(
         [
             *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG)),
-            *("run", f"{served.node.address}/api/v1/openapi.json"),
+            *("run", f"{served.address}/api/v1/openapi.json"),
             *("--header", f"Authorization: Bearer {TOKEN}"),
             *("--max-examples", "12", "--seed", "1", "--continue-on-failure"),
             *("--request-timeout", "20", "--warnings", "off"),

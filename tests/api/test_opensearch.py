@@ -43,9 +43,9 @@ def created(node: RunningNode, **body: Any) -> tuple[str, str]:
 def taken(node: RunningNode) -> tuple[str, ScriptedDriver]:
     """A query that a driver has in hand."""
     query_id, session_id = created(node)
-    driver = node.desk.driver(session_id)
+    driver = node.launcher.connect_driver(session_id)
     driver.hello()
-    assert driver.take().statement_id == query_id
+    assert driver.claim().statement_id == query_id
     return query_id, driver
 
 
@@ -80,11 +80,11 @@ def refused(response: httpx.Response, status: int, kind: str) -> str:
 def test_a_query_from_submit_to_rows(node: RunningNode) -> None:
     query_id, session_id = created(node)
     assert state(node, query_id) == {"status": "waiting"}
-    driver = node.desk.driver(session_id)
+    driver = node.launcher.connect_driver(session_id)
     driver.hello()
-    driver.take()
+    driver.claim()
     assert state(node, query_id) == {"status": "waiting"}
-    driver.started(query_id)
+    driver.report_start(query_id)
     assert state(node, query_id) == {"status": "running"}
     driver.succeed(query_id, inline_result([("c", "string")], [["x"]]))
     response = node.http.get(f"{BASE}/{query_id}")
@@ -160,7 +160,7 @@ def test_rows_beyond_the_limit_are_an_error_never_a_cut(start_node: StartNode) -
 def test_a_failure_is_told(node: RunningNode) -> None:
     query_id, driver = taken(node)
     failure = Failure(code="spark_error", message="[TABLE_OR_VIEW_NOT_FOUND] no t")
-    driver.ended(query_id, StatementState.FAILED, failure=failure)
+    driver.report_end(query_id, StatementState.FAILED, failure=failure)
     assert state(node, query_id) == {
         "status": "FAILED",
         "error": "[TABLE_OR_VIEW_NOT_FOUND] no t",
@@ -170,7 +170,7 @@ def test_a_failure_is_told(node: RunningNode) -> None:
 def test_a_timeout_is_told(node: RunningNode) -> None:
     query_id, driver = taken(node)
     failure = Failure(code="timeout", message="It ran for too long.")
-    driver.ended(query_id, StatementState.TIMEOUT, failure=failure)
+    driver.report_end(query_id, StatementState.TIMEOUT, failure=failure)
     assert state(node, query_id) == {"status": "timeout", "error": "It ran for too long."}
 
 
@@ -180,7 +180,7 @@ def test_cancelling_is_still_running(node: RunningNode) -> None:
     assert (response.status_code, response.content) == (204, b"")
     assert state(node, query_id) == {"status": "running"}
     assert node.http.delete(f"{BASE}/{query_id}").status_code == 204
-    driver.ended(query_id, StatementState.CANCELLED)
+    driver.report_end(query_id, StatementState.CANCELLED)
     assert state(node, query_id) == {"status": "cancelled"}
 
 
@@ -195,9 +195,9 @@ def test_what_has_ended_is_not_cancelled(node: RunningNode, end: str) -> None:
     query_id, driver = taken(node)
     if end == "cancelled":
         node.http.delete(f"{BASE}/{query_id}")
-        driver.ended(query_id, StatementState.CANCELLED)
+        driver.report_end(query_id, StatementState.CANCELLED)
     elif end == "failed":
-        driver.ended(query_id, StatementState.FAILED, failure=Failure(code="x", message="no"))
+        driver.report_end(query_id, StatementState.FAILED, failure=Failure(code="x", message="no"))
     else:
         driver.succeed(query_id)
     before = state(node, query_id)
@@ -222,7 +222,7 @@ def test_a_session_is_used_again(node: RunningNode) -> None:
 
 def test_a_dead_session_is_silently_replaced(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
-    driver.fail()
+    driver.report_spark_failure()
     _query_id, other = created(node, sessionId=session_id)
     assert other != session_id
     assert node.http.get(f"/api/v1/sessions/{other}").json()["state"] in {"not_started", "starting"}
@@ -247,14 +247,14 @@ def test_a_datasource_that_is_no_catalog_is_the_sessions_own(
     node: RunningNode, datasource: str
 ) -> None:
     _query_id, session_id = created(node, datasource=datasource)
-    assert node.desk.request(session_id).bootstrap.catalog is None
+    assert node.launcher.wait_for_request(session_id).bootstrap.catalog is None
 
 
 def test_a_datasource_that_is_a_catalog_is_the_current_one(start_node: StartNode) -> None:
     conf = {"spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog"}
     node = start_node(profiles={"default": {"conf": conf}})
     _first, session_id = created(node, datasource="lake")
-    assert node.desk.request(session_id).bootstrap.catalog == "lake"
+    assert node.launcher.wait_for_request(session_id).bootstrap.catalog == "lake"
     _second, again = created(node, datasource="lake", sessionId=session_id)
     assert again == session_id
     _third, other = created(node, datasource="my_glue", sessionId=session_id)
@@ -265,7 +265,7 @@ def test_datasources_may_be_set(start_node: StartNode) -> None:
     node = start_node(opensearch={"datasources": {"my_glue": "lake", "plain": "spark_catalog"}})
     for datasource, catalog in (("my_glue", "lake"), ("plain", None), ("spark_catalog", None)):
         _query_id, session_id = created(node, datasource=datasource)
-        assert node.desk.request(session_id).bootstrap.catalog == catalog
+        assert node.launcher.wait_for_request(session_id).bootstrap.catalog == catalog
     with node.storing_nothing():
         response = post(node, datasource="other")
     details = refused(response, 400, "DataSourceNotFoundException")
@@ -365,7 +365,7 @@ def test_a_token_is_asked_for_in_this_language(start_node: StartNode) -> None:
 
 def test_a_result_that_is_gone_is_told(node: RunningNode) -> None:
     query_id = succeeded(node, inline_result([("n", "integer")], [[1]]))
-    with node.database.write() as tx:
+    with node.database.write("test") as tx:
         results.mark_gone(tx, query_id)
     refused(node.http.get(f"{BASE}/{query_id}"), 410, "ResultGone")
 

@@ -19,7 +19,7 @@ BASE = "/_plugins/_async_query"
 
 @pytest.fixture
 def client(node: RunningNode) -> Iterator[OpenSearch]:
-    url = urlsplit(node.node.address)
+    url = urlsplit(node.address)
     client = OpenSearch(hosts=[{"host": url.hostname, "port": url.port}])
     yield client
     client.close()
@@ -35,10 +35,10 @@ def test_post_get_and_rows(node: RunningNode, client: OpenSearch) -> None:
     path = f"/{created['queryId']}"
     assert call(client, "GET", path)["status"].lower() == "waiting"
 
-    driver = node.desk.driver(created["sessionId"])
+    driver = node.launcher.connect_driver(created["sessionId"])
     driver.hello()
-    driver.take()
-    driver.started(created["queryId"])
+    driver.claim()
+    driver.report_start(created["queryId"])
     assert call(client, "GET", path) == {"status": "running"}
     driver.succeed(created["queryId"], inline_result([("x", "integer")], [[1], [2]]))
     assert call(client, "GET", path) == {
@@ -67,11 +67,11 @@ def test_delete(node: RunningNode, client: OpenSearch) -> None:
 def test_a_failure(node: RunningNode, client: OpenSearch) -> None:
     body = {"datasource": "my_glue", "lang": "sql", "query": "SELEC 1"}
     created = call(client, "POST", body=body)
-    driver = node.desk.driver(created["sessionId"])
+    driver = node.launcher.connect_driver(created["sessionId"])
     driver.hello()
-    driver.take()
+    driver.claim()
     failure = Failure(code="parse_error", message="Syntax error at or near 'SELEC'")
-    driver.ended(created["queryId"], StatementState.FAILED, failure=failure)
+    driver.report_end(created["queryId"], StatementState.FAILED, failure=failure)
     assert call(client, "GET", f"/{created['queryId']}") == {
         "status": "FAILED",
         "error": "Syntax error at or near 'SELEC'",

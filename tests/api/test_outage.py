@@ -38,7 +38,7 @@ def test_calls_get_503_and_the_node_recovers(
     node = postgres_node
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
+    driver.claim()
 
     server.stop()
     try:

@@ -24,12 +24,12 @@ HALF = Progress(
 def test_progress_is_kept_with_the_statement(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
+    driver.claim()
     assert node.statement(statement_id)["progress"] is None
     before = len(
         node.http.get("/api/v1/events", params={"entity_id": statement_id}).json()["items"]
     )
-    assert driver.advanced({statement_id: HALF}).applied
+    assert driver.report_progress({statement_id: HALF}).applied
     assert node.statement(statement_id)["progress"] == HALF.model_dump()
     # It is no change of state.
     told = node.http.get("/api/v1/events", params={"entity_id": statement_id}).json()["items"]
@@ -39,10 +39,10 @@ def test_progress_is_kept_with_the_statement(node: RunningNode) -> None:
 def test_progress_comes_from_who_has_the_statement_and_while_it_lives(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    assert not driver.advanced({statement_id: HALF}).applied
-    driver.take()
+    assert not driver.report_progress({statement_id: HALF}).applied
+    driver.claim()
     _other, stranger = node.driven_session()
-    assert not stranger.advanced({statement_id: HALF}).applied
+    assert not stranger.report_progress({statement_id: HALF}).applied
     driver.succeed(statement_id)
-    assert not driver.advanced({statement_id: HALF}).applied
+    assert not driver.report_progress({statement_id: HALF}).applied
     assert node.statement(statement_id)["progress"] is None

@@ -30,7 +30,7 @@ def ended(node: RunningNode, result: ResultReport) -> str:
     """The id of a statement that ended with this result."""
     session_id, driver = node.driven_session()
     statement_id: str = node.submit(session=session_id)["id"]
-    driver.take()
+    driver.claim()
     assert driver.succeed(statement_id, result).applied
     return statement_id
 
@@ -219,8 +219,8 @@ def test_before_the_end_there_is_no_result_yet(node: RunningNode, format_: str) 
 def test_what_failed_has_no_result(node: RunningNode, state: StatementState) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
-    driver.take()
-    driver.ended(statement_id, state, failure=Failure(code="x", message="no"))
+    driver.claim()
+    driver.report_end(statement_id, state, failure=Failure(code="x", message="no"))
     response = get(node, statement_id)
     assert (response.status_code, response.json()["code"]) == (409, "no_result")
     assert state in response.json()["detail"]
@@ -228,7 +228,7 @@ def test_what_failed_has_no_result(node: RunningNode, state: StatementState) -> 
 
 def test_a_result_whose_time_is_over_is_gone(node: RunningNode) -> None:
     statement_id = ended(node, inline_result(COLUMNS, ROWS))
-    with node.database.write() as tx:
+    with node.database.write("test") as tx:
         results.mark_gone(tx, statement_id)
     for format_ in ("json", "arrow", "csv", "parquet"):
         response = get(node, statement_id, format=format_)

@@ -26,7 +26,7 @@ def test_a_session_is_opened_with_what_was_asked_for(node: RunningNode) -> None:
     assert session["state"] in {"not_started", "starting"}
     assert (session["owner"], session["kind"]) == ("anonymous", "interactive")
 
-    bootstrap = node.desk.request(session["id"]).bootstrap
+    bootstrap = node.launcher.wait_for_request(session["id"]).bootstrap
     assert (bootstrap.catalog, bootstrap.database) == ("spark_catalog", "default")
     assert bootstrap.conf["spark.sql.ansi.enabled"] == "false"
     assert bootstrap.conf["spark.jars"] == "a.jar"
@@ -55,9 +55,9 @@ def test_a_live_session_is_found_by_name(node: RunningNode) -> None:
 def test_a_name_is_free_again_once_its_session_has_ended(node: RunningNode) -> None:
     first, driver = node.driven_session(name="once")
     response = node.http.post("/api/v1/sessions", json={"name": "once"})
-    assert (response.status_code, response.json()["code"]) == (409, "name_taken")
+    assert (response.status_code, response.json()["code"]) == (409, "session_name_exists")
 
-    assert driver.fail().applied
+    assert driver.report_spark_failure().applied
     assert node.http.get("/api/v1/sessions/once").status_code == 404
     second = node.new_session(name="once")
     assert node.http.get("/api/v1/sessions/once").json()["id"] == second != first
@@ -67,7 +67,7 @@ def test_closing_cancels_what_runs_and_ends_with_the_drivers_goodbye(node: Runni
     session_id, driver = node.driven_session()
     running = node.submit(session=session_id)["id"]
     waiting = node.submit(session=session_id)["id"]
-    assert driver.take().statement_id == running
+    assert driver.claim().statement_id == running
 
     response = node.http.delete(f"/api/v1/sessions/{session_id}")
     assert (response.status_code, response.json()["state"]) == (202, "closing")
@@ -90,7 +90,7 @@ def test_closing_cancels_what_runs_and_ends_with_the_drivers_goodbye(node: Runni
 
 def test_a_session_whose_driver_cannot_be_started_says_why(start_node: StartNode) -> None:
     node = start_node()
-    node.desk.refusal = "no such backend"
+    node.launcher.refusal = "no such backend"
     statement = node.submit(wait_timeout="20s")
     assert statement["state"] == "failed"
     assert "no such backend" in statement["error"]["message"]
@@ -113,7 +113,7 @@ def test_sessions_are_listed_by_state(start_node: StartNode) -> None:
     node = start_node()
     running, driver = node.driven_session()
     ended, other = node.driven_session()
-    other.fail()
+    other.report_spark_failure()
     for state, expected in (("running", [running]), ("failed", [ended]), ("closing", [])):
         page = node.http.get("/api/v1/sessions", params={"state": state}).json()
         assert [one["id"] for one in page["items"]] == expected
@@ -129,7 +129,7 @@ def test_the_log_is_the_end_of_what_the_driver_wrote(node: RunningNode) -> None:
     assert (empty.status_code, empty.text) == (200, "")
     assert empty.headers["content-type"] == "text/plain; charset=utf-8"
 
-    log = node.desk.request(session_id).log
+    log = node.launcher.wait_for_request(session_id).log
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(b"first\nsecond\xff\n")
     assert node.http.get(url).text == "first\nsecond\ufffd\n"

@@ -7,6 +7,7 @@ from tests.support.running_node import RunningNode
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
+from headrace.model.result import Disposition, ResultRequest
 
 StartNode = Callable[..., RunningNode]
 
@@ -26,10 +27,10 @@ def test_a_statement_keeps_the_time_of_every_step(node: RunningNode) -> None:
     assert (submitted["ordinal"], submitted["attempts"]) == (0, 0)
     assert [submitted[time] is None for time in TIMES] == [False, True, True, True]
 
-    driver.take()
+    driver.claim()
     launched = node.statement(submitted["id"])
     assert (launched["state"], launched["attempts"]) == ("launched", 1)
-    assert driver.started(submitted["id"]).applied
+    assert driver.report_start(submitted["id"]).applied
     assert node.statement(submitted["id"])["state"] == "running"
     assert driver.succeed(submitted["id"]).applied
 
@@ -48,16 +49,16 @@ def test_a_statement_keeps_the_time_of_every_step(node: RunningNode) -> None:
 def test_without_a_session_a_statement_has_one_of_its_own(node: RunningNode) -> None:
     first, second = node.submit(), node.submit()
     assert first["session_id"] != second["session_id"]
-    driver = node.desk.driver(first["session_id"])
+    driver = node.launcher.connect_driver(first["session_id"])
     driver.hello()
-    assert driver.take().statement_id == first["id"]
+    assert driver.claim().statement_id == first["id"]
 
 
 def test_statements_of_a_session_run_in_order_one_at_a_time(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     made = [node.submit(f"SELECT {n}", session=session_id)["id"] for n in range(3)]
     for statement_id in made:
-        assignment = driver.take()
+        assignment = driver.claim()
         assert assignment.statement_id == statement_id
         assert driver.poll(in_flight=[statement_id]).assignment is None
         driver.succeed(statement_id)
@@ -80,23 +81,27 @@ def test_everything_asked_for_reaches_the_driver(node: RunningNode) -> None:
         row_limit=10,
         byte_limit=2000,
         result="stored",
-        location="s3://bucket/place",
+        result_location="s3://bucket/place",
     )
-    assignment = driver.take()
+    assignment = driver.claim()
     assert assignment.text == "SELECT :a, :b, :c, :d"
     assert [one.model_dump(exclude_unset=True) for one in assignment.parameters] == [
         {"type": None, **one} for one in named
     ]
     assert assignment.conf == {"spark.sql.ansi.enabled": "false"}
-    assert (assignment.row_limit, assignment.byte_limit) == (10, 2000)
-    assert (assignment.disposition, assignment.location) == ("stored", "s3://bucket/place")
+    assert assignment.result_request == ResultRequest(
+        disposition=Disposition.STORED,
+        row_limit=10,
+        byte_limit=2000,
+        location="s3://bucket/place",
+    )
     assert assignment.attempt == 1
 
 
 def test_parameters_by_position_keep_their_order(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     node.submit("SELECT ?, ?", session=session_id, parameters=[{"value": 2}, {"value": 1}])
-    assert [(one.name, one.value) for one in driver.take().parameters] == [(None, 2), (None, 1)]
+    assert [(one.name, one.value) for one in driver.claim().parameters] == [(None, 2), (None, 1)]
 
 
 def test_text_reaches_the_driver_as_it_was_written(node: RunningNode) -> None:
@@ -104,7 +109,7 @@ def test_text_reaches_the_driver_as_it_was_written(node: RunningNode) -> None:
     text = "  SELECT 'a;b', \"c\", `d`, '\U0001f40b\u0085' -- end \\\n ;; /* ; */ "
     submitted = node.submit(text, session=session_id)
     assert submitted["statement"] == text
-    assert driver.take().text == text
+    assert driver.claim().text == text
 
 
 def test_a_failure_is_told_with_its_place_and_its_trace_on_request(node: RunningNode) -> None:
@@ -119,8 +124,8 @@ def test_a_failure_is_told_with_its_place_and_its_trace_on_request(node: Running
         column=1,
         trace="at org.apache…",
     )
-    driver.take()
-    assert driver.ended(statement_id, StatementState.FAILED, failure=failure).applied
+    driver.claim()
+    assert driver.report_end(statement_id, StatementState.FAILED, failure=failure).applied
 
     statement = node.statement(statement_id)
     assert statement["state"] == "failed"
@@ -154,10 +159,10 @@ def test_a_page_may_hold_a_thousand(node: RunningNode) -> None:
 def test_statements_are_listed_by_state(node: RunningNode) -> None:
     session_id, driver = node.driven_session(name="by-state")
     done, running, waiting = [node.submit(session=session_id)["id"] for _ in range(3)]
-    driver.take()
+    driver.claim()
     driver.succeed(done)
-    driver.take()
-    driver.started(running)
+    driver.claim()
+    driver.report_start(running)
     for states, expected in (
         (["success"], [done]),
         (["running"], [running]),

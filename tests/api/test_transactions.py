@@ -34,8 +34,8 @@ def creating(
     """A session and a CTAS in its driver's hands, whose transaction has come this far."""
     session_id, driver = node.driven_session()
     statement_id = node.submit(CTAS, session=session_id)["id"]
-    driver.take()
-    driver.started(statement_id)
+    driver.claim()
+    driver.report_start(statement_id)
     for step in _ON_THE_WAY[: _ON_THE_WAY.index(state) + 1]:
         assert driver.transact(made, statement_id, step, staged).applied
     return session_id, statement_id, driver
@@ -69,7 +69,7 @@ def test_a_cancel_before_that_keeps_it_from_being_published(node: RunningNode) -
     assert (answer.applied, answer.busy) == (False, False)
     for step in (TransactionState.ABORTING, TransactionState.ABORTED):
         assert driver.transact(made, statement_id, step).applied
-    assert driver.ended(statement_id, StatementState.CANCELLED).applied
+    assert driver.report_end(statement_id, StatementState.CANCELLED).applied
     assert node.statement(statement_id)["state"] == "cancelled"
 
 
@@ -78,7 +78,7 @@ def test_two_do_not_publish_one_name_at_once(node: RunningNode) -> None:
     _session, first, driver = creating(node, TransactionState.COMMITTING, made, staged)
     other_session, other = node.driven_session()
     second = node.submit(CTAS, session=other_session)["id"]
-    other.take()
+    other.claim()
     late = new_id("tx")
     for step in _ON_THE_WAY[:2]:
         assert other.transact(late, second, step, staged).applied
@@ -95,10 +95,10 @@ def test_the_next_driver_is_told_of_what_is_left(
     node = start_node(lease={"sweep": "50ms"})
     made, staged = table()
     session_id, statement_id, _driver = creating(node, state, made, staged)
-    node.desk.declare_lost(session_id, "killed by SIGKILL")
-    with node.desk.driver(session_id, launch=2) as second:
+    node.launcher.report_exit(session_id, "killed by SIGKILL")
+    with node.launcher.connect_driver(session_id, launch=2) as second:
         second.hello()
-        assignment = second.take()
+        assignment = second.claim()
         assert (assignment.statement_id, assignment.attempt) == (statement_id, 2)
         assert assignment.transaction == JournalEntry(id=made, state=state, staged=staged)
         # An answer that was lost on its way is given again.
@@ -116,7 +116,7 @@ def test_the_next_driver_is_told_of_what_is_left(
 def test_what_is_not_said_in_full_is_refused(node: RunningNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(CTAS, session=session_id)["id"]
-    driver.take()
+    driver.claim()
     with pytest.raises(httpx.HTTPStatusError, match="400"):
         driver.transact(new_id("tx"), statement_id, TransactionState.PREPARED)
 
@@ -126,20 +126,20 @@ def test_transactions_are_shown(node: RunningNode) -> None:
     session_id, statement_id, driver = creating(node, TransactionState.BEGUN, made, staged)
     shown = node.http.get(f"/api/v1/transactions/{made}").json()
     assert {
-        name: shown[name] for name in ("id", "statement_id", "session_id", "state", "left")
+        name: shown[name] for name in ("id", "statement_id", "session_id", "state", "orphaned")
     } == {
         "id": made,
         "statement_id": statement_id,
         "session_id": session_id,
         "state": "begun",
-        "left": False,
+        "orphaned": False,
     }
     assert shown["target"] == staged.target
     page = node.http.get("/api/v1/transactions", params={"limit": 1}).json()
     assert [one["id"] for one in page["items"]] == [made]
     older = node.http.get("/api/v1/transactions", params={"before": page["next"] or made}).json()
     assert made not in [one["id"] for one in older["items"]]
-    driver.fail()
+    driver.report_spark_failure()
     missing = node.http.get("/api/v1/transactions/tx_0")
     assert (missing.status_code, missing.json()["code"]) == (404, "transaction_not_found")
 
@@ -148,10 +148,10 @@ def test_what_is_left_is_taken_over_by_the_next_driver(start_node: StartNode) ->
     node = start_node(lease={"sweep": "50ms"}, statements={"max_attempts": 1})
     made, staged = table()
     session_id, statement_id, _driver = creating(node, TransactionState.BEGUN, made, staged)
-    node.desk.declare_lost(session_id, "killed by SIGKILL")
+    node.launcher.report_exit(session_id, "killed by SIGKILL")
     wait_until(lambda: node.statement(statement_id)["state"] == "failed", what="it has failed")
-    [left] = node.http.get("/api/v1/transactions", params={"left": True}).json()["items"]
-    assert (left["id"], left["left"]) == (made, True)
+    [orphan] = node.http.get("/api/v1/transactions", params={"orphaned": True}).json()["items"]
+    assert (orphan["id"], orphan["orphaned"]) == (made, True)
     _other_session, other = node.driven_session()
     assert other.recover(["elsewhere"]) == []
     [taken] = other.recover([staged.identity])
@@ -159,4 +159,4 @@ def test_what_is_left_is_taken_over_by_the_next_driver(start_node: StartNode) ->
     assert other.recover([staged.identity]) == []
     for step in (TransactionState.ABORTING, TransactionState.ABORTED):
         assert other.transact(made, statement_id, step).applied
-    assert node.http.get("/api/v1/transactions", params={"left": True}).json()["items"] == []
+    assert node.http.get("/api/v1/transactions", params={"orphaned": True}).json()["items"] == []

@@ -21,7 +21,7 @@ def test_a_submit_answers_with_rows_as_soon_as_the_statement_has_succeeded(
     session_id, driver = node.driven_session()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(node.submit, session=session_id, wait_timeout=LONG)
-        statement_id = driver.take().statement_id
+        statement_id = driver.claim().statement_id
         result = inline_result([("n", "long"), ("s", "string")], [[2**60, "a"], [None, "b"]])
         driver.succeed(statement_id, result)
         statement = answer.result(timeout=10)
@@ -35,7 +35,7 @@ def test_many_rows_do_not_come_with_the_answer_to_their_submit(node: RunningNode
     session_id, driver = node.driven_session()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(node.submit, session=session_id, wait_timeout=LONG)
-        statement_id = driver.take().statement_id
+        statement_id = driver.claim().statement_id
         result = inline_result([("s", "string")], [["x" * 300_000]])
         driver.succeed(statement_id, result)
         statement = answer.result(timeout=10)
@@ -49,7 +49,7 @@ def test_the_rows_of_a_submit_may_have_plain_numbers(node: RunningNode) -> None:
     body = {"statement": "SELECT 1", "session": session_id, "wait_timeout": LONG}
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(node.http.post, "/api/v1/statements?numbers=plain", json=body)
-        statement_id = driver.take().statement_id
+        statement_id = driver.claim().statement_id
         driver.succeed(statement_id, inline_result([("n", "long")], [[7]]))
         assert answer.result(timeout=10).json()["rows"] == [[7]]
 
@@ -58,9 +58,9 @@ def test_a_submit_answers_without_rows_when_the_statement_has_failed(node: Runni
     session_id, driver = node.driven_session()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(node.submit, session=session_id, wait_timeout=LONG)
-        statement_id = driver.take().statement_id
+        statement_id = driver.claim().statement_id
         failure = Failure(code="spark_error", message="no")
-        driver.ended(statement_id, StatementState.FAILED, failure=failure)
+        driver.report_end(statement_id, StatementState.FAILED, failure=failure)
         statement = answer.result(timeout=10)
     assert (statement["state"], statement["error"]["message"]) == ("failed", "no")
     assert (statement["rows"], statement["next_chunk"]) == (None, None)
@@ -88,7 +88,7 @@ def test_a_cancel_after_the_wait_tells_how_the_driver_really_ended(node: Running
     asked = {"wait_timeout": "300ms", "on_wait_timeout": "cancel"}
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(node.submit, session=session_id, **asked)
-        statement_id = driver.take().statement_id
+        statement_id = driver.claim().statement_id
         orders = driver.poll(in_flight=[statement_id], wait=10)
         assert orders.cancel == [statement_id]
         # Its rows were published before the cancel came.
@@ -109,8 +109,8 @@ def test_looking_waits_for_the_end_too(node: RunningNode) -> None:
     statement_id = node.submit(session=session_id)["id"]
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(node.statement, statement_id, wait_timeout=LONG)
-        driver.take()
-        driver.started(statement_id)
+        driver.claim()
+        driver.report_start(statement_id)
         driver.succeed(statement_id)
         assert answer.result(timeout=10)["state"] == "success"
     assert node.statement(statement_id, wait_timeout=LONG)["state"] == "success"
@@ -121,7 +121,7 @@ def test_many_may_wait_for_one_statement(node: RunningNode) -> None:
     statement_id = node.submit(session=session_id)["id"]
     with ThreadPoolExecutor(20) as pool:
         answers = [pool.submit(node.statement, statement_id, wait_timeout=LONG) for _ in range(20)]
-        driver.take()
+        driver.claim()
         driver.succeed(statement_id)
         assert {answer.result(timeout=10)["state"] for answer in answers} == {"success"}
 
@@ -143,4 +143,4 @@ def test_a_bare_number_is_no_duration(node: RunningNode) -> None:
     body = {"statement": "SELECT 1", "wait_timeout": 10}
     response = node.http.post("/api/v1/statements", json=body)
     assert response.status_code == 400
-    assert "write a number and a unit" in response.json()["detail"]
+    assert "Add a unit, for example 10s" in response.json()["detail"]

@@ -13,42 +13,42 @@ from headrace.model.failure import Failure
 StartNode = Callable[..., RunningNode]
 
 
-def warm(start_node: StartNode, count: int = 1) -> RunningNode:
+def start_warm_node(start_node: StartNode, count: int = 1) -> RunningNode:
     return start_node(lease={"sweep": "50ms"}, profiles={"default": {"warm": count}})
 
 
 def launched(node: RunningNode, count: int) -> list[str]:
     """The sessions that drivers were started for, once there are so many."""
-    wait_until(lambda: len(node.desk.started) >= count, what=f"{count} drivers are started")
-    return [one["name"].split("-")[1] for one in node.desk.started]
+    wait_until(lambda: len(node.launcher.started) >= count, what=f"{count} drivers are started")
+    return [one["name"].split("-")[1] for one in node.launcher.started]
 
 
 def test_a_new_session_takes_a_warm_driver_and_another_is_started(start_node: StartNode) -> None:
-    node = warm(start_node)
+    node = start_warm_node(start_node)
     [warm] = launched(node, 1)
-    driver = node.desk.driver(warm)
+    driver = node.launcher.connect_driver(warm)
     assert driver.hello().applied
     # Nobody's session is in nobody's list.
     assert node.http.get("/api/v1/sessions").json()["items"] == []
     session_id = node.new_session(name="mine")
     assert session_id == warm
     statement = node.submit(session="mine")["id"]
-    assert driver.take().statement_id == statement
+    assert driver.claim().statement_id == statement
     assert driver.succeed(statement).applied
     assert launched(node, 2)[0] == warm
 
 
 def test_a_submit_without_a_session_takes_one_too(start_node: StartNode) -> None:
-    node = warm(start_node)
+    node = start_warm_node(start_node)
     [warm] = launched(node, 1)
-    node.desk.driver(warm).hello()
+    node.launcher.connect_driver(warm).hello()
     assert node.submit(kind="batch")["session_id"] == warm
 
 
 def test_who_asks_for_something_else_gets_a_driver_of_its_own(start_node: StartNode) -> None:
-    node = warm(start_node)
+    node = start_warm_node(start_node)
     [warm] = launched(node, 1)
-    node.desk.driver(warm).hello()
+    node.launcher.connect_driver(warm).hello()
     asked: list[dict[str, Any]] = [
         {"conf": {"spark.executor.memory": "1g"}},
         {"catalog": "other"},
@@ -62,32 +62,34 @@ def test_who_asks_for_something_else_gets_a_driver_of_its_own(start_node: StartN
 
 
 def test_a_lost_warm_driver_is_replaced(start_node: StartNode) -> None:
-    node = warm(start_node)
+    node = start_warm_node(start_node)
     [warm] = launched(node, 1)
-    node.desk.driver(warm).hello()
-    node.desk.declare_lost(warm, "killed by SIGKILL")
+    node.launcher.connect_driver(warm).hello()
+    node.launcher.report_exit(warm, "killed by SIGKILL")
     other = launched(node, 2)[1]
     assert other != warm
-    node.desk.driver(other).hello()
+    node.launcher.connect_driver(other).hello()
     assert node.new_session() == other
 
 
 def test_drivers_that_cannot_start_are_not_started_for_ever(start_node: StartNode) -> None:
-    node = warm(start_node)
+    node = start_warm_node(start_node)
     [warm] = launched(node, 1)
     failure = Failure(code="spark_unavailable", message="no")
-    with_driver = node.desk.driver(warm)
+    with_driver = node.launcher.connect_driver(warm)
     with_driver.goodbye(failure)
     own = node.new_session()
-    node.desk.driver(own)
+    node.launcher.connect_driver(own)
     # Rounds of the sweeper have gone by since, as that launch shows.
-    assert len(node.desk.started) == 2
+    assert len(node.launcher.started) == 2
 
 
 def test_what_is_too_much_is_closed(start_node: StartNode) -> None:
-    node = warm(start_node, 3)
+    node = start_warm_node(start_node, 3)
     first = launched(node, 3)
     for one in first:
-        node.desk.driver(one).hello()
-    node.node._sweeper._warm._wanted["default"] = 1
-    wait_until(lambda: [node.desk.driver(one).poll().close for one in first].count(True) == 2)
+        node.launcher.connect_driver(one).hello()
+    node.node._warm_pool._sizes["default"] = 1
+    wait_until(
+        lambda: [node.launcher.connect_driver(one).poll().close for one in first].count(True) == 2
+    )

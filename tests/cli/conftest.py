@@ -1,4 +1,4 @@
-"""Commands against a node that does what the test says."""
+"""Fixtures that run commands against a scripted node."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.cli.scripted_node import ScriptedNode
 from headrace.cli.main import headrace as program
 
 COMMAND = [sys.executable, "-m", "headrace.cli"]
-Ran = subprocess.CompletedProcess[str]
-Headrace = Callable[..., Ran]
+CompletedCommand = subprocess.CompletedProcess[str]
+RunHeadrace = Callable[..., CompletedCommand]
 
 
 @pytest.fixture
@@ -28,40 +28,40 @@ def node() -> Iterator[ScriptedNode]:
 
 @pytest.fixture
 def environment(tmp_path: Path, node: ScriptedNode) -> dict[str, str]:
-    """What the commands of a test see; they work in the test's own folder."""
+    """Environment variables of the commands, whose home is in the folder of the test."""
     return {**os.environ, "HEADRACE_SERVER": node.address, "HEADRACE_HOME": str(tmp_path / "home")}
 
 
 @pytest.fixture
 def headrace(
     environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Headrace:
-    """Runs `headrace …` to its end, in this process: a process each would take minutes in all."""
+) -> RunHeadrace:
+    """Function that runs `headrace …` in this process; separate processes would take minutes."""
 
-    def run(*arguments: str, stdin: bytes = b"", **settings: str) -> Ran:
-        streams = {"stdin": _stream(stdin), "stdout": _stream(), "stderr": _stream()}
-        with monkeypatch.context() as patched:
-            patched.chdir(tmp_path)
-            for name, value in (environment | settings).items():
-                patched.setenv(name, value)
+    def run(*arguments: str, stdin: bytes = b"", **variables: str) -> CompletedCommand:
+        streams = {"stdin": _open_stream(stdin), "stdout": _open_stream(), "stderr": _open_stream()}
+        with monkeypatch.context() as patch:
+            patch.chdir(tmp_path)
+            for name, value in (environment | variables).items():
+                patch.setenv(name, value)
             for name, stream in streams.items():
-                patched.setattr(sys, name, stream)
-            with pytest.raises(SystemExit) as ended:
+                patch.setattr(sys, name, stream)
+            with pytest.raises(SystemExit) as exit_info:
                 program(list(arguments), prog_name="headrace")
-        return Ran(
+        return CompletedCommand(
             list(arguments),
-            cast("int", ended.value.code),
-            _written(streams["stdout"]),
-            _written(streams["stderr"]),
+            cast("int", exit_info.value.code),
+            _read_stream(streams["stdout"]),
+            _read_stream(streams["stderr"]),
         )
 
     return run
 
 
-def _stream(content: bytes = b"") -> Any:
+def _open_stream(content: bytes = b"") -> Any:
     return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8")
 
 
-def _written(stream: Any) -> str:
+def _read_stream(stream: Any) -> str:
     stream.flush()
     return str(stream.buffer.getvalue().decode())

@@ -1,4 +1,4 @@
-"""A small real HTTP server that speaks a node's API and does what a test tells it."""
+"""A real HTTP server that implements the API of a node and returns what a test has scripted."""
 
 from __future__ import annotations
 
@@ -12,29 +12,33 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 Json = dict[str, Any]
-_AT = "2026-11-21T10:00:00.000000Z"
-_LATER = "2026-11-21T10:00:01.500000Z"
+Response = tuple[int, Any]
+"""HTTP status and body."""
+_CREATED_AT = "2026-11-21T10:00:00.000000Z"
+_ENDED_AT = "2026-11-21T10:00:01.500000Z"
 
 
 @dataclass
 class Script:
-    """What becomes of a statement with a certain text."""
+    """Outcome of the statements with a certain text."""
 
     columns: list[tuple[str, str]] = field(default_factory=list)
     chunks: list[list[list[Any]]] = field(default_factory=lambda: [[]])
     error: Json | None = None
     state: str = "success"
     kind: str = "interactive"
+    cancel_reason: str | None = None
     truncated: bool = False
     hangs: bool = False
-    """Stays running until it is cancelled or `finish` is called."""
+    """Run until the statement is cancelled or `finish` is called."""
     cancels_to: str | None = "cancelled"
-    """What a cancel ends it as; None keeps it in `cancelling`."""
+    """State after a cancel; None keeps the statement in `cancelling`."""
     rows_lost: int = 0
-    """How many rows the node claims to have and does not give."""
+    """Rows that the result claims to have beyond those in `chunks`."""
     problem: tuple[int, Json] | None = None
-    """Refuse the submit."""
+    """Status and problem document with which a submit is refused."""
     downloads: dict[str, bytes] = field(default_factory=dict)
+    """Content of the result for each binary format."""
 
 
 @dataclass
@@ -47,7 +51,7 @@ class Request:
 
 
 class ScriptedNode:
-    """One node; `requests` is what it was asked, in order."""
+    """One node. `requests` holds the requests that it has received, in order."""
 
     node_id = "no_" + "1" * 32
 
@@ -57,11 +61,12 @@ class ScriptedNode:
         self.scripts: dict[str, Script] = {}
         self.statements: dict[str, Json] = {}
         self.sessions: dict[str, Json] = {}
+        self.transactions: dict[str, Json] = {}
         self.outages = 0
-        """How many requests to /api are answered 503 before one is served."""
+        """Number of following API requests that fail with status 503."""
         self.dropped = 0
-        """How many requests to /api lose their connection after they were carried out."""
-        self._keys: dict[str, str] = {}
+        """Number of following API requests that are executed, but whose response is lost."""
+        self._idempotency_keys: dict[str, str] = {}
         self._changed = threading.Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
@@ -74,7 +79,7 @@ class ScriptedNode:
     def close(self) -> None:
         with self._changed:
             for statement in self.statements.values():
-                self._end(statement, "failed")  # so that nobody waits any longer
+                self._end(statement, "failed")  # ends all long polls
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -86,15 +91,15 @@ class ScriptedNode:
         self.close()
 
     def on(self, text: str, **script: Any) -> None:
-        """What becomes of statements with this text."""
+        """Set the outcome of the statements with this text; the keywords are fields of Script."""
         self.scripts[text] = Script(**script)
 
     def calls(self, method: str, pattern: str) -> list[Request]:
-        """The requests whose path matches."""
+        """Return the received requests with this method whose path matches the pattern."""
         return [
-            each
-            for each in self.requests
-            if each.method == method and re.fullmatch(pattern, each.path)
+            request
+            for request in self.requests
+            if request.method == method and re.fullmatch(pattern, request.path)
         ]
 
     def finish(self, statement: str, state: str = "success") -> None:
@@ -102,9 +107,7 @@ class ScriptedNode:
         with self._changed:
             self._end(self.statements[statement], state)
 
-    # What requests do. All hold the condition.
-
-    def answer(self, request: Request) -> tuple[int, Any]:
+    def respond(self, request: Request) -> Response:
         with self._changed:
             self.requests.append(request)
             if request.path in {"/health", "/ready"}:
@@ -113,50 +116,54 @@ class ScriptedNode:
                 return 401, _problem(401, "unauthorized", "A valid token is needed.")
             if self.outages:
                 self.outages -= 1
-                return 503, _problem(503, "store_unavailable", "The store does not answer.")
-            for method, pattern, action in self._routes():
-                found = re.fullmatch(pattern, request.path)
-                if method == request.method and found:
-                    return action(request, *found.groups())
+                return 503, _problem(503, "store_unavailable", "The store does not respond.")
+            for method, pattern, handler in self._routes():
+                match = re.fullmatch(pattern, request.path)
+                if method == request.method and match:
+                    return handler(request, *match.groups())
             return 404, _problem(404, "not_found", f"There is no {request.path}.")
 
-    def _routes(self) -> list[tuple[str, str, Callable[..., tuple[int, Any]]]]:
+    # Handlers of the routes. Their caller holds the condition.
+
+    def _routes(self) -> list[tuple[str, str, Callable[..., Response]]]:
         api = "/api/v1"
         return [
             ("POST", f"{api}/statements", self._submit),
             ("GET", f"{api}/statements", self._list_statements),
-            ("GET", f"{api}/statements/([^/]+)", self._statement),
-            ("GET", f"{api}/statements/([^/]+)/result", self._result),
+            ("GET", f"{api}/statements/([^/]+)", self._get_statement),
+            ("GET", f"{api}/statements/([^/]+)/result", self._get_result),
             ("POST", f"{api}/statements/([^/]+)/cancel", self._cancel),
-            ("POST", f"{api}/sessions", self._new_session),
+            ("POST", f"{api}/sessions", self._create_session),
             ("GET", f"{api}/sessions", self._list_sessions),
-            ("GET", f"{api}/sessions/([^/]+)", self._session),
+            ("GET", f"{api}/sessions/([^/]+)", self._get_session),
             ("DELETE", f"{api}/sessions/([^/]+)", self._close_session),
-            ("GET", f"{api}/sessions/([^/]+)/log", self._log),
+            ("GET", f"{api}/sessions/([^/]+)/log", self._get_log),
+            ("GET", f"{api}/transactions", self._list_transactions),
+            ("GET", f"{api}/transactions/([^/]+)", self._get_transaction),
         ]
 
-    def _submit(self, request: Request) -> tuple[int, Any]:
+    def _submit(self, request: Request) -> Response:
         assert request.body is not None
         key = request.headers["idempotency-key"]
-        if key in self._keys:
-            return 201, self._with_rows(self.statements[self._keys[key]])
+        if key in self._idempotency_keys:
+            return 201, self._with_rows(self.statements[self._idempotency_keys[key]])
         text = request.body["statement"]
         script = self.scripts.get(text, Script())
         if script.problem is not None:
             return script.problem[0], _problem(script.problem[0], **script.problem[1])
         session = request.body.get("session")
         if session is None:
-            session = self._make_session({})["id"]
-        elif self._find(session) is None:
+            session = self._add_session({})["id"]
+        elif self._find_session(session) is None:
             return 404, _problem(404, "session_not_found", f"There is no session {session!r}.")
-        statement = self._make_statement(text, session)
+        statement = self._add_statement(text, session)
         statement["kind"] = request.body.get("kind", script.kind)
-        self._keys[key] = statement["id"]
+        self._idempotency_keys[key] = statement["id"]
         if not script.hangs:
             self._end(statement, script.state)
         return 201, self._with_rows(statement)
 
-    def _make_statement(self, text: str, session: str) -> Json:
+    def _add_statement(self, text: str, session: str) -> Json:
         statement = {
             "id": f"st_{len(self.statements) + 1:032x}",
             "session_id": session,
@@ -164,7 +171,8 @@ class ScriptedNode:
             "state": "running",
             "statement": text,
             "owner": "anonymous",
-            "created_at": _AT,
+            "created_at": _CREATED_AT,
+            "cancel_reason": None,
             "ended_at": None,
             "progress": {"tasks_done": 1, "tasks_total": 4},
             "error": None,
@@ -175,7 +183,8 @@ class ScriptedNode:
 
     def _end(self, statement: Json, state: str) -> None:
         script = self.scripts.get(statement["statement"], Script())
-        statement |= {"state": state, "ended_at": _LATER}
+        statement |= {"state": state, "ended_at": _ENDED_AT}
+        statement["cancel_reason"] = statement["cancel_reason"] or script.cancel_reason
         if state == "success":
             statement["result"] = {
                 "schema": [{"name": name, "type": type_} for name, type_ in script.columns],
@@ -193,31 +202,31 @@ class ScriptedNode:
         chunks = self.scripts.get(statement["statement"], Script()).chunks
         return {**statement, "rows": chunks[0], "next_chunk": 1 if len(chunks) > 1 else None}
 
-    def _statement(self, request: Request, id_: str) -> tuple[int, Any]:
+    def _get_statement(self, request: Request, id_: str) -> Response:
         if id_ not in self.statements:
             return 404, _problem(404, "statement_not_found", f"There is no statement {id_!r}.")
         statement = self.statements[id_]
         wait = float(request.query.get("wait_timeout", "0s").removesuffix("s"))
         self._changed.wait_for(lambda: statement["ended_at"], timeout=wait)
-        shown = dict(statement)
+        body = dict(statement)
         if statement["error"] and request.query.get("trace") != "true":
-            shown["error"] = {**statement["error"], "trace": None}
-        return 200, shown
+            body["error"] = {**statement["error"], "trace": None}
+        return 200, body
 
-    def _list_statements(self, request: Request) -> tuple[int, Any]:
+    def _list_statements(self, request: Request) -> Response:
         limit = int(request.query["limit"])
         items = list(self.statements.values())[::-1]
-        following = items[limit - 1]["id"] if len(items) > limit else None
-        return 200, {"items": items[:limit], "next": following}
+        next_page = items[limit - 1]["id"] if len(items) > limit else None
+        return 200, {"items": items[:limit], "next": next_page}
 
-    def _result(self, request: Request, id_: str) -> tuple[int, Any]:
+    def _get_result(self, request: Request, id_: str) -> Response:
         statement = self.statements[id_]
         if statement["ended_at"] is None:
             return 409, _problem(409, "result_not_ready", f"{id_} has no result yet.")
         script = self.scripts.get(statement["statement"], Script())
-        wanted = request.query.get("format", "json")
-        if wanted != "json":
-            return 200, script.downloads[wanted]
+        format_ = request.query.get("format", "json")
+        if format_ != "json":
+            return 200, script.downloads[format_]
         chunk = int(request.query.get("chunk", "0"))
         return 200, {
             "schema": statement["result"]["schema"],
@@ -226,17 +235,17 @@ class ScriptedNode:
             "next_chunk": chunk + 1 if chunk + 1 < len(script.chunks) else None,
         }
 
-    def _cancel(self, _request: Request, id_: str) -> tuple[int, Any]:
+    def _cancel(self, _request: Request, id_: str) -> Response:
         statement = self.statements[id_]
         if statement["ended_at"]:
             return 409, _problem(409, "already_ended", f"{id_} has ended.")
-        statement["state"] = "cancelling"
-        ending = self.scripts[statement["statement"]].cancels_to
-        if ending is not None:
-            self._end(statement, ending)
+        statement |= {"state": "cancelling", "cancel_reason": "requested"}
+        end_state = self.scripts[statement["statement"]].cancels_to
+        if end_state is not None:
+            self._end(statement, end_state)
         return 202, statement
 
-    def _make_session(self, body: Json) -> Json:
+    def _add_session(self, body: Json) -> Json:
         session = {
             "id": f"se_{len(self.sessions) + 1:032x}",
             "name": body.get("name"),
@@ -244,50 +253,72 @@ class ScriptedNode:
             "busy": False,
             "profile": body.get("profile", "default"),
             "conf": body.get("conf", {}),
+            "catalog": body.get("catalog"),
+            "database": body.get("database"),
+            "jars": body.get("jars", []),
+            "files": body.get("files", []),
+            "py_files": body.get("py_files", []),
+            "idle_timeout": body.get("idle_timeout", "30m"),
+            "ttl": body.get("ttl"),
             "owner": "anonymous",
-            "created_at": _AT,
+            "created_at": _CREATED_AT,
             "ended_at": None,
         }
         self.sessions[session["id"]] = session
         return session
 
-    def _find(self, name: str) -> Json | None:
+    def _find_session(self, name: str) -> Json | None:
         for session in self.sessions.values():
             if name in {session["id"], session["name"]}:
                 return session
         return None
 
-    def _new_session(self, request: Request) -> tuple[int, Any]:
+    def _create_session(self, request: Request) -> Response:
         assert request.body is not None
-        if request.body.get("name") and self._find(request.body["name"]):
-            return 409, _problem(409, "name_taken", "A live session has this name already.")
-        return 201, self._make_session(request.body)
+        if request.body.get("name") and self._find_session(request.body["name"]):
+            return 409, _problem(409, "session_name_exists", "A live session has this name.")
+        return 201, self._add_session(request.body)
 
-    def _list_sessions(self, _request: Request) -> tuple[int, Any]:
+    def _list_sessions(self, _request: Request) -> Response:
         return 200, {"items": list(self.sessions.values())[::-1], "next": None}
 
-    def _session(self, _request: Request, name: str) -> tuple[int, Any]:
-        session = self._find(name)
+    def _get_session(self, _request: Request, name: str) -> Response:
+        session = self._find_session(name)
         if session is None:
             return 404, _problem(404, "session_not_found", f"There is no session {name!r}.")
         return 200, session
 
-    def _close_session(self, request: Request, name: str) -> tuple[int, Any]:
-        status, session = self._session(request, name)
+    def _close_session(self, request: Request, name: str) -> Response:
+        status, session = self._get_session(request, name)
         if status == 200:
             session |= {"state": "closing"}
             status = 202
         return status, session
 
-    def _log(self, request: Request, _name: str) -> tuple[int, Any]:
+    def _get_log(self, request: Request, _name: str) -> Response:
         log = b"first line\nlast line\n"
         return 200, log[-int(request.query.get("tail", len(log))) :]
 
+    def _list_transactions(self, request: Request) -> Response:
+        orphaned_only = request.query.get("orphaned") == "true"
+        items = [
+            transaction
+            for transaction in self.transactions.values()
+            if transaction["orphaned"] or not orphaned_only
+        ]
+        return 200, {"items": items, "next": None}
 
-def _problem(status: int, code: str, detail: str, **more: Any) -> Json:
+    def _get_transaction(self, _request: Request, id_: str) -> Response:
+        """Return the transaction resolved, as if a driver had started since it was listed."""
+        transaction = self.transactions[id_]
+        state = "committed" if transaction["state"] == "committing" else "aborted"
+        return 200, {**transaction, "state": state, "orphaned": False}
+
+
+def _problem(status: int, code: str, detail: str, **fields: Any) -> Json:
     return {"type": f"urn:{code}", "title": code, "status": status, "code": code} | {
         "detail": detail,
-        **more,
+        **fields,
     }
 
 
@@ -307,18 +338,18 @@ def _handler(node: ScriptedNode) -> type[BaseHTTPRequestHandler]:
                 {key.lower(): value for key, value in self.headers.items()},
                 json.loads(body) if body else None,
             )
-            status, answer = node.answer(request)
+            status, response = node.respond(request)
             if node.dropped and parts.path.startswith("/api"):
                 node.dropped -= 1
                 self.close_connection = True
                 return
-            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            content = response if isinstance(response, bytes) else json.dumps(response).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_DELETE = _serve  # noqa: N815 - http.server's names
+        do_GET = do_POST = do_DELETE = _serve  # noqa: N815 - names that http.server requires
 
         def log_message(self, *_: object) -> None:
             pass
@@ -326,7 +357,7 @@ def _handler(node: ScriptedNode) -> type[BaseHTTPRequestHandler]:
         def handle_one_request(self) -> None:
             try:
                 super().handle_one_request()
-            except ConnectionError:  # the command went away, which tests do on purpose
+            except ConnectionError:  # some tests end the command in the middle of a request
                 self.close_connection = True
 
     return Handler

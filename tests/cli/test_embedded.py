@@ -1,4 +1,4 @@
-"""Commands that start the node of their home. No session is opened, so no Spark starts."""
+"""Commands that start the node of their home. No session is opened, so that no Spark starts."""
 
 from __future__ import annotations
 
@@ -7,95 +7,75 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.cli.conftest import COMMAND
-from tests.cli.scripted_node import ScriptedNode
+from tests.cli.conftest import COMMAND, CompletedCommand
 from tests.support.waiting import wait_until
-
-from headrace.cli import discovery
-from headrace.cli.home import read_node_file
 
 LIST = [*COMMAND, "session", "list", "--server", "embedded", "--format", "json"]
 
 
 @pytest.fixture
-def made_home(home: Path) -> Iterator[Path]:
-    """A home that commands may read; its node has ended at the end of the test."""
+def existing_home(home: Path) -> Iterator[Path]:
+    """A home that exists, so that commands that only read may start a node in it."""
     home.mkdir()
     yield home
-    wait_until(lambda: not (home / "node.json").exists(), what="the node has gone")
+    wait_until(lambda: not (home / "node.json").exists(), what="the end of the node")
 
 
-def run(command: list[str], **settings: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **settings}
+def run(command: list[str], **variables: str) -> CompletedCommand:
+    environment = {**os.environ, **variables}
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
-def write_node_file(home: Path, address: str, **fields: Any) -> None:
-    record = {"address": address, "token": None, "pid": os.getpid(), "node_id": "no_1"}
-    (home / "node.json").write_text(json.dumps(record | {"embedded": True} | fields))
-
-
-def starts(home: Path) -> int:
+def count_starts(home: Path) -> int:
     return (home / "logs" / "node.log").read_text().count(" serves ")
 
 
-def test_two_commands_at_once_start_one_node(made_home: Path) -> None:
-    """In spite of the file that a killed node left behind."""
+def test_two_commands_at_the_same_time_start_one_node(existing_home: Path) -> None:
+    """The node file of a node that was killed does not disturb the start."""
     ended = subprocess.Popen(["true"])
     ended.wait()
-    write_node_file(made_home, "http://127.0.0.1:1", pid=ended.pid)
+    node_file = {"address": "http://127.0.0.1:1", "token": None, "pid": ended.pid}
+    node_file |= {"node_id": "no_1", "embedded": True}
+    (existing_home / "node.json").write_text(json.dumps(node_file))
     pipe = subprocess.PIPE
-    both = [subprocess.Popen(LIST, stdout=pipe, stderr=pipe, text=True) for _ in range(2)]
-    assert [process.communicate(timeout=60) for process in both] == [("[]\n", "")] * 2
-    assert [process.returncode for process in both] == [0, 0]
-    assert starts(made_home) == 1
+    commands = [subprocess.Popen(LIST, stdout=pipe, stderr=pipe, text=True) for _ in range(2)]
+    assert [command.communicate(timeout=150) for command in commands] == [("[]\n", "")] * 2
+    assert [command.returncode for command in commands] == [0, 0]
+    assert count_starts(existing_home) == 1
 
 
-def test_another_node_at_the_same_address_is_not_taken_for_it(home: Path) -> None:
-    home.mkdir()
-    with ScriptedNode() as node:
-        write_node_file(home, node.address, node_id="no_other", token="secret")
-        assert discovery.answering(read_node_file(home)) is None
-        write_node_file(home, node.address, node_id=node.node_id, token="secret")
-        found = discovery.answering(read_node_file(home))
-        assert found is not None
-        found.client.close()
-        assert {request.path for request in node.requests} == {"/health"}
+def test_the_error_of_a_node_that_does_not_start_is_shown(existing_home: Path) -> None:
+    completed = run(LIST, HEADRACE_STORE__URL="mysql://nowhere")
+    assert completed.returncode == 2
+    assert "mysql://nowhere" in completed.stderr
+    assert str(existing_home / "logs" / "node.log") in completed.stderr
 
 
-def test_a_node_that_does_not_start_says_why(made_home: Path) -> None:
-    done = run(LIST, HEADRACE_STORE__URL="mysql://nowhere")
-    assert done.returncode == 2
-    assert "mysql://nowhere" in done.stderr
-    assert str(made_home / "logs" / "node.log") in done.stderr
-
-
-def test_reading_makes_no_home(home: Path) -> None:
-    done = run(LIST)
-    assert done.returncode == 3
-    assert f"there is nothing yet in {home}" in done.stderr
+def test_a_command_that_only_reads_creates_no_home(home: Path) -> None:
+    completed = run(LIST)
+    assert completed.returncode == 3
+    assert f"the home {home} does not exist" in completed.stderr
     assert not home.exists()
 
 
-def test_a_home_that_cannot_be_written(home: Path) -> None:
+def test_a_home_that_cannot_be_written_is_refused(home: Path) -> None:
     home.touch()
-    done = run(LIST)
-    assert done.returncode == 2
-    assert f"The home {home} cannot be written" in done.stderr
+    completed = run(LIST)
+    assert completed.returncode == 2
+    assert f"The home {home} cannot be written" in completed.stderr
 
 
-def test_serve_becomes_a_node(home: Path) -> None:
+def test_serve_replaces_its_process_by_a_node(home: Path) -> None:
     node = subprocess.Popen(
         [*COMMAND, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     try:
-        wait_until((home / "node.json").exists, what="the node is up")
-        record = json.loads((home / "node.json").read_text())
-        assert record["pid"] == node.pid
-        assert run([*LIST, "--server", record["address"]]).stdout == "[]\n"
+        wait_until((home / "node.json").exists, seconds=90, what="the start of the node")
+        node_file = json.loads((home / "node.json").read_text())
+        assert node_file["pid"] == node.pid
+        assert run([*LIST, "--server", node_file["address"]]).stdout == "[]\n"
     finally:
         node.terminate()
         node.communicate(timeout=30)

@@ -1,4 +1,4 @@
-"""Signals, sent to real processes."""
+"""Signals that are sent to real commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ STATEMENT = "/api/v1/statements/[^/]+"
 
 
 @contextmanager
-def running(environment: dict[str, str], *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def started_command(
+    environment: dict[str, str], *arguments: str
+) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [*COMMAND, *arguments],
         stdin=subprocess.DEVNULL,
@@ -32,22 +34,22 @@ def running(environment: dict[str, str], *arguments: str) -> Iterator[subprocess
             process.kill()
 
 
-def hanging(node: ScriptedNode, **script: Any) -> None:
+def script_hanging_statement(node: ScriptedNode, **script: Any) -> None:
     node.on("SELECT", hangs=True, **script)
 
 
-def wait_followed(node: ScriptedNode) -> None:
-    """Until the command waits for its statement's end."""
+def wait_for_long_poll(node: ScriptedNode) -> None:
+    """Wait until the command waits for the end of its statement."""
     wait_until(lambda: node.calls("GET", STATEMENT), what="a long poll")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_cancels_and_waits(
+def test_the_first_signal_cancels_the_statement_and_waits_for_its_end(
     node: ScriptedNode, environment: dict[str, str], number: signal.Signals
 ) -> None:
-    hanging(node)
-    with running(environment, "sql", "SELECT; SELECT 2") as process:
-        wait_followed(node)
+    script_hanging_statement(node)
+    with started_command(environment, "sql", "SELECT; SELECT 2") as process:
+        wait_for_long_poll(node)
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
     (statement,) = node.statements.values()
@@ -58,25 +60,29 @@ def test_the_first_cancels_and_waits(
     assert session["state"] == "closing"
 
 
-def test_the_truth_wins(node: ScriptedNode, environment: dict[str, str]) -> None:
-    hanging(node, cancels_to="success")
-    with running(environment, "sql", "SELECT") as process:
-        wait_followed(node)
+def test_a_statement_that_succeeds_before_the_cancel_is_reported_as_success(
+    node: ScriptedNode, environment: dict[str, str]
+) -> None:
+    script_hanging_statement(node, cancels_to="success")
+    with started_command(environment, "sql", "SELECT") as process:
+        wait_for_long_poll(node)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "ended as success before the cancel took effect" in err
 
 
-def test_the_second_leaves_at_once(node: ScriptedNode, environment: dict[str, str]) -> None:
-    hanging(node, cancels_to=None)
-    with running(environment, "sql", "SELECT") as process:
-        wait_followed(node)
-        asked = len(node.calls("GET", STATEMENT))
+def test_the_second_signal_ends_the_command_at_once(
+    node: ScriptedNode, environment: dict[str, str]
+) -> None:
+    script_hanging_statement(node, cancels_to=None)
+    with started_command(environment, "sql", "SELECT") as process:
+        wait_for_long_poll(node)
+        polls = len(node.calls("GET", STATEMENT))
         process.send_signal(signal.SIGINT)
         (statement,) = node.statements.values()
         wait_until(lambda: statement["state"] == "cancelling")
-        wait_until(lambda: len(node.calls("GET", STATEMENT)) > asked, what="waits for its end")
+        wait_until(lambda: len(node.calls("GET", STATEMENT)) > polls, what="a long poll")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=5)
     assert process.returncode == 130
@@ -84,28 +90,28 @@ def test_the_second_leaves_at_once(node: ScriptedNode, environment: dict[str, st
     assert not node.calls("DELETE", ".*")
 
 
-def test_waiting_never_cancels_and_attaching_does(
+def test_a_signal_cancels_an_attached_statement_but_not_an_awaited_one(
     node: ScriptedNode, environment: dict[str, str]
 ) -> None:
-    hanging(node)
-    with running(environment, "sql", "SELECT", "--detach") as process:
+    script_hanging_statement(node)
+    with started_command(environment, "sql", "SELECT", "--detach") as process:
         statement_id = process.communicate(timeout=30)[0].strip()
     for command, state in (("wait", "running"), ("attach", "cancelled")):
-        before = len(node.calls("GET", STATEMENT))
-        with running(environment, "statement", command, statement_id) as process:
-            wait_until(lambda seen=before: len(node.calls("GET", STATEMENT)) > seen + 1)
+        polls = len(node.calls("GET", STATEMENT))
+        with started_command(environment, "statement", command, statement_id) as process:
+            wait_until(lambda polls=polls: len(node.calls("GET", STATEMENT)) > polls + 1)
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=30)
         assert process.returncode == 130
         assert node.statements[statement_id]["state"] == state
 
 
-def test_a_reader_that_goes_away_ends_the_command(
+def test_the_command_ends_when_its_output_is_closed(
     node: ScriptedNode, environment: dict[str, str]
 ) -> None:
     rows = [["x" * 1000]] * 1000
     node.on("SELECT", columns=[("s", "string")], chunks=[rows] * 10)
-    with running(environment, "sql", "SELECT") as process:
+    with started_command(environment, "sql", "SELECT") as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.stdout.close()

@@ -1,12 +1,10 @@
-"""The line that a running statement is told by."""
-
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
 
-from headrace.cli.progress import describe
+from headrace.cli.progress import describe_progress
 
 
 @pytest.mark.parametrize(
@@ -15,7 +13,7 @@ from headrace.cli.progress import describe
         (None, "running · 7 s"),
         ({"tasks_done": 0, "tasks_total": 0}, "running · 7 s"),
         ({"tasks_done": 1, "tasks_total": 3}, "running · 7 s · 33 %"),
-        # What runs is never done.
+        # A statement that still runs is never shown as complete.
         ({"tasks_done": 3, "tasks_total": 3}, "running · 7 s · 99 %"),
         (
             {"tasks_done": 1, "tasks_total": 2, "rows_read": 1234567, "bytes_read": 1572864},
@@ -25,10 +23,12 @@ from headrace.cli.progress import describe
         ({"bytes_read": 5 * 2**60}, "running · 7 s · 5,242,880.0 TiB"),
     ],
 )
-def test_a_running_statement(progress: dict[str, Any] | None, line: str) -> None:
-    assert describe({"state": "running", "progress": progress}, None, 7.2) == line
+def test_a_running_statement_shows_percent_rows_and_bytes(
+    progress: dict[str, Any] | None, line: str
+) -> None:
+    assert describe_progress({"state": "running", "progress": progress}, None, 7.2) == line
 
 
-def test_a_waiting_statement_says_what_for() -> None:
-    line = describe({"state": "waiting"}, "starting", 2)
+def test_a_waiting_statement_shows_the_reason() -> None:
+    line = describe_progress({"state": "waiting"}, "starting", 2)
     assert line == "waiting · 2 s · the session's driver is starting"

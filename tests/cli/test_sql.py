@@ -3,7 +3,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.cli.conftest import COMMAND, Headrace
+import pytest
+from tests.cli.conftest import COMMAND, RunHeadrace
 from tests.cli.scripted_node import ScriptedNode
 
 STATEMENTS = "/api/v1/statements"
@@ -14,101 +15,111 @@ def one_row(node: ScriptedNode, text: str, value: int = 1) -> None:
     node.on(text, columns=[("x", "int")], chunks=[[[value]]])
 
 
-class TestRows:
-    def test_json_is_one_array_of_objects(self, node: ScriptedNode, headrace: Headrace) -> None:
+class TestResults:
+    def test_json_output_is_an_array_of_objects(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
         one_row(node, "SELECT 1 AS x")
-        done = headrace("sql", "SELECT 1 AS x", "--format", "json")
-        assert (done.returncode, done.stdout, done.stderr) == (0, '[{"x": 1}]\n', "")
+        completed = headrace("sql", "SELECT 1 AS x", "--format", "json")
+        assert (completed.returncode, completed.stdout, completed.stderr) == (0, '[{"x": 1}]\n', "")
 
-    def test_a_pipe_gets_csv(self, node: ScriptedNode, headrace: Headrace) -> None:
+    def test_output_to_a_pipe_is_csv_by_default(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
         rows = [["a", None], ["", 'say "hi"']]
         node.on("SELECT", columns=[("s", "string"), ("t", "string")], chunks=[rows])
         assert headrace("sql", "SELECT").stdout == 's,t\na,\n"","say ""hi"""\n'
 
-    def test_the_format_can_be_pinned_by_the_environment(
-        self, node: ScriptedNode, headrace: Headrace
+    def test_environment_sets_the_format_and_the_flag_overrides_it(
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         one_row(node, "SELECT 1 AS x")
         assert headrace("sql", "SELECT 1 AS x", HEADRACE_FORMAT="jsonl").stdout == '{"x": 1}\n'
         flagged = headrace("sql", "SELECT 1 AS x", "--format", "tsv", HEADRACE_FORMAT="jsonl")
         assert flagged.stdout == "x\n1\n"
 
-    def test_an_unknown_pinned_format_is_refused(self, headrace: Headrace) -> None:
-        done = headrace("sql", "SELECT", HEADRACE_FORMAT="yaml")
-        assert done.returncode == 2
-        assert "'yaml' (set by HEADRACE_FORMAT)" in done.stderr
-        assert "jsonl" in done.stderr
+    def test_unknown_format_in_the_environment_is_refused(self, headrace: RunHeadrace) -> None:
+        completed = headrace("sql", "SELECT", HEADRACE_FORMAT="yaml")
+        assert completed.returncode == 2
+        assert "'yaml' (set by HEADRACE_FORMAT)" in completed.stderr
+        assert "jsonl" in completed.stderr
 
-    def test_all_chunks_are_read_in_order(self, node: ScriptedNode, headrace: Headrace) -> None:
+    def test_all_chunks_of_a_result_are_read_in_order(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
         chunks = [[[n]] for n in range(5)]
         node.on("SELECT", columns=[("n", "int")], chunks=chunks)
         assert headrace("sql", "SELECT").stdout == "n\n0\n1\n2\n3\n4\n"
-        asked = [call.query["chunk"] for call in node.calls("GET", f"{STATEMENTS}/[^/]+/result")]
-        assert asked == ["1", "2", "3", "4"]  # the first came with the submit
+        chunks_read = [
+            call.query["chunk"] for call in node.calls("GET", f"{STATEMENTS}/[^/]+/result")
+        ]
+        assert chunks_read == ["1", "2", "3", "4"]  # the submit returned chunk 0
 
-    def test_rows_that_the_node_does_not_give_are_an_error(
-        self, node: ScriptedNode, headrace: Headrace
+    def test_an_incomplete_result_is_an_error(
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         node.on("SELECT", columns=[("n", "int")], chunks=[[[1]]], rows_lost=1)
-        done = headrace("sql", "SELECT")
-        assert done.returncode == 1
-        assert "1 of the 2 rows" in done.stderr
+        completed = headrace("sql", "SELECT")
+        assert completed.returncode == 1
+        assert "the node returned 1 of 2 rows" in completed.stderr
 
-    def test_truncation_is_told_even_when_quiet(
-        self, node: ScriptedNode, headrace: Headrace
+    def test_truncation_is_reported_even_with_quiet(
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         node.on("SELECT", columns=[("n", "int")], chunks=[[[1]]], truncated=True)
-        done = headrace("sql", "SELECT", "--quiet")
-        assert done.returncode == 0
-        assert "first 1 rows" in done.stderr
+        completed = headrace("sql", "SELECT", "--quiet")
+        assert completed.returncode == 0
+        assert "first 1 rows" in completed.stderr
 
-    def test_json_refuses_columns_of_one_name(self, node: ScriptedNode, headrace: Headrace) -> None:
+    def test_json_refuses_duplicate_column_names(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
         columns = [("a", "int"), ("b", "int"), ("a", "int")]
         node.on("SELECT", columns=columns, chunks=[[[1, 2, 3]]])
-        done = headrace("sql", "SELECT", "--format", "json")
-        assert done.returncode == 2
-        assert done.stdout == ""
-        assert "of one name: a." in done.stderr
+        completed = headrace("sql", "SELECT", "--format", "json")
+        assert completed.returncode == 2
+        assert completed.stdout == ""
+        assert "of the same name: a." in completed.stderr
         assert headrace("sql", "SELECT").stdout == "a,b,a\n1,2,3\n"
 
-    def test_numbers_are_asked_for_as_numbers_where_json_shows_them(
-        self, node: ScriptedNode, headrace: Headrace
+    def test_json_reads_bigint_values_as_numbers(
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
-        # The scripted node, like a real one, gives texts with the submit.
+        # Like a real node, the scripted one returns strings with the submit.
         node.on("SELECT", columns=[("n", "bigint")], chunks=[[["7"]]])
         headrace("sql", "SELECT", "--format", "json")
-        asked = node.calls("GET", f"{STATEMENTS}/[^/]+/result")
-        assert [call.query for call in asked] == [
+        result_calls = node.calls("GET", f"{STATEMENTS}/[^/]+/result")
+        assert [call.query for call in result_calls] == [
             {"format": "json", "chunk": "0", "numbers": "plain"}
         ]
         assert headrace("sql", "SELECT").stdout == "n\n7\n"
 
-    def test_binary_formats_come_as_the_node_gives_them(
+    def test_binary_formats_are_written_unchanged(
         self, node: ScriptedNode, environment: dict[str, str], tmp_path: Path
     ) -> None:
         content = bytes(range(256)) * 4000
         node.on("SELECT", columns=[("n", "int")], downloads={"arrow": content})
         command = [*COMMAND, "sql", "SELECT", "--format", "arrow"]
-        done = subprocess.run(command, capture_output=True, env=environment, check=True)
-        assert done.stdout == content
+        completed = subprocess.run(command, capture_output=True, env=environment, check=True)
+        assert completed.stdout == content
 
-    def test_what_returns_no_rows_writes_nothing(
-        self, node: ScriptedNode, headrace: Headrace
+    def test_a_statement_without_columns_prints_nothing_except_an_empty_json_array(
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         node.on("DROP VIEW v")
         assert headrace("sql", "DROP VIEW v").stdout == ""
         assert headrace("sql", "DROP VIEW v", "--format", "json").stdout == "[]\n"
 
-    def test_format_none_reads_no_rows(self, node: ScriptedNode, headrace: Headrace) -> None:
+    def test_format_none_reads_no_rows(self, node: ScriptedNode, headrace: RunHeadrace) -> None:
         node.on("SELECT", columns=[("n", "int")], chunks=[[[1]], [[2]]])
-        done = headrace("sql", "SELECT", "--format", "none")
-        assert (done.returncode, done.stdout) == (0, "")
+        completed = headrace("sql", "SELECT", "--format", "none")
+        assert (completed.returncode, completed.stdout) == (0, "")
         assert not node.calls("GET", f"{STATEMENTS}/[^/]+/result")
 
 
 class TestSubmit:
-    def test_limits_parameters_and_disposition_reach_the_node(
-        self, node: ScriptedNode, headrace: Headrace
+    def test_limits_parameters_and_disposition_are_sent(
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         flags = ["--row-limit", "5", "--byte-limit", "9", "--result", "stored"]
         named = ["--param", "a=1=2", "--param", "b:DECIMAL(3,1)=2.5"]
@@ -128,14 +139,16 @@ class TestSubmit:
         }
 
     def test_positional_parameters_have_no_name(
-        self, node: ScriptedNode, headrace: Headrace
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         headrace("sql", "SELECT ?", "--param", ":INT=5")
         (call,) = node.calls("POST", STATEMENTS)
         assert call.body is not None
         assert call.body["parameters"] == [{"type": "INT", "value": "5"}]
 
-    def test_the_private_session_is_closed(self, node: ScriptedNode, headrace: Headrace) -> None:
+    def test_statements_share_a_private_session_which_is_closed(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
         headrace("sql", "SELECT 1; SELECT 2")
         first, second = node.calls("POST", STATEMENTS)
         assert first.body is not None
@@ -145,28 +158,28 @@ class TestSubmit:
         assert second.body["session"] == session
         assert node.sessions[session]["state"] == "closing"
 
-    def test_a_named_session_stays(self, node: ScriptedNode, headrace: Headrace) -> None:
+    def test_a_named_session_remains_open(self, node: ScriptedNode, headrace: RunHeadrace) -> None:
         assert headrace("sql", "SELECT 1", "--session", "mine", "--create").returncode == 0
         assert headrace("sql", "SELECT 1", "--session", "mine", "--create").returncode == 0
         assert headrace("sql", "SELECT 1", "--session", "mine").returncode == 0
         (session,) = node.sessions.values()
         assert (session["name"], session["state"]) == ("mine", "running")
 
-    def test_an_unknown_session_is_refused(self, headrace: Headrace) -> None:
-        done = headrace("sql", "SELECT 1", "--session", "nobody")
-        assert done.returncode == 2
-        assert done.stderr == "error: There is no session 'nobody'.\n"
+    def test_an_unknown_session_is_refused(self, headrace: RunHeadrace) -> None:
+        completed = headrace("sql", "SELECT 1", "--session", "missing")
+        assert completed.returncode == 2
+        assert completed.stderr == "error: There is no session 'missing'.\n"
 
-    def test_configuration_makes_a_session_of_its_own(
-        self, node: ScriptedNode, headrace: Headrace
+    def test_configuration_and_profile_create_a_private_session(
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         headrace("sql", "SELECT 1", "--conf", "spark.a=1", "--profile", "big")
         (session,) = node.sessions.values()
         assert (session["conf"], session["profile"]) == ({"spark.a": "1"}, "big")
         assert session["state"] == "closing"
 
-    def test_an_existing_session_keeps_its_configuration(
-        self, node: ScriptedNode, headrace: Headrace
+    def test_an_existing_session_with_another_configuration_is_refused(
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         headrace("sql", "SELECT 1", "--session", "mine", "--create", "--conf", "spark.a=1")
         other = headrace("sql", "SELECT 1", "--session", "mine", "--create", "--conf", "spark.a=2")
@@ -175,129 +188,171 @@ class TestSubmit:
         without = headrace("sql", "SELECT 1", "--session", "mine", "--conf", "spark.a=2")
         assert without.returncode == 2
 
-    def test_detach_prints_the_id_and_leaves_the_session(
-        self, node: ScriptedNode, headrace: Headrace
+    def test_detach_prints_the_id_and_keeps_the_session_open(
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         node.on("SELECT", hangs=True)
-        done = headrace("sql", "SELECT", "--detach")
+        completed = headrace("sql", "SELECT", "--detach")
         (statement,) = node.statements.values()
-        assert (done.returncode, done.stdout) == (0, statement["id"] + "\n")
+        assert (completed.returncode, completed.stdout) == (0, statement["id"] + "\n")
         assert statement["state"] == "running"
         assert not node.calls("DELETE", SESSION)
 
-    def test_wait_gives_up_and_leaves_it_running(
-        self, node: ScriptedNode, headrace: Headrace
+    def test_wait_ends_the_command_and_the_statement_continues(
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         node.on("SELECT", hangs=True)
-        done = headrace("sql", "SELECT; SELECT 2", "--wait", "50ms")
+        completed = headrace("sql", "SELECT; SELECT 2", "--wait", "50ms")
         (statement,) = node.statements.values()
-        assert done.returncode == 4
-        assert f"statement attach {statement['id']}" in done.stderr
+        assert completed.returncode == 4
+        assert f"statement attach {statement['id']}" in completed.stderr
         assert statement["state"] == "running"
         assert not node.calls("DELETE", SESSION)
 
-    def test_a_bare_number_is_no_duration(self, headrace: Headrace) -> None:
-        done = headrace("sql", "SELECT", "--wait", "5")
-        assert done.returncode == 2
-        assert "--wait: '5' is no duration" in done.stderr
+    def test_a_duration_without_a_unit_is_refused(self, headrace: RunHeadrace) -> None:
+        completed = headrace("sql", "SELECT", "--wait", "5")
+        assert completed.returncode == 2
+        assert "--wait: '5' is" in completed.stderr
 
-    def test_text_is_sent_as_it_is(self, node: ScriptedNode, headrace: Headrace) -> None:
+    def test_the_text_of_a_statement_is_sent_unchanged(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
         text = "SELECT 'ä;b' /* ; */ -- ;"
         headrace("sql", f"  {text}")
         (call,) = node.calls("POST", STATEMENTS)
         assert call.body is not None
         assert call.body["statement"] == text
 
+    def test_kind_and_timeouts_are_sent_with_each_statement(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
+        one_row(node, "SELECT 1")
+        flags = ["--kind", "batch", "--timeout", "10m", "--queue-timeout", "30s"]
+        assert headrace("sql", "SELECT 1; SELECT 1", *flags).returncode == 0
+        bodies = [call.body for call in node.calls("POST", STATEMENTS)]
+        assert len(bodies) == 2
+        for body in bodies:
+            assert body is not None
+            assert (body["kind"], body["timeout"], body["queue_timeout"]) == ("batch", "10m", "30s")
+            # Each batch statement has a session of its own.
+            assert "session" not in body
+
+    def test_the_session_of_a_local_statement_is_not_used_again(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
+        cancel = "CANCEL STATEMENT 'x'"
+        node.on(cancel, kind="local", columns=[("state", "string")], chunks=[[["a"]]])
+        one_row(node, "SELECT 1")
+        assert headrace("sql", f"{cancel}; SELECT 1; SELECT 1").returncode == 0
+        bodies = [call.body for call in node.calls("POST", STATEMENTS)]
+        assert ["session" in body for body in bodies if body is not None] == [False, False, True]
+
+    @pytest.mark.parametrize("flag", ["--timeout", "--queue-timeout"])
+    def test_a_timeout_without_a_unit_is_refused(self, headrace: RunHeadrace, flag: str) -> None:
+        completed = headrace("sql", "SELECT 1", flag, "10")
+        assert completed.returncode == 2
+        assert flag in completed.stderr
+
 
 class TestSources:
-    def test_files_and_arguments_and_stdin(
-        self, node: ScriptedNode, headrace: Headrace, tmp_path: Path
+    def test_arguments_run_before_files_and_standard_input(
+        self, node: ScriptedNode, headrace: RunHeadrace, tmp_path: Path
     ) -> None:
-        (tmp_path / "a.sql").write_text("SELECT 2;\n-- nothing more\n")
+        (tmp_path / "a.sql").write_text("SELECT 2;\n-- end of file\n")
         headrace("sql", "SELECT 1", "-f", "a.sql", "-f", "-", stdin=b"\xef\xbb\xbfSELECT 3")
         texts = [call.body["statement"] for call in node.calls("POST", STATEMENTS) if call.body]
         assert texts == ["SELECT 1", "SELECT 2", "SELECT 3"]
 
-    def test_stdin_alone(self, node: ScriptedNode, headrace: Headrace) -> None:
+    def test_standard_input_is_read_without_arguments(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
         one_row(node, "SELECT 1")
         assert headrace("sql", stdin=b"SELECT 1;\n").stdout == "x\n1\n"
 
-    def test_an_empty_argument_is_refused_and_an_empty_file_is_not(
-        self, node: ScriptedNode, headrace: Headrace
+    def test_an_empty_argument_is_refused_but_an_empty_file_is_not(
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         assert headrace("sql", " -- nothing").returncode == 2
         assert headrace("sql", stdin=b"").returncode == 0
         assert not node.calls("POST", STATEMENTS)
 
-    def test_what_is_no_utf8_is_refused(self, node: ScriptedNode, headrace: Headrace) -> None:
-        done = headrace("sql", stdin=b"SELECT\n'\xff'")
-        assert done.returncode == 2
-        assert "standard input is no valid UTF-8 in line 2" in done.stderr
+    def test_standard_input_that_is_not_utf8_is_refused(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
+        completed = headrace("sql", stdin=b"SELECT\n'\xff'")
+        assert completed.returncode == 2
+        assert "standard input is not valid UTF-8 in line 2" in completed.stderr
         assert not node.calls("POST", STATEMENTS)
 
-    def test_a_missing_file_is_named(self, headrace: Headrace) -> None:
-        done = headrace("sql", "-f", "gone.sql")
-        assert done.returncode == 2
-        assert "gone.sql cannot be read: No such file or directory." in done.stderr
+    def test_the_error_names_a_missing_file(self, headrace: RunHeadrace) -> None:
+        completed = headrace("sql", "-f", "missing.sql")
+        assert completed.returncode == 2
+        assert "missing.sql cannot be read: No such file or directory." in completed.stderr
 
 
 class TestScripts:
     BAD = "SELECT a,\n  b FROM t"
 
-    def fail(self, node: ScriptedNode) -> None:
+    def script_failure(self, node: ScriptedNode) -> None:
         node.on(
             self.BAD,
             state="failed",
             error={
                 "code": "analysis_error",
                 "condition": "UNRESOLVED_COLUMN",
-                "message": "No column `b`.\nMore about it.",
+                "message": "No column `b`.\nDetails of the error.",
                 "line": 2,
                 "column": 3,
                 "trace": "at Spark",
             },
         )
 
-    def test_an_error_stops_the_script_and_names_its_place(
-        self, node: ScriptedNode, headrace: Headrace, tmp_path: Path
+    def test_an_error_stops_the_script_and_names_file_line_and_statement(
+        self, node: ScriptedNode, headrace: RunHeadrace, tmp_path: Path
     ) -> None:
-        self.fail(node)
+        self.script_failure(node)
         (tmp_path / "s.sql").write_text(f"SELECT 1;\n\n{self.BAD};\nSELECT 3;")
-        done = headrace("sql", "-f", "s.sql")
-        assert done.returncode == 1
-        assert done.stderr == (
+        completed = headrace("sql", "-f", "s.sql")
+        assert completed.returncode == 1
+        assert completed.stderr == (
             "error: s.sql:4:3, statement 2: [UNRESOLVED_COLUMN] No column `b`.\n"
             "   4 │   b FROM t;\n"
             "     │   ^\n"
         )
         assert len(node.statements) == 2
 
-    def test_the_first_line_of_a_statement_may_begin_further_right(
-        self, node: ScriptedNode, headrace: Headrace
+    def test_the_position_of_an_error_counts_from_the_start_of_the_argument(
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         error = {"code": "syntax_error", "message": "Bad.", "line": 1, "column": 1}
         node.on("SELEC 2", state="failed", error=error)
-        done = headrace("sql", "SELECT 1; SELEC 2")
-        assert done.stderr == (
+        completed = headrace("sql", "SELECT 1; SELEC 2")
+        assert completed.stderr == (
             "error: statement 2: Bad. (line 1, column 11)\n"
             "   1 │ SELECT 1; SELEC 2\n"
             "     │           ^\n"
         )
 
-    def test_debug_shows_all_of_the_error(self, node: ScriptedNode, headrace: Headrace) -> None:
-        self.fail(node)
-        done = headrace("sql", self.BAD, "--debug")
-        assert "More about it." in done.stderr
-        assert "at Spark" in done.stderr
+    def test_debug_shows_the_details_and_the_stack_trace(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
+        self.script_failure(node)
+        completed = headrace("sql", self.BAD, "--debug")
+        assert "Details of the error." in completed.stderr
+        assert "at Spark" in completed.stderr
         assert "at Spark" not in headrace("sql", self.BAD).stderr
 
-    def test_it_can_go_on_after_an_error(self, node: ScriptedNode, headrace: Headrace) -> None:
-        self.fail(node)
+    def test_on_error_continue_runs_the_following_statements(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
+        self.script_failure(node)
         one_row(node, "SELECT 3", 3)
-        done = headrace("sql", f"{self.BAD}; SELECT 3", "--on-error", "continue")
-        assert (done.returncode, done.stdout) == (1, "x\n3\n")
+        completed = headrace("sql", f"{self.BAD}; SELECT 3", "--on-error", "continue")
+        assert (completed.returncode, completed.stdout) == (1, "x\n3\n")
 
-    def test_whose_results_are_written(self, node: ScriptedNode, headrace: Headrace) -> None:
+    def test_results_flag_selects_the_results_to_print(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
         for n in (1, 2, 3):
             one_row(node, f"SELECT {n}", n)
         node.on("DROP")
@@ -307,7 +362,9 @@ class TestScripts:
         assert headrace("sql", script, "--results", "2").stdout == "x\n2\n"
         assert headrace("sql", script, "--results", "5").returncode == 2
 
-    def test_a_binary_output_holds_one_result(self, node: ScriptedNode, headrace: Headrace) -> None:
+    def test_a_binary_format_accepts_one_result_only(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
         node.on("SELECT 2", columns=[("x", "int")], downloads={"parquet": b"PAR1"})
         script = ["sql", "SELECT 1; SELECT 2", "--format", "parquet"]
         assert headrace(*script).returncode == 2
@@ -316,49 +373,76 @@ class TestScripts:
 
 
 class TestExitCodes:
-    def test_a_refused_submit(self, node: ScriptedNode, headrace: Headrace) -> None:
+    def test_a_refused_submit_is_a_usage_error(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
         problem = {"code": "reserved_statement", "detail": "Not yet.", "line": 1, "column": 8}
         node.on("CREATE STREAM s", problem=(400, problem))
-        done = headrace("sql", "CREATE STREAM s")
-        assert done.returncode == 2
-        assert done.stderr == (
+        completed = headrace("sql", "CREATE STREAM s")
+        assert completed.returncode == 2
+        assert completed.stderr == (
             "error: Not yet. (line 1, column 8)\n   1 │ CREATE STREAM s\n     │        ^\n"
         )
 
-    def test_a_timeout(self, node: ScriptedNode, headrace: Headrace) -> None:
+    def test_a_timeout_has_its_own_exit_code(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
         node.on("SELECT", state="timeout", error={"code": "timeout", "message": "Too long."})
         assert headrace("sql", "SELECT").returncode == 4
 
-    def test_a_wrong_token(self, node: ScriptedNode, headrace: Headrace) -> None:
+    @pytest.mark.parametrize(
+        ("flag", "cancel_reason", "message"),
+        [
+            ("--timeout", "timeout", "Cancelled after 2 s (--timeout)."),
+            ("--queue-timeout", None, "Not started within 2 s (--queue-timeout)."),
+            # Not the flag of this command, but a setting of the node was the cause.
+            ("--queue-timeout", "timeout", "Too long."),
+        ],
+    )
+    def test_the_error_names_the_timeout_flag(
+        self,
+        node: ScriptedNode,
+        headrace: RunHeadrace,
+        flag: str,
+        cancel_reason: str | None,
+        message: str,
+    ) -> None:
+        error = {"code": "statement_timeout", "message": "Too long."}
+        node.on("SELECT", state="timeout", error=error, cancel_reason=cancel_reason)
+        assert headrace("sql", "SELECT", flag, "2s").stderr == f"error: {message}\n"
+
+    def test_a_wrong_token_is_denied(self, node: ScriptedNode, headrace: RunHeadrace) -> None:
         node.token = "right"
         assert headrace("sql", "SELECT").returncode == 5
         assert headrace("sql", "SELECT", HEADRACE_TOKEN="right").returncode == 0
 
-    def test_no_node(self, headrace: Headrace) -> None:
-        done = headrace("sql", "SELECT", HEADRACE_SERVER="http://127.0.0.1:1")
-        assert done.returncode == 3
-        assert "http://127.0.0.1:1 (set by HEADRACE_SERVER)" in done.stderr
+    def test_an_unreachable_node_is_named_with_the_source_of_its_address(
+        self, headrace: RunHeadrace
+    ) -> None:
+        completed = headrace("sql", "SELECT", HEADRACE_SERVER="http://127.0.0.1:1")
+        assert completed.returncode == 3
+        assert "http://127.0.0.1:1 (set by HEADRACE_SERVER)" in completed.stderr
 
-    def test_no_address(self, headrace: Headrace) -> None:
+    def test_a_server_without_scheme_is_refused(self, headrace: RunHeadrace) -> None:
         assert headrace("sql", "SELECT", "--server", "localhost:8040").returncode == 2
 
-    def test_an_unknown_option(self, headrace: Headrace) -> None:
+    def test_an_unknown_option_is_refused(self, headrace: RunHeadrace) -> None:
         assert headrace("sql", "SELECT", "--formt", "csv").returncode == 2
 
 
 class TestOutages:
-    def test_a_submit_runs_once_however_often_it_is_sent(
-        self, node: ScriptedNode, headrace: Headrace
+    def test_a_submit_that_is_repeated_runs_once(
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         one_row(node, "SELECT 1")
-        node.dropped = 1  # after the node has carried it out
-        done = headrace("sql", "SELECT 1")
-        assert (done.returncode, done.stdout) == (0, "x\n1\n")
+        node.dropped = 1  # the statement runs, but its response is lost
+        completed = headrace("sql", "SELECT 1")
+        assert (completed.returncode, completed.stdout) == (0, "x\n1\n")
         assert len(node.calls("POST", STATEMENTS)) == 2
         assert len(node.statements) == 1
 
-    def test_a_node_without_its_store_is_asked_again(
-        self, node: ScriptedNode, headrace: Headrace
+    def test_requests_are_retried_while_the_store_is_down(
+        self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         one_row(node, "SELECT 1")
         node.outages = 2

@@ -1,4 +1,4 @@
-"""What a person sees: real commands on a pseudo-terminal."""
+"""Output of real commands on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from tests.cli.scripted_node import ScriptedNode
 from tests.support.waiting import wait_until
 
 
-class Screen:
-    """A terminal and what was written to it."""
+class PseudoTerminal:
+    """A pseudo-terminal that records what commands write to it."""
 
     def __init__(self, environment: dict[str, str], columns: int = 80) -> None:
         self.environment = {**environment, "TERM": "xterm", "PYTHONUTF8": "1"}
         self._written = b""
-        self._ours, self._theirs = pty.openpty()
-        fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self._primary, self._secondary = pty.openpty()
+        fcntl.ioctl(self._secondary, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
     def start(self, *arguments: str, stdout: int | None = None) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [*COMMAND, *arguments],
-            stdin=self._theirs,
-            stdout=self._theirs if stdout is None else stdout,
-            stderr=self._theirs,
+            stdin=self._secondary,
+            stdout=self._secondary if stdout is None else stdout,
+            stderr=self._secondary,
             env={key: self.environment[key] for key in self.environment if key != "COLUMNS"},
         )
 
     def run(self, *arguments: str) -> str:
-        """The whole of what a command shows, with bare newlines."""
+        """Run a command and return its whole output, with `\n` as line end."""
         assert self.start(*arguments).wait(timeout=30) == 0
         self.close()
         return self.text
@@ -49,17 +49,17 @@ class Screen:
         return self._written.decode().replace("\r\n", "\n")
 
     def close(self) -> None:
-        if self._theirs >= 0:
-            os.close(self._theirs)
+        if self._secondary >= 0:
+            os.close(self._secondary)
             self._reader.join()
-            os.close(self._ours)
-            self._theirs = -1
+            os.close(self._primary)
+            self._secondary = -1
 
     def _read(self) -> None:
         while True:
             try:
-                block = os.read(self._ours, 65536)
-            except OSError:  # what Linux says when the other end is closed
+                block = os.read(self._primary, 65536)
+            except OSError:  # Linux raises this when the other end is closed
                 return
             if not block:
                 return
@@ -67,18 +67,20 @@ class Screen:
 
 
 @pytest.fixture
-def screen(environment: dict[str, str]) -> Iterator[Screen]:
-    screen = Screen(environment)
-    yield screen
-    screen.close()
+def terminal(environment: dict[str, str]) -> Iterator[PseudoTerminal]:
+    terminal = PseudoTerminal(environment)
+    yield terminal
+    terminal.close()
 
 
-def test_rows_are_a_table_with_a_footer(node: ScriptedNode, screen: Screen) -> None:
+def test_rows_are_shown_as_a_table_with_a_footer(
+    node: ScriptedNode, terminal: PseudoTerminal
+) -> None:
     columns = [("n", "int"), ("name", "string")]
     node.on("SELECT", columns=columns, chunks=[[[7, "日本"], [100, None]], [[5, "a\tb\x1b[2J"]]])
-    screen.environment["NO_COLOR"] = "1"
+    terminal.environment["NO_COLOR"] = "1"
     statement_id = f"st_{1:032x}"
-    assert screen.run("sql", "SELECT") == (
+    assert terminal.run("sql", "SELECT") == (
         "   n │ name\n"
         "─────┼──────\n"
         "   7 │ 日本\n"
@@ -88,42 +90,50 @@ def test_rows_are_a_table_with_a_footer(node: ScriptedNode, screen: Screen) -> N
     )
 
 
-def test_what_is_too_wide_is_vertical(node: ScriptedNode, environment: dict[str, str]) -> None:
+def test_a_table_that_would_be_too_wide_is_vertical(
+    node: ScriptedNode, environment: dict[str, str]
+) -> None:
     node.on("SELECT", columns=[("a", "int"), ("long", "string")], chunks=[[[1, "x" * 30]]])
-    screen = Screen({**environment, "NO_COLOR": "1"}, columns=30)
-    text = screen.run("sql", "SELECT", "--quiet")
+    terminal = PseudoTerminal({**environment, "NO_COLOR": "1"}, columns=30)
+    text = terminal.run("sql", "SELECT", "--quiet")
     assert text.splitlines() == ["─[ 1 ]".ljust(40, "─"), "a    │ 1", f"long │ {'x' * 30}"]
 
 
-def test_null_is_told_from_the_word_by_colour(node: ScriptedNode, screen: Screen) -> None:
+def test_null_is_dimmed_unlike_the_string_null(
+    node: ScriptedNode, terminal: PseudoTerminal
+) -> None:
     node.on("SELECT", columns=[("s", "string")], chunks=[[["NULL"], [None]]])
-    assert screen.run("sql", "SELECT", "--quiet").splitlines()[2:] == [
+    assert terminal.run("sql", "SELECT", "--quiet").splitlines()[2:] == [
         " NULL",
         " \x1b[2mNULL\x1b[0m",
     ]
 
 
-def test_progress_is_drawn_and_wiped(node: ScriptedNode, screen: Screen) -> None:
+def test_the_progress_line_is_drawn_and_erased(
+    node: ScriptedNode, terminal: PseudoTerminal
+) -> None:
     node.on("SELECT", columns=[("n", "int")], chunks=[[[1]]], hangs=True)
-    process = screen.start("sql", "SELECT")
-    wait_until(lambda: "running" in screen.text, what="progress")
+    process = terminal.start("sql", "SELECT")
+    wait_until(lambda: "running" in terminal.text, what="the progress line")
     node.finish(next(iter(node.statements)))
     process.wait(timeout=30)
-    screen.close()
-    assert re.search(r"running · \d+ s · 25 %", screen.text)
-    last_drawn = screen.text.rpartition("%")[2]
-    assert last_drawn.startswith("\r\x1b[2K")
-    assert "1 row ·" in last_drawn
+    terminal.close()
+    assert re.search(r"running · \d+ s · 25 %", terminal.text)
+    after_progress = terminal.text.rpartition("%")[2]
+    assert after_progress.startswith("\r\x1b[2K")
+    assert "1 row ·" in after_progress
 
 
-def test_binary_formats_refuse_a_terminal(node: ScriptedNode, screen: Screen) -> None:
-    assert screen.start("sql", "SELECT", "--format", "parquet").wait(timeout=30) == 2
-    screen.close()
-    assert "is binary" in screen.text
+def test_binary_formats_are_refused_on_a_terminal(
+    node: ScriptedNode, terminal: PseudoTerminal
+) -> None:
+    assert terminal.start("sql", "SELECT", "--format", "parquet").wait(timeout=30) == 2
+    terminal.close()
+    assert "is binary" in terminal.text
     assert not node.statements
 
 
-def test_without_sql_a_terminal_is_not_read(screen: Screen) -> None:
-    assert screen.start("sql").wait(timeout=30) == 2
-    screen.close()
-    assert "There is no SQL to run." in screen.text
+def test_sql_is_not_read_from_a_terminal(terminal: PseudoTerminal) -> None:
+    assert terminal.start("sql").wait(timeout=30) == 2
+    terminal.close()
+    assert "There is no SQL to run." in terminal.text

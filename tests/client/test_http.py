@@ -9,28 +9,27 @@ import pytest
 from tests.cli.scripted_node import ScriptedNode
 
 from headrace import errors
-from headrace.client.errors import from_answer
 from headrace.client.http import Client
 from headrace.client.transport import Transport
 
 
 @contextmanager
-def client(address: str, token: str | None = None, patience: float = 5) -> Iterator[Client]:
-    with Client(address, token, patience=patience) as made:
-        yield made
+def connect(address: str, token: str | None = None, retry_seconds: float = 5) -> Iterator[Client]:
+    with Client(address, token, retry_seconds=retry_seconds) as client:
+        yield client
 
 
 @contextmanager
-def answering(*answers: bytes) -> Iterator[str]:
-    """A server that gives these bytes, one connection each, and hangs up."""
+def raw_server(*responses: bytes) -> Iterator[str]:
+    """Start a server that sends each of the responses on one connection and closes it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
-            for answer in answers:
+            for response in responses:
                 connection, _ = listener.accept()
                 with connection:
                     connection.recv(65536)
-                    connection.sendall(answer)
+                    connection.sendall(response)
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -38,149 +37,126 @@ def answering(*answers: bytes) -> Iterator[str]:
         thread.join()
 
 
-def whole(body: bytes, status: str = "200 OK") -> bytes:
+def http_response(body: bytes, status: str = "200 OK") -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def test_one_connection_serves_many_requests_and_errors_in_between() -> None:
-    with ScriptedNode() as node, client(node.address) as one:
-        made = one.submit({"statement": "SELECT 1"})
+def test_one_connection_serves_several_requests_even_after_an_error() -> None:
+    with ScriptedNode() as node, connect(node.address) as client:
+        statement = client.submit({"statement": "SELECT 1"})
         with pytest.raises(errors.StatementNotFound, match="no statement 'st_0'"):
-            one.statement("st_0")
-        assert one.statement(made["id"])["state"] == "success"
-        assert one.health()["node_id"] == node.node_id
+            client.statement("st_0")
+        assert client.statement(statement["id"])["state"] == "success"
+        assert client.health()["node_id"] == node.node_id
 
 
-def test_names_travel_whole() -> None:
-    with ScriptedNode() as node, client(node.address) as one:
+def test_session_names_are_quoted_in_the_path() -> None:
+    with ScriptedNode() as node, connect(node.address) as client:
         with pytest.raises(errors.SessionNotFound):
-            one.session("a/b c?d")
+            client.session("a/b c?d")
         assert node.requests[-1].path == "/api/v1/sessions/a%2Fb%20c%3Fd"
 
 
-def test_the_token_is_sent() -> None:
+def test_the_token_is_sent_with_each_request() -> None:
     with ScriptedNode(token="right") as node:
-        with client(node.address, "right") as one:
-            assert one.sessions(limit="1") == {"items": [], "next": None}
-        with client(node.address) as one, pytest.raises(errors.Unauthorized):
-            one.sessions(limit="1")
+        with connect(node.address, "right") as client:
+            assert client.sessions(limit=1) == {"items": [], "next": None}
+        with connect(node.address) as client, pytest.raises(errors.Unauthorized):
+            client.sessions(limit=1)
 
 
-def test_a_sub_path_is_kept() -> None:
-    with answering(whole(b'{"node_id": "no_1"}')) as address, client(f"{address}/spark/") as one:
-        assert one.address == f"{address}/spark"
-        assert one.health() == {"node_id": "no_1"}
+def test_a_path_in_the_address_is_kept() -> None:
+    with (
+        raw_server(http_response(b'{"node_id": "no_1"}')) as address,
+        connect(f"{address}/spark/") as client,
+    ):
+        assert client.address == f"{address}/spark"
+        assert client.health() == {"node_id": "no_1"}
 
 
-def test_passing_trouble_is_repeated() -> None:
-    trouble = [whole(b"", f"{status} Trouble") for status in (502, 503, 504)]
-    with answering(*trouble, b"", whole(b'{"a": 1}')) as address, client(address) as one:
-        assert one.health() == {"a": 1}
+def test_requests_are_retried_after_502_503_504_and_a_lost_connection() -> None:
+    unavailable = [http_response(b"", f"{status} Unavailable") for status in (502, 503, 504)]
+    with (
+        raw_server(*unavailable, b"", http_response(b'{"a": 1}')) as address,
+        connect(address) as client,
+    ):
+        assert client.health() == {"a": 1}
 
 
-def test_a_store_that_stays_down_is_told_as_such() -> None:
-    with ScriptedNode() as node, client(node.address, patience=0.1) as one:
+def test_a_store_that_stays_down_raises_store_unavailable() -> None:
+    with ScriptedNode() as node, connect(node.address, retry_seconds=0.1) as client:
         node.outages = 1000
-        with pytest.raises(errors.StoreUnavailable) as caught:
-            one.submit({"statement": "SELECT 1"})
-        assert caught.value.exit_code == 3
+        with pytest.raises(errors.StoreUnavailable) as error:
+            client.submit({"statement": "SELECT 1"})
+        assert error.value.exit_code == 3
         keys = {request.headers["idempotency-key"] for request in node.requests}
         assert len(keys) == 1
         assert len(node.requests) > 1
 
 
-def test_making_a_session_is_not_repeated_once_it_was_sent() -> None:
-    with ScriptedNode() as node, client(node.address) as one:
+def test_creating_a_session_is_not_retried_after_it_was_sent() -> None:
+    with ScriptedNode() as node, connect(node.address) as client:
         node.dropped = 1
         with pytest.raises(errors.NodeUnreachable):
-            one.create_session({})
+            client.create_session({})
         assert len(node.sessions) == 1
 
 
-def test_nobody_there() -> None:
+def test_a_refused_connection_raises_node_unreachable() -> None:
     with (
-        client("http://127.0.0.1:1", patience=0) as one,
+        connect("http://127.0.0.1:1", retry_seconds=0) as client,
         pytest.raises(errors.NodeUnreachable, match=r"http://127\.0\.0\.1:1: .*refused"),
     ):
-        one.health()
+        client.health()
 
 
-def test_what_is_no_node() -> None:
+def test_a_server_that_is_not_a_node_raises_node_unreachable() -> None:
     with (
-        answering(whole(b"<html>")) as address,
-        client(address) as one,
-        pytest.raises(errors.NodeUnreachable, match="is no Headrace node"),
+        raw_server(http_response(b"<html>")) as address,
+        connect(address) as client,
+        pytest.raises(errors.NodeUnreachable, match="is not a Headrace node"),
     ):
-        one.health()
+        client.health()
 
 
 @pytest.mark.parametrize(
-    "cut",
+    "partial_response",
     [
         b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n",
     ],
 )
-def test_a_download_that_ends_early_is_an_error(cut: bytes) -> None:
-    with answering(cut) as address, client(address) as one:
-        got = b""
+def test_a_download_that_ends_early_raises_node_unreachable(partial_response: bytes) -> None:
+    with raw_server(partial_response) as address, connect(address) as client:
+        content = b""
         with pytest.raises(errors.NodeUnreachable):
-            for block in one.download("st_1", "arrow"):
-                got += block
-        assert b"12345".startswith(got)
+            for block in client.download("st_1", "arrow"):
+                content += block
+        assert b"12345".startswith(content)
 
 
-def test_a_download_is_asked_for_again_when_the_connection_was_lost() -> None:
-    with answering(whole(b"{}"), b"", whole(b"rows")) as address, client(address) as one:
-        one.health()  # its connection is closed by the other end
-        assert b"".join(one.download("st_1", "arrow")) == b"rows"
+def test_a_download_is_retried_after_a_lost_connection() -> None:
+    with (
+        raw_server(http_response(b"{}"), b"", http_response(b"rows")) as address,
+        connect(address) as client,
+    ):
+        client.health()  # the server then closes the connection
+        assert b"".join(client.download("st_1", "arrow")) == b"rows"
 
 
-def test_a_refused_download() -> None:
+def test_a_download_in_a_format_that_cannot_hold_the_result_is_refused() -> None:
     problem = b'{"code": "format_cannot_hold", "detail": "No column `v`."}'
     with (
-        answering(whole(problem, "406 Not Acceptable")) as address,
-        client(address) as one,
+        raw_server(http_response(problem, "406 Not Acceptable")) as address,
+        connect(address) as client,
         pytest.raises(errors.FormatCannotHold, match="No column `v`"),
     ):
-        one.download("st_1", "parquet")
+        client.download("st_1", "parquet")
 
 
 @pytest.mark.parametrize(
     "address", ["localhost", "ftp://a", "http://", "http://a:b", "http://a:99999"]
 )
-def test_bad_addresses(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(errors.InvalidSetting):
         Transport(address)
-
-
-class TestErrors:
-    def test_a_known_code_is_its_class(self) -> None:
-        error = from_answer(400, b'{"code": "empty_statement", "detail": "x", "hint": "y"}')
-        assert type(error) is errors.EmptyStatement
-        assert (error.message, error.hint, error.position) == ("x", "y", None)
-
-    def test_a_position_is_kept(self) -> None:
-        error = from_answer(400, b'{"code": "invalid_text", "detail": "x", "line": 2, "column": 3}')
-        assert error.position == errors.Position(2, 3)
-
-    @pytest.mark.parametrize(
-        ("status", "base", "exit_code"),
-        [
-            (418, errors.InvalidRequest, 2),
-            (403, errors.Unauthorized, 5),
-            (409, errors.Conflict, 6),
-            (502, errors.NodeUnreachable, 3),
-            (500, errors.HeadraceError, 1),
-        ],
-    )
-    def test_an_unknown_code_goes_by_its_status(
-        self, status: int, base: type[errors.HeadraceError], exit_code: int
-    ) -> None:
-        error = from_answer(status, b'{"code": "of_the_future", "detail": "x"}')
-        assert isinstance(error, base)
-        assert (error.code, error.status, error.exit_code) == ("of_the_future", status, exit_code)
-
-    @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null"])
-    def test_what_is_no_problem_still_is_an_error(self, body: bytes) -> None:
-        assert from_answer(500, body).message == "The node answered 500."

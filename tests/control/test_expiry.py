@@ -22,8 +22,8 @@ def test_what_has_changed_meanwhile_is_not_out_of_time(
     store: Database, found: StatementState, now: StatementState
 ) -> None:
     """Taken up by a driver, or lost by one, between the look and the end."""
-    session_id, epoch = running_session(store)
-    statement_id = new_statement(store, session_id, now, epoch=epoch)
+    lease = running_session(store)
+    statement_id = new_statement(store, lease.session_id, now, lease=lease)
     Expiry(store, node_id="no_1")._time_out(statement_id, found)
     with store.read() as tx:
         statement = statements.get(tx, statement_id)

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the driver's rooms."""
+"""One Spark application for all tests of the driver's packages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from tests.support.results import Writer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.driver.spark import Spark
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Two slots, and four attempts for each task."""
+    """A session with two slots, in which each task has four attempts."""
     from pyspark.sql import SparkSession
 
     with pytest.MonkeyPatch.context() as patch:
@@ -29,11 +31,11 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.catalogImplementation", "in-memory")
             .config("spark.jars", ",".join(map(str, lake_jars())))
-            # Iceberg's own is not needed here, and knows no functions of SQL.
+            # Iceberg's extension is not needed here, and it does not support SQL functions.
             .config("spark.sql.extensions", lake_extensions(lake_jars("delta")))
             .config("spark.sql.session.timeZone", "Asia/Kathmandu")
             .config("spark.sql.shuffle.partitions", "4")
-            # Compiling takes longer than these few rows.
+            # To compile code takes longer than to interpret plans for a few rows.
             .config("spark.sql.codegen.wholeStage", "false")
             .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
             .config("spark.sql.geospatial.enabled", "true")
@@ -47,6 +49,16 @@ def spark() -> Iterator[SparkSession]:
             yield session
         finally:
             session.stop()
+
+
+@pytest.fixture
+def driver_spark(spark: SparkSession) -> Spark:
+    """The driver's own wrapper around the session, without a start of its own."""
+    from headrace.driver.spark import Spark
+
+    wrapper = Spark.__new__(Spark)
+    wrapper.session = spark
+    return wrapper
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a launcher tells a driver, and that it is told once."""
+"""How a driver reads its bootstrap, whose token can be read only once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.driver.bootstrap import addresses, read_bootstrap, read_handoff
+from headrace.driver.bootstrap import read_addresses, read_bootstrap, read_handoff
 from headrace.model.messages import Bootstrap
 from headrace.private_files import write_private
 from headrace.storage import handoff
@@ -29,22 +29,37 @@ def bootstrap(tmp_path: Path) -> Bootstrap:
     )
 
 
-def test_a_file_stays_without_its_token(tmp_path: Path, bootstrap: Bootstrap) -> None:
+def test_reading_a_bootstrap_file_removes_its_token(tmp_path: Path, bootstrap: Bootstrap) -> None:
     file = tmp_path / "bootstrap.json"
     write_private(file, bootstrap.model_dump_json())
-    without, token = read_bootstrap(file)
-    assert (without.token, token) == (None, "secret")
+    without_token, token = read_bootstrap(file)
+    assert (without_token.token, token) == (None, "secret")
     assert "secret" not in file.read_text()
-    assert addresses(file) == bootstrap.nodes
-    with pytest.raises(SystemExit, match="taken by a driver already"):
+    with pytest.raises(SystemExit, match="Another driver has already read the token"):
         read_bootstrap(file)
 
 
-def test_an_object_is_gone_once_it_is_read(tmp_path: Path, bootstrap: Bootstrap) -> None:
-    place = handoff.put(str(tmp_path), "headrace-se_1-1", bootstrap.model_dump_json().encode())
-    without, token = read_handoff(place)
-    assert (without.token, token) == (None, "secret")
-    assert not Path(place).exists()
+def test_addresses_are_read_from_a_file_whose_token_was_removed(
+    tmp_path: Path, bootstrap: Bootstrap
+) -> None:
+    file = tmp_path / "bootstrap.json"
+    write_private(file, bootstrap.model_dump_json())
+    read_bootstrap(file)
+    assert read_addresses(file) == bootstrap.nodes
+
+
+def test_no_addresses_without_a_readable_file(tmp_path: Path) -> None:
+    (tmp_path / "half.json").write_text('{"nodes":')
+    assert read_addresses(None) == []
+    assert read_addresses(tmp_path / "missing.json") == []
+    assert read_addresses(tmp_path / "half.json") == []
+
+
+def test_reading_a_handoff_object_deletes_it(tmp_path: Path, bootstrap: Bootstrap) -> None:
+    content = bootstrap.model_dump_json().encode()
+    location = handoff.write_handoff(str(tmp_path), "headrace-se_1-1", content)
+    without_token, token = read_handoff(location)
+    assert (without_token.token, token) == (None, "secret")
+    assert not Path(location).exists()
     with pytest.raises(FileNotFoundError):
-        read_handoff(place)
-    assert addresses(None) == []
+        read_handoff(location)

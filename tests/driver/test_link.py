@@ -1,17 +1,17 @@
-"""The driver's end of the link, against small real HTTP servers."""
+"""The driver's client of the link, against small real HTTP servers."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from headrace.driver.bootstrap import read_bootstrap
-from headrace.driver.link import Link, LinkRefused, NoNodeAnswers
+from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
 from headrace.errors import LeaseLost
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Bootstrap, Ended
@@ -19,14 +19,14 @@ from headrace.private_files import write_private
 
 
 class Server(ThreadingHTTPServer):
-    """Gives each request the next of its answers, the last one for ever."""
+    """A node that gives each request the next of its answers, and repeats the last one."""
 
     daemon_threads = True
 
     def __init__(self, *answers: tuple[int, object]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers = list(answers)
-        self.seen: list[tuple[str, str, object]] = []
+        self.requests: list[tuple[str, str, object]] = []
         self.thread = threading.Thread(target=self.serve_forever, args=(0.01,))
         self.thread.start()
 
@@ -34,7 +34,7 @@ class Server(ThreadingHTTPServer):
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self.shutdown()
         self.thread.join()
         self.server_close()
@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.seen.append((self.path, self.headers["authorization"], json.loads(body)))
+        self.server.requests.append((self.path, self.headers["authorization"], json.loads(body)))
         answers = self.server.answers
         status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
         content = json.dumps(answer).encode()
@@ -55,31 +55,52 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *args: object) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
 
-LANDED = (200, {"applied": True})
-DOWN = (503, {"code": "store_unavailable"})
-GONE = "http://127.0.0.1:9"
+APPLIED = (200, {"applied": True})
+STORE_DOWN = (503, {"code": "store_unavailable"})
+UNREACHABLE = "http://127.0.0.1:9"
 
-
-@pytest.fixture
-def servers() -> Iterator[list[Server]]:
-    made: list[Server] = []
-    yield made
-    for server in made:
-        server.end()
+StartServer = Callable[..., Server]
+Connect = Callable[..., NodeLink]
 
 
 @pytest.fixture
-def links(tmp_path: Path) -> Iterator[list[Link]]:
-    made: list[Link] = []
-    yield made
-    for link in made:
+def start_server() -> Iterator[StartServer]:
+    servers: list[Server] = []
+
+    def start(*answers: tuple[int, object]) -> Server:
+        servers.append(Server(*answers))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The path of the bootstrap file."""
+    return tmp_path / "bootstrap.json"
+
+
+@pytest.fixture
+def connect(file: Path) -> Iterator[Connect]:
+    links: list[NodeLink] = []
+
+    def connect(*nodes: str, orphan_seconds: float = 20) -> NodeLink:
+        write_private(file, make_bootstrap(list(nodes), orphan_seconds).model_dump_json())
+        bootstrap, token = read_bootstrap(file)
+        links.append(NodeLink(file, bootstrap, token))
+        return links[-1]
+
+    yield connect
+    for link in links:
         link.close()
 
 
-def bootstrap(nodes: list[str], orphan_seconds: float) -> Bootstrap:
+def make_bootstrap(nodes: list[str], orphan_seconds: float) -> Bootstrap:
     return Bootstrap(
         session_id="se_1",
         epoch=4,
@@ -95,89 +116,85 @@ def bootstrap(nodes: list[str], orphan_seconds: float) -> Bootstrap:
     )
 
 
-def make(links: list[Link], file: Path, nodes: list[str], orphan_seconds: float = 20) -> Link:
-    write_private(file, bootstrap(nodes, orphan_seconds).model_dump_json())
-    known, token = read_bootstrap(file)
-    links.append(Link(file, known, token))
-    return links[-1]
-
-
-def test_the_token_is_taken_out_of_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "b.json"
-    write_private(file, bootstrap([GONE], 1).model_dump_json())
-    known, token = read_bootstrap(file)
-    assert token == "secret"
-    assert known.token is None
-    assert "secret" not in file.read_text()
-    with pytest.raises(SystemExit):
-        read_bootstrap(file)
-
-
 def test_a_call_carries_token_session_and_epoch(
-    servers: list[Server], links: list[Link], tmp_path: Path
+    start_server: StartServer, connect: Connect
 ) -> None:
-    servers.append(Server(LANDED))
-    link = make(links, tmp_path / "b.json", [servers[0].address])
+    server = start_server(APPLIED)
     ended = Ended(statement_id="st_1", state=StatementState.CANCELLED)
-    assert link.ended(ended).applied
-    path, authorization, body = servers[0].seen[0]
+    assert connect(server.address).report_end(ended).applied
+    path, authorization, body = server.requests[0]
     assert path == "/driver/v1/sessions/se_1/4/ended"
     assert authorization == "Bearer secret"
     assert Ended.model_validate(body) == ended
 
 
-def test_a_store_outage_is_waited_out(
-    servers: list[Server], links: list[Link], tmp_path: Path
+def test_calls_wait_for_the_end_of_a_store_outage(
+    start_server: StartServer, connect: Connect
 ) -> None:
-    servers.append(Server(DOWN, DOWN, DOWN, LANDED))
-    # Far shorter than the outage: a node that answers 503 still answers.
-    link = make(links, tmp_path / "b.json", [servers[0].address], orphan_seconds=0.2)
-    assert link.started("st_1").applied
-    assert len(servers[0].seen) == 4
+    server = start_server(STORE_DOWN, STORE_DOWN, STORE_DOWN, APPLIED)
+    # The outage lasts longer than orphan_seconds, but a node that answers 503 is alive.
+    link = connect(server.address, orphan_seconds=0.2)
+    assert link.report_start("st_1").applied
+    assert len(server.requests) == 4
 
 
-def test_another_node_is_asked_when_one_is_gone(
-    servers: list[Server], links: list[Link], tmp_path: Path
+def test_a_call_moves_to_the_next_node_if_one_cannot_be_reached(
+    start_server: StartServer, connect: Connect
 ) -> None:
-    servers.append(Server(LANDED))
-    link = make(links, tmp_path / "b.json", [GONE, servers[0].address])
-    assert link.renew().applied
+    server = start_server(APPLIED)
+    assert connect(UNREACHABLE, server.address).renew().applied
 
 
-def test_a_node_that_came_back_elsewhere_is_found_by_the_file(
-    servers: list[Server], links: list[Link], tmp_path: Path
+def test_a_renewal_brings_the_addresses_of_other_nodes(
+    start_server: StartServer, connect: Connect
 ) -> None:
-    file = tmp_path / "b.json"
-    link = make(links, file, [GONE])
-    servers.append(Server(LANDED))
-    moved = Bootstrap.model_validate_json(file.read_text())
-    write_private(file, moved.model_copy(update={"nodes": [servers[0].address]}).model_dump_json())
+    second = start_server(APPLIED)
+    first = start_server((200, {"applied": True, "nodes": [second.address]}))
+    link = connect(first.address)
+    link.renew()
+    link.renew()
+    assert (len(first.requests), len(second.requests)) == (1, 1)
+
+
+def test_a_node_on_a_new_port_is_found_through_the_bootstrap_file(
+    start_server: StartServer, connect: Connect, file: Path
+) -> None:
+    link = connect(UNREACHABLE)
+    server = start_server(APPLIED)
+    bootstrap = Bootstrap.model_validate_json(file.read_text())
+    moved = bootstrap.model_copy(update={"nodes": [server.address]})
+    write_private(file, moved.model_dump_json())
     assert link.renew().applied
 
 
 @pytest.mark.parametrize("status", [401, 409])
-def test_a_lost_lease_ends_the_driver(
-    servers: list[Server], links: list[Link], tmp_path: Path, status: int
+def test_a_lost_lease_raises_without_a_retry(
+    start_server: StartServer, connect: Connect, status: int
 ) -> None:
-    servers.append(Server((status, {"code": "lease_lost"})))
-    link = make(links, tmp_path / "b.json", [servers[0].address])
+    server = start_server((status, {"code": "lease_lost"}))
     with pytest.raises(LeaseLost):
-        link.renew()
-    assert len(servers[0].seen) == 1
+        connect(server.address).renew()
+    assert len(server.requests) == 1
 
 
-def test_a_call_that_no_node_understands_is_not_repeated(
-    servers: list[Server], links: list[Link], tmp_path: Path
+def test_a_call_that_the_node_refuses_is_not_retried(
+    start_server: StartServer, connect: Connect
 ) -> None:
-    servers.append(Server((400, {"code": "invalid_request"})))
-    link = make(links, tmp_path / "b.json", [servers[0].address])
+    server = start_server((400, {"code": "invalid_request"}))
     with pytest.raises(LinkRefused, match="invalid_request"):
-        link.renew()
+        connect(server.address).renew()
+    assert len(server.requests) == 1
 
 
-def test_a_driver_without_any_node_gives_up(links: list[Link], tmp_path: Path) -> None:
-    link = make(links, tmp_path / "b.json", [GONE], orphan_seconds=0.3)
+def test_a_driver_without_any_node_gives_up(connect: Connect) -> None:
+    link = connect(UNREACHABLE, orphan_seconds=0.3)
     with pytest.raises(NoNodeAnswers):
         link.renew()
-    # Nobody is told, and nobody has to be.
-    link.goodbye()
+
+
+def test_a_goodbye_that_no_node_receives_raises_no_error(connect: Connect) -> None:
+    connect(UNREACHABLE, orphan_seconds=0.3).goodbye()
+
+
+def test_a_progress_report_is_sent_once_and_never_fails(connect: Connect) -> None:
+    connect(UNREACHABLE).report_progress({})

@@ -1,4 +1,4 @@
-"""The driver's Spark session as the driver looks at it."""
+"""What a driver reads from its Spark application: streaming queries, and progress by job tag."""
 
 from __future__ import annotations
 
@@ -19,63 +19,69 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_streaming_queries_are_counted_while_they_run(spark: SparkSession) -> None:
-    held = Spark.__new__(Spark)
-    held.session = spark
-    assert held.streams() == 0
+def test_only_running_streaming_queries_are_counted(
+    driver_spark: Spark, spark: SparkSession
+) -> None:
+    assert driver_spark.count_streams() == 0
     query = spark.readStream.format("rate").load().writeStream.format("noop").start()
     try:
-        assert held.streams() == 1
+        assert driver_spark.count_streams() == 1
     finally:
         query.stop()
-    assert held.streams() == 0
+    assert driver_spark.count_streams() == 0
 
 
-def test_progress_is_that_of_the_jobs_with_a_tag(spark: SparkSession, tmp_path: Path) -> None:
-    held = Spark.__new__(Spark)
-    held.session = spark
-    assert read_progress(held, "st_none") is None
-    places = [str(tmp_path / name) for name in ("in", "out")]
-    spark.range(0, 1000, 1, 3).write.parquet(places[0])
+def test_progress_sums_up_the_jobs_with_the_tag_and_no_others(
+    driver_spark: Spark, spark: SparkSession, tmp_path: Path
+) -> None:
+    assert read_progress(driver_spark, "st_none") is None
+    source, target = str(tmp_path / "in"), str(tmp_path / "out")
+    spark.range(0, 1000, 1, 3).write.parquet(source)
     spark.sparkContext.addJobTag("st_tagged")
     try:
-        spark.read.parquet(places[0]).repartition(2).write.parquet(places[1])
+        spark.read.parquet(source).repartition(2).write.parquet(target)
     finally:
         spark.sparkContext.removeJobTag("st_tagged")
     spark.range(10).write.format("noop").mode("append").save()
-    # Spark's bus of events is a little behind.
-    wait_until(lambda: _done(read_progress(held, "st_tagged")), what="all tasks are counted")
-    found = read_progress(held, "st_tagged")
-    assert found is not None
-    assert found.jobs >= 1
-    assert found.stages_done == found.stages_total >= 2
-    assert found.tasks_done == found.tasks_total >= 4
-    assert (found.tasks_active, found.tasks_failed) == (0, 0)
-    assert (found.rows_read, found.rows_written) == (1000, 1000)
-    assert found.bytes_read > 0
-    assert found.bytes_written > 0
+    # Spark's listener bus delivers its events with a delay.
+    wait_until(
+        lambda: _all_rows_written(read_progress(driver_spark, "st_tagged")),
+        what="all tasks are counted",
+    )
+    progress = read_progress(driver_spark, "st_tagged")
+    assert progress is not None
+    assert progress.jobs >= 1
+    assert progress.stages_done == progress.stages_total >= 2
+    assert progress.tasks_done == progress.tasks_total >= 4
+    assert (progress.tasks_active, progress.tasks_failed) == (0, 0)
+    assert (progress.rows_read, progress.rows_written) == (1000, 1000)
+    assert progress.bytes_read > 0
+    assert progress.bytes_written > 0
 
 
-def test_tasks_that_have_just_begun_are_at_work(spark: SparkSession) -> None:
-    """Long before an executor's next heartbeat, and though nothing else happens."""
-    held = Spark.__new__(Spark)
-    held.session = spark
-    slow = "reflect('java.lang.Thread', 'sleep', 4000L + id * 0)"
+def test_tasks_count_as_active_before_the_next_heartbeat_of_an_executor(
+    driver_spark: Spark, spark: SparkSession
+) -> None:
+    four_seconds = "reflect('java.lang.Thread', 'sleep', 4000L + id * 0)"
 
     def run() -> None:
         spark.sparkContext.addJobTag("st_slow")
-        spark.range(0, 2, 1, 2).selectExpr(slow).write.format("noop").mode("append").save()
+        rows = spark.range(0, 2, 1, 2).selectExpr(four_seconds)
+        rows.write.format("noop").mode("append").save()
+
+    def count_active() -> int:
+        progress = read_progress(driver_spark, "st_slow")
+        return progress.tasks_active if progress is not None else -1
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_until(lambda: _active(read_progress(held, "st_slow")) == 2, seconds=3, what="both are")
-    thread.join()
-    wait_until(lambda: _active(read_progress(held, "st_slow")) == 0, what="none is")
+    try:
+        # The tasks end long before the next heartbeat, which comes every ten seconds.
+        wait_until(lambda: count_active() == 2, what="both tasks are active")
+    finally:
+        thread.join()
+    wait_until(lambda: count_active() == 0, what="no task is active")
 
 
-def _active(progress: Progress | None) -> int:
-    return progress.tasks_active if progress is not None else -1
-
-
-def _done(progress: Progress | None) -> bool:
+def _all_rows_written(progress: Progress | None) -> bool:
     return progress is not None and progress.rows_written == 1000

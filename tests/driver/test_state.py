@@ -1,7 +1,7 @@
-"""What makes a session outlives its driver: each kind of state, and each way of changing it.
+"""Session state outlives its driver: each kind of state, and each way to change it.
 
-A session is changed, its snapshot goes through JSON, and a second session, which knows nothing of
-the first, is rebuilt from it.
+Each test changes one session, sends its snapshot through JSON, and restores it in a second session
+that shares no state with the first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.driver.state import SessionStateTracker
+from headrace.driver.state.tracker import SessionStateTracker
 from headrace.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -21,63 +21,63 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-class Pair:
-    """A session that is changed, and the one that takes its place."""
+class SessionPair:
+    """A session whose state is changed, and a second session that restores that state."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self.first = spark.newSession()
-        self.state = SessionStateTracker(self.first)
+        self.tracker = SessionStateTracker(self.first)
 
     def run(self, *texts: str) -> None:
         for text in texts:
             self.first.sql(text)
 
     def snapshot(self) -> Snapshot:
-        """What the driver would report; there must be something."""
-        taken = self.state.changed()
-        assert taken is not None
-        return Snapshot.model_validate_json(taken.model_dump_json())
+        """Return what the driver would report; the state must have changed."""
+        snapshot = self.tracker.capture_changes()
+        assert snapshot is not None
+        return Snapshot.model_validate_json(snapshot.model_dump_json())
 
-    def rebuilt(self) -> SparkSession:
-        """The second session; nothing is lost."""
-        second, lost = self.restored()
+    def restore(self) -> SparkSession:
+        """Return the second session, in which all state must be restored."""
+        second, lost = self.restore_partly()
         assert lost == []
         return second
 
-    def restored(self) -> tuple[SparkSession, list[str]]:
-        """The second session, and what is lost."""
+    def restore_partly(self) -> tuple[SparkSession, list[str]]:
+        """Return the second session, and a description of each part that was lost."""
         snapshot = self.snapshot()
         for view in snapshot.global_views:
             self.run(f"DROP VIEW global_temp.{view.name}")
         second = self._spark.newSession()
-        state = SessionStateTracker(second)
-        lost = state.restore(snapshot)
-        # A later snapshot of the rebuilt session is as whole as the first one.
+        tracker = SessionStateTracker(second)
+        lost = tracker.restore(snapshot)
+        # A later snapshot of the second session is as complete as that of the first.
         if not lost:
-            assert state.take() == snapshot
+            assert tracker.capture() == snapshot
         return second, lost
 
 
 @pytest.fixture
-def pair(spark: SparkSession) -> Pair:
-    return Pair(spark)
+def pair(spark: SparkSession) -> SessionPair:
+    return SessionPair(spark)
 
 
-def asked(session: SparkSession, text: str) -> list[Any]:
-    """Rows of numbers and strings, without PySpark's socket."""
+def fetch(session: SparkSession, text: str) -> list[Any]:
+    """Return rows of numbers and strings without PySpark's socket, which would take longer."""
     rows = session.sql(text)._jdf.collectAsList()
-    return [tuple(row.get(at) for at in range(row.length())) for row in rows]
+    return [tuple(row.get(index) for index in range(row.length())) for row in rows]
 
 
-def test_nothing_is_told_where_nothing_has_changed(spark: SparkSession) -> None:
+def test_a_snapshot_is_reported_once_for_each_change(spark: SparkSession) -> None:
     session = spark.newSession()
-    state = SessionStateTracker(session)
+    tracker = SessionStateTracker(session)
     session.sql("SHOW TABLES")
-    assert state.changed() is None
+    assert tracker.capture_changes() is None
     session.sql("SET a.b = 1")
-    assert state.changed() is not None
-    assert state.changed() is None
+    assert tracker.capture_changes() is not None
+    assert tracker.capture_changes() is None
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_nothing_is_told_where_nothing_has_changed(spark: SparkSession) -> None:
         ("SET my.own = new", "new"),
         ("EXECUTE IMMEDIATE 'SET my.own = new'", "new"),
         ("BEGIN EXECUTE IMMEDIATE 'SET my.own = new'; END", "new"),
-        # These fail: the first has changed something before it did.
+        # Both fail, the first one after it has changed the setting.
         ("BEGIN EXECUTE IMMEDIATE 'SET my.own = new'; SELECT assert_true(false); END", "new"),
         ("SET VARIABLE never_declared = 1", "old"),
     ],
 )
-def test_settings(pair: Pair, change: str, value: str) -> None:
+def test_settings_are_restored(pair: SessionPair, change: str, value: str) -> None:
     from pyspark.errors import PySparkException
 
     pair.run("SET my.own = old", "SET spark.sql.shuffle.partitions = 5")
@@ -99,52 +99,54 @@ def test_settings(pair: Pair, change: str, value: str) -> None:
         pair.run(change)
     except PySparkException:
         assert "never" in change or "assert_true" in change
-    second = pair.rebuilt()
+    second = pair.restore()
     assert second.conf.get("my.own") == value
     assert second.conf.get("spark.sql.shuffle.partitions") == "5"
 
 
-def test_a_time_zone(pair: Pair) -> None:
+def test_the_time_zone_is_restored(pair: SessionPair) -> None:
     pair.run("SET TIME ZONE 'America/Lima'")
-    assert asked(pair.rebuilt(), "SELECT current_timezone()") == [("America/Lima",)]
+    assert fetch(pair.restore(), "SELECT current_timezone()") == [("America/Lima",)]
 
 
-def test_a_setting_that_was_taken_back(pair: Pair) -> None:
+def test_a_setting_that_was_reset_has_its_default(pair: SessionPair) -> None:
     pair.run("SET a.b = 1", "SET spark.sql.shuffle.partitions = 9")
     assert pair.snapshot().conf.keys() == {"a.b", "spark.sql.shuffle.partitions"}
     pair.run("RESET spark.sql.shuffle.partitions")
-    assert pair.rebuilt().conf.get("spark.sql.shuffle.partitions") == "4"
+    assert pair.restore().conf.get("spark.sql.shuffle.partitions") == "4"
 
 
 @pytest.mark.parametrize(
-    "use", ["USE there", "USE spark_catalog.there", "EXECUTE IMMEDIATE 'USE there'"]
+    "use", ["USE sales", "USE spark_catalog.sales", "EXECUTE IMMEDIATE 'USE sales'"]
 )
-def test_the_current_database(pair: Pair, use: str) -> None:
-    pair.run("CREATE DATABASE IF NOT EXISTS there", use)
-    assert asked(pair.rebuilt(), "SELECT current_catalog(), current_database()") == [
-        ("spark_catalog", "there")
+def test_the_current_database_is_restored(pair: SessionPair, use: str) -> None:
+    pair.run("CREATE DATABASE IF NOT EXISTS sales", use)
+    assert fetch(pair.restore(), "SELECT current_catalog(), current_database()") == [
+        ("spark_catalog", "sales")
     ]
 
 
-def test_a_current_catalog_and_a_namespace_of_several_parts(pair: Pair, tmp_path: Path) -> None:
-    name = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
+def test_the_current_catalog_and_its_namespace_are_restored(
+    pair: SessionPair, tmp_path: Path
+) -> None:
+    catalog = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
     pair.run(
-        f"SET spark.sql.catalog.other = {name}",
+        f"SET spark.sql.catalog.other = {catalog}",
         f"SET `spark.sql.catalog.other.url` = `jdbc:derby:memory:{tmp_path.name};create=true`",
         "SET spark.sql.catalog.other.driver = org.apache.derby.jdbc.EmbeddedDriver",
         "USE other.`SYS`",
     )
-    assert asked(pair.rebuilt(), "SELECT current_catalog(), current_schema()") == [("other", "SYS")]
+    assert fetch(pair.restore(), "SELECT current_catalog(), current_schema()") == [("other", "SYS")]
 
 
-def test_a_database_that_is_gone_is_told_as_lost(pair: Pair) -> None:
-    pair.run("CREATE DATABASE gone", "USE gone")
+def test_a_dropped_current_database_is_reported_as_lost(pair: SessionPair) -> None:
+    pair.run("CREATE DATABASE dropped", "USE dropped")
     snapshot = pair.snapshot()
-    pair.run("USE default", "DROP DATABASE gone")
+    pair.run("USE default", "DROP DATABASE dropped")
     other = pair.first.newSession()
     (lost,) = SessionStateTracker(other).restore(snapshot)
-    assert lost.startswith("current database spark_catalog.gone: ")
-    assert asked(other, "SELECT current_database()") == [("default",)]
+    assert lost.startswith("current database spark_catalog.dropped: ")
+    assert fetch(other, "SELECT current_database()") == [("default",)]
 
 
 VALUES = [
@@ -166,13 +168,13 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_variables_by_value(pair: Pair, value: str) -> None:
-    kind = pair.first.sql(f"SELECT {value} AS v").schema[0].dataType.simpleString()
-    pair.run(f"DECLARE VARIABLE v {kind} DEFAULT {value}")
+def test_variables_of_every_type_keep_their_values(pair: SessionPair, value: str) -> None:
+    data_type = pair.first.sql(f"SELECT {value} AS v").schema[0].dataType.simpleString()
+    pair.run(f"DECLARE VARIABLE v {data_type} DEFAULT {value}")
     text = "SELECT to_json(named_struct('v', v)), typeof(v)"
     if "INTERVAL" in value or "X'" in value:
         text = "SELECT CAST(v AS STRING), typeof(v)"
-    assert asked(pair.rebuilt(), text) == asked(pair.first, text)
+    assert fetch(pair.restore(), text) == fetch(pair.first, text)
 
 
 @pytest.mark.parametrize(
@@ -185,36 +187,36 @@ def test_variables_by_value(pair: Pair, value: str) -> None:
         "EXECUTE IMMEDIATE 'SET VARIABLE v = uuid()'",
     ],
 )
-def test_each_way_of_setting_a_variable(pair: Pair, change: str) -> None:
+def test_each_way_to_set_a_variable_is_noticed(pair: SessionPair, change: str) -> None:
     pair.run("DECLARE VARIABLE v STRING", "DECLARE VARIABLE other INT")
     before = pair.snapshot()
     pair.run(change)
-    [(value,)] = asked(pair.first, "SELECT v")
+    [(value,)] = fetch(pair.first, "SELECT v")
     assert value
     assert pair.snapshot() != before
     pair.run("SET a.b = 1")
-    assert asked(pair.rebuilt(), "SELECT v") == [(value,)]
+    assert fetch(pair.restore(), "SELECT v") == [(value,)]
 
 
-def test_the_default_of_a_variable_is_still_its_own(pair: Pair) -> None:
+def test_a_variable_keeps_its_default(pair: SessionPair) -> None:
     pair.run("DECLARE VARIABLE v INT DEFAULT 5", "SET VARIABLE v = 6")
-    second = pair.rebuilt()
-    assert asked(second, "SELECT v") == [(6,)]
+    second = pair.restore()
+    assert fetch(second, "SELECT v") == [(6,)]
     second.sql("SET VARIABLE v = DEFAULT")
-    assert asked(second, "SELECT v") == [(5,)]
+    assert fetch(second, "SELECT v") == [(5,)]
 
 
-def test_a_dropped_variable_is_not_brought_back(pair: Pair) -> None:
+def test_a_dropped_variable_is_not_restored(pair: SessionPair) -> None:
     from pyspark.errors import AnalysisException
 
     pair.run("DECLARE VARIABLE a INT", "DECLARE VARIABLE b INT", "DROP TEMPORARY VARIABLE a")
-    second = pair.rebuilt()
-    asked(second, "SELECT b")
+    second = pair.restore()
+    fetch(second, "SELECT b")
     with pytest.raises(AnalysisException, match="UNRESOLVED"):
         second.sql("SELECT a")
 
 
-def test_functions_of_sql(pair: Pair) -> None:
+def test_sql_functions_are_restored(pair: SessionPair) -> None:
     pair.run(
         "CREATE TEMPORARY FUNCTION plus(x INT, y INT DEFAULT 3) RETURNS INT COMMENT 'it''s' "
         "RETURN x + y",
@@ -223,21 +225,21 @@ def test_functions_of_sql(pair: Pair) -> None:
         "RETURN SELECT explode(sequence(1, n))",
         "EXECUTE IMMEDIATE 'CREATE TEMPORARY FUNCTION one() RETURNS INT RETURN 1'",
     )
-    second = pair.rebuilt()
-    assert asked(second, "SELECT plus(1), twice(4), one()") == [(4, 8, 1)]
-    assert asked(second, "SELECT * FROM upto(2)") == [(1,), (2,)]
+    second = pair.restore()
+    assert fetch(second, "SELECT plus(1), twice(4), one()") == [(4, 8, 1)]
+    assert fetch(second, "SELECT * FROM upto(2)") == [(1,), (2,)]
 
 
-def test_a_function_keeps_the_settings_that_it_was_made_with(pair: Pair) -> None:
+def test_a_function_keeps_the_settings_of_its_creation(pair: SessionPair) -> None:
     pair.run(
         "SET spark.sql.ansi.enabled = false",
         "CREATE TEMPORARY FUNCTION lax(x STRING) RETURNS INT RETURN CAST(x AS INT)",
         "SET spark.sql.ansi.enabled = true",
     )
-    assert asked(pair.rebuilt(), "SELECT lax('no')") == [(None,)]
+    assert fetch(pair.restore(), "SELECT lax('no')") == [(None,)]
 
 
-def test_views_of_sql(pair: Pair) -> None:
+def test_sql_views_are_restored(pair: SessionPair) -> None:
     pair.run(
         "CREATE TEMPORARY VIEW v (a COMMENT 'first', b) AS SELECT 1, 'x'",
         "CREATE OR REPLACE TEMP VIEW on_v AS SELECT a + 1 AS c FROM v",
@@ -247,104 +249,107 @@ def test_views_of_sql(pair: Pair) -> None:
         "CREATE TEMP VIEW dropped AS SELECT 1",
         "DROP VIEW dropped",
     )
-    second = pair.rebuilt()
-    assert asked(second, "SELECT * FROM v, on_v, global_temp.g, cached, deep") == [
+    second = pair.restore()
+    assert fetch(second, "SELECT * FROM v, on_v, global_temp.g, cached, deep") == [
         (1, "x", 2, 2, 5, 9)
     ]
-    assert next(row[:3] for row in asked(second, "DESCRIBE v")) == ("a", "int", "first")
-    assert asked(second, "SHOW VIEWS LIKE 'dropped'") == []
+    assert next(row[:3] for row in fetch(second, "DESCRIBE v")) == ("a", "int", "first")
+    assert fetch(second, "SHOW VIEWS LIKE 'dropped'") == []
 
 
-def test_a_view_keeps_the_database_and_the_settings_that_it_was_made_with(pair: Pair) -> None:
+def test_a_view_keeps_the_database_and_the_settings_of_its_creation(pair: SessionPair) -> None:
     pair.run(
-        "CREATE DATABASE IF NOT EXISTS elsewhere",
-        "USE elsewhere",
-        "CREATE OR REPLACE TEMP VIEW here AS SELECT current_database() AS d",
+        "CREATE DATABASE IF NOT EXISTS other_database",
+        "USE other_database",
+        "CREATE OR REPLACE VIEW seven AS SELECT 7 AS n",
+        "CREATE TEMP VIEW reads_seven AS SELECT n FROM seven",
         "SET spark.sql.ansi.enabled = false",
         "CREATE TEMP VIEW lax AS SELECT CAST('no' AS INT) AS i",
         "SET spark.sql.ansi.enabled = true",
         "USE default",
     )
-    second = pair.rebuilt()
-    assert asked(second, "SELECT i FROM lax") == [(None,)]
-    assert asked(second, "SELECT current_database()") == [("default",)]
+    second = pair.restore()
+    assert fetch(second, "SELECT n FROM reads_seven") == [(7,)]
+    assert fetch(second, "SELECT i FROM lax") == [(None,)]
+    assert fetch(second, "SELECT current_database()") == [("default",)]
 
 
-def test_a_view_with_a_variable_and_a_function(pair: Pair) -> None:
+def test_a_view_that_uses_a_variable_and_a_function_is_restored(pair: SessionPair) -> None:
     pair.run(
         "DECLARE VARIABLE n INT DEFAULT 4",
         "CREATE TEMPORARY FUNCTION plus(x INT) RETURNS INT RETURN x + 1",
         "CREATE TEMP VIEW v AS SELECT plus(n) AS r",
     )
-    assert asked(pair.rebuilt(), "SELECT r FROM v") == [(5,)]
+    assert fetch(pair.restore(), "SELECT r FROM v") == [(5,)]
 
 
-def test_a_view_over_files(pair: Pair, tmp_path: Path) -> None:
+def test_a_view_over_files_is_restored(pair: SessionPair, tmp_path: Path) -> None:
     (tmp_path / "it's.csv").write_text("a;b\n1;x\n")
-    place = str(tmp_path / "it's.csv").replace("'", "\\'")
+    path = str(tmp_path / "it's.csv").replace("'", "\\'")
     pair.run(
         "CREATE TEMPORARY VIEW csv USING csv "
-        f"OPTIONS (path '{place}', header 'true', sep ';', inferSchema 'true')",
-        f"CREATE GLOBAL TEMPORARY VIEW gcsv (x STRING) USING csv OPTIONS (path '{place}')",
+        f"OPTIONS (path '{path}', header 'true', sep ';', inferSchema 'true')",
+        f"CREATE GLOBAL TEMPORARY VIEW gcsv (x STRING) USING csv OPTIONS (path '{path}')",
     )
-    second = pair.rebuilt()
-    assert asked(second, "SELECT a + 1, b FROM csv") == [(2, "x")]
-    assert asked(second, "SELECT count(*) FROM global_temp.gcsv") == [(2,)]
+    second = pair.restore()
+    assert fetch(second, "SELECT a + 1, b FROM csv") == [(2, "x")]
+    assert fetch(second, "SELECT count(*) FROM global_temp.gcsv") == [(2,)]
 
 
-def test_a_view_over_a_database(pair: Pair, tmp_path: Path) -> None:
+def test_a_view_over_jdbc_is_restored(pair: SessionPair, tmp_path: Path) -> None:
     pair.run(
         "CREATE TEMPORARY VIEW ones USING jdbc OPTIONS ("
         f"url 'jdbc:derby:memory:{tmp_path.name};create=true', "
         "driver 'org.apache.derby.jdbc.EmbeddedDriver', "
         "query 'SELECT 1 AS ONE FROM SYSIBM.SYSDUMMY1')",
     )
-    assert asked(pair.rebuilt(), "SELECT * FROM ones") == [(1,)]
+    assert fetch(pair.restore(), "SELECT * FROM ones") == [(1,)]
 
 
-def test_a_view_without_a_text_is_told_as_lost(pair: Pair) -> None:
-    pair.first.range(3).createOrReplaceTempView("of_python")
-    _second, lost = pair.restored()
-    assert lost == ["view of_python: Spark keeps no text of it"]
+def test_a_view_without_an_sql_text_is_reported_as_lost(pair: SessionPair) -> None:
+    pair.first.range(3).createOrReplaceTempView("from_python")
+    _second, lost = pair.restore_partly()
+    assert lost == ["view from_python: Spark keeps no SQL text for it"]
 
 
-def test_jars_files_and_archives(spark: SparkSession, tmp_path: Path) -> None:
+def test_jars_files_and_archives_are_restored_or_reported_as_lost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     import zipfile
 
     for name in ("a b.jar", "c.zip"):
         with zipfile.ZipFile(tmp_path / name, "w") as archive:
             archive.writestr("x.txt", "x")
     (tmp_path / "plain.txt").write_text("x")
-    # All sessions of a driver share them; of the rest this one has nothing.
+    # All sessions of a driver share these resources, so one session is enough here.
     session = spark.newSession()
-    state = SessionStateTracker(session)
+    tracker = SessionStateTracker(session)
     session.sql(f"ADD JAR '{tmp_path}/a b.jar'")
     session.sql(f"ADD FILE '{tmp_path}/plain.txt'")
     session.sql(f"ADD ARCHIVE '{tmp_path}/c.zip'")
-    taken = state.take()
-    assert [one.rpartition("/")[2] for one in taken.jars + taken.files + taken.archives] == [
-        "a%20b.jar",
-        "plain.txt",
-        "c.zip",
-    ]
-    assert all(one.startswith("file:") for one in taken.jars + taken.files + taken.archives)
-    # Added again, they stay as they are.
-    assert state.restore(taken) == []
-    missing = taken.model_copy(update={"jars": ["file:/no/such.jar"], "files": ["file:/no.txt"]})
-    assert len(state.restore(missing)) == 2
+    snapshot = tracker.capture()
+    uris = snapshot.jars + snapshot.files + snapshot.archives
+    assert [uri.rpartition("/")[2] for uri in uris] == ["a%20b.jar", "plain.txt", "c.zip"]
+    assert all(uri.startswith("file:") for uri in uris)
+    # To add a resource again has no effect.
+    assert tracker.restore(snapshot) == []
+    missing = snapshot.model_copy(update={"jars": ["file:/no/such.jar"], "files": ["file:/no.txt"]})
+    assert len(tracker.restore(missing)) == 2
 
 
-def test_what_another_version_of_spark_has_written_is_told_as_lost(pair: Pair) -> None:
+def test_an_entry_that_spark_cannot_deserialize_is_reported_as_lost(pair: SessionPair) -> None:
     pair.run("DECLARE VARIABLE v INT DEFAULT 1", "CREATE TEMP VIEW w AS SELECT 1 AS x")
     raw = json.loads(pair.snapshot().model_dump_json())
-    for part in raw["variables"] + raw["views"]:
-        part["body"] = part["body"][:-8]
-    state = SessionStateTracker(pair.first.newSession())
-    lost = state.restore(Snapshot.model_validate(raw))
-    assert [one.partition(":")[0] for one in lost] == ["variable v", "view w"]
+    for entry in raw["variables"] + raw["views"]:
+        entry["body"] = entry["body"][:-8]
+    tracker = SessionStateTracker(pair.first.newSession())
+    lost = tracker.restore(Snapshot.model_validate(raw))
+    assert [description.partition(":")[0] for description in lost] == ["variable v", "view w"]
 
 
-def test_a_branch_has_the_same_state_and_settings_of_its_own(pair: Pair, tmp_path: Path) -> None:
+def test_a_cloned_session_has_the_same_state_and_its_own_settings(
+    pair: SessionPair, tmp_path: Path
+) -> None:
     catalog = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
     pair.run(
         "SET my.own = 1",
@@ -356,8 +361,8 @@ def test_a_branch_has_the_same_state_and_settings_of_its_own(pair: Pair, tmp_pat
         "SET spark.sql.catalog.other.driver = org.apache.derby.jdbc.EmbeddedDriver",
         "USE other.`SYS`",
     )
-    branch = pair.state.branch()
-    branch.conf.set("my.own", "2")
+    clone = pair.tracker.clone_session()
+    clone.conf.set("my.own", "2")
     text = "SELECT current_catalog(), current_schema(), plus(x), v, '${my.own}' FROM w"
-    assert asked(branch, text) == [("other", "SYS", 3, 4, "2")]
-    assert asked(pair.first, text) == [("other", "SYS", 3, 4, "1")]
+    assert fetch(clone, text) == [("other", "SYS", 3, 4, "2")]
+    assert fetch(pair.first, text) == [("other", "SYS", 3, 4, "1")]

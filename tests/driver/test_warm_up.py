@@ -1,4 +1,4 @@
-"""A spare driver warms up without a trace in the session that it will be."""
+"""A driver of the warm pool warms up without changing the session that a user gets later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.driver.spark import Spark
-from headrace.driver.state import SessionStateTracker
+from headrace.driver.state.tracker import SessionStateTracker
 from headrace.driver.warm_up import warm_up
 from headrace.model.messages import Bootstrap
 
@@ -36,24 +36,20 @@ def bootstrap(results: Path) -> Bootstrap:
     )
 
 
-def test_it_leaves_nothing_behind(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_warm_up_changes_no_session_state_and_leaves_no_files(
+    driver_spark: Spark, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = Spark.__new__(Spark)
-    held.session = spark
     state = SessionStateTracker(spark)
     with caplog.at_level(logging.INFO, "headrace.driver"):
-        warm_up(held, bootstrap(tmp_path / "results"))
+        warm_up(driver_spark, bootstrap(tmp_path / "results"))
     assert "warmed up in" in caplog.text
-    assert state.changed() is None
+    assert state.capture_changes() is None
     assert not list(tmp_path.rglob("*.arrow"))
 
 
-def test_what_does_not_work_is_left_for_a_statement_to_fail_by(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_failed_warm_up_is_only_logged(
+    driver_spark: Spark, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = Spark.__new__(Spark)
-    held.session = spark
     (tmp_path / "file").touch()
-    warm_up(held, bootstrap(tmp_path / "file"))
-    assert "not warmed up: cannot write the result" in caplog.text
+    warm_up(driver_spark, bootstrap(tmp_path / "file"))
+    assert "warm-up failed: Cannot write the result" in caplog.text

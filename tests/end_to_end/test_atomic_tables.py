@@ -15,6 +15,7 @@ import psutil
 import pytest
 from tests.faults.plan import Fault, Plan
 from tests.faults.points import points
+from tests.faults.recipes import TABLE_STEP
 from tests.support.node import ENDED, NodeProcess
 from tests.support.waiting import wait_until
 
@@ -24,7 +25,6 @@ ROWS = "SELECT id, id % 3 AS k, CAST(id AS STRING) AS s FROM range(0, 1000, 1, 4
 SUM = "count(*), sum(CAST(id AS BIGINT)), sum(CAST(k AS BIGINT)), count(DISTINCT s)"
 WHOLE = [["1000", "499500", "999", "1000"]]
 SLOW = ROWS + " WHERE reflect('java.lang.Thread', 'sleep', {}L + id * 0) IS NOT NULL"
-_STEP = "link headrace.driver.ctas.journal.Journal.write:transact"
 
 
 def begin(node: NodeProcess, session: str, database: str) -> Path:
@@ -186,10 +186,10 @@ def test_drivers_die_at_every_edge_and_the_table_is_whole(
     # A fault does not see the passage at which one before it has killed the process.
     plan.write(
         [
-            Fault(_STEP, "after", "kill", hit=5),  # prepared
-            Fault(_STEP, "after", "kill_jvm", hit=8),  # begun
-            Fault(_STEP, "before", "kill", hit=14),  # committing
-            Fault(_STEP, "after", "kill", hit=17),  # committing
+            Fault(TABLE_STEP, "after", "kill", hit=5),  # prepared
+            Fault(TABLE_STEP, "after", "kill_jvm", hit=8),  # begun
+            Fault(TABLE_STEP, "before", "kill", hit=14),  # committing
+            Fault(TABLE_STEP, "after", "kill", hit=17),  # committing
         ]
     )
     sent = node.submit(text, session)["id"]
@@ -210,7 +210,7 @@ def test_what_is_given_up_is_recovered(doomed: tuple[NodeProcess, str], plan: Pl
     node, session = doomed
     node.wait_running(session)
     place = begin(node, session, "given_up")
-    plan.write([Fault(_STEP, "before", "kill", hit=3)])
+    plan.write([Fault(TABLE_STEP, "before", "kill", hit=3)])
     text = f"CREATE TABLE given_up.t USING parquet AS {ROWS}"
     made = node.submit(text, session)
     wait_until(lambda: node.session_state(session) == "recovering", what="its driver is lost")

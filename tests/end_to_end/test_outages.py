@@ -161,4 +161,4 @@ def test_a_metastore_that_dies_in_the_middle_of_a_rename(node: NodeProcess) -> N
     assert node.rows("SELECT count(*), sum(id) FROM half.t", session) == [["1500", "1124250"]]
     assert [row[1] for row in node.rows("SHOW TABLES IN half", session)] == ["t"]
     assert [one.name for one in place.iterdir()] == ["t"]
-    assert "its files are back" in (node.home / "logs" / f"{session}.log").read_text()
+    assert "moved its files back" in (node.home / "logs" / f"{session}.log").read_text()

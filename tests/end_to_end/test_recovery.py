@@ -33,7 +33,7 @@ _LOOK = "SELECT '${my.own}', '${my.other}', current_database(), y, plus(y), u FR
 
 
 _HOOK = """
-from headrace.driver.ctas import StatementHook
+from headrace.driver.hooks import StatementHook
 
 class Noting(StatementHook):
     def on_created(self, statement):

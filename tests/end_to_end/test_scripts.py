@@ -11,7 +11,7 @@ from tests.support.node import NodeProcess
 from tests.support.outcome import Outcome, of_statement
 from tests.support.plain_spark import PlainSpark
 
-from headrace.grammar.splitter import ScriptStatement, split_script
+from headrace.grammar.script import ScriptStatement, split_script
 
 pytestmark = pytest.mark.spark
 

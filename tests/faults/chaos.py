@@ -19,8 +19,13 @@ from tests.faults.points import Point
 from tests.faults.recipes import CHEAP, USUAL, recipe
 from tests.support.processes import end, processes_of
 
-_OFTEN = ("renew", "poll", "ended", "_round", "_claim", "submit", "_condemned", "run_due")
-_ONLY_EMBEDDED = ("_close_everything", "_is_there:poll")
+_OFTEN = (
+    *("store node.renew", "store link.renew", "store link.ended", "store link.claim"),
+    *("store statement.submit", "store statement.execute", "store takeover.fence"),
+    *("link loop:renew", "link loop:poll", "link loop:ended", "launcher takeover:poll"),
+)
+"""Points that a history passes several times."""
+_ONLY_EMBEDDED = ("store node.close_sessions", "launcher node:poll")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ def script(seed: str, found: list[Point]) -> Script:
     made = recipe(point.name)
     steps = [*chance.choices(CHEAP, k=2), *made.steps] if made else chance.choices(USUAL, k=4)
     steps.append(chance.choice(CHEAP))
-    embedded = point.name.endswith(_ONLY_EMBEDDED)
+    embedded = point.name in _ONLY_EMBEDDED
     postgres = not embedded and (turn + turn // len(order)) % 2 == 1
     if postgres and chance.random() < 0.2:
         steps.append("store_restart")
@@ -59,7 +64,7 @@ def script(seed: str, found: list[Point]) -> Script:
 
 def _fault(point: Point, chance: random.Random) -> list[Fault]:
     deeds = ["kill", "kill", "kill_jvm", "kill_jvm", "freeze"] if point.in_driver else ["kill"]
-    hit = chance.randint(1, 3) if point.name.endswith(_OFTEN) else 1
+    hit = chance.randint(1, 3) if point.name in _OFTEN else 1
     fault = Fault(point.name, chance.choice(["before", "after"]), chance.choice(deeds), hit)
     return [] if chance.random() < 0.05 else [fault]
 

@@ -18,6 +18,7 @@ from tests.faults.plan import Plan
 from tests.support.processes import end, processes_of
 
 from headrace.control.host.metastore import Metastore
+from headrace.home import HomeLayout
 
 _DRIVER = re.compile(r"headrace-(se_[0-9a-f]+)-(\d+)")
 _QUICK = {
@@ -39,7 +40,9 @@ class Catalog:
     def __init__(self, home: Path) -> None:
         self.warehouse = str(home / "warehouse")
         home.mkdir(parents=True, exist_ok=True)
-        self._metastore = Metastore(home, warehouse=self.warehouse, linger_seconds=5.0)
+        self._metastore = Metastore(
+            HomeLayout.at(home), warehouse=self.warehouse, linger_seconds=5.0
+        )
         self.conf = self._metastore.ensure()
 
     def close(self) -> None:

@@ -1,7 +1,10 @@
-"""The fault points, enumerated from the code: every store write, link call and launcher call.
+"""The fault points, read from the code: every store write, link call and launcher call.
 
-A point is named after its kind and place, e.g. `store headrace.control.driver_link.service.Link.ended` or
-`link headrace.driver.loop.Loop._renew:renew`. A new write in the code is a new point by itself.
+The names are public and survive the rename of a method:
+- `store link.ended`: the name that the code gives to a write transaction;
+- `link loop:renew`: the module of the driver that makes the call, and the call of the link;
+- `launcher takeover:kill`: the module of the node that makes the call, and the launcher's method.
+A new write or call in the code is a new point. If a name occurs again, `#2` marks the second place.
 """
 
 from __future__ import annotations
@@ -35,86 +38,82 @@ class Point:
 
 
 def points() -> list[Point]:
-    """All of them, in the order of the code."""
+    """Return all points, in the order of the code."""
     link_calls = _link_calls()
-    found: list[Point] = []
+    collected: list[Point] = []
     for file in sorted(_SOURCE.rglob("*.py")):
         module = ".".join(["headrace", *file.relative_to(_SOURCE).with_suffix("").parts])
-        calls = _Calls(module, link_calls)
-        calls.visit(ast.parse(file.read_text()))
-        found += calls.found
-    return list(_numbered(found))
+        visitor = _CallVisitor(module, link_calls)
+        visitor.visit(ast.parse(file.read_text()))
+        collected += visitor.points
+    return list(_number(collected))
 
 
-class _Calls(ast.NodeVisitor):
-    """The calls in one module that are points."""
+class _CallVisitor(ast.NodeVisitor):
+    """The calls of one module that are points."""
 
-    def __init__(self, module: str, link_calls: set[str]) -> None:
-        self.found: list[Point] = []
+    def __init__(self, module: str, link_calls: dict[str, str]) -> None:
+        self.points: list[Point] = []
         self._module = module
         self._link_calls = link_calls
-        self._scope: list[str] = []
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self._within(node.name, node)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self._within(node.name, node)
 
     def visit_With(self, node: ast.With) -> None:
         for item in node.items:
-            if isinstance(item.context_expr, ast.Call) and _called(item.context_expr) == "write":
-                self._add("store", item.context_expr, "")
+            call = item.context_expr
+            if isinstance(call, ast.Call) and _method(call) == "write" and call.args:
+                argument = call.args[0]
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                    self._add("store", argument.value, call)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        called, owner = _called(node), _owner(node)
+        method, owner = _method(node), _owner(node)
         in_driver = self._module.startswith("headrace.driver.")
-        if in_driver and owner == "link" and called in self._link_calls:
-            self._add("link", node, f":{called}")
-        if owner == "backends" and called in _LAUNCHER_CALLS:
-            self._add("launcher", node, f":{called}")
+        if in_driver and owner == "link" and method in self._link_calls:
+            self._add("link", f"{self._module_stem}:{self._link_calls[method]}", node)
+        if owner == "launchers" and method in _LAUNCHER_CALLS:
+            self._add("launcher", f"{self._module_stem}:{method}", node)
         self.generic_visit(node)
 
-    def _within(self, name: str, node: ast.AST) -> None:
-        self._scope.append(name)
-        self.generic_visit(node)
-        self._scope.pop()
+    @property
+    def _module_stem(self) -> str:
+        return self._module.rpartition(".")[2].strip("_")
 
-    def _add(self, kind: str, node: ast.Call, suffix: str) -> None:
-        name = f"{kind} {'.'.join([self._module, *self._scope])}{suffix}"
+    def _add(self, kind: str, name: str, node: ast.Call) -> None:
         last = node.end_lineno or node.lineno
-        self.found.append(Point(name, kind, self._module, node.lineno, last))
+        self.points.append(Point(f"{kind} {name}", kind, self._module, node.lineno, last))
 
 
-def _called(node: ast.Call) -> str:
+def _method(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else ""
 
 
 def _owner(node: ast.Call) -> str:
-    """`link` of `self._link.poll()`, and of `link.poll()`."""
+    """Return `link` for `self._link.poll()` and for `link.poll()`."""
     owner = node.func.value if isinstance(node.func, ast.Attribute) else None
     if isinstance(owner, ast.Attribute):
         return owner.attr.lstrip("_")
     return owner.id.lstrip("_") if isinstance(owner, ast.Name) else ""
 
 
-def _link_calls() -> set[str]:
-    """The methods of the driver's Link that go to a node."""
+def _link_calls() -> dict[str, str]:
+    """Return the methods of the driver's NodeLink, with the call of the link that each makes."""
     tree = ast.parse((_SOURCE / "driver" / "link.py").read_text())
-    methods = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
     return {
-        method.name
-        for method in methods
-        if any(isinstance(one, ast.Call) and _called(one) == "_call" for one in ast.walk(method))
+        method.name: call.args[0].value
+        for method in ast.walk(tree)
+        if isinstance(method, ast.FunctionDef)
+        for call in ast.walk(method)
+        if isinstance(call, ast.Call) and _method(call) == "_call"
+        if isinstance(call.args[0], ast.Constant)
     }
 
 
-def _numbered(found: list[Point]) -> Iterator[Point]:
-    """Two of one name in a function are told apart by their order: `…#2` is the second."""
-    seen: Counter[str] = Counter()
-    for point in sorted(found, key=lambda one: (one.module, one.first_line)):
-        seen[point.name] += 1
-        number = seen[point.name]
+def _number(collected: list[Point]) -> Iterator[Point]:
+    """Number the points of the same name in the order of the code, from the second on."""
+    counts: Counter[str] = Counter()
+    for point in sorted(collected, key=lambda point: (point.module, point.first_line)):
+        counts[point.name] += 1
+        number = counts[point.name]
         name = point.name if number == 1 else f"{point.name}#{number}"
         yield Point(name, point.kind, point.module, point.first_line, point.last_line)

@@ -1,6 +1,6 @@
-"""What a history has to do so that a fault point is passed, and what has to go wrong before.
+"""What a history must do so that a fault point is passed, and which faults must come before.
 
-A point without a recipe of its own is passed by the ordinary work of a session.
+A point without a recipe is passed by the ordinary work of a session.
 """
 
 from __future__ import annotations
@@ -12,83 +12,85 @@ from tests.faults.plan import Fault
 CHEAP = ["query", "query", "setting", "table", "insert", "failing", "local", "slow", "twice"]
 USUAL = [*CHEAP, "cancel", "cancel", "timeout", "queue_timeout", "bounce", "killed_node"]
 
-_CLAIMED = "store headrace.control.sessions.launch.Launches._start"
-_STARTED = "launcher headrace.control.sessions.launch.Launches._start:start"
-_LOST = "store headrace.control.sessions.takeover.Takeovers._condemned"
-_OVERDUE = "launcher headrace.control.sessions.takeover.Takeovers._overdue:poll"
-_RENEWED = "link headrace.driver.loop.Loop._renew:renew"
-_BEGUN = "link headrace.driver.loop.Loop._started:started"
-_STEP = "link headrace.driver.ctas.journal.Journal.write:transact"
+LAUNCH_CLAIMED = "store launch.claim"
+DRIVER_STARTED = "launcher launch:start"
+DRIVER_FENCED = "store takeover.fence"
+OVERDUE_POLLED = "launcher takeover:poll"
+LEASE_RENEWED = "link loop:renew"
+START_REPORTED = "link loop:started"
+END_REPORTED = "link loop:ended"
+TABLE_STEP = "link transaction:transact"
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Steps of history.py, and faults that lead to the point."""
+    """Steps of history.py, and the faults that lead to the point."""
 
     steps: tuple[str, ...]
     first: tuple[Fault, ...] = ()
 
 
 def recipe(point: str) -> Recipe | None:
-    """The first that fits by the end of the point's name, its number aside."""
-    name = point.partition("#")[0]
-    return next((made for end, made in _RECIPES.items() if name.endswith(end)), None)
+    """Return the recipe of a point; None if ordinary work passes it."""
+    return RECIPES.get(point)
 
 
-_FRESH = Recipe(("renew_session", "query"))
+_NEW_SESSION = Recipe(("renew_session", "query"))
 _SLOW = Recipe(("slow", "query"))
 _STUCK = Recipe(("stuck", "query"))
-_FROZEN = Fault(_RENEWED, "before", "freeze", hit=2)
+_FREEZE_DRIVER = Fault(LEASE_RENEWED, "before", "freeze", hit=2)
+_KILL_AFTER_START = Recipe(_NEW_SESSION.steps, (Fault(DRIVER_STARTED, "after", "kill"),))
 
-_RECIPES = {
-    "cancel.cancel": Recipe(("cancel",)),
-    "Expiry._close": Recipe(("aged",)),
-    "Expiry._time_out": Recipe(("timeout",)),
-    "Launches._adopt:find": Recipe(_FRESH.steps, (Fault(_STARTED, "after", "kill"),)),
-    "Launches._adopt": Recipe(_FRESH.steps, (Fault(_STARTED, "after", "kill"),)),
-    "Launches._start": _FRESH,
-    "Launches._start:start": _FRESH,
-    "Launches._started": _FRESH,
-    "Launches._refused": Recipe(("missing",)),
-    # By then its driver has said goodbye, and the session has failed.
-    "Launches._started:kill": Recipe(
-        ("refused",), (Fault(_STARTED, "after", "pause", seconds=20.0),)
+RECIPES = {
+    "store statement.cancel": Recipe(("cancel",)),
+    "store session.expire": Recipe(("aged",)),
+    "store statement.time_out": Recipe(("timeout",)),
+    "launcher launch:find": _KILL_AFTER_START,
+    "store launch.adopt": _KILL_AFTER_START,
+    "store launch.claim": _NEW_SESSION,
+    "launcher launch:start": _NEW_SESSION,
+    "store launch.confirm": _NEW_SESSION,
+    "store launch.fail": Recipe(("missing",)),
+    # By then the driver has said goodbye, and the session has failed.
+    "launcher launch:kill": Recipe(
+        ("refused",), (Fault(DRIVER_STARTED, "after", "pause", seconds=20.0),)
     ),
-    "Link.hello": _FRESH,
-    "Loop.run:hello": _FRESH,
-    "Loop.run:restore": _FRESH,
-    "Loop.run:goodbye": _FRESH,
-    "Link.goodbye": _FRESH,
-    "Sessions.open": _FRESH,
-    "Sessions.close": _FRESH,
-    # Both attempts at a table are lost when all is written: it is left to the third driver.
-    "TableJournal.recover": Recipe(
+    "store link.hello": _NEW_SESSION,
+    "link loop:hello": _NEW_SESSION,
+    "link loop:restore": _NEW_SESSION,
+    "link loop:goodbye": _NEW_SESSION,
+    "store link.goodbye": _NEW_SESSION,
+    "store session.open": _NEW_SESSION,
+    "store session.close": _NEW_SESSION,
+    # Both attempts at a table are lost when all rows are written: the third driver recovers it.
+    "store link.recover": Recipe(
         ("table", "query"),
-        (Fault(_STEP, "before", "kill", hit=3), Fault(_STEP, "before", "kill", hit=7)),
+        (Fault(TABLE_STEP, "before", "kill", hit=3), Fault(TABLE_STEP, "before", "kill", hit=7)),
     ),
-    "Link.renew": _SLOW,
-    "Loop._renew:renew": _SLOW,
-    "Link.started": _SLOW,
-    "Loop._started:started": _SLOW,
-    "Link.advanced": _SLOW,
-    "Reports._tell:advanced": _SLOW,
-    "Link._quit": Recipe(("batch",)),
-    "Locals.run_due": Recipe(("local",)),
-    "Node.start": Recipe(("killed_node", "query")),
-    "Node.stop": Recipe(("query", "bounce", "query")),
-    "Node._close_everything": Recipe(("query", "bounce", "query")),
-    "Node._is_there:poll": Recipe(("own_session", "bounce", "query")),
-    "Retention.sweep": Recipe(("query", "killed_node")),
-    "StuckCancels.sweep": Recipe(("stuck_beside",)),
-    "Takeovers._condemned": _STUCK,
-    "Takeovers._finish:kill": _STUCK,
-    "Takeovers._finish": _STUCK,
-    "Takeovers._retaken": Recipe(_STUCK.steps, (Fault(_LOST, "after", "kill"),)),
-    "Takeovers._found:find": Recipe(_FRESH.steps, (Fault(_CLAIMED, "after", "kill"),)),
-    "Takeovers._overdue:poll": Recipe(("slow", "query"), (_FROZEN,)),
-    "Takeovers._overdue": Recipe(
-        ("slow", "query"), (_FROZEN, Fault(_OVERDUE, "before", "unreachable"))
+    "store link.renew": _SLOW,
+    "link loop:renew": _SLOW,
+    "store link.started": _SLOW,
+    "link loop:started": _SLOW,
+    "store link.advanced": _SLOW,
+    "link progress:advanced": _SLOW,
+    "store link.close_batch": Recipe(("batch",)),
+    "store statement.execute": Recipe(("local",)),
+    "store node.register": Recipe(("killed_node", "query")),
+    "store node.stop": Recipe(("query", "bounce", "query")),
+    "store node.close_sessions": Recipe(("query", "bounce", "query")),
+    "launcher node:poll": Recipe(("own_session", "bounce", "query")),
+    "store retention.results": Recipe(("query", "killed_node")),
+    "store retention.idempotency": Recipe(("query", "killed_node")),
+    "store statement.note_cancel": Recipe(("stuck_beside",)),
+    "store takeover.fence": _STUCK,
+    "launcher takeover:kill": _STUCK,
+    "store takeover.finish": _STUCK,
+    "store takeover.reclaim": Recipe(_STUCK.steps, (Fault(DRIVER_FENCED, "after", "kill"),)),
+    "launcher takeover:find": Recipe(_NEW_SESSION.steps, (Fault(LAUNCH_CLAIMED, "after", "kill"),)),
+    "launcher takeover:poll": Recipe(("slow", "query"), (_FREEZE_DRIVER,)),
+    "store takeover.extend": Recipe(
+        ("slow", "query"), (_FREEZE_DRIVER, Fault(OVERDUE_POLLED, "before", "unreachable"))
     ),
-    "main:goodbye": Recipe(("refused",)),
-    "Loop._break:goodbye": Recipe(("slow",), (Fault(_BEGUN, "before", "kill_jvm"),)),
+    "link main:goodbye": Recipe(("refused",)),
+    "link loop:goodbye#2": Recipe(("slow",), (Fault(START_REPORTED, "before", "kill_jvm"),)),
 }

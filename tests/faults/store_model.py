@@ -1,6 +1,7 @@
-"""The rules of DESIGN 2 in plain Python: what the store must do, said without a database.
+"""A model of the store in plain Python: sessions and statements with the rules of DESIGN 2.
 
-Each method is one call of the store: it changes the model and returns what the store has to return.
+Each method stands for one call of the store. It changes the model and returns what the store must
+return.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ _LAUNCHABLE = {SessionState.NOT_STARTED, SessionState.STARTING, SessionState.REC
 
 
 class Lease(Enum):
-    """Who answers for a session."""
+    """The lease of a session."""
 
-    NONE = "nobody"
-    HELD = "somebody"
-    OVER = "somebody who is late"
+    NONE = "none"
+    VALID = "valid"
+    EXPIRED = "expired"
 
 
 @dataclass(eq=False)
 class ModelStatement:
-    """What is known of one statement."""
+    """The model of one statement."""
 
     id: str
     is_query: bool
@@ -46,20 +47,20 @@ class ModelStatement:
     def live(self) -> bool:
         return self.state in STATEMENT.live
 
-    def claimed(self, epoch: int) -> None:
+    def claim(self, epoch: int) -> None:
         self.state, self.epoch = StatementState.LAUNCHED, epoch
         self.attempts += 1
 
-    def told(self, target: StatementState) -> bool:
-        """A change that nobody's epoch guards."""
+    def transition(self, target: StatementState) -> bool:
+        """Change the state without a fence."""
         if not STATEMENT.allows(self.state, target):
             return False
         self.state = target
         self.has_result = target is StatementState.SUCCESS
         return True
 
-    def cancelled(self, reason: CancelReason, *, force: bool) -> StatementState:
-        """The state after somebody has asked for its end."""
+    def request_cancel(self, reason: CancelReason, *, force: bool) -> StatementState:
+        """Request a cancel. Return the state after the request."""
         if self.state is StatementState.CANCELLING:
             self.forced = self.forced or force
         elif self.state is StatementState.WAITING:
@@ -68,28 +69,28 @@ class ModelStatement:
             self.state, self.reason, self.forced = StatementState.CANCELLING, reason, force
         return self.state
 
-    def ended_with_session(self) -> None:
-        """Its session has ended: it fails, or is cancelled where that was asked for."""
-        asked = self.state is StatementState.CANCELLING
-        self.state = self._as_cancelled() if asked else StatementState.FAILED
+    def end_with_session(self) -> None:
+        """End the statement because its session ends: as cancelled if a cancel was requested."""
+        cancelling = self.state is StatementState.CANCELLING
+        self.state = self._outcome_of_cancel() if cancelling else StatementState.FAILED
 
-    def settled(self) -> None:
-        """Its driver is gone for certain: only what can change nothing is tried again."""
+    def resolve_loss(self) -> None:
+        """Resolve the statement after its driver is gone: only a query is retried."""
         if self.state is StatementState.CANCELLING:
-            self.state = self._as_cancelled()
+            self.state = self._outcome_of_cancel()
         elif self.is_query and self.attempts < MAX_ATTEMPTS:
             self.state, self.epoch = StatementState.WAITING, None
         else:
             self.state = StatementState.FAILED
 
-    def _as_cancelled(self) -> StatementState:
+    def _outcome_of_cancel(self) -> StatementState:
         timed = self.reason is CancelReason.TIMEOUT
         return StatementState.TIMEOUT if timed else StatementState.CANCELLED
 
 
 @dataclass(eq=False)
 class ModelSession:
-    """What is known of one session and of all its statements, in order."""
+    """The model of one session, with its statements in order."""
 
     id: str
     kind: SessionKind
@@ -99,9 +100,9 @@ class ModelSession:
     starts: int = 0
     lease: Lease = Lease.NONE
     fenced_driver: int | None = None
-    handled: bool = False
+    has_handle: bool = False
     launched: list[int] = field(default_factory=list)
-    """Epochs of its drivers, of which some may be long lost and not know it."""
+    """Epochs of its drivers. Lost drivers may still run and make calls."""
     statements: list[ModelStatement] = field(default_factory=list)
 
     def __repr__(self) -> str:
@@ -112,114 +113,119 @@ class ModelSession:
         return self.state in SESSION.live
 
     @property
-    def takes(self) -> bool:
-        """Whether a statement may be submitted to it."""
-        spent = self.kind is SessionKind.BATCH and bool(self.statements)
-        return self.live and self.state is not SessionState.CLOSING and not spent
+    def accepts_statements(self) -> bool:
+        finished = self.kind is SessionKind.BATCH and bool(self.statements)
+        return self.live and self.state is not SessionState.CLOSING and not finished
 
     @property
     def launchable(self) -> bool:
         if self.state is SessionState.RECOVERING and not self.in_states(STATEMENT.live):
             return False
-        return self._free()
+        return self._needs_driver()
 
-    def _free(self) -> bool:
+    def _needs_driver(self) -> bool:
         return self.state in _LAUNCHABLE and self.lease is Lease.NONE and self.fenced_driver is None
 
     def in_states(self, states: frozenset[StatementState]) -> list[ModelStatement]:
-        return [one for one in self.statements if one.state in states]
+        return [statement for statement in self.statements if statement.state in states]
 
     def claim_launch(self) -> int | None:
-        if not self._free():
+        if not self._needs_driver():
             return None
         if self.state is SessionState.NOT_STARTED:
             self.state = SessionState.STARTING
         self.epoch += 1
         self.starts += 1
-        self.lease, self.handled = Lease.HELD, False
+        self.lease, self.has_handle = Lease.VALID, False
         self.launched.append(self.epoch)
         return self.epoch
 
     def set_handle(self, epoch: int) -> bool:
         if epoch != self.epoch or not self.live:
             return False
-        self.handled = True
+        self.has_handle = True
         return True
 
     def hello(self, epoch: int) -> bool:
         if epoch != self.epoch or not SESSION.allows(self.state, SessionState.RUNNING):
             return False
-        self.state, self.starts, self.lease = SessionState.RUNNING, 0, Lease.HELD
+        self.state, self.starts, self.lease = SessionState.RUNNING, 0, Lease.VALID
         return True
 
     def renew(self, epoch: int) -> SessionState | None:
         if epoch != self.epoch or not self.live:
             return None
-        self.lease = Lease.HELD
+        self.lease = Lease.VALID
         return self.state
 
     def claim_next(self, epoch: int) -> ModelStatement | None:
-        """The oldest that waits: alone, or as a query beside queries."""
+        """Claim the oldest waiting statement: alone, or as a query beside queries."""
         waiting = self.in_states(frozenset({StatementState.WAITING}))
         if epoch != self.epoch or self.state is not SessionState.RUNNING or not waiting:
             return None
-        found, busy = waiting[0], self.in_states(IN_FLIGHT)
-        beside = found.is_query and all(one.is_query for one in busy)
-        if found.local or (busy and not (beside and len(busy) < self.parallelism)):
+        statement, in_flight = waiting[0], self.in_states(IN_FLIGHT)
+        only_queries = statement.is_query and all(other.is_query for other in in_flight)
+        beside_queries = only_queries and len(in_flight) < self.parallelism
+        if statement.local or (in_flight and not beside_queries):
             return None
-        found.claimed(epoch)
-        return found
+        statement.claim(epoch)
+        return statement
 
     def report(self, statement: ModelStatement, epoch: int, target: StatementState) -> bool:
-        """A driver tells of a statement: only what it has, and only while the session is its."""
-        mine = statement in self.statements and statement.epoch == epoch == self.epoch
-        return mine and statement.told(target)
+        """Change the state of a statement, if the driver owns the statement and the session."""
+        owned = statement in self.statements and statement.epoch == epoch == self.epoch
+        return owned and statement.transition(target)
 
-    def condemn(self, epoch: int, *, if_overdue: bool) -> int | None:
-        """Fence a driver off: from here on it can change nothing."""
+    def fence(self, epoch: int, *, only_if_overdue: bool) -> int | None:
+        """Fence a driver, which then can change nothing."""
         driven = self.live and self.lease is not Lease.NONE and self.fenced_driver is None
-        if epoch != self.epoch or not driven or (if_overdue and self.lease is not Lease.OVER):
+        if (
+            epoch != self.epoch
+            or not driven
+            or (only_if_overdue and self.lease is not Lease.EXPIRED)
+        ):
             return None
         if self.state is SessionState.RUNNING:
             self.state = SessionState.RECOVERING
-        self.fenced_driver, self.handled = epoch, False
+        self.fenced_driver, self.has_handle = epoch, False
         self.epoch += 1
-        self.lease = Lease.HELD
+        self.lease = Lease.VALID
         return self.epoch
 
-    def retake(self, epoch: int) -> bool:
-        stale = epoch == self.epoch and self.fenced_driver is not None and self.lease is Lease.OVER
-        if stale:
-            self.lease = Lease.HELD
-        return stale
+    def reclaim_takeover(self, epoch: int) -> bool:
+        fenced = epoch == self.epoch and self.fenced_driver is not None
+        if not fenced or self.lease is not Lease.EXPIRED:
+            return False
+        self.lease = Lease.VALID
+        return True
 
-    def prolong(self, epoch: int) -> None:
+    def extend_lease(self, epoch: int) -> None:
         if epoch == self.epoch and self.fenced_driver is None and self.lease is not Lease.NONE:
-            self.lease = Lease.HELD
+            self.lease = Lease.VALID
 
-    def release(self, epoch: int) -> bool:
-        """The lost driver is gone; nobody answers for the session any more."""
+    def finish_takeover(self, epoch: int) -> bool:
+        """Finish a takeover: the process of the fenced driver is gone."""
         if epoch != self.epoch or self.fenced_driver is None:
             return False
         self.fenced_driver, self.lease = None, Lease.NONE
         return True
 
-    def settle(self) -> None:
-        for one in self.in_states(IN_FLIGHT):
-            one.settled()
+    def resolve_lost_statements(self) -> None:
+        for statement in self.in_states(IN_FLIGHT):
+            statement.resolve_loss()
 
     def close(self) -> None:
         self.state = SessionState.CLOSING
-        for one in self.in_states(STATEMENT.live):
-            one.cancelled(CancelReason.CLOSED, force=False)
+        for statement in self.in_states(STATEMENT.live):
+            statement.request_cancel(CancelReason.CLOSED, force=False)
         if self.lease is Lease.NONE:
-            self.bury()
+            self.finish_close()
 
-    def bury(self, epoch: int | None = None) -> bool:
+    def finish_close(self, epoch: int | None = None) -> bool:
         return self._end(SessionState.DEAD, epoch)
 
     def fail(self, epoch: int | None = None) -> bool:
-        """It cannot go on; one that was closing is dead."""
+        """End the session after a failure. A closing session becomes `dead`."""
         closing = self.state is SessionState.CLOSING
         return self._end(SessionState.DEAD if closing else SessionState.FAILED, epoch)
 
@@ -227,6 +233,6 @@ class ModelSession:
         if epoch not in {None, self.epoch} or not SESSION.allows(self.state, target):
             return False
         self.state, self.lease, self.fenced_driver = target, Lease.NONE, None
-        for one in self.in_states(STATEMENT.live):
-            one.ended_with_session()
+        for statement in self.in_states(STATEMENT.live):
+            statement.end_with_session()
         return True

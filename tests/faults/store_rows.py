@@ -1,4 +1,4 @@
-"""What the store and its model are compared by: one row for each session and statement."""
+"""Rows by which the store is compared with its model: one for each session and statement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SESSIONS = select(
     _SE.fenced_driver.is_not(None),
     _SE.handle.is_not(None),
     _SE.ended_at.is_not(None),
-).where(_SE.id.in_(bindparam("mine", expanding=True)))
+).where(_SE.id.in_(bindparam("sessions", expanding=True)))
 _STATEMENTS = (
     select(
         _ST.id,
@@ -38,20 +38,20 @@ _STATEMENTS = (
         _ST.ended_at.is_not(None),
     )
     .outerjoin_from(statements_table, results_table)
-    .where(_ST.session_id.in_(bindparam("mine", expanding=True)))
+    .where(_ST.session_id.in_(bindparam("sessions", expanding=True)))
 )
 
 
-def stored(tx: Tx, session_ids: list[str]) -> set[tuple[Any, ...]]:
-    """The rows of these sessions, as the store has them."""
-    mine = {"mine": session_ids}
-    return {tuple(row) for query in (_SESSIONS, _STATEMENTS) for row in tx.execute(query, mine)}
+def read_rows(tx: Tx, session_ids: list[str]) -> set[tuple[Any, ...]]:
+    """Return the rows of these sessions and their statements from the store."""
+    names = {"sessions": session_ids}
+    return {tuple(row) for query in (_SESSIONS, _STATEMENTS) for row in tx.execute(query, names)}
 
 
-def modelled(sessions: Sequence[ModelSession]) -> set[tuple[Any, ...]]:
-    """The rows that they must have."""
-    mine = {_session_row(one) for one in sessions}
-    return mine | {_statement_row(one) for all_ in sessions for one in all_.statements}
+def expected_rows(sessions: Sequence[ModelSession]) -> set[tuple[Any, ...]]:
+    """Return the rows that the store must have."""
+    statements = [statement for session in sessions for statement in session.statements]
+    return {*map(_session_row, sessions), *map(_statement_row, statements)}
 
 
 def _session_row(model: ModelSession) -> tuple[Any, ...]:
@@ -61,9 +61,9 @@ def _session_row(model: ModelSession) -> tuple[Any, ...]:
         model.epoch,
         model.starts,
         model.lease is not Lease.NONE,
-        model.lease is Lease.OVER,
+        model.lease is Lease.EXPIRED,
         model.fenced_driver is not None,
-        model.handled,
+        model.has_handle,
         not model.live,
     )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 from tests.faults.plan import Fault
+from tests.faults.recipes import END_REPORTED, TABLE_STEP
 from tests.support.lakes import LAKES, Lake
 from tests.support.node import NodeProcess
 
@@ -21,8 +22,6 @@ WHOLE = [["1000", "499500", "999", "1000"]]
 OLD = "SELECT 7L AS id, '7' AS s, 7L AS k"
 OLD_SUM = [["1", "7", "7", "1"]]
 _STREAM = "STREAM spark_catalog.default.arriving WITH ('maxFilesPerTrigger' = '2')"
-_STEP = "link headrace.driver.ctas.journal.Journal.write:transact"
-REPORT = "link headrace.driver.loop.Loop._execute:ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class Case:
     def ends(self) -> str:
         """The state in which the statement ends."""
         # Of what is not journalled yet nobody knows whether it may run again.
-        unknown = self.fault == Fault(_STEP, "before", "kill", hit=1)
+        unknown = self.fault == Fault(TABLE_STEP, "before", "kill", hit=1)
         return {"fail": "failed", "cancel": "cancelled"}.get(
             self.way, "failed" if unknown else "success"
         )
@@ -89,13 +88,13 @@ _ALL = [
     *(
         Case(f"{deed} at an edge", Fault(point, side, deed, hit=hit))
         for point, side, hit in (
-            (_STEP, "before", 1),
-            (_STEP, "after", 1),
-            (_STEP, "after", 2),
-            (_STEP, "before", 3),
-            (_STEP, "after", 3),
-            (REPORT, "before", 1),
-            (REPORT, "after", 1),
+            (TABLE_STEP, "before", 1),
+            (TABLE_STEP, "after", 1),
+            (TABLE_STEP, "after", 2),
+            (TABLE_STEP, "before", 3),
+            (TABLE_STEP, "after", 3),
+            (END_REPORTED, "before", 1),
+            (END_REPORTED, "after", 1),
         )
         for deed in ("kill", "kill_jvm")
     ),
@@ -109,7 +108,10 @@ def cases(kind: Kind) -> list[Case]:
     if kind.in_memory:
         # A session whose tables die with its driver ends with it.
         return [one for one in _ALL if one.way in {"fail", "cancel"}]
-    edges = {Fault(_STEP, "before", "kill_jvm", hit=3), Fault(_STEP, "after", "kill", hit=3)}
+    edges = {
+        Fault(TABLE_STEP, "before", "kill_jvm", hit=3),
+        Fault(TABLE_STEP, "after", "kill", hit=3),
+    }
     return [one for one in _ALL if one.fault in edges or one.query != ROWS]
 
 

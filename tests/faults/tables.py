@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.faults.plan import Plan
 from tests.faults.points import points
-from tests.faults.table_cases import KINDS, REPORT, SLOW, Case, Kind, Table, cases
+from tests.faults.table_cases import END_REPORTED, KINDS, SLOW, Case, Kind, Table, cases
 from tests.support import short_lived_java
 from tests.support.lakes import lake_conf, lake_extensions, lake_jars
 from tests.support.node import ENDED, NodeProcess
@@ -108,7 +108,7 @@ def _tried(table: Table, case: Case, plan: Plan, seen: Seen) -> None:
 
 
 def _is_back(plan: Plan, statement: str) -> bool:
-    reported = (REPORT, "after", statement)
+    reported = (END_REPORTED, "after", statement)
     return any((one["point"], one["side"], one["statement"]) == reported for one in plan.passed())
 
 

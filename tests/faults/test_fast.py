@@ -11,33 +11,38 @@ from tests.faults.cluster import Catalog
 from tests.faults.lane import Lane
 from tests.faults.plan import Fault
 from tests.faults.points import points
+from tests.faults.recipes import (
+    DRIVER_STARTED,
+    END_REPORTED,
+    LAUNCH_CLAIMED,
+    LEASE_RENEWED,
+    START_REPORTED,
+)
 
-_LAUNCH = "headrace.control.sessions.launch.Launches._start"
-_LOOP = "headrace.driver.loop.Loop"
 _HISTORIES = {
     "the node is killed between the claim and the start of a launch": (
         ("query",),
-        Fault(f"store {_LAUNCH}", "after", "kill"),
+        Fault(LAUNCH_CLAIMED, "after", "kill"),
     ),
-    "the node is killed between a start and keeping its handle": (
+    "the node is killed between a start and storing its handle": (
         ("renew_session", "twice"),
-        Fault(f"launcher {_LAUNCH}:start", "after", "kill"),
+        Fault(DRIVER_STARTED, "after", "kill"),
     ),
-    "a driver is killed before it tells of an end": (
+    "a driver is killed before it reports an end": (
         ("query", "insert"),
-        Fault(f"link {_LOOP}._execute:ended", "before", "kill"),
+        Fault(END_REPORTED, "before", "kill"),
     ),
-    "a driver is killed after it has told of an end": (
+    "a driver is killed after it has reported an end": (
         ("query", "insert"),
-        Fault(f"link {_LOOP}._execute:ended", "after", "kill"),
+        Fault(END_REPORTED, "after", "kill"),
     ),
     "the JVM is killed under a statement": (
         ("slow", "query"),
-        Fault(f"link {_LOOP}._started:started", "after", "kill_jvm"),
+        Fault(START_REPORTED, "after", "kill_jvm"),
     ),
     "a driver is frozen for longer than its lease": (
         ("slow", "query"),
-        Fault(f"link {_LOOP}._renew:renew", "before", "freeze", hit=2),
+        Fault(LEASE_RENEWED, "before", "freeze", hit=2),
     ),
 }
 

@@ -1,4 +1,4 @@
-"""The points are what the code has, under the names by which a running process tells them."""
+"""The points that the code has, and the names that a running process reports for them."""
 
 from __future__ import annotations
 
@@ -10,29 +10,27 @@ from tests.faults.chaos import script
 from tests.faults.cluster import Node
 from tests.faults.plan import Fault, Plan
 from tests.faults.points import points
-from tests.faults.recipes import _RECIPES, recipe
+from tests.faults.recipes import RECIPES
 from tests.support.waiting import wait_until
 
 
-def test_every_kind_is_found_where_the_code_has_it() -> None:
+def test_points_of_every_kind_are_read_from_the_code() -> None:
     names = [one.name for one in points()]
     assert len(names) == len(set(names))
-    assert "store headrace.control.driver_link.service.Link.ended" in names
-    assert "store headrace.control.sessions.launch.Launches._started" in names
-    assert "link headrace.driver.loop.Loop._renew:renew" in names
-    assert "link headrace.driver.__main__.main:goodbye" in names
-    assert "launcher headrace.control.sessions.launch.Launches._start:start" in names
+    assert "store link.ended" in names
+    assert "store launch.confirm" in names
+    assert "link loop:renew" in names
+    assert "link main:goodbye" in names
+    assert "launcher launch:start" in names
 
 
-def test_every_recipe_is_for_a_point_that_there_is() -> None:
-    """And so are the faults that lead there."""
-    names = {one.name for one in points()}
-    used = {recipe(name) for name in names} - {None}
-    assert used == set(_RECIPES.values())
-    assert {fault.point for made in _RECIPES.values() for fault in made.first} <= names
+def test_every_recipe_and_every_fault_in_it_names_an_existing_point() -> None:
+    names = {point.name for point in points()}
+    assert set(RECIPES) <= names
+    assert {fault.point for recipe in RECIPES.values() for fault in recipe.first} <= names
 
 
-def test_a_history_is_made_of_its_seed_alone() -> None:
+def test_the_seed_alone_determines_a_history() -> None:
     found = points()
     assert script("7.3", found) == script("7.3", found)
     turns = {script(f"7.{one}", found).faults[-1:] for one in range(len(found))}
@@ -44,8 +42,8 @@ def plan(tmp_path: Path) -> Plan:
     return Plan(tmp_path, points())
 
 
-def test_a_node_tells_its_points_by_these_names(tmp_path: Path, plan: Plan) -> None:
-    """Without a driver: what it is made to do here, it does by itself."""
+def test_a_node_reports_its_points_by_these_names(tmp_path: Path, plan: Plan) -> None:
+    """No driver is needed: the node does all of this itself."""
     node = Node(tmp_path / "node", plan, None, embedded=False, results=str(tmp_path))
     try:
         session = node.http.post("/api/v1/sessions", json={"profile": "missing"}).json()["id"]
@@ -56,17 +54,17 @@ def test_a_node_tells_its_points_by_these_names(tmp_path: Path, plan: Plan) -> N
     passed = {one["point"] for one in plan.passed()}
     assert passed <= {one.name for one in points()}
     assert {
-        "store headrace.control.node.Node.start",
-        "store headrace.control.periodic_tasks.Sweeper._round",
-        "store headrace.control.sessions.service.Sessions.open",
-        "store headrace.control.sessions.service.Sessions.close",
-        "store headrace.control.statements.submission.Submissions.submit",
-        "store headrace.control.node.Node.stop",
+        "store node.register",
+        "store node.return",
+        "store session.open",
+        "store session.close",
+        "store statement.submit",
+        "store node.stop",
     } <= passed
 
 
-def test_a_fault_is_done_once_at_its_hit(tmp_path: Path, plan: Plan) -> None:
-    point = "store headrace.control.sessions.service.Sessions.open"
+def test_a_fault_happens_once_at_its_hit(tmp_path: Path, plan: Plan) -> None:
+    point = "store session.open"
     plan.write([Fault(point, "after", "kill", hit=2)])
     node = Node(tmp_path / "node", plan, None, embedded=False, results=str(tmp_path))
     try:

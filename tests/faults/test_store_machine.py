@@ -1,4 +1,4 @@
-"""The store against a model: whatever nodes and drivers call, in whatever order, late or twice."""
+"""The store against a model: random calls of nodes and drivers, in any order, late or repeated."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hypothesis.stateful import (
 from hypothesis.strategies import booleans, data, integers, lists, sampled_from
 from tests.faults.store_calls import LONG, Calls
 from tests.faults.store_model import Lease, ModelSession, ModelStatement
-from tests.faults.store_rows import modelled, stored
+from tests.faults.store_rows import expected_rows, read_rows
 from tests.support.store import LOST, OWNER
 
 from headrace.control.sessions.service import close_session, end_session, finish_close
 from headrace.model.lifecycle import IN_FLIGHT, SESSION, STATEMENT, SessionState, StatementState
-from headrace.model.session import SessionKind
+from headrace.model.session import DriverLease, SessionKind
 from headrace.model.statement import CancelReason
 from headrace.store import sessions, statement_transitions, takeovers
 from headrace.store.database import Database
@@ -39,7 +39,7 @@ _KINDS = [SessionKind.INTERACTIVE, SessionKind.INTERACTIVE, SessionKind.BATCH]
 
 
 class StoreMachine(Calls, RuleBasedStateMachine):
-    """Every rule makes one call of both and compares what they answer; then all rows are."""
+    """Each rule makes one call to both and compares the answers. Then all rows are compared."""
 
     @initialize(
         texts=lists(sampled_from(["query", "command", "local"]), min_size=1, max_size=3),
@@ -48,30 +48,30 @@ class StoreMachine(Calls, RuleBasedStateMachine):
         twin=booleans(),
     )
     def begin(self, texts: list[str], parallelism: int, losses: int, twin: bool) -> None:
-        """Sessions whose drivers have something in hand, after others that were lost."""
+        """Open sessions with statements in flight, after the loss of earlier drivers."""
         for _ in range(1 + twin):
             session = self.open(SessionKind.INTERACTIVE, parallelism)
             for text in texts:
                 self.submit_to(session, is_query=text == "query", local=text == "local")
             for _ in range(losses):
-                self.launch_one(session, comes_up=True)
-                self.claim_for(session, session.epoch)
-                self.condemn_epoch(session, session.epoch, if_overdue=False, dies=True)
-            self.launch_one(session, comes_up=True)
-            # The lost ones ask first.
+                self.launch_driver(session, comes_up=True)
+                self.claim_statement(session, session.epoch)
+                self.fence_driver(session, session.epoch, only_if_overdue=False, dies=True)
+            self.launch_driver(session, comes_up=True)
+            # The lost drivers call first.
             for epoch in session.launched:
-                self.claim_for(session, epoch)
+                self.claim_statement(session, epoch)
         if twin:
-            # A driver tells of what another session's driver of the same epoch has.
+            # A driver reports a statement of another session's driver that has the same epoch.
             first, second = self.sessions
-            for one in first.statements:
-                self.tell(second, one, StatementState.FAILED, second.epoch)
+            for statement in first.statements:
+                self.report_state(second, statement, StatementState.FAILED, second.epoch)
 
-    # What users do.
+    # Calls of users
 
-    @precondition(lambda self: sum(one.live for one in self.sessions) < 2)
+    @precondition(lambda self: sum(session.live for session in self.sessions) < 2)
     @rule(kind=sampled_from(_KINDS), parallelism=integers(1, 2))
-    def opened(self, kind: SessionKind, parallelism: int) -> None:
+    def open_session(self, kind: SessionKind, parallelism: int) -> None:
         self.open(kind, parallelism)
 
     @precondition(lambda self: self.sessions)
@@ -83,164 +83,168 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     @rule(choice=data(), reason=sampled_from(CancelReason), force=booleans())
     def cancel(self, choice: Any, reason: CancelReason, force: bool) -> None:
         _session, statement = self._a_statement(choice)
-        with self.store.write() as tx:
-            told = statement_transitions.request_cancel(
+        with self.store.write("test") as tx:
+            state = statement_transitions.request_cancel(
                 tx, statement.id, actor=OWNER, reason=reason, force=force
             )
-        assert told is statement.cancelled(reason, force=force)
+        assert state is statement.request_cancel(reason, force=force)
 
     @precondition(lambda self: self.sessions)
-    @rule(choice=data(), truly=_SELDOM)
-    def close(self, choice: Any, truly: bool) -> None:
+    @rule(choice=data(), proceeds=_SELDOM)
+    def close(self, choice: Any, proceeds: bool) -> None:
         session = self._a_session(choice)
-        if truly and session.state in SESSION.live - {SessionState.CLOSING}:
-            with self.store.write() as tx:
-                known = sessions.get(tx, session.id)
-                assert known is not None
-                close_session(tx, known, actor=OWNER)
+        if proceeds and session.state in SESSION.live - {SessionState.CLOSING}:
+            with self.store.write("test") as tx:
+                stored = sessions.get(tx, session.id)
+                assert stored is not None
+                close_session(tx, stored, actor=OWNER)
             session.close()
 
-    # What nodes do. What they have read may be of yesterday: any epoch that ever was.
+    # Calls of nodes. A node may act on an old read, so any past epoch may appear.
 
     @precondition(lambda self: self.sessions)
     @rule(choice=data(), comes_up=booleans())
     def launch(self, choice: Any, comes_up: bool) -> None:
-        self.launch_one(self._a_session(choice), comes_up=comes_up)
+        self.launch_driver(self._a_session(choice), comes_up=comes_up)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
-    def keep_handle(self, choice: Any) -> None:
-        self.keep_handle_of(*self._a_driver(choice))
+    def set_handle(self, choice: Any) -> None:
+        self.store_handle(*self._a_driver(choice))
 
     @precondition(lambda self: self._has_drivers())
-    @rule(choice=data(), if_overdue=booleans(), dies=booleans())
-    def condemn(self, choice: Any, if_overdue: bool, dies: bool) -> None:
-        self.condemn_epoch(*self._an_epoch(choice), if_overdue=if_overdue, dies=dies)
+    @rule(choice=data(), only_if_overdue=booleans(), dies=booleans())
+    def fence(self, choice: Any, only_if_overdue: bool, dies: bool) -> None:
+        session, epoch = self._an_epoch(choice)
+        self.fence_driver(session, epoch, only_if_overdue=only_if_overdue, dies=dies)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data(), dies=booleans())
     def declare_lost(self, choice: Any, dies: bool) -> None:
         session = self._driven(choice)
-        self.condemn_epoch(session, session.epoch, if_overdue=False, dies=dies)
+        self.fence_driver(session, session.epoch, only_if_overdue=False, dies=dies)
         if not dies and session.fenced_driver is not None:
             self.expire_lease(session)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
-    def retake(self, choice: Any) -> None:
+    def reclaim_takeover(self, choice: Any) -> None:
         session, epoch = self._an_epoch(choice)
-        with self.store.write() as tx:
-            taken = takeovers.reclaim_takeover(tx, session.id, epoch, seconds=LONG)
-        assert taken == session.retake(epoch)
+        with self.store.write("test") as tx:
+            lease = DriverLease(session.id, epoch)
+            applied = takeovers.reclaim_takeover(tx, lease, seconds=LONG)
+        assert applied == session.reclaim_takeover(epoch)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
-    def prolong(self, choice: Any) -> None:
+    def extend_lease(self, choice: Any) -> None:
         session, epoch = self._an_epoch(choice)
-        with self.store.write() as tx:
-            takeovers.extend_lease(tx, session.id, epoch, seconds=LONG)
-        session.prolong(epoch)
+        with self.store.write("test") as tx:
+            takeovers.extend_lease(tx, DriverLease(session.id, epoch), seconds=LONG)
+        session.extend_lease(epoch)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data(), fails=_SELDOM)
-    def release(self, choice: Any, fails: bool) -> None:
-        """The lost driver's process is gone, as its backend says."""
-        self.release_epoch(*self._an_epoch(choice), fails=fails)
+    def confirm_gone(self, choice: Any, fails: bool) -> None:
+        """The backend confirms that the process of the lost driver is gone."""
+        self.finish_takeover(*self._an_epoch(choice), fails=fails)
 
     @precondition(lambda self: self._has_statements())
     @rule(choice=data(), state=sampled_from([StatementState.SUCCESS, StatementState.FAILED]))
     def run_local(self, choice: Any, state: StatementState) -> None:
         session, statement = self._a_statement(choice)
         if statement.local:
-            self.tell(session, statement, state, epoch=None)
+            self.report_state(session, statement, state, epoch=None)
 
     @precondition(lambda self: self._has_statements())
     @rule(choice=data())
-    def time_out_in_line(self, choice: Any) -> None:
+    def time_out_while_waiting(self, choice: Any) -> None:
         session, statement = self._a_statement(choice)
         if statement.state is StatementState.WAITING:
-            self.tell(session, statement, StatementState.TIMEOUT, epoch=None)
+            self.report_state(session, statement, StatementState.TIMEOUT, epoch=None)
 
     @rule()
     def extend_all(self) -> None:
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             sessions.extend_all(tx, node="no_1", seconds=LONG / 2)
         for session in self.sessions:
-            if session.lease is Lease.OVER:
-                session.lease = Lease.HELD
+            if session.lease is Lease.EXPIRED:
+                session.lease = Lease.VALID
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
     def expire(self, choice: Any) -> None:
-        """Time goes by without a word of the driver, or of the node that takes over from it."""
+        """Time passes without a renewal by the driver, or by the node that takes it over."""
         self.expire_lease(self._a_session(choice))
 
-    # What drivers do, lost ones too.
+    # Calls of drivers, including lost ones
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
     def hello(self, choice: Any) -> None:
-        self.greet(*self._a_driver(choice))
+        self.report_hello(*self._a_driver(choice))
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
     def renew(self, choice: Any) -> None:
         session, epoch = self._a_driver(choice)
-        with self.store.write() as tx:
-            told = sessions.renew(tx, session.id, epoch, LONG)
-        assert told == session.renew(epoch)
+        with self.store.write("test") as tx:
+            state = sessions.renew(tx, DriverLease(session.id, epoch), LONG)
+        assert state == session.renew(epoch)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
     def claim(self, choice: Any) -> None:
-        self.claim_for(*self._a_driver(choice))
+        self.claim_statement(*self._a_driver(choice))
 
     @precondition(lambda self: self._has_drivers() and self._has_statements())
     @rule(choice=data())
     def started(self, choice: Any) -> None:
         session, epoch = self._a_driver(choice)
-        statement = self._one_to_tell_of(choice, session)
-        self.tell(session, statement, StatementState.RUNNING, epoch)
+        statement = self._a_statement_to_report(choice, session)
+        self.report_state(session, statement, StatementState.RUNNING, epoch)
 
     @precondition(lambda self: self._has_drivers() and self._has_statements())
     @rule(choice=data(), state=sampled_from(_ENDS))
     def ended(self, choice: Any, state: StatementState) -> None:
         session, epoch = self._a_driver(choice)
-        statement = self._one_to_tell_of(choice, session)
-        self.tell(session, statement, state, epoch)
+        statement = self._a_statement_to_report(choice, session)
+        self.report_state(session, statement, state, epoch)
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data(), fails=_SELDOM)
-    def leave(self, choice: Any, fails: bool) -> None:
+    def say_goodbye(self, choice: Any, fails: bool) -> None:
         session, epoch = self._a_driver(choice)
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             if fails:
                 applied = end_session(tx, session.id, LOST, actor="d", epoch=epoch)
                 assert applied == session.fail(epoch)
             elif session.state is SessionState.CLOSING:
-                assert finish_close(tx, session.id, actor="d", epoch=epoch) == session.bury(epoch)
+                assert finish_close(tx, session.id, actor="d", epoch=epoch) == session.finish_close(
+                    epoch
+                )
 
-    # Which one.
+    # Choices
 
     def _a_session(self, choice: Any) -> ModelSession:
-        return _one(choice, self.sessions)
+        return _choose(choice, self.sessions)
 
     def _a_statement(self, choice: Any) -> tuple[ModelSession, ModelStatement]:
-        session = _one(choice, [one for one in self.sessions if one.statements])
-        return session, _one(choice, session.statements)
+        session = _choose(choice, [session for session in self.sessions if session.statements])
+        return session, _choose(choice, session.statements)
 
-    def _one_to_tell_of(self, choice: Any, session: ModelSession) -> ModelStatement:
-        """Mostly what the session's drivers had been given; else any other session's too."""
-        all_ = [one for session in self.sessions for one in session.statements]
+    def _a_statement_to_report(self, choice: Any, session: ModelSession) -> ModelStatement:
+        """Choose mostly from the session's live statements, sometimes from any session's."""
+        all_ = [statement for each in self.sessions for statement in each.statements]
         likely = session.in_states(IN_FLIGHT) + session.in_states(STATEMENT.live)
-        found: ModelStatement = choice.draw(sampled_from(all_ + likely * len(all_)))
-        return found
+        statement: ModelStatement = choice.draw(sampled_from(all_ + likely * len(all_)))
+        return statement
 
     def _driven(self, choice: Any) -> ModelSession:
-        return _one(choice, [one for one in self.sessions if one.launched])
+        return _choose(choice, [session for session in self.sessions if session.launched])
 
     def _a_driver(self, choice: Any) -> tuple[ModelSession, int]:
-        """The newest of a session more often than those before."""
+        """Choose a driver: the newest one of a session more often than earlier ones."""
         driven = self._driven(choice)
         epochs = [*driven.launched, *[driven.launched[-1]] * 3]
         return driven, choice.draw(sampled_from(epochs))
@@ -256,39 +260,41 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     def _has_statements(self) -> bool:
         return any(session.statements for session in self.sessions)
 
-    # What must be the same.
+    # Comparisons
 
     @precondition(lambda self: self.sessions)
     @rule()
-    def look_for_work(self) -> None:
+    def find_work(self) -> None:
         with self.store.read() as tx:
-            late = {one.id for one in takeovers.overdue(tx, _ALL)}
-            launchable = {one.id for one in sessions.launchable(tx, _ALL)}
-        assert late == {one.id for one in self.sessions if one.lease is Lease.OVER}
-        assert launchable == {one.id for one in self.sessions if one.launchable}
+            overdue = {session.id for session in takeovers.overdue(tx, _ALL)}
+            launchable = {session.id for session in sessions.launchable(tx, _ALL)}
+        expired = [session for session in self.sessions if session.lease is Lease.EXPIRED]
+        assert overdue == {session.id for session in expired}
+        assert launchable == {session.id for session in self.sessions if session.launchable}
 
     @invariant()
     def store_and_model_agree(self) -> None:
         with self.store.read() as tx:
-            found = stored(tx, [session.id for session in self.sessions])
-        assert found == modelled(self.sessions)
+            rows = read_rows(tx, [session.id for session in self.sessions])
+        assert rows == expected_rows(self.sessions)
 
     def teardown(self) -> None:
-        with self.store.write() as tx:
+        with self.store.write("test") as tx:
             for session in self.sessions:
                 end_session(tx, session.id, LOST, actor="teardown")
 
 
-Either = TypeVar("Either", ModelSession, ModelStatement)
+_Entity = TypeVar("_Entity", ModelSession, ModelStatement)
 
 
-def _one(choice: Any, found: list[Either]) -> Either:
-    """One that lives more often than one that has ended."""
-    one: Either = choice.draw(sampled_from([*found, *[one for one in found if one.live] * 4]))
-    return one
+def _choose(choice: Any, entities: list[_Entity]) -> _Entity:
+    """Choose a live entity more often than one that has ended."""
+    live = [entity for entity in entities if entity.live]
+    entity: _Entity = choice.draw(sampled_from([*entities, *live * 4]))
+    return entity
 
 
-def test_the_store_does_what_the_model_says(store: Database) -> None:
-    # A failure is told as it was found: to make its steps fewer takes minutes, on two databases.
+def test_the_store_behaves_like_its_model(store: Database) -> None:
+    # No shrinking: it would take minutes on two databases.
     steady = settings(max_examples=50, stateful_step_count=40, phases=[Phase.generate])
     run_state_machine_as_test(partial(StoreMachine, store), settings=steady)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.grammar.splitter import split_script
+from headrace.grammar.script import split_script
 
 
 def is_one(script: str) -> bool:

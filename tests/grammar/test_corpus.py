@@ -1,6 +1,6 @@
-"""The grammar against Spark's own parser and lexer, over statements of every class.
+"""The grammar compared with Spark's own parser and lexer, over statements of every class.
 
-The corpus lies beside this file; a line that holds only `%%` parts its statements.
+The corpus is in the folder beside this file. A line with only `%%` separates its statements.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from tests.grammar.spark_parser import SparkParser
 
 from headrace.errors import MultipleStatements
-from headrace.grammar.splitter import split_script
-from headrace.grammar.statements import single
-from headrace.grammar.text import check_text
-from headrace.grammar.tokens import TokenKind, tokenize
+from headrace.grammar.lexer import TokenKind, tokenize
+from headrace.grammar.parse import parse
+from headrace.grammar.script import split_script
 
 pytestmark = pytest.mark.spark
 
@@ -29,20 +28,20 @@ BY_FILE = {
 CORPUS = [text for texts in BY_FILE.values() for text in texts]
 WINDOWS = [text.replace("\n", "\r\n") for text in CORPUS if "\n" in text and "\\\n" not in text]
 
-# CR before LF: a `\` at the end of a comment would otherwise take the `;` into it.
+# With LF alone, a `\` at the end of a comment would make the `;` a part of the comment.
 BETWEEN = ["\r\n;", "\r\n; \n\t\n", "\r\n\u3000;\r\n", "\r\n;\n;;"]
 COMMENTS = ["-- joined; with \\\n ; \n", "/* joined; /* with */ ; */ ", "-- '\n/* \" */\n"]
 
 
-def joined(statements: list[str], seed: int) -> tuple[str, list[str]]:
-    """A script, and its pieces: some statements get a comment in front."""
+def join_statements(statements: list[str], seed: int) -> tuple[str, list[str]]:
+    """Return a script and its statements, some of which get a leading comment."""
     rnd = random.Random(seed)
-    pieces = [rnd.choice(["", "", *COMMENTS]) + text for text in statements]
-    return "".join(text + rnd.choice(BETWEEN) for text in pieces), pieces
+    commented = [rnd.choice(["", "", *COMMENTS]) + text for text in statements]
+    return "".join(text + rnd.choice(BETWEEN) for text in commented), commented
 
 
-def assert_read_alike(parser: SparkParser, text: str) -> None:
-    """Every `;` and comment stands where Spark's lexer sees it, up to what nothing closes."""
+def assert_same_tokens_as_spark(parser: SparkParser, text: str) -> None:
+    """Compare each `;` and comment with Spark's lexer, up to the first unclosed quote or comment."""
     ours, theirs = list(tokenize(text)), parser.tokens(text)
     unread = ours[-1].start if ours and ours[-1].kind is TokenKind.UNREADABLE else len(text)
 
@@ -54,45 +53,46 @@ def assert_read_alike(parser: SparkParser, text: str) -> None:
         for token in theirs
         if token.type in ("SIMPLE_COMMENT", "BRACKETED_COMMENT") and token.start < unread
     ]
-    # Spark reads on behind a quote that nothing closes, but no statement holds one.
-    loose = [t.start for t in theirs if t.type == "UNRECOGNIZED" and text[t.start] in "'\"`"]
-    assert loose == [] or unread <= loose[0]
+    # Spark continues after an unclosed quote, but no valid statement contains one.
+    unclosed = [t.start for t in theirs if t.type == "UNRECOGNIZED" and text[t.start] in "'\"`"]
+    assert unclosed == [] or unread <= unclosed[0]
 
 
-def test_the_corpus_is_wide() -> None:
+def test_the_corpus_covers_many_statements() -> None:
     assert len(set(CORPUS)) == len(CORPUS) >= 450
     assert min(len(texts) for texts in BY_FILE.values()) >= 20
 
 
 @pytest.mark.parametrize("name", BY_FILE)
-def test_spark_accepts_each_statement_and_it_is_one(name: str, parser: SparkParser) -> None:
+def test_spark_and_headrace_both_accept_each_statement_as_one(
+    name: str, parser: SparkParser
+) -> None:
     for text in BY_FILE[name]:
         assert parser.refusal(text) is None, text
-        assert_read_alike(parser, text)
-        check_text(text)
-        single(text)
-        assert [piece.text for piece in split_script(text)] == [text]
+        assert_same_tokens_as_spark(parser, text)
+        parse(text)
+        assert [statement.text for statement in split_script(text)] == [text]
 
 
-def test_line_ends_of_windows_change_nothing(parser: SparkParser) -> None:
+def test_windows_line_ends_make_no_difference(parser: SparkParser) -> None:
     for text in WINDOWS:
         assert parser.refusal(text) is None, text
-        assert [piece.text for piece in split_script(text)] == [text]
+        assert [statement.text for statement in split_script(text)] == [text]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_joined_corpus_splits_into_the_same_pieces(seed: int) -> None:
-    statements = random.Random(seed).sample(CORPUS, len(CORPUS))
-    script, pieces = joined(statements, seed)
-    assert [piece.text for piece in split_script(script)] == pieces
+def test_a_script_of_the_corpus_splits_into_its_statements(seed: int) -> None:
+    sample = random.Random(seed).sample(CORPUS, len(CORPUS))
+    script, statements = join_statements(sample, seed)
+    assert [statement.text for statement in split_script(script)] == statements
 
 
-def test_a_piece_with_its_comments_is_still_accepted(parser: SparkParser) -> None:
-    script, pieces = joined(CORPUS, seed=1)
-    assert all(parser.refusal(piece.text) is None for piece in split_script(script))
+def test_spark_accepts_each_statement_with_its_comments(parser: SparkParser) -> None:
+    script, statements = join_statements(CORPUS, seed=1)
+    assert all(parser.refusal(statement.text) is None for statement in split_script(script))
     with pytest.raises(MultipleStatements):
-        single(script)
-    assert len(pieces) == len(CORPUS)
+        parse(script)
+    assert len(statements) == len(CORPUS)
 
 
 ODDITIES = [
@@ -108,20 +108,20 @@ odd_texts = st.lists(st.sampled_from([*ODDITIES, "a", ";"]), max_size=14).map(""
 
 
 @st.composite
-def edited(draw: st.DrawFn) -> str:
-    """A statement of the corpus with a few oddities put in, or parts taken out."""
+def edited_statements(draw: st.DrawFn) -> str:
+    """Draw a statement of the corpus with odd characters inserted or parts removed."""
     text = draw(st.sampled_from(CORPUS))
-    for place, taken, put in draw(edits):
-        at = int(place * len(text))
-        text = text[:at] + put + text[at + taken :]
+    for position, removed, inserted in draw(edits):
+        index = int(position * len(text))
+        text = text[:index] + inserted + text[index + removed :]
     return text
 
 
 @settings(max_examples=400, deadline=None, derandomize=True)
-@given(st.one_of(edited(), odd_texts))
+@given(st.one_of(edited_statements(), odd_texts))
 @example("a */* ; */ b; c")
 @example("/* /* a; */ ; */ b; /*/ ; */ c */; d")
 @example("/* /*+ a; */ b; /* c */ ; d")
 @example("1e+5r'\\'; 1.5r'\\'; 'a''b;'")
 def test_semicolons_and_comments_are_where_spark_sees_them(parser: SparkParser, text: str) -> None:
-    assert_read_alike(parser, text)
+    assert_same_tokens_as_spark(parser, text)

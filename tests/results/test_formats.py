@@ -1,4 +1,4 @@
-"""The formats, over results made of plain Arrow."""
+"""The formats, over results in memory."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from hypothesis import strategies as st
 from headrace.errors import ChunkNotFound, FormatCannotHold
 from headrace.results.formats import arrow, csv, json, parquet
 from headrace.results.json_encoding import NumberFormat
-from headrace.results.layout import stored_schema
+from headrace.results.layout import build_stored_schema
 from headrace.results.schema import Schema, parse_schema
 
 
 @dataclass
-class MadeRows:
-    """Rows of batches in memory: a chunk for each."""
+class MemoryRows:
+    """Rows of batches in memory. Each batch is a chunk."""
 
     schema: Schema
-    made: list[pa.RecordBatch]
+    content: list[pa.RecordBatch]
 
     @property
     def chunks(self) -> int:
-        return max(1, len(self.made))
+        return max(1, len(self.content))
 
     def chunk(self, number: int) -> list[pa.RecordBatch]:
         if number >= self.chunks:
             raise ChunkNotFound
-        return self.made[number : number + 1]
+        return self.content[number : number + 1]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        yield from self.made
+        yield from self.content
 
 
 def _spark(kinds: dict[str, Any]) -> Schema:
@@ -54,22 +54,22 @@ def _spark(kinds: dict[str, Any]) -> Schema:
     return parse_schema({"type": "struct", "fields": fields})
 
 
-def _rows(kinds: dict[str, Any], *values: list[list[Any]]) -> MadeRows:
-    """Values by column, for each chunk."""
+def _rows(kinds: dict[str, Any], *chunks: list[list[Any]]) -> MemoryRows:
+    """Return rows from the columns of each chunk."""
     schema = _spark(kinds)
-    stored = stored_schema(schema)
+    stored = build_stored_schema(schema)
     batches = [
         pa.RecordBatch.from_arrays(
             [pa.array(column, field.type) for column, field in zip(chunk, stored, strict=True)],
             schema=stored,
         )
-        for chunk in values
+        for chunk in chunks
     ]
-    return MadeRows(schema, batches)
+    return MemoryRows(schema, batches)
 
 
-def _document(rows: MadeRows, chunk: int | None = None, **how: Any) -> Any:
-    return json_reader.loads(b"".join(json.write(rows, chunk, **how)))
+def _document(rows: MemoryRows, chunk: int | None = None, **options: Any) -> Any:
+    return json_reader.loads(b"".join(json.write(rows, chunk, **options)))
 
 
 def _array(kind: Any) -> dict[str, Any]:
@@ -85,96 +85,96 @@ def _struct(**kinds: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Sort:
-    """A type, values of it for Arrow, and what JSON must make of each."""
+class TypeStrategy:
+    """A Spark type, a strategy for its values in Arrow, and the JSON value of each."""
 
     kind: Any
     values: st.SearchStrategy[Any]
-    shown: Any
+    to_json: Any
 
 
-def _shown_float(value: float) -> Any:
+def _float_to_json(value: float) -> Any:
     if math.isnan(value):
         return "NaN"
     return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
-def _shown_decimal(value: Decimal) -> str:
-    # Thirty digits are more than Decimal's own context has.
+def _decimal_to_json(value: Decimal) -> str:
+    # The default context has fewer than 30 digits.
     exact = value.quantize(Decimal("1e-20"), context=Context(prec=30))
     return format(exact if value else Decimal("0E-20"), "f")
 
 
 _PLAIN = [
-    Sort("integer", st.integers(-(2**31), 2**31 - 1), lambda value: value),
-    Sort("long", st.integers(-(2**63), 2**63 - 1), str),
-    Sort("boolean", st.booleans(), lambda value: value),
-    Sort("double", st.floats(), _shown_float),
-    Sort("string", st.text(), lambda value: value),
-    Sort("binary", st.binary(), lambda value: base64.b64encode(value).decode()),
-    Sort("date", st.dates(), date.isoformat),
-    Sort(
+    TypeStrategy("integer", st.integers(-(2**31), 2**31 - 1), lambda value: value),
+    TypeStrategy("long", st.integers(-(2**63), 2**63 - 1), str),
+    TypeStrategy("boolean", st.booleans(), lambda value: value),
+    TypeStrategy("double", st.floats(), _float_to_json),
+    TypeStrategy("string", st.text(), lambda value: value),
+    TypeStrategy("binary", st.binary(), lambda value: base64.b64encode(value).decode()),
+    TypeStrategy("date", st.dates(), date.isoformat),
+    TypeStrategy(
         "timestamp",
         st.datetimes(timezones=st.just(UTC)),
         lambda value: value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z",
     ),
-    Sort(
+    TypeStrategy(
         "timestamp_ntz",
         st.datetimes(),
         lambda value: datetime.isoformat(value, timespec="microseconds"),
     ),
-    Sort(
+    TypeStrategy(
         "decimal(30,20)",
         st.decimals(-(10**9), 10**9, places=20),
-        _shown_decimal,
+        _decimal_to_json,
     ),
 ]
 
 
-def _maybe(shown: Any) -> Any:
-    return lambda value: None if value is None else shown(value)
+def _nullable(to_json: Any) -> Any:
+    return lambda value: None if value is None else to_json(value)
 
 
-def _listed(inner: Sort) -> Sort:
-    shown = _maybe(inner.shown)
+def _list_of(inner: TypeStrategy) -> TypeStrategy:
+    to_json = _nullable(inner.to_json)
     values = st.lists(st.none() | inner.values, max_size=3)
-    return Sort(_array(inner.kind), values, lambda value: [shown(item) for item in value])
+    return TypeStrategy(_array(inner.kind), values, lambda value: [to_json(item) for item in value])
 
 
-def _mapped(inner: Sort) -> Sort:
-    shown = _maybe(inner.shown)
+def _map_of(inner: TypeStrategy) -> TypeStrategy:
+    to_json = _nullable(inner.to_json)
     values = st.lists(st.tuples(st.text(max_size=3), st.none() | inner.values), max_size=3)
-    return Sort(
+    return TypeStrategy(
         _map("string", inner.kind),
         values,
-        lambda value: [[key, shown(item)] for key, item in value],
+        lambda value: [[key, to_json(item)] for key, item in value],
     )
 
 
-def _held(inner: Sort) -> Sort:
-    shown = _maybe(inner.shown)
-    return Sort(
+def _struct_of(inner: TypeStrategy) -> TypeStrategy:
+    to_json = _nullable(inner.to_json)
+    return TypeStrategy(
         _struct(**{'a "b"': inner.kind, "n": "integer"}),
         st.fixed_dictionaries({"_0": st.none() | inner.values, "_1": st.integers(0, 9)}),
-        lambda value: {'a "b"': shown(value["_0"]), "n": value["_1"]},
+        lambda value: {'a "b"': to_json(value["_0"]), "n": value["_1"]},
     )
 
 
-_sorts = st.recursive(
+_type_cases = st.recursive(
     st.sampled_from(_PLAIN),
-    lambda inner: inner.map(_listed) | inner.map(_mapped) | inner.map(_held),
+    lambda inner: inner.map(_list_of) | inner.map(_map_of) | inner.map(_struct_of),
     max_leaves=3,
 )
 
 
 @st.composite
-def _tables(draw: st.DrawFn) -> tuple[list[Sort], list[list[Any]]]:
-    sorts = draw(st.lists(_sorts, min_size=1, max_size=3))
+def _tables(draw: st.DrawFn) -> tuple[list[TypeStrategy], list[list[Any]]]:
+    cases = draw(st.lists(_type_cases, min_size=1, max_size=3))
     count = draw(st.integers(0, 6))
     columns = [
-        draw(st.lists(st.none() | sort.values, min_size=count, max_size=count)) for sort in sorts
+        draw(st.lists(st.none() | case.values, min_size=count, max_size=count)) for case in cases
     ]
-    return sorts, columns
+    return cases, columns
 
 
 _slow = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -182,24 +182,24 @@ _slow = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 @_slow
 @given(_tables(), st.integers(0, 3))
-def test_json_and_csv_hold_every_value(
-    table: tuple[list[Sort], list[list[Any]]], start: int
+def test_json_and_csv_contain_every_value(
+    table: tuple[list[TypeStrategy], list[list[Any]]], start: int
 ) -> None:
-    sorts, columns = table
-    rows = _rows({f"c{n}": sort.kind for n, sort in enumerate(sorts)}, columns)
-    rows.made = [batch.slice(start) for batch in rows.made]
-    shown = [
-        [_maybe(sort.shown)(value) for sort, value in zip(sorts, row, strict=True)]
+    cases, columns = table
+    rows = _rows({f"c{n}": case.kind for n, case in enumerate(cases)}, columns)
+    rows.content = [batch.slice(start) for batch in rows.content]
+    expected = [
+        [_nullable(case.to_json)(value) for case, value in zip(cases, row, strict=True)]
         for row in list(zip(*columns, strict=True))[start:]
     ]
-    # As text, for NaN and -0.0 would not compare.
-    assert json_reader.dumps(_document(rows, 0)["rows"]) == json_reader.dumps(shown)
+    # Compared as text, because NaN differs from itself and -0.0 equals 0.0.
+    assert json_reader.dumps(_document(rows, 0)["rows"]) == json_reader.dumps(expected)
     text = b"".join(csv.write(rows, None)).decode()
     header, *records = csv_reader.reader(io.StringIO(text, newline=""))
-    assert header == [f"c{n}" for n in range(len(sorts))]
-    assert len(records) == len(shown)
-    for record, row in zip(records, shown, strict=True):
-        # The reader takes the blank line of a single NULL for no fields at all.
+    assert header == [f"c{n}" for n in range(len(cases))]
+    assert len(records) == len(expected)
+    for record, row in zip(records, expected, strict=True):
+        # The CSV reader returns no fields for the blank line of a single NULL.
         for field, value in zip(record or [""], row, strict=True):
             if value is None:
                 assert field == ""
@@ -211,34 +211,36 @@ def test_json_and_csv_hold_every_value(
 
 @_slow
 @given(_tables())
-def test_arrow_and_parquet_hold_every_value(table: tuple[list[Sort], list[list[Any]]]) -> None:
-    sorts, columns = table
-    rows = _rows({f"c{n}": sort.kind for n, sort in enumerate(sorts)}, columns, columns)
-    names = [f"c{n}" for n in range(len(sorts))]
-    stored = pa.Table.from_batches(rows.made)
-    read = pa.ipc.open_stream(b"".join(arrow.write(rows, None))).read_all()
-    read.validate(full=True)
-    again = pq.read_table(io.BytesIO(b"".join(parquet.write(rows, None))))
-    again.validate(full=True)
-    for found in (read, again):
-        assert found.column_names == names
-        for column, kept in zip(found.columns, stored.columns, strict=True):
-            assert str(_nameless(column.to_pylist())) == str(_nameless(kept.to_pylist()))
+def test_arrow_and_parquet_contain_every_value(
+    table: tuple[list[TypeStrategy], list[list[Any]]],
+) -> None:
+    cases, columns = table
+    rows = _rows({f"c{n}": case.kind for n, case in enumerate(cases)}, columns, columns)
+    names = [f"c{n}" for n in range(len(cases))]
+    stored = pa.Table.from_batches(rows.content)
+    from_arrow = pa.ipc.open_stream(b"".join(arrow.write(rows, None))).read_all()
+    from_parquet = pq.read_table(io.BytesIO(b"".join(parquet.write(rows, None))))
+    for read in (from_arrow, from_parquet):
+        read.validate(full=True)
+        assert read.column_names == names
+        for column, original in zip(read.columns, stored.columns, strict=True):
+            values, expected = column.to_pylist(), original.to_pylist()
+            assert str(_without_names(values)) == str(_without_names(expected))
 
 
-def _nameless(value: Any) -> Any:
-    """Values without the names of struct fields, which differ."""
+def _without_names(value: Any) -> Any:
+    """Return values without the names of struct fields, which differ."""
     if isinstance(value, dict):
-        return [_nameless(item) for item in value.values()]
-    return [_nameless(item) for item in value] if isinstance(value, list | tuple) else value
+        return [_without_names(item) for item in value.values()]
+    return [_without_names(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def test_json_tells_where_it_is() -> None:
+def test_json_has_the_number_of_its_chunk_and_of_the_next() -> None:
     rows = _rows({"n": "integer"}, [[1]], [[2]])
-    described = {"schema": [{"name": "n", "type": "int"}]}
-    assert _document(rows, 0) == {**described, "rows": [[1]], "chunk": 0, "next_chunk": 1}
-    assert _document(rows, 1) == {**described, "rows": [[2]], "chunk": 1, "next_chunk": None}
-    assert _document(rows) == {**described, "rows": [[1], [2]], "chunk": None, "next_chunk": None}
+    schema = {"schema": [{"name": "n", "type": "int"}]}
+    assert _document(rows, 0) == {**schema, "rows": [[1]], "chunk": 0, "next_chunk": 1}
+    assert _document(rows, 1) == {**schema, "rows": [[2]], "chunk": 1, "next_chunk": None}
+    assert _document(rows) == {**schema, "rows": [[1], [2]], "chunk": None, "next_chunk": None}
     with pytest.raises(ChunkNotFound):
         json.write(rows, 2)
     assert json_reader.loads(b"".join(json.write_rows(rows, None))) == [[1], [2]]
@@ -254,17 +256,17 @@ _EXACT = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "value", "shown"), _EXACT, ids=str)
-def test_plain_numbers_are_numbers_where_a_double_holds_them(
-    kind: str, value: Any, shown: Any
+@pytest.mark.parametrize(("kind", "value", "expected"), _EXACT, ids=str)
+def test_plain_numbers_are_json_numbers_if_a_double_is_exact(
+    kind: str, value: Any, expected: Any
 ) -> None:
     rows = _rows({"n": kind, "l": _array(kind)}, [[value], [[value]]])
-    assert _document(rows, 0, numbers=NumberFormat.PLAIN)["rows"] == [[shown, [shown]]]
+    assert _document(rows, 0, numbers=NumberFormat.PLAIN)["rows"] == [[expected, [expected]]]
     row = _document(rows, 0)["rows"][0]
     assert isinstance(row[0], str)
 
 
-def test_decimals_are_written_out() -> None:
+def test_decimals_are_written_without_an_exponent() -> None:
     values = [Decimal("0E-18"), Decimal("1E-18"), None, Decimal("-1.5")]
     rows = _rows({"n": "decimal(38,18)"}, [values])
     assert _document(rows, 0)["rows"] == [
@@ -275,35 +277,35 @@ def test_decimals_are_written_out() -> None:
     ]
 
 
-def test_bytes_that_are_no_text_are_replaced_in_text_alone() -> None:
+def test_invalid_utf8_is_replaced_in_text_formats_only() -> None:
     rows = _rows({"s": "string", "l": _array("string")}, [["ok"], [["ok"]]])
     content = pa.array([b"\xffA\x00"]).view(pa.string())
     lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), content)
-    batch = pa.RecordBatch.from_arrays([content, lists], schema=rows.made[0].schema)
-    rows.made = [batch]
+    batch = pa.RecordBatch.from_arrays([content, lists], schema=rows.content[0].schema)
+    rows.content = [batch]
     assert _document(rows, 0)["rows"] == [["�A\x00", ["�A\x00"]]]
     read = pa.ipc.open_stream(b"".join(arrow.write(rows, 0))).read_all()
     assert read["s"].cast(pa.binary()).to_pylist() == [b"\xffA\x00"]
 
 
-def test_struct_fields_that_share_a_name_are_pairs() -> None:
+def test_structs_with_duplicate_field_names_become_pairs() -> None:
     rows = _rows({"s": _struct(a="integer", b="integer"), "t": "integer"}, [[None], [1]])
     fields = [{**field, "name": "a"} for field in rows.schema.spark["fields"][0]["type"]["fields"]]
     spark = {"type": "struct", "fields": fields}
     schema = parse_schema({**_struct(s=spark)})
     batch = pa.record_batch(
-        [pa.array([{"_0": 1, "_1": 2}, None], stored_schema(schema).field(0).type)],
-        schema=stored_schema(schema),
+        [pa.array([{"_0": 1, "_1": 2}, None], build_stored_schema(schema).field(0).type)],
+        schema=build_stored_schema(schema),
     )
-    made = MadeRows(schema, [batch])
-    assert _document(made, 0)["rows"] == [[[["a", 1], ["a", 2]]], [None]]
-    read = pa.ipc.open_stream(b"".join(arrow.write(made, 0))).read_all()
+    rows = MemoryRows(schema, [batch])
+    assert _document(rows, 0)["rows"] == [[[["a", 1], ["a", 2]]], [None]]
+    read = pa.ipc.open_stream(b"".join(arrow.write(rows, 0))).read_all()
     assert [field.name for field in read.schema.field("s").type] == ["a", "a"]
     with pytest.raises(FormatCannotHold, match=r"'s'.*two fields named 'a'"):
-        parquet.write(made, None)
+        parquet.write(rows, None)
 
 
-def test_csv_tells_null_from_empty_and_quotes_what_it_must() -> None:
+def test_csv_distinguishes_null_from_empty_strings_and_quotes_special_characters() -> None:
     values = [None, "", " a ", 'say "b"', "c,d", "e\nf", "g\rh"]
     rows = _rows({"x,y": "string", "z": "integer"}, [values, [None] * 7])
     text = b"".join(csv.write(rows, None)).decode()
@@ -313,22 +315,22 @@ def test_csv_tells_null_from_empty_and_quotes_what_it_must() -> None:
     assert b"".join(csv.write(rows, None, header=False)).decode() == text.partition("\r\n")[2]
 
 
-def _columnless(count: int) -> MadeRows:
+def _rows_without_columns(count: int) -> MemoryRows:
     schema = _spark({})
     batch = pa.record_batch([pa.nulls(count)], names=["x"]).select([])
-    return MadeRows(schema, [batch] if count else [])
+    return MemoryRows(schema, [batch] if count else [])
 
 
-def test_rows_without_columns() -> None:
-    rows = _columnless(2)
+def test_rows_without_columns_are_counted_or_refused() -> None:
+    rows = _rows_without_columns(2)
     assert _document(rows, 0)["rows"] == [[], []]
     assert pa.ipc.open_stream(b"".join(arrow.write(rows, 0))).read_next_batch().num_rows == 2
-    with pytest.raises(FormatCannotHold, match="no columns"):
+    with pytest.raises(FormatCannotHold, match="CSV cannot hold rows without columns"):
         list(csv.write(rows, 0))
-    with pytest.raises(FormatCannotHold, match="without columns"):
+    with pytest.raises(FormatCannotHold, match="Parquet cannot hold a result without columns"):
         parquet.write(rows, 0)
-    assert b"".join(csv.write(_columnless(0), 0)) == b""
-    assert _document(_columnless(0), 0)["rows"] == []
+    assert b"".join(csv.write(_rows_without_columns(0), 0)) == b""
+    assert _document(_rows_without_columns(0), 0)["rows"] == []
 
 
 @pytest.mark.parametrize(
@@ -339,13 +341,13 @@ def test_rows_without_columns() -> None:
         ({"a": _map("string", _struct(x="long", X="long"))}, "'a'.*two fields named 'X'"),
     ],
 )
-def test_parquet_names_what_it_cannot_hold(kinds: dict[str, Any], match: str) -> None:
+def test_parquet_names_the_column_that_it_cannot_hold(kinds: dict[str, Any], match: str) -> None:
     with pytest.raises(FormatCannotHold, match=match):
-        parquet.write(MadeRows(_spark(kinds), []), None)
+        parquet.write(MemoryRows(_spark(kinds), []), None)
 
 
-def test_no_rows_at_all() -> None:
-    rows = MadeRows(_spark({"a": "long", "b": "string"}), [])
+def test_a_result_without_rows_is_valid_in_every_format() -> None:
+    rows = MemoryRows(_spark({"a": "long", "b": "string"}), [])
     assert _document(rows, 0)["rows"] == []
     assert b"".join(csv.write(rows, None)) == b"a,b\r\n"
     assert pa.ipc.open_stream(b"".join(arrow.write(rows, None))).read_all().num_rows == 0
@@ -353,10 +355,10 @@ def test_no_rows_at_all() -> None:
     assert pq.read_table(content).column_names == ["a", "b"]
 
 
-def test_formats_stream() -> None:
+def test_formats_stream_their_content() -> None:
     def endless() -> Iterator[pa.RecordBatch]:
         while True:
-            yield rows.made[0]
+            yield rows.content[0]
 
     rows = _rows({"n": "integer"}, [[1, 2, 3]])
     rows.batches = endless  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Reading results back, and what can be wrong with them."""
+"""Reading results by chunk and as a stream, and errors of damaged or deleted results."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.errors import ChunkNotFound, ResultGone, ResultsUnavailable
 from headrace.model.result import Disposition, Manifest, ResultInfo, ResultPart
-from headrace.results.reader import open_rows, write_manifest
+from headrace.results.reader import group_into_chunks, open_rows, write_manifest
 from headrace.storage.locations import delete
 
 _SPARK = {
@@ -25,8 +27,8 @@ def _batch(start: int, rows: int) -> pa.RecordBatch:
     return pa.record_batch([pa.array(range(start, start + rows))], schema=_SCHEMA)
 
 
-def _info(**known: Any) -> ResultInfo:
-    values = {
+def _info(**fields: Any) -> ResultInfo:
+    defaults = {
         "disposition": Disposition.STORED,
         "spark_schema": _SPARK,
         "row_count": 7,
@@ -36,12 +38,15 @@ def _info(**known: Any) -> ResultInfo:
         "location": None,
         "expires_at": datetime.now(UTC),
     }
-    return ResultInfo(**{**values, **known})
+    return ResultInfo(**{**defaults, **fields})
 
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    """Parts of 3 + 2 and 2 rows, of the last of which one is cut off; chunks of two batches."""
+    """A result of two parts: batches of 3 and 2 rows, and a batch of 2 rows cut to 1.
+
+    A chunk holds two batches.
+    """
     for name, batches in {"a": [_batch(0, 3), _batch(3, 2)], "b": [_batch(5, 2)]}.items():
         with pa.OSFile(str(tmp_path / name), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as part:
             for batch in batches:
@@ -65,7 +70,35 @@ def _ids(batches: Any) -> list[list[int]]:
     return [batch.column(0).to_pylist() for batch in batches]
 
 
-def test_chunks_and_batches(stored: Path) -> None:
+_batch_sizes = st.lists(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 100)), max_size=5), max_size=5
+)
+
+
+@settings(deadline=None)
+@given(_batch_sizes, st.integers(1, 150))
+def test_chunks_contain_every_batch_once_and_in_order(
+    batches: list[list[tuple[int, int]]], limit: int
+) -> None:
+    parts = [
+        ResultPart(
+            name=f"p{number}", rows=[rows for rows, _ in part], bytes=[size for _, size in part]
+        )
+        for number, part in enumerate(batches)
+    ]
+    sizes = {(part.name, i): size for part in parts for i, size in enumerate(part.bytes)}
+    chunks = group_into_chunks(parts, limit)
+    assert [batch[:2] for chunk in chunks for batch in chunk] == list(sizes)
+    totals = [sum(sizes[batch[:2]] for batch in chunk) for chunk in chunks]
+    assert all(
+        total <= limit or len(chunk) == 1 for total, chunk in zip(totals, chunks, strict=True)
+    )
+    # The first batch of each chunk did not fit into the chunk before.
+    for total, following in zip(totals, chunks[1:], strict=False):
+        assert total + sizes[following[0][:2]] > limit
+
+
+def test_a_stored_result_is_read_by_chunk_or_by_batch(stored: Path) -> None:
     rows = open_rows(_info(location=str(stored)), None)
     assert rows.chunks == 2
     assert _ids(rows.chunk(0)) == [[0, 1, 2], [3, 4]]
@@ -76,7 +109,7 @@ def test_chunks_and_batches(stored: Path) -> None:
             rows.chunk(number)
 
 
-def test_parts_are_opened_when_they_are_reached(stored: Path) -> None:
+def test_a_part_is_opened_when_its_first_batch_is_read(stored: Path) -> None:
     batches = open_rows(_info(location=str(stored)), None).batches()
     assert _ids([next(batches)]) == [[0, 1, 2]]
     (stored / "b").unlink()
@@ -85,18 +118,18 @@ def test_parts_are_opened_when_they_are_reached(stored: Path) -> None:
         next(batches)
 
 
-def test_deleted_results_are_gone_also_when_their_manifest_is_known(stored: Path) -> None:
+def test_a_deleted_result_is_gone_even_if_its_manifest_is_cached(stored: Path) -> None:
     location = str(stored)
     rows = open_rows(_info(location=location), None)
     delete(location)
-    for opened in (rows, open_rows(_info(location=location), None)):
+    for deleted in (rows, open_rows(_info(location=location), None)):
         with pytest.raises(ResultGone):
-            opened.chunk(0)
+            deleted.chunk(0)
     with pytest.raises(ResultGone, match=r"manifest\.json"):
         open_rows(_info(location=f"{location}/other"), None)
 
 
-def test_gone_results_are_told_before_anything_is_read() -> None:
+def test_a_result_that_is_gone_in_the_store_is_not_looked_up() -> None:
     with pytest.raises(ResultGone):
         open_rows(_info(location="/nowhere", gone=True), None)
     with pytest.raises(ResultGone):
@@ -107,28 +140,28 @@ def test_gone_results_are_told_before_anything_is_read() -> None:
     ("name", "content"),
     [("a", b"no Arrow file"), ("a", b""), ("manifest.json", b"{}"), ("manifest.json", b"\xff")],
 )
-def test_damaged_files(name: str, content: bytes, stored: Path) -> None:
+def test_a_damaged_file_is_an_error(name: str, content: bytes, stored: Path) -> None:
     (stored / name).write_bytes(content)
     with pytest.raises(ResultsUnavailable):
         open_rows(_info(location=str(stored)), None).chunk(0)
 
 
-def test_cut_off_files(stored: Path) -> None:
+def test_a_truncated_file_is_an_error(stored: Path) -> None:
     content = (stored / "a").read_bytes()
     (stored / "a").write_bytes(content[: len(content) // 2])
     with pytest.raises(ResultsUnavailable):
         open_rows(_info(location=str(stored)), None).chunk(0)
 
 
-def test_files_of_another_result(stored: Path) -> None:
+def test_a_part_of_another_result_is_refused(stored: Path) -> None:
     other = pa.record_batch([pa.array(["x"])], names=["_0"])
     with pa.OSFile(str(stored / "a"), "wb") as file, pa.ipc.new_file(file, other.schema) as part:
         part.write_batch(other)
-    with pytest.raises(ResultsUnavailable, match="not what was written"):
+    with pytest.raises(ResultsUnavailable, match="does not match the manifest"):
         open_rows(_info(location=str(stored)), None).chunk(0)
 
 
-def test_inline_results_are_one_chunk() -> None:
+def test_an_inline_result_has_one_chunk() -> None:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _SCHEMA) as stream:
         stream.write_batch(_batch(0, 3))

@@ -1,4 +1,4 @@
-"""Spark's schema JSON as columns with SQL types."""
+"""Parsing Spark's schema JSON into columns with SQL types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from headrace.errors import FormatCannotHold
-from headrace.results.layout import shown_schema, stored_schema
 from headrace.results.schema import parse_schema
 
 
@@ -55,13 +54,12 @@ def _array(element: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_types_read_as_spark_sql(kind: Any, sql: str) -> None:
+def test_types_have_the_text_of_spark_sql(kind: Any, sql: str) -> None:
     schema = parse_schema(_struct(_field("c", kind)))
-    assert schema.described() == [{"name": "c", "type": sql}]
-    assert stored_schema(schema).names == ["_0"]
+    assert schema.describe() == [{"name": "c", "type": sql}]
 
 
-def test_collations_are_those_of_their_place() -> None:
+def test_each_string_has_its_own_collation() -> None:
     kind = _struct(
         _field("inner", "string"), _field("other", "string", __COLLATIONS={"other": "icu.UNICODE"})
     )
@@ -73,27 +71,16 @@ def test_collations_are_those_of_their_place() -> None:
             _field("s", kind),
         )
     )
-    assert [column["type"] for column in schema.described()] == [
+    assert [column["type"] for column in schema.describe()] == [
         "string collate UTF8_LCASE",
         "map<string,array<string collate de_CI>>",
         "struct<inner:string,other:string collate UNICODE>",
     ]
 
 
-def test_names_may_repeat_and_only_shown_schemas_have_them() -> None:
-    schema = parse_schema(_struct(_field("a", _struct(_field("f", "long"))), _field("a", "long")))
-    assert schema.names == ("a", "a")
-    stored, shown = stored_schema(schema), shown_schema(schema, "{}")
-    assert stored.names == ["_0", "_1"]
-    assert stored.field(0).type.field(0).name == "_0"
-    assert shown.names == ["a", "a"]
-    assert shown.field(0).type.field(0).name == "f"
-    assert shown.metadata == {b"spark.schema": b"{}"}
-
-
 @pytest.mark.parametrize(
     "kind", ["hyperloglog", "interval year to day", _array("decimal"), {"type": "graph"}], ids=str
 )
-def test_unknown_type_names_its_column(kind: Any) -> None:
-    with pytest.raises(FormatCannotHold, match="column 'b c' has the type"):
+def test_an_unknown_type_is_an_error_that_names_the_column(kind: Any) -> None:
+    with pytest.raises(FormatCannotHold, match=r"^Column 'b c' has the type"):
         parse_schema(_struct(_field("a", "long"), _field("b c", kind)))

@@ -1,4 +1,4 @@
-"""Variants as JSON. PySpark's own builder makes the bytes."""
+"""Variants as JSON. PySpark's VariantBuilder creates the bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql.variant_utils import VariantBuilder
 
 from headrace.errors import ResultsUnavailable
-from headrace.results.variant import variant_json
+from headrace.results.variant import variant_to_json
 
 _json = st.recursive(
     st.none()
@@ -29,17 +29,17 @@ _json = st.recursive(
 
 @settings(deadline=None)
 @given(_json)
-def test_json_comes_back(value: Any) -> None:
-    assert json.loads(variant_json(*VariantBuilder().build(json.dumps(value)))) == value
+def test_a_variant_of_a_json_text_becomes_that_json(value: Any) -> None:
+    assert json.loads(variant_to_json(*VariantBuilder().build(json.dumps(value)))) == value
 
 
-def test_large_arrays_and_objects() -> None:
+def test_large_arrays_and_objects_are_read() -> None:
     value = {f"key{n}": list(range(n)) for n in range(0, 400, 13)} | {"wide": ["x" * 300] * 300}
-    assert json.loads(variant_json(*VariantBuilder().build(json.dumps(value)))) == value
+    assert json.loads(variant_to_json(*VariantBuilder().build(json.dumps(value)))) == value
 
 
 def _primitive(info: int, content: bytes) -> str:
-    return variant_json(bytes([info << 2]) + content, b"\x01\x00\x00")
+    return variant_to_json(bytes([info << 2]) + content, b"\x01\x00\x00")
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def _primitive(info: int, content: bytes) -> str:
         (20, bytes(range(16)), '"00010203-0405-0607-0809-0a0b0c0d0e0f"'),
     ],
 )
-def test_what_json_has_no_word_for(info: int, content: bytes, text: str) -> None:
+def test_values_of_types_that_json_lacks_become_text(info: int, content: bytes, text: str) -> None:
     assert _primitive(info, content) == text
 
 
 @pytest.mark.parametrize("value", [b"", b"\xfc", b"\x0c", b"\x09\x41", b"\x02\x01\x07\x00\x01\x00"])
-def test_bytes_that_are_no_variant(value: bytes) -> None:
+def test_bytes_that_are_not_a_variant_are_an_error(value: bytes) -> None:
     with pytest.raises(ResultsUnavailable, match="variant"):
-        variant_json(value, b"\x01\x00\x00")
+        variant_to_json(value, b"\x01\x00\x00")

@@ -1,4 +1,4 @@
-"""What nodes write to each other: small enough for PostgreSQL, and never read by the sender."""
+"""Payloads of wake-ups: small enough for PostgreSQL, and ignored by their sender."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _TOPICS = st.lists(st.text(st.characters(codec="ascii", exclude_characters="\n")
 @given(_TOPICS)
 def test_every_topic_arrives_once_and_in_order(topics: list[str]) -> None:
     sender, reader = NotifyCodec(), NotifyCodec()
-    payloads = list(sender.payloads(topics * 20))
+    payloads = list(sender.encode(topics * 20))
     assert all(len(payload) < _LIMIT for payload in payloads)
-    assert [topic for payload in payloads for topic in reader.topics(payload)] == topics * 20
+    assert [topic for payload in payloads for topic in reader.decode(payload)] == topics * 20
 
 
 @given(_TOPICS)
-def test_ones_own_payloads_say_nothing(topics: list[str]) -> None:
+def test_a_node_ignores_its_own_payloads(topics: list[str]) -> None:
     node = NotifyCodec()
-    assert all(node.topics(payload) == [] for payload in node.payloads(topics))
+    assert all(node.decode(payload) == [] for payload in node.encode(topics))

@@ -1,4 +1,4 @@
-"""A store in a SQLite file: it belongs to one node, and its writers take turns."""
+"""A SQLite store: the file belongs to one node, and its writers take turns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 from headrace.errors import InvalidSetting, StoreInUse, StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState
-from headrace.model.statement import NewStatement
+from headrace.model.statement import NewStatement, StatementSpec
 from headrace.store import statement_transitions, statements
 from headrace.store.database import Database
 
@@ -37,14 +37,18 @@ def store(file: Path) -> Iterator[Database]:
     database.close()
 
 
-def test_a_second_node_is_refused_and_told_who_has_the_file(store: Database, file: Path) -> None:
+def test_a_second_node_is_refused_with_the_process_that_has_the_file_open(
+    store: Database, file: Path
+) -> None:
     with pytest.raises(StoreInUse, match=rf"process {os.getpid()}\b") as refused:
         Database.open(f"sqlite:///{file}")
     assert str(file) in refused.value.message
     store.ping()
 
 
-def test_a_second_process_is_refused_until_the_first_lets_go(store: Database, file: Path) -> None:
+def test_a_second_process_is_refused_until_the_first_closes_the_file(
+    store: Database, file: Path
+) -> None:
     script = (
         "import sys\n"
         "from headrace.errors import StoreInUse\n"
@@ -58,28 +62,28 @@ def test_a_second_process_is_refused_until_the_first_lets_go(store: Database, fi
     refused = subprocess.run(command, capture_output=True, text=True, check=True)
     assert f"process {os.getpid()}" in refused.stdout
     store.close()
-    let_in = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert let_in.stdout == ""
+    accepted = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert accepted.stdout == ""
 
 
-def test_closing_lets_others_have_the_file(store: Database, file: Path) -> None:
+def test_a_closed_store_can_be_opened_again(store: Database, file: Path) -> None:
     session_id = new_session(store)
     store.close()
     store.close()
-    again = Database.open(f"sqlite:///{file}")
-    again.migrate()
-    new_statement(again, session_id)
-    again.close()
+    reopened = Database.open(f"sqlite:///{file}")
+    reopened.migrate()
+    new_statement(reopened, session_id)
+    reopened.close()
 
 
-def test_the_file_is_its_owners_alone(store: Database, file: Path) -> None:
+def test_only_the_owner_can_read_the_files(store: Database, file: Path) -> None:
     new_session(store)
     for each in file.parent.iterdir():
         assert stat.S_IMODE(each.stat().st_mode) == 0o600, each.name
 
 
 def test_every_commit_is_on_disk(store: Database) -> None:
-    with store.write() as tx:
+    with store.write("test") as tx:
         # 2 is FULL: https://www.sqlite.org/pragma.html#pragma_synchronous
         assert tx.execute(text("PRAGMA synchronous")).scalar_one() == 2
         assert tx.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
@@ -93,8 +97,10 @@ def test_a_reader_cannot_write(store: Database) -> None:
 
 def test_readers_do_not_wait_for_a_writer(store: Database) -> None:
     session_id = new_session(store)
-    with store.write() as tx:
-        new = NewStatement(id=new_id("st"), session_id=session_id, owner="ada", text="SELECT 1")
+    with store.write("test") as tx:
+        new = NewStatement(
+            id=new_id("st"), session_id=session_id, owner="ada", spec=StatementSpec(text="SELECT 1")
+        )
         statements.insert(tx, new, actor="ada")
         with ThreadPoolExecutor(1) as pool, store.read() as reader:
             assert statements.get(reader, new.id) is None
@@ -107,20 +113,20 @@ def _count(store: Database) -> int:
         return statements.active_count(tx)
 
 
-def test_writers_are_served_in_the_order_in_which_they_came(store: Database) -> None:
+def test_writers_are_served_in_order_of_arrival(store: Database) -> None:
     session_id = new_session(store)
     with ThreadPoolExecutor(8) as pool:
-        with store.write():
+        with store.write("test"):
             writers = []
             for number in range(8):
                 writers.append(pool.submit(new_statement, store, session_id))
                 wait_until(lambda number=number: store._queue.waiting > number)  # type: ignore[misc]
-        came = [writer.result() for writer in writers]
+        in_order = [writer.result() for writer in writers]
     with store.read() as tx:
-        assert statements.live_ids(tx, session_id) == came
+        assert statements.live_ids(tx, session_id) == in_order
 
 
-def test_many_writers_never_lock_each_other_out(store: Database) -> None:
+def test_no_writer_of_many_fails_with_a_lock_error(store: Database) -> None:
     session_id = new_session(store)
 
     def submit(_: int) -> None:
@@ -132,27 +138,31 @@ def test_many_writers_never_lock_each_other_out(store: Database) -> None:
     assert _count(store) == 120
 
 
-def test_a_statement_takes_four_transactions(store: Database) -> None:
-    session_id, epoch = running_session(store)
+def test_a_statement_takes_four_write_transactions(store: Database) -> None:
+    lease = running_session(store)
     before = store.write_count
-    statement_id = new_statement(store, session_id)
-    with store.write() as tx:
-        assert statement_transitions.claim_next(tx, session_id, epoch, actor="driver")
+    statement_id = new_statement(store, lease.session_id)
+    with store.write("test") as tx:
+        assert statement_transitions.claim_next(tx, lease)
     for state in (StatementState.RUNNING, StatementState.SUCCESS):
-        with store.write() as tx:
+        with store.write("test") as tx:
             report = INLINE if state is StatementState.SUCCESS else None
             assert statement_transitions.transition(
-                tx, statement_id, state, actor="d", epoch=epoch, result=report, result_seconds=60
+                tx, statement_id, state, actor="d", lease=lease, result=report, result_seconds=60
             )
     assert store.write_count - before == 4
 
 
-def test_a_write_in_a_write_is_a_mistake(store: Database) -> None:
-    with store.write(), pytest.raises(RuntimeError, match="wait for itself"), store.write():
+def test_a_write_transaction_inside_another_is_an_error(store: Database) -> None:
+    with (
+        store.write("test"),
+        pytest.raises(RuntimeError, match="wait for itself"),
+        store.write("test"),
+    ):
         pass
 
 
-def test_a_removed_file_is_an_outage_until_it_is_back(store: Database, file: Path) -> None:
+def test_a_removed_file_is_an_outage_until_it_is_restored(store: Database, file: Path) -> None:
     session_id = new_session(store)
     aside = file.with_name("aside")
     file.rename(aside)
@@ -165,20 +175,20 @@ def test_a_removed_file_is_an_outage_until_it_is_back(store: Database, file: Pat
     new_statement(store, session_id)
 
 
-def test_a_full_disk_is_an_outage_and_passes(store: Database) -> None:
+def test_a_full_disk_is_an_outage_until_there_is_space(store: Database) -> None:
     session_id = new_session(store)
-    with store.write() as tx:
+    with store.write("test") as tx:
         pages = tx.execute(text("PRAGMA page_count")).scalar_one()
         tx.execute(text(f"PRAGMA max_page_count = {pages}"))
     with pytest.raises(StoreUnavailable, match="full"):
         new_statement(store, session_id, text="x" * 100_000)
     assert _count(store) == 0
-    with store.write() as tx:
+    with store.write("test") as tx:
         tx.execute(text("PRAGMA max_page_count = 1000000"))
     new_statement(store, session_id, text="x" * 100_000)
 
 
-def test_a_file_that_is_no_database_is_an_outage(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_an_outage(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("nothing here is a database" * 100)
     store = Database.open(f"sqlite:///{tmp_path / 'note.txt'}")
     with pytest.raises(StoreUnavailable):
@@ -186,7 +196,7 @@ def test_a_file_that_is_no_database_is_an_outage(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_place_where_no_file_can_be_is_an_outage(tmp_path: Path) -> None:
+def test_a_path_at_which_no_file_can_be_created_is_an_outage(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreUnavailable, match=r"file/headrace\.db"):
         Database.open(f"sqlite:///{tmp_path}/file/headrace.db")
@@ -195,13 +205,13 @@ def test_a_place_where_no_file_can_be_is_an_outage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "url", ["", "headrace.db", "sqlite://", "sqlite:///:memory:", "mysql://u:secret@h/d"]
 )
-def test_a_store_of_no_known_kind_is_a_setting_to_mend(url: str) -> None:
+def test_an_invalid_store_url_is_an_invalid_setting(url: str) -> None:
     with pytest.raises(InvalidSetting) as refused:
         Database.open(url)
     assert "secret" not in refused.value.message
 
 
-def test_readers_share_a_few_connections(store: Database) -> None:
+def test_a_reader_beyond_the_pool_size_is_refused(store: Database) -> None:
     full = threading.Event()
     release = threading.Event()
     inside: list[int] = []

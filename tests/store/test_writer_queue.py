@@ -1,4 +1,4 @@
-"""Writers are served in the order in which they came."""
+"""The writer queue serves threads in order of arrival."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from headrace.errors import StoreUnavailable
 from headrace.store.writer_queue import WriterQueue
 
 
-def _start(assignment: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=assignment)
+def _start(target: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=target)
     thread.start()
     return thread
 
 
-def test_turns_come_in_order() -> None:
+def test_threads_are_served_in_order_of_arrival() -> None:
     queue = WriterQueue()
     served: list[int] = []
 
@@ -37,8 +37,8 @@ def test_turns_come_in_order() -> None:
     assert served == list(range(20))
 
 
-def test_who_has_just_had_a_turn_goes_to_the_end() -> None:
-    """With a plain lock, a thread that asks again at once nearly always wins."""
+def test_a_thread_that_returns_at_once_goes_to_the_end_of_the_queue() -> None:
+    """With a plain lock, a thread that acquires it again at once nearly always wins."""
     queue = WriterQueue()
     served: list[str] = []
 
@@ -46,7 +46,7 @@ def test_who_has_just_had_a_turn_goes_to_the_end() -> None:
         for _ in range(20):
             with queue.turn(30):
                 served.append(name)
-                # The other one waits again, or has had its last turn.
+                # The other thread waits again, or has had its last turn.
                 wait_until(lambda: queue.waiting or served.count(other[name]) == 20)
 
     other = {"a": "b", "b": "a"}
@@ -56,7 +56,7 @@ def test_who_has_just_had_a_turn_goes_to_the_end() -> None:
     assert all(first != second for first, second in pairwise(served))
 
 
-def test_one_at_a_time() -> None:
+def test_one_thread_at_a_time_has_the_turn() -> None:
     queue = WriterQueue()
     inside = threading.Semaphore(1)
 
@@ -72,7 +72,7 @@ def test_one_at_a_time() -> None:
     assert queue.waiting == 0
 
 
-def test_patience_ends_and_the_queue_goes_on() -> None:
+def test_a_thread_that_times_out_leaves_the_queue() -> None:
     queue = WriterQueue()
     refused = threading.Event()
 
@@ -90,7 +90,7 @@ def test_patience_ends_and_the_queue_goes_on() -> None:
         pass
 
 
-def test_a_failure_inside_passes_the_turn_on() -> None:
+def test_an_exception_inside_a_turn_ends_it() -> None:
     queue = WriterQueue()
     with pytest.raises(LookupError), queue.turn(30):
         raise LookupError
@@ -98,7 +98,7 @@ def test_a_failure_inside_passes_the_turn_on() -> None:
         pass
 
 
-def test_a_turn_inside_a_turn_is_a_mistake() -> None:
+def test_a_turn_inside_a_turn_is_an_error() -> None:
     queue = WriterQueue()
     with queue.turn(30), pytest.raises(RuntimeError, match="wait for itself"), queue.turn(30):
         pass

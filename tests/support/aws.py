@@ -1,4 +1,4 @@
-"""A moto server within the test run: S3 and EMR Serverless over HTTP. It runs no job by itself."""
+"""A moto server in the process of the tests: S3 and EMR Serverless over HTTP, without any jobs."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ ROLE = f"arn:aws:iam::{_ACCOUNT}:role/headrace-driver"
 
 @dataclass(frozen=True, slots=True)
 class Aws:
-    """One account with a bucket and an EMR Serverless application."""
+    """An account with one bucket and one EMR Serverless application."""
 
     endpoint_url: str
     application_id: str
     results: str
-    """A results location of its own."""
+    """Results location in the bucket."""
 
     def emr(self) -> Any:
-        """boto3's client of EMR Serverless."""
+        """Return boto3's client of EMR Serverless."""
         return _client("emr-serverless", self.endpoint_url)
 
     def profile(self, **changes: Any) -> dict[str, Any]:
-        """Settings of a profile that starts drivers here."""
+        """Return the settings of a profile that starts drivers in the application."""
         return {
             "backend": "emr-serverless",
             "application_id": self.application_id,
@@ -46,44 +46,43 @@ class Aws:
         }
 
     def start(self, name: str, *, days_old: int = 0) -> str:
-        """The id of a job run that no launcher has started."""
-        answer = self.emr().start_job_run(
+        """Start a job run without a launcher; return its id."""
+        response = self.emr().start_job_run(
             applicationId=self.application_id,
             executionRoleArn=ROLE,
             name=name,
             jobDriver={"sparkSubmit": {"entryPoint": "s3://b/x.py", "entryPointArguments": ["1"]}},
         )
-        self._known(answer["jobRunId"]).created_at -= timedelta(days=days_old)
-        return str(answer["jobRunId"])
+        self._moto_job_run(response["jobRunId"]).created_at -= timedelta(days=days_old)
+        return str(response["jobRunId"])
 
     def job_runs(self) -> list[dict[str, Any]]:
-        """All of them in full, oldest first."""
+        """Return the full descriptions of all job runs, oldest first."""
         emr = self.emr()
-        known = models.emrserverless_backends[_ACCOUNT][REGION].job_runs
+        job_runs = models.emrserverless_backends[_ACCOUNT][REGION].job_runs
         return [
             emr.get_job_run(applicationId=self.application_id, jobRunId=run.id)["jobRun"]
-            for run in known.get(self.application_id, [])
+            for run in job_runs.get(self.application_id, [])
         ]
 
     def live_names(self) -> list[str]:
-        """The names of those that have not ended."""
+        """Return the names of the job runs that have not ended."""
         ended = {"SUCCESS", "FAILED", "CANCELLED"}
         return [run["name"] for run in self.job_runs() if run["state"] not in ended]
 
     def set_state(self, job_run_id: str, state: str, details: str = "") -> None:
-        """Makes EMR tell this of a job run."""
-        run = self._known(job_run_id)
+        """Make EMR Serverless report this state for a job run."""
+        run = self._moto_job_run(job_run_id)
         run.state, run.state_details = state, details
 
-    def _known(self, job_run_id: str) -> models.JobRun:
-        """As moto keeps it."""
+    def _moto_job_run(self, job_run_id: str) -> models.JobRun:
         backend = models.emrserverless_backends[_ACCOUNT][REGION]
         return backend.get_job_run(self.application_id, job_run_id)
 
 
 @contextmanager
 def moto_server() -> Iterator[str]:
-    """The address of a server in whose name this process, and what it starts, may act."""
+    """Yield the address of a server; this process and its children get credentials for it."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -91,16 +90,16 @@ def moto_server() -> Iterator[str]:
         for name in os.environ:
             if name.startswith("AWS_"):
                 patch.delenv(name)
-        # Nor the configuration of whoever runs the tests.
+        # Ignore the configuration of the developer who runs the tests.
         patch.setenv("AWS_CONFIG_FILE", os.devnull)
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
         patch.setenv("NO_PROXY", "127.0.0.1")
         patch.setenv("AWS_ACCESS_KEY_ID", "testing")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
         patch.setenv("AWS_DEFAULT_REGION", REGION)
-        # As users of another object store set it, for the node and its drivers.
+        # Users of another object store set this variable for the node and its drivers.
         patch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{port}")
-        # New job runs stay in this state; moto ends them at once otherwise.
+        # New job runs stay in this state. By default, moto ends them at once.
         patch.setattr(models, "JOB_STATUS", "RUNNING")
         try:
             yield f"http://{host}:{port}"
@@ -110,12 +109,12 @@ def moto_server() -> Iterator[str]:
 
 
 def account(endpoint_url: str) -> Aws:
-    """A new application and bucket on a server."""
+    """Create an application and a bucket on a server."""
     emr, s3 = _client("emr-serverless", endpoint_url), _client("s3", endpoint_url)
-    made = emr.create_application(name="headrace", releaseLabel="emr-7.9.0", type="SPARK")
+    application = emr.create_application(name="headrace", releaseLabel="emr-7.9.0", type="SPARK")
     bucket = f"headrace-{uuid.uuid4().hex}"
     s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
-    return Aws(endpoint_url, made["applicationId"], f"s3://{bucket}/results")
+    return Aws(endpoint_url, application["applicationId"], f"s3://{bucket}/results")
 
 
 def _client(service: str, endpoint_url: str) -> Any:

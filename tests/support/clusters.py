@@ -1,4 +1,4 @@
-"""Profiles that start drivers on the clusters of the tests, sparing of memory and cores."""
+"""Profiles that start drivers on the test clusters with little memory and few cores."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tests.support.yarn import YarnCluster
 
 Profiles = dict[str, dict[str, Any]]
 ODD = r"C:\new = größer: #1!"
-"""What a Java properties file can hold only with care; it is `spark.headrace.odd` everywhere."""
+"""Value with characters that a Java properties file must escape, in `spark.headrace.odd`."""
 _LOOPBACK = "127.0.0.1"
-# Programs this short are not worth the JVM's second compiler.
-_BRIEF = {
+# The JVM's second compiler does not pay off for programs this short.
+_SHORT_LIVED_JVM = {
     "SPARK_LOCAL_IP": _LOOPBACK,
     "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
 def standalone_profile(cluster: StandaloneCluster, executors_python: str) -> dict[str, Any]:
-    """Client mode on a standalone cluster."""
+    """Return a profile for client mode on a standalone cluster."""
     return {
         "backend": "spark-submit",
         "master": cluster.master,
         "cluster_url": cluster.url,
         "start_timeout": "600s",
-        "env": _BRIEF,
+        "env": _SHORT_LIVED_JVM,
         "conf": {
-            **_small(),
+            **_small_conf(),
             "spark.cores.max": "2",
             "spark.driver.host": _LOOPBACK,
             "spark.pyspark.python": executors_python,
@@ -41,15 +41,15 @@ def standalone_profile(cluster: StandaloneCluster, executors_python: str) -> dic
 
 
 def yarn_profile(cluster: YarnCluster, executors_python: str) -> dict[str, Any]:
-    """Client mode on YARN."""
+    """Return a profile for client mode on YARN."""
     return {
         "backend": "spark-submit",
         "master": "yarn",
         "cluster_url": cluster.url,
-        "env": {**_BRIEF, "HADOOP_CONF_DIR": str(cluster.conf)},
+        "env": {**_SHORT_LIVED_JVM, "HADOOP_CONF_DIR": str(cluster.conf)},
         "conf": {
-            **_small(),
-            **_on_yarn(),
+            **_small_conf(),
+            **_yarn_conf(),
             "spark.driver.host": _LOOPBACK,
             "spark.yarn.am.memory": "512m",
             "spark.pyspark.python": executors_python,
@@ -58,23 +58,25 @@ def yarn_profile(cluster: YarnCluster, executors_python: str) -> dict[str, Any]:
 
 
 def yarn_cluster_profile(cluster: YarnCluster, python: str) -> dict[str, Any]:
-    """Cluster mode on YARN; the whole application has this interpreter."""
+    """Return a profile for cluster mode on YARN, with one interpreter for all processes."""
     client = yarn_profile(cluster, python)
     return {
         **client,
         "deploy_mode": "cluster",
         "python": python,
         "conf": {
-            **_small(),
-            **_on_yarn(),
+            **_small_conf(),
+            **_yarn_conf(),
             "spark.driver.memory": "800m",
         },
     }
 
 
 def bare_python(folder: Path) -> str:
-    """An interpreter that has what Headrace stands on, and no Headrace: its install is editable,
-    and only `site` follows that."""
+    """Write an interpreter that can import the dependencies of Headrace but not Headrace.
+
+    Headrace is an editable install, which only the module `site` makes importable.
+    """
     program = folder / "python"
     packages = sysconfig.get_path("purelib")
     program.write_text(
@@ -87,25 +89,25 @@ def bare_python(folder: Path) -> str:
 
 
 def as_settings(profiles: Profiles) -> dict[str, str]:
-    """Profiles as a node's environment has them."""
+    """Return the environment variable of a node that holds profiles."""
     return {"PROFILES": json.dumps(profiles)}
 
 
-def _small() -> dict[str, str]:
+def _small_conf() -> dict[str, str]:
     return {
         "spark.headrace.odd": ODD,
         "spark.executor.memory": "600m",
         "spark.sql.shuffle.partitions": "4",
-        **{f"spark.executorEnv.{name}": one for name, one in _BRIEF.items()},
+        **{f"spark.executorEnv.{name}": value for name, value in _SHORT_LIVED_JVM.items()},
     }
 
 
-def _on_yarn() -> dict[str, str]:
+def _yarn_conf() -> dict[str, str]:
     package = importlib.util.find_spec("pyspark")
     assert package is not None
     assert package.origin is not None
     return {
         "spark.yarn.jars": f"local:{Path(package.origin).parent}/jars/*",
         "spark.executor.instances": "1",
-        **{f"spark.yarn.appMasterEnv.{name}": one for name, one in _BRIEF.items()},
+        **{f"spark.yarn.appMasterEnv.{name}": value for name, value in _SHORT_LIVED_JVM.items()},
     }

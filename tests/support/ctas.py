@@ -1,4 +1,4 @@
-"""Running a CTAS as a driver does, with a journal in memory, and looking at what is left."""
+"""Runs a CTAS as a driver does, with a journal in memory, and inspects what remains."""
 
 from __future__ import annotations
 
@@ -8,33 +8,28 @@ from urllib.parse import urlsplit
 
 from tests.support.journal import JournalLink
 
-from headrace.driver.ctas import (
-    Cancelled,
-    CommitUnfinished,
-    ExecutionPlan,
-    StatementFacts,
-    plan_statement,
-)
-from headrace.driver.hooks import Hooks
+from headrace.driver.ctas import Cancelled, CommitUnfinished
+from headrace.driver.hooks import Hooks, StatementFacts
 from headrace.driver.output.arrow_collect import collect_arrow
+from headrace.driver.planner import ExecutionPlan, plan_statement
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Assignment, JournalEntry, OrphanedTransaction
-from headrace.model.result import Disposition
+from headrace.model.result import ResultRequest
 from headrace.model.statement import Parameter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = "SELECT id, id % 3 AS k, CAST(id AS STRING) AS s FROM range(100)"
-_SUM = "count(*), sum(CAST(id AS BIGINT)), count(DISTINCT id), sum(CAST(k AS BIGINT))"
+_CHECKSUM = "count(*), sum(CAST(id AS BIGINT)), count(DISTINCT id), sum(CAST(k AS BIGINT))"
 
 
 class Crash(BaseException):
-    """In the place of a SIGKILL: nothing is caught, nothing is cleaned up."""
+    """Simulates a SIGKILL: no code under test catches it or cleans up after it."""
 
 
-class Ran:
-    """One statement, run to its end unless it raises."""
+class CtasRun:
+    """One statement that has run to its end. The constructor raises the statement's error."""
 
     def __init__(
         self,
@@ -43,93 +38,96 @@ class Ran:
         link: JournalLink,
         *,
         parameters: list[Parameter] | None = None,
-        left: JournalEntry | None = None,
+        earlier: JournalEntry | None = None,
     ) -> None:
+        """Run the statement.
+
+        Args:
+            earlier: Transaction of an earlier attempt, which this attempt has to resolve.
+        """
         assignment = Assignment(
             statement_id="st_1",
             text=text,
             parameters=parameters or [],
             conf={},
-            disposition=Disposition.AUTO,
-            row_limit=None,
-            byte_limit=None,
-            location=None,
+            result_request=ResultRequest(),
             is_query=False,
-            attempt=1 if left is None else 2,
-            transaction=left,
+            attempt=1 if earlier is None else 2,
+            transaction=earlier,
         )
         facts = StatementFacts(id="st_1", session_id="se_1", text=text, attempt=assignment.attempt)
-        self.course: ExecutionPlan = plan_statement(spark, assignment, link.as_link(), facts)
-        hooks = Hooks(facts, [], self.course.hook)
+        self.plan: ExecutionPlan = plan_statement(spark, assignment, link.as_link(), facts)
+        hooks = Hooks(facts, [], self.plan.hook)
         try:
-            hooks.created()
-            self.rows = rows_of(self.course.run())
-            hooks.finished()
+            hooks.notify_created()
+            self.rows = fetch_frame_rows(self.plan.run())
+            hooks.notify_finished()
         except Cancelled:
-            hooks.cancelled()
+            hooks.notify_cancelled()
             raise
         except CommitUnfinished:
             raise
         except Exception as error:
-            hooks.failed(error)
+            hooks.notify_failed(error)
             raise
 
 
-def left_by(link: JournalLink) -> JournalEntry:
-    """What the journal says of a transaction that nobody drives any more."""
+def journal_entry(link: JournalLink) -> JournalEntry:
+    """Return the journal's entry of the transaction that the link's driver ran."""
     assert link.staged is not None
     return JournalEntry(id="tx_left", state=link.steps[-1], staged=link.staged)
 
 
-def crash_at(link: JournalLink, state: TransactionState) -> None:
-    """The process dies just before this step is journalled."""
+def crash_before(link: JournalLink, state: TransactionState) -> None:
+    """Make the driver crash just before it journals this state."""
 
-    def die(step: TransactionState) -> None:
+    def crash(step: TransactionState) -> None:
         if step is state:
             raise Crash
 
-    link.before = die
+    link.before_step = crash
 
 
-def abandoned(link: JournalLink) -> OrphanedTransaction:
-    """What the driver with this link has left, for the same link to take over."""
-    left = OrphanedTransaction(**left_by(link).model_dump(), statement_id="st_0")
-    link.left = [left]
-    link.before = lambda _state: None
-    return left
+def orphan_transaction(link: JournalLink) -> OrphanedTransaction:
+    """Turn the transaction of the link's driver into an orphan that `recover` can claim."""
+    orphan = OrphanedTransaction(**journal_entry(link).model_dump(), statement_id="st_0")
+    link.orphaned = [orphan]
+    link.before_step = lambda _state: None
+    return orphan
 
 
-def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """Its rows; PySpark's own `collect` leaves a socket open until it is let go of."""
+def fetch_frame_rows(frame: DataFrame) -> list[tuple[Any, ...]]:
+    """Return the rows of a DataFrame. PySpark's `collect` would leave a socket open."""
     return [tuple(row.values()) for batch in collect_arrow(frame) for row in batch.to_pylist()]
 
 
-def rows(spark: SparkSession, text: str) -> list[tuple[Any, ...]]:
-    return rows_of(spark.sql(text))
+def fetch_rows(spark: SparkSession, text: str) -> list[tuple[Any, ...]]:
+    return fetch_frame_rows(spark.sql(text))
 
 
 def checksum(spark: SparkSession, table: str) -> Any:
-    """Of what ROWS gives, whatever types a format has made of it."""
-    return rows(spark, f"SELECT {_SUM} FROM {table}")
+    """Return a checksum of a table with the rows of ROWS, in any format."""
+    return fetch_rows(spark, f"SELECT {_CHECKSUM} FROM {table}")
 
 
-def expected(spark: SparkSession) -> Any:
-    return rows(spark, f"SELECT {_SUM} FROM ({ROWS})")
+def expected_checksum(spark: SparkSession) -> Any:
+    """Return the checksum of ROWS."""
+    return fetch_rows(spark, f"SELECT {_CHECKSUM} FROM ({ROWS})")
 
 
-def tables(spark: SparkSession) -> list[str]:
-    """Names of the current database's tables."""
-    return sorted(row[1] for row in rows(spark, "SHOW TABLES"))
+def list_tables(spark: SparkSession) -> list[str]:
+    """Return the names of the current database's tables."""
+    return sorted(row[1] for row in fetch_rows(spark, "SHOW TABLES"))
 
 
-def database_place(spark: SparkSession) -> Path:
-    """The directory of the current database."""
-    [[database]] = rows(spark, "SELECT current_database()")
-    told = dict(rows(spark, f"DESCRIBE DATABASE {database}"))
-    return Path(urlsplit(told["Location"]).path)
+def database_directory(spark: SparkSession) -> Path:
+    """Return the directory of the current database."""
+    [[database]] = fetch_rows(spark, "SELECT current_database()")
+    description = dict(fetch_rows(spark, f"DESCRIBE DATABASE {database}"))
+    return Path(urlsplit(description["Location"]).path)
 
 
-def folders(spark: SparkSession) -> list[str]:
-    """What there is in the current database's directory."""
-    place = database_place(spark)
-    return sorted(one.name for one in place.iterdir()) if place.exists() else []
+def list_directories(spark: SparkSession) -> list[str]:
+    """Return the names of the entries in the current database's directory."""
+    directory = database_directory(spark)
+    return sorted(entry.name for entry in directory.iterdir()) if directory.exists() else []

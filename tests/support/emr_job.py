@@ -1,4 +1,4 @@
-"""What EMR does with a job run, done on this host: Spark is real, the service is moto."""
+"""Runs the job run of a moto server on this host, as EMR Serverless does, with the real Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.control.host.java import find_java
 
 
 class EmrJob:
-    """Fetches what a job run names, and runs spark-submit with its arguments and defaults."""
+    """Downloads the files of a job run and runs spark-submit with its arguments and defaults."""
 
     def __init__(self, run: dict[str, Any], folder: Path) -> None:
         folder.mkdir()
@@ -31,9 +31,9 @@ class EmrJob:
                     str(Path(sys.executable).with_name("spark-submit")),
                     *("--master", "local[1]"),
                     *("--conf", "spark.ui.port=0"),
-                    *("--properties-file", _defaults(run, folder)),
-                    *("--py-files", ",".join(_fetched(one, folder) for one in files.split(","))),
-                    _fetched(submit["entryPoint"], folder),
+                    *("--properties-file", _write_defaults(run, folder)),
+                    *("--py-files", ",".join(_download(file, folder) for file in files.split(","))),
+                    _download(submit["entryPoint"], folder),
                     *submit["entryPointArguments"],
                 ],
                 cwd=folder,
@@ -46,7 +46,7 @@ class EmrJob:
                     "JAVA_HOME": str(find_java().path),
                     "PYSPARK_PYTHON": sys.executable,
                     "SPARK_LOCAL_IP": "127.0.0.1",
-                    # Who is killed cleans nothing up.
+                    # A killed process does not delete its local files; the test does.
                     "SPARK_LOCAL_DIRS": str(folder),
                 },
             )
@@ -66,20 +66,22 @@ class EmrJob:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """The JVM and the driver end without a word to anyone."""
+        """Kill the JVM and the driver, without a message to the node."""
         if self.runs():
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
 
-def _fetched(place: str, folder: Path) -> str:
-    file = folder / place.rpartition("/")[2]
-    system, inner = url_to_fs(place)
-    file.write_bytes(system.cat_file(inner))
+def _download(location: str, folder: Path) -> str:
+    """Copy an object into a folder and return the path of the copy."""
+    file = folder / location.rpartition("/")[2]
+    system, path = url_to_fs(location)
+    file.write_bytes(system.cat_file(path))
     return str(file)
 
 
-def _defaults(run: dict[str, Any], folder: Path) -> str:
+def _write_defaults(run: dict[str, Any], folder: Path) -> str:
+    """Write the Spark configuration of a job run to a properties file and return its path."""
     [defaults] = run["configurationOverrides"]["applicationConfiguration"]
     assert defaults["classification"] == "spark-defaults"
     file = folder / "spark-defaults.conf"

@@ -1,11 +1,11 @@
-"""A link in the place of a node's: it keeps the journal of table transactions in memory."""
+"""A driver's link that keeps the journal of one table transaction in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import cast
 
-from headrace.driver.link import Link
+from headrace.driver.link import NodeLink
 from headrace.model.lifecycle import TRANSACTION, TransactionState
 from headrace.model.messages import Bootstrap, OrphanedTransaction, Transact, Transacted
 from headrace.model.transaction import Staged
@@ -26,28 +26,32 @@ BOOTSTRAP = Bootstrap(
 
 
 class JournalLink:
-    """Answers `transact`; `refuse` says which steps do not land."""
+    """Answers the calls `transact` and `recover` in place of a node."""
 
     def __init__(self) -> None:
         self.bootstrap = BOOTSTRAP
         self.steps: list[TransactionState] = []
+        """Journalled states, in order."""
         self.staged: Staged | None = None
-        self.before: Callable[[TransactionState], None] = lambda _state: None
-        self.refuse: set[TransactionState] = set()
-        self.busy = 0
-        self.left: list[OrphanedTransaction] = []
+        self.before_step: Callable[[TransactionState], None] = lambda _state: None
+        """Called before each state is journalled."""
+        self.refused_states: set[TransactionState] = set()
+        """States that are refused, as for a statement that is being cancelled."""
+        self.busy_answers = 0
+        """How many times to answer that the table name is locked."""
+        self.orphaned: list[OrphanedTransaction] = []
 
     def recover(self, identities: list[str]) -> list[OrphanedTransaction]:
-        taken = [one for one in self.left if one.staged.identity in identities]
-        self.left = [one for one in self.left if one not in taken]
-        return taken
+        claimed = [orphan for orphan in self.orphaned if orphan.staged.identity in identities]
+        self.orphaned = [orphan for orphan in self.orphaned if orphan not in claimed]
+        return claimed
 
     def transact(self, message: Transact) -> Transacted:
-        self.before(message.state)
-        if message.state in self.refuse and not message.published:
+        self.before_step(message.state)
+        if message.state in self.refused_states and not message.published:
             return Transacted(applied=False)
-        if self.busy and message.state is TransactionState.COMMITTING:
-            self.busy -= 1
+        if self.busy_answers and message.state is TransactionState.COMMITTING:
+            self.busy_answers -= 1
             return Transacted(applied=False, busy=True)
         if self.steps and self.steps[-1] is message.state:
             return Transacted(applied=True)
@@ -57,5 +61,5 @@ class JournalLink:
         self.staged = message.staged or self.staged
         return Transacted(applied=True)
 
-    def as_link(self) -> Link:
-        return cast("Link", self)
+    def as_link(self) -> NodeLink:
+        return cast("NodeLink", self)

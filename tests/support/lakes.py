@@ -1,4 +1,4 @@
-"""Catalogs beside Spark's own: Delta, Iceberg on files and on a database, and a database itself."""
+"""Catalogs that tests use besides Spark's own: Delta, Iceberg on Hadoop and JDBC, PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ _CATALOG = "spark.sql.catalog"
 
 
 def lake_jars(*parts: str) -> list[Path]:
-    """All, or those that one of `parts` has in its name; empty where they were not fetched."""
-    found = sorted(JARS.glob("*.jar"))
-    return [jar for jar in found if not parts or any(part in jar.name for part in parts)]
+    """Return the jars whose names contain one of `parts`, by default all.
+
+    The list is empty if the jars were not downloaded.
+    """
+    jars = sorted(JARS.glob("*.jar"))
+    return [jar for jar in jars if not parts or any(part in jar.name for part in parts)]
 
 
 def lake_extensions(jars: list[Path]) -> str:
-    """The value of `spark.sql.extensions` with these jars."""
+    """Return the value of `spark.sql.extensions` for these jars."""
     extensions = {
         "delta-spark": "io.delta.sql.DeltaSparkSessionExtension",
         "iceberg": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -30,16 +33,17 @@ def lake_extensions(jars: list[Path]) -> str:
 
 
 def lake_conf(folder: Path, server: PostgresServer, database: str) -> dict[str, str]:
-    """Delta as `spark_catalog`; Iceberg as `files` and `base`; `pg` is the database itself.
+    """Return the configuration of all catalogs.
 
-    Fails the test where their jars are not there.
+    `spark_catalog` is Delta, `files` is Iceberg's Hadoop catalog, `base` is Iceberg's JDBC catalog,
+    and `pg` is PostgreSQL. Fails the test if the jars were not downloaded.
     """
     if not lake_jars():
-        pytest.fail("the jars of Delta and Iceberg are needed: run scripts/setup-jars catalogs")
+        pytest.fail("The jars of Delta and Iceberg are missing. Run scripts/setup-jars catalogs.")
     url = f"jdbc:postgresql://127.0.0.1:{server.port}/{database}?user=postgres"
     return {
         f"{_CATALOG}.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # The log of a few rows needs no fifty tasks.
+        # Delta's default of 50 tasks per log is slow for a few rows.
         "spark.databricks.delta.snapshotPartitions": "2",
         f"{_CATALOG}.files": _ICEBERG,
         f"{_CATALOG}.files.type": "hadoop",
@@ -57,15 +61,16 @@ def lake_conf(folder: Path, server: PostgresServer, database: str) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """One kind of table, as a CTAS says it."""
+    """One kind of table that the tests create."""
 
     name: str
     catalog: str
     clause: str
+    """Clauses of the CTAS between the table name and AS."""
     replaces_atomically: bool
     commits_natively: bool = False
     jars: tuple[str, ...] = ()
-    """Words in the names of those that it needs."""
+    """Parts of the names of the jars that it needs."""
 
     def __str__(self) -> str:
         return self.name

@@ -1,4 +1,4 @@
-"""What the suite of launchers needs to know of each: what it starts, and how that is seen."""
+"""Backends for the launcher tests, and small programs that take the place of drivers."""
 
 from __future__ import annotations
 
@@ -19,60 +19,63 @@ from headrace.control.launchers.base import (
     launch_name,
 )
 from headrace.model.messages import Bootstrap
+from headrace.model.session import DriverLease
 from headrace.settings import Profile
 
-READY = "the stand-in is ready"
+READY = "the test program is ready"
 TOKEN = "a-token-that-only-the-driver-may-read"
 SECRET = "a-key-that-no-argument-may-hold"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """A launcher, and programs in the place of drivers that it can start."""
+    """A launcher, and profiles with which it starts small programs instead of drivers."""
 
-    make: Callable[[Path], Launcher]
-    """The launcher of one more node with a home."""
-    stays: Profile
-    """Starts what writes READY and then waits."""
-    fails: Profile
-    """Starts what ends at once, or what `fail` ends."""
-    words: str
-    """What the launcher says of that, among other things."""
+    make_launcher: Callable[[Path], Launcher]
+    """Returns the launcher of another node, with a home at this path."""
+    running: Profile
+    """Starts a program that writes READY and then waits."""
+    failing: Profile
+    """Starts a program that ends at once, or one that `fail` ends."""
+    failure_message: str
+    """Part of the launcher's message about that end."""
     applications: Callable[[], list[str]] = field(default=list)
-    """Names of what runs on the cluster; none where there is no cluster."""
-    on_cluster: bool = False
-    lags: bool = False
-    """Its hosts end the containers of an application a heartbeat after its manager said so."""
+    """Returns the names of the applications that run on the cluster."""
+    has_cluster: bool = False
+    processes_lag: bool = False
+    """Whether processes may outlive the end of their application by a heartbeat."""
     unreachable: Profile | None = None
-    """Its cluster does not answer."""
+    """Profile of a cluster that does not answer."""
     results: str | None = None
-    """Where drivers would leave results; None for a folder of the test's."""
+    """Results location; None: a folder of the test."""
     fail: Callable[[Handle], None] | None = None
-    """Has the backend say that a driver failed: a service that keeps launches, and runs none."""
+    """Makes the service report a failure, for a service that runs no programs."""
 
     @property
     def runs_programs(self) -> bool:
         return self.fail is None
 
-    def tokens(self, folder: Path) -> list[str]:
-        """Where the token lies: files of a test's folder, and objects among the results."""
-        files = [one for one in folder.rglob("*") if one.is_file()]
-        found = [str(one) for one in files if TOKEN in one.read_text(errors="replace")]
+    def token_locations(self, folder: Path) -> list[str]:
+        """Return the files below a folder, and the objects among the results, that hold TOKEN."""
+        files = [file for file in folder.rglob("*") if file.is_file()]
+        holders = [str(file) for file in files if TOKEN in file.read_text(errors="replace")]
         if self.results is not None:
-            system, inner = url_to_fs(self.results)
+            system, path = url_to_fs(self.results)
             system.invalidate_cache()
-            found += [one for one in system.find(inner) if TOKEN.encode() in system.cat_file(one)]
-        return found
+            holders += [
+                name for name in system.find(path) if TOKEN.encode() in system.cat_file(name)
+            ]
+        return holders
 
 
-def request(folder: Path, profile: Profile, results: str | None = None) -> LaunchRequest:
-    """A launch of epoch 1 of a session of its own: clusters remember the names of the past."""
-    session = f"se_{secrets.token_hex(8)}"
-    name = launch_name(session, 1)
+def make_request(folder: Path, profile: Profile, results: str | None = None) -> LaunchRequest:
+    """Return a launch of epoch 1 of a new session: clusters remember the names of past launches."""
+    lease = DriverLease(f"se_{secrets.token_hex(8)}", 1)
+    name = launch_name(lease)
     conf = {**profile.conf, "spark.app.name": name, "spark.master": profile.master}
     bootstrap = Bootstrap(
-        session_id=session,
-        epoch=1,
+        session_id=lease.session_id,
+        epoch=lease.epoch,
         token=TOKEN,
         nodes=["http://127.0.0.1:1"],
         conf={**conf, "spark.hadoop.fs.s3a.secret.key": SECRET},
@@ -83,41 +86,41 @@ def request(folder: Path, profile: Profile, results: str | None = None) -> Launc
         renew_seconds=1,
         orphan_seconds=1,
     )
-    log = folder / "logs" / f"{session}.log"
+    log = folder / "logs" / f"{lease.session_id}.log"
     return LaunchRequest(name=name, bootstrap=bootstrap, profile=profile, log=log)
 
 
-def log_of(asked: LaunchRequest, status: DriverStatus) -> str:
-    """The text that is found where the log is said to be."""
+def read_log(request: LaunchRequest, status: DriverStatus) -> str:
+    """Return the text of the log that the status names, or else of the log of the request."""
     if status.log is None:
-        return asked.log.read_text()
+        return request.log.read_text()
     page = httpx.get(f"{status.log}/stdout?start=0", follow_redirects=True, timeout=10)
     return page.text
 
 
-def program(file: Path, *lines: str) -> str:
-    """An interpreter that does these things, whatever it is asked to run."""
+def write_interpreter(file: Path, *lines: str) -> str:
+    """Write a program that runs these lines and ignores its arguments; return its path."""
     file.write_text("\n".join([f"#!{sys.executable}", "import os, sys, time", *lines, ""]))
     file.chmod(0o755)
     return str(file)
 
 
-def standing_by(file: Path) -> str:
-    """An interpreter that starts no Spark, but a child in a group of its own, as PySpark does."""
+def write_waiting_interpreter(file: Path) -> str:
+    """Write a program that starts a child in its own process group, as PySpark does, and waits."""
     child = "subprocess.Popen(['sleep', '600'], process_group=0)"
-    return program(file, "import subprocess", child, *_ready_and_waiting())
+    return write_interpreter(file, "import subprocess", child, *_print_ready_and_wait())
 
 
-def spark_standing_by(file: Path) -> str:
-    """An interpreter that makes Spark's context, under the JVM that started it, and no more."""
+def write_spark_interpreter(file: Path) -> str:
+    """Write a program that creates a SparkContext in the JVM that started it, and waits."""
     spark = ["from pyspark import SparkContext", "context = SparkContext()"]
-    return program(file, *spark, *_ready_and_waiting())
+    return write_interpreter(file, *spark, *_print_ready_and_wait())
 
 
-def failing(file: Path) -> str:
-    """An interpreter that ends at once."""
-    return program(file, "sys.exit(3)")
+def write_failing_interpreter(file: Path) -> str:
+    """Write a program that ends at once with exit status 3."""
+    return write_interpreter(file, "sys.exit(3)")
 
 
-def _ready_and_waiting() -> list[str]:
+def _print_ready_and_wait() -> list[str]:
     return [f"print({READY!r}, flush=True)", "time.sleep(600)"]

@@ -1,4 +1,4 @@
-"""Results as a driver would have written them, made from plain values."""
+"""Results with the content and files that a driver would report, built without Spark."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.model.result import Disposition, Manifest, ResultPart, ResultReport
-from headrace.results.chunks import count_out
-from headrace.results.layout import stored_schema
-from headrace.results.reader import write_manifest
+from headrace.results.batches import serialize_batches
+from headrace.results.layout import build_stored_schema
+from headrace.results.reader import group_into_chunks, write_manifest
 from headrace.results.schema import parse_schema
 
 Columns = Sequence[tuple[str, Any]]
-"""Names, and types as Spark's JSON spells them, e.g. `integer`, `long`, `decimal(10,2)`."""
+"""Names and types in the form of Spark's JSON, for example `integer`, `long`, `decimal(10,2)`."""
 
 
 def spark_schema(columns: Columns) -> dict[str, Any]:
-    """Spark's JSON of these columns."""
+    """Return Spark's JSON of a schema."""
     return {
         "type": "struct",
         "fields": [
@@ -31,11 +31,8 @@ def spark_schema(columns: Columns) -> dict[str, Any]:
 def inline_result(
     columns: Columns, rows: Sequence[Sequence[Any]], *, truncated: bool = False
 ) -> ResultReport:
-    """A result in the store's row."""
-    batch = _batch(columns, rows)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+    """Return the report of an inline result."""
+    batch = _make_batch(columns, rows)
     return ResultReport(
         disposition=Disposition.INLINE,
         spark_schema=spark_schema(columns),
@@ -43,46 +40,46 @@ def inline_result(
         byte_count=batch.nbytes,
         truncated=truncated,
         chunks=1,
-        data=sink.getvalue().to_pybytes(),
+        data=serialize_batches([batch], batch.schema),
     )
 
 
 def stored_result(
-    place: Path, columns: Columns, batches: Iterable[Sequence[Sequence[Any]]], *, chunk_limit: int
+    folder: Path, columns: Columns, batches: Iterable[Sequence[Sequence[Any]]], *, chunk_limit: int
 ) -> ResultReport:
-    """A result in a folder, one part a batch."""
-    place.mkdir(parents=True)
-    parts, count, size = [], 0, 0
+    """Write a stored result to a folder, with one part per batch, and return its report."""
+    folder.mkdir(parents=True)
+    parts, row_count, byte_count = [], 0, 0
     for number, rows in enumerate(batches):
-        batch = _batch(columns, rows)
+        batch = _make_batch(columns, rows)
         name = f"part-{number:05}.arrow"
-        with pa.ipc.new_file(str(place / name), batch.schema) as writer:
+        with pa.ipc.new_file(str(folder / name), batch.schema) as writer:
             writer.write_batch(batch)
         parts.append(ResultPart(name=name, rows=[len(rows)], bytes=[batch.nbytes]))
-        count += len(rows)
-        size += batch.nbytes
+        row_count += len(rows)
+        byte_count += batch.nbytes
     manifest = Manifest(
         spark_schema=spark_schema(columns),
-        row_count=count,
-        byte_count=size,
+        row_count=row_count,
+        byte_count=byte_count,
         truncated=False,
         chunk_limit=chunk_limit,
         parts=parts,
     )
-    write_manifest(str(place), manifest)
+    write_manifest(str(folder), manifest)
     return ResultReport(
         disposition=Disposition.STORED,
         spark_schema=manifest.spark_schema,
-        row_count=count,
-        byte_count=size,
+        row_count=row_count,
+        byte_count=byte_count,
         truncated=False,
-        chunks=len(count_out(parts, chunk_limit)),
-        location=str(place),
+        chunks=len(group_into_chunks(parts, chunk_limit)),
+        location=str(folder),
     )
 
 
-def _batch(columns: Columns, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    schema = stored_schema(parse_schema(spark_schema(columns)))
+def _make_batch(columns: Columns, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    schema = build_stored_schema(parse_schema(spark_schema(columns)))
     arrays = [
         pa.array([row[index] for row in rows], field.type) for index, field in enumerate(schema)
     ]

@@ -125,7 +125,8 @@ def _error(condition: str | None, sqlstate: str | None, message: str) -> dict[st
 
 def _spark_error(session: Any, error: Any) -> Any:
     """Spark's own error in the chain of causes: PySpark converts neither those of jobs that
-    `toArrow` runs nor those of the scripting interpreter."""
+    `toArrow` runs nor those of the scripting interpreter.
+    """
     throwable = session._jvm.java.lang.Class.forName("org.apache.spark.SparkThrowable")
     while not (throwable.isInstance(error) and error.getCondition() is not None):
         error = error.getCause()

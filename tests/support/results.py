@@ -1,4 +1,4 @@
-"""Results written with Spark and read back as a node reads them."""
+"""Results written with Spark and read as a node reads them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 
 class Writer:
-    """Writes results below one directory and reads them back."""
+    """Writes each result to a folder of its own below one root, and reads it back."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._count = 0
 
-    def spec(self, **asked: Any) -> OutputOptions:
+    def make_options(self, **changes: Any) -> OutputOptions:
+        """Return the default options with changes, and a new location."""
         self._count += 1
-        settings = {
+        defaults = {
             "disposition": Disposition.AUTO,
             "row_limit": None,
             "byte_limit": None,
@@ -31,19 +32,19 @@ class Writer:
             "inline_limit": 256 * 1024,
             "chunk_limit": 8 * 1024 * 1024,
         }
-        return OutputOptions(**{**settings, **asked})
+        return OutputOptions(**{**defaults, **changes})
 
-    def write(self, frame: DataFrame, **asked: Any) -> tuple[ResultReport, Rows]:
-        report = write_result(frame, self.spec(**asked))
-        return report, rows_of(report)
+    def write(self, frame: DataFrame, **changes: Any) -> tuple[ResultReport, Rows]:
+        report = write_result(frame, self.make_options(**changes))
+        return report, read_rows(report)
 
-    def left(self) -> list[Path]:
-        """The files below the directory."""
+    def list_files(self) -> list[Path]:
+        """Return all files below the root."""
         return [path for path in self.root.rglob("*") if path.is_file()]
 
 
-def rows_of(report: ResultReport) -> Rows:
-    """The rows as a node reads them, from what the report says and nothing else."""
-    kept = ResultReport.model_validate_json(report.model_dump_json())
-    info = ResultInfo(**kept.model_dump(exclude={"data"}), expires_at=datetime.now(UTC))
-    return open_rows(info, kept.data)
+def read_rows(report: ResultReport) -> Rows:
+    """Return the rows as a node reads them: from the JSON of the report alone."""
+    received = ResultReport.model_validate_json(report.model_dump_json())
+    info = ResultInfo(**received.model_dump(exclude={"data"}), expires_at=datetime.now(UTC))
+    return open_rows(info, received.data)

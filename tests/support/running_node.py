@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
-from tests.support.scripted_driver import Desk, ScriptedDriver
+from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
 from headrace.api.app import create_app
@@ -31,8 +31,12 @@ class RunningNode:
     """A node that serves, and the client that a test talks to it by."""
 
     node: Node
-    desk: Desk
+    launcher: ScriptedLauncher
     http: httpx.Client
+
+    @property
+    def address(self) -> str:
+        return self.node.context.address
 
     @property
     def database(self) -> Database:
@@ -48,7 +52,7 @@ class RunningNode:
     def driven_session(self, **body: Any) -> tuple[str, ScriptedDriver]:
         """A new session and its driver, which has said hello."""
         session_id = self.new_session(**body)
-        driver = self.desk.driver(session_id)
+        driver = self.launcher.connect_driver(session_id)
         assert driver.hello().applied
         return session_id, driver
 
@@ -99,29 +103,31 @@ def settings_for(home: Path, **changes: Any) -> Settings:
 
 
 @contextmanager
-def running_node(settings: Settings, desk: Desk | None = None) -> Iterator[RunningNode]:
+def running_node(
+    settings: Settings, launcher: ScriptedLauncher | None = None
+) -> Iterator[RunningNode]:
     """Serves for the length of the block."""
-    desk = desk or Desk()
+    launcher = launcher or ScriptedLauncher()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        node = Node(settings, address=address, embedded=False, launchers=[desk])
+        node = Node(settings, address=address, embedded=False, launchers=[launcher])
         app = create_app(node)
         server = uvicorn.Server(
             uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        node.start(end=lambda: None)
+        node.start(request_stop=lambda: None)
         thread.start()
         try:
             wait_until(lambda: server.started, what="the node listens")
             with httpx.Client(
                 base_url=address, trust_env=False, verify=False, timeout=30
             ) as client:
-                yield RunningNode(node, desk, client)
+                yield RunningNode(node, launcher, client)
         finally:
-            app.state.waiters.release()
+            app.state.long_polls.release()
             server.should_exit = True
-            desk.close()
+            launcher.close()
             thread.join(20)
             node.stop()
         assert not thread.is_alive()

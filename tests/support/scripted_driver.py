@@ -1,6 +1,7 @@
-"""Drivers without Spark: real clients of the link, that do what a test says, or answer everything.
+"""Drivers without Spark, and launchers that start no process.
 
-The launchers here start no process: the only token of a session is in its launch request.
+A scripted driver is a real client of the link. Either a test makes each of its calls, or the driver
+answers every statement by itself. Its token comes from the launch request of its session.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from headrace.model.messages import (
 )
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport
+from headrace.model.session import DriverLease
 from headrace.model.snapshot import Snapshot
 from headrace.model.transaction import Staged
 from headrace.settings import Profile
@@ -51,7 +53,11 @@ Answer = TypeVar("Answer", bound=Message)
 
 
 class ScriptedDriver:
-    """One driver's end of the link. Calls raise httpx.HTTPStatusError when the node refuses."""
+    """A client of the link whose calls a test makes one by one.
+
+    Each method is one call and returns the node's answer. A call that the node refuses raises
+    httpx.HTTPStatusError.
+    """
 
     def __init__(self, bootstrap: Bootstrap, *, token: str | None = None) -> None:
         self.bootstrap = bootstrap
@@ -60,7 +66,7 @@ class ScriptedDriver:
             base_url=f"{bootstrap.nodes[0]}{path}",
             headers={"Authorization": f"Bearer {token or bootstrap.token}"},
             trust_env=False,
-            verify=False,  # reading the certificates takes longer than most tests
+            verify=False,  # To read the certificates takes longer than most tests.
             timeout=30,
         )
 
@@ -76,7 +82,7 @@ class ScriptedDriver:
         self.close()
 
     def close(self) -> None:
-        """Hangs up, without a word to the node."""
+        """Close the connections without a goodbye."""
         self._client.close()
 
     def restore(self) -> Restored:
@@ -86,7 +92,7 @@ class ScriptedDriver:
         self,
         *,
         lost: list[str] | None = None,
-        told: list[str] | None = None,
+        hook_calls_made: list[str] | None = None,
         keeps_tables: bool = True,
     ) -> Acknowledged:
         message = Hello(
@@ -96,7 +102,7 @@ class ScriptedDriver:
             ui_url=None,
             keeps_tables=keeps_tables,
             lost=lost or [],
-            told=told or [],
+            hook_calls_made=hook_calls_made or [],
         )
         return self._call("hello", message, Acknowledged)
 
@@ -112,8 +118,8 @@ class ScriptedDriver:
         )
         return self._call("poll", message, Orders)
 
-    def take(self) -> Assignment:
-        """The next statement, which must come within ten seconds."""
+    def claim(self) -> Assignment:
+        """Poll for the next statement, which must come within ten seconds."""
         assignment = self.poll(wait=10).assignment
         assert assignment is not None
         return assignment
@@ -121,10 +127,10 @@ class ScriptedDriver:
     def renew(self, *, streams: int = 0) -> Renewed:
         return self._call("renew", Renew(streams=streams), Renewed)
 
-    def started(self, statement_id: str) -> Acknowledged:
+    def report_start(self, statement_id: str) -> Acknowledged:
         return self._call("started", Started(statement_id=statement_id), Acknowledged)
 
-    def advanced(self, progress: dict[str, Progress]) -> Acknowledged:
+    def report_progress(self, progress: dict[str, Progress]) -> Acknowledged:
         return self._call("advanced", Advanced(progress=progress), Acknowledged)
 
     def transact(
@@ -138,9 +144,9 @@ class ScriptedDriver:
         return self._call("transact", message, Transacted)
 
     def recover(self, identities: list[str]) -> list[OrphanedTransaction]:
-        return self._call("recover", Recover(identities=identities), Recovered).left
+        return self._call("recover", Recover(identities=identities), Recovered).orphaned
 
-    def ended(
+    def report_end(
         self,
         statement_id: str,
         state: StatementState,
@@ -151,7 +157,7 @@ class ScriptedDriver:
         snapshot: Snapshot | None = None,
         **table: Any,
     ) -> Acknowledged:
-        """`table` is what there is to say of one that was created."""
+        """Report an end. `table` holds the fields of Ended that describe a created table."""
         message = Ended(
             statement_id=statement_id,
             state=state,
@@ -172,8 +178,8 @@ class ScriptedDriver:
         snapshot: Snapshot | None = None,
         **table: Any,
     ) -> Acknowledged:
-        """Reports a result, one row of one column unless told otherwise."""
-        return self.ended(
+        """Report a success. The default result is one row of one column."""
+        return self.report_end(
             statement_id,
             StatementState.SUCCESS,
             result=result or inline_result([("x", "integer")], [[1]]),
@@ -182,8 +188,8 @@ class ScriptedDriver:
             **table,
         )
 
-    def fail(self) -> Acknowledged:
-        """Leaves for a reason that would end every other driver as well."""
+    def report_spark_failure(self) -> Acknowledged:
+        """Say goodbye because Spark did not start, which would end every other driver as well."""
         return self.goodbye(Failure(code="spark_unavailable", message="Spark did not start."))
 
     def goodbye(self, failure: Failure | None = None) -> Acknowledged:
@@ -199,8 +205,11 @@ class ScriptedDriver:
         return answer.model_validate_json(response.content)
 
 
-class Desk:
-    """A launcher that keeps each launch until a test takes it up."""
+class ScriptedLauncher:
+    """A launcher that records each launch request; a test then connects the driver.
+
+    Requests of a session are numbered from 1.
+    """
 
     backend = "local"
 
@@ -208,84 +217,88 @@ class Desk:
         self._launched = threading.Condition()
         self._requests: defaultdict[str, list[LaunchRequest]] = defaultdict(list)
         self._drivers: list[ScriptedDriver] = []
-        self._ended: list[DriverExit] = []
+        self._exits: list[DriverExit] = []
         self.started: list[Handle] = []
         self.killed: list[Handle] = []
         self.refusal: str | None = None
-        """When set, no driver can be started, for this reason."""
+        """If set, every start fails for this reason."""
         self.unreachable = False
-        self.starting: Callable[[str], None] = lambda _name: None
-        """Called in the middle of each start."""
-        self.asked = 0
-        """Calls so far."""
+        """If true, every call raises BackendUnreachable."""
+        self.on_start: Callable[[str], None] = lambda _name: None
+        """Called with the launch name, before a start returns its handle."""
         self.on_kill: Callable[[], None] = lambda: None
-        """What happens while a driver is being ended."""
+        """Called before a kill takes effect."""
+        self.call_count = 0
+        """Number of calls of start, find, poll and kill."""
 
-    def driver(self, session_id: str, *, launch: int = 1) -> ScriptedDriver:
-        """The driver of a session's first or later launch, once the node has made it."""
-        driver = ScriptedDriver(self.request(session_id, launch=launch).bootstrap)
+    def connect_driver(self, session_id: str, *, launch: int = 1) -> ScriptedDriver:
+        """Wait for a launch request of a session, and return its driver."""
+        driver = ScriptedDriver(self.wait_for_request(session_id, launch=launch).bootstrap)
         self._drivers.append(driver)
         return driver
 
-    def request(self, session_id: str, *, launch: int = 1) -> LaunchRequest:
-        """A launch of a session, which must come within ten seconds."""
+    def wait_for_request(self, session_id: str, *, launch: int = 1) -> LaunchRequest:
+        """Return a launch request of a session, which must come within ten seconds."""
         requests = self._requests[session_id]
         with self._launched:
             assert self._launched.wait_for(lambda: len(requests) >= launch, 10)
             return requests[launch - 1]
 
-    def declare_lost(self, session_id: str, reason: str) -> None:
-        """Makes the node see that the driver's process has ended."""
-        epoch = self._requests[session_id][-1].bootstrap.epoch
-        self._ended.append(DriverExit(session_id=session_id, epoch=epoch, reason=reason))
+    def report_exit(self, session_id: str, reason: str) -> None:
+        """Let the node observe that the driver process of a session has ended."""
+        lease = DriverLease(session_id, self._requests[session_id][-1].bootstrap.epoch)
+        self._exits.append(DriverExit(lease=lease, reason=reason))
 
     def close(self) -> None:
-        """Hangs up for every driver."""
+        """Close the connections of all drivers."""
         for driver in self._drivers:
             driver.close()
 
     def start(self, request: LaunchRequest) -> Handle:
-        self._answer()
+        self._count_call()
         if self.refusal is not None:
             raise LaunchFailed(self.refusal)
         with self._launched:
             self._requests[request.bootstrap.session_id].append(request)
             self._launched.notify_all()
-        self.starting(request.name)
+        self.on_start(request.name)
         handle = {"backend": self.backend, "name": request.name}
         self.started.append(handle)
         return handle
 
     def find(self, name: str, profile: Profile) -> Handle | None:
-        self._answer()
-        found = (one for one in self.started if one["name"] == name and one not in self.killed)
-        return next(found, None)
+        self._count_call()
+        alive = (handle for handle in self.started if handle not in self.killed)
+        return next((handle for handle in alive if handle["name"] == name), None)
 
     def poll(self, handle: Handle) -> DriverStatus:
-        self._answer()
+        self._count_call()
         alive = handle not in self.killed
-        return DriverStatus(alive=alive, words="it is at its desk" if alive else "it was killed")
+        return DriverStatus(alive=alive, message="it runs" if alive else "it was killed")
 
     def kill(self, handle: Handle) -> None:
-        self._answer()
+        self._count_call()
         self.on_kill()
         self.killed.append(handle)
 
     def exits(self) -> list[DriverExit]:
-        seen, self._ended = self._ended, []
-        return seen
+        exits, self._exits = self._exits, []
+        return exits
 
     def announce(self, addresses: list[str]) -> None:
-        """No driver looks for a node."""
+        """Do nothing: scripted drivers keep the address of their launch request."""
 
-    def _answer(self) -> None:
-        self.asked += 1
+    def _count_call(self) -> None:
+        self.call_count += 1
         if self.unreachable:
-            raise BackendUnreachable("Nobody is at the desk.")
+            raise BackendUnreachable("The backend does not answer.")
 
 
-class Crew(Desk):
-    """A launcher whose drivers serve by themselves: each statement ends as `reply` says."""
+class AutoReplyLauncher(ScriptedLauncher):
+    """A launcher whose drivers serve by themselves.
+
+    `reply` returns the arguments of `ScriptedDriver.report_end` for each statement.
+    """
 
     def __init__(self, reply: Callable[[Assignment], dict[str, Any]]) -> None:
         super().__init__()
@@ -301,7 +314,7 @@ class Crew(Desk):
         return handle
 
     def close(self) -> None:
-        """Lets every driver leave; the node must have let their polls go."""
+        """Wait for the end of all drivers. The node must have answered their polls before."""
         super().close()
         self._stopping.set()
         for thread in self._threads:
@@ -313,7 +326,7 @@ class Crew(Desk):
             try:
                 self._loop(driver)
             except (httpx.TransportError, httpx.HTTPStatusError):
-                # The node is gone, or has another driver for this session.
+                # The node has stopped, or another driver serves this session.
                 return
 
     def _loop(self, driver: ScriptedDriver) -> None:
@@ -324,5 +337,5 @@ class Crew(Desk):
                 driver.goodbye()
                 return
             if orders.assignment is not None:
-                driver.started(orders.assignment.statement_id)
-                driver.ended(orders.assignment.statement_id, **self._reply(orders.assignment))
+                driver.report_start(orders.assignment.statement_id)
+                driver.report_end(orders.assignment.statement_id, **self._reply(orders.assignment))

@@ -1,16 +1,28 @@
-"""Sessions and statements in a store, brought to where a test needs them."""
+"""Stores for tests as fixtures, and sessions and statements in them in any state.
+
+The fixture `store` runs a test once on SQLite and once on PostgreSQL: a contract suite uses it.
+"""
 
 from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.support.postgres import PostgresServer, running_server
 
 from headrace.errors import DriverLost
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.result import Disposition, ResultReport
-from headrace.model.session import NewSession, Session
-from headrace.model.statement import NewStatement
+from headrace.model.session import DriverLease, NewSession, Session
+from headrace.model.statement import NewStatement, StatementSpec
 from headrace.store import sessions, statement_transitions, statements, takeovers
 from headrace.store.database import Database
+from headrace.store.tables import metadata
 
 OWNER = "ada"
 LOST = Failure.of(DriverLost())
@@ -24,7 +36,7 @@ INLINE = ResultReport(
     data=b"\x00row",
 )
 
-# The states that lead from a fresh statement or session to each state.
+# The transitions that lead from a new statement or session to each state.
 STATEMENT_PATHS = {
     StatementState.WAITING: [],
     StatementState.LAUNCHED: [StatementState.LAUNCHED],
@@ -50,6 +62,59 @@ SESSION_PATHS = {
 }
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for the whole test run."""
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres: PostgresServer) -> str:
+    """The URL of a migrated database. Each test empties it before use."""
+    url = postgres.url(postgres.new_database())
+    _migrate(url)
+    return url
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated file. Each test uses a copy."""
+    file = tmp_path_factory.mktemp("template") / "headrace.db"
+    _migrate(f"sqlite:///{file}")
+    return file
+
+
+@pytest.fixture
+def postgres_url(migrated_postgres: str) -> str:
+    """The URL of a migrated PostgreSQL store without any row."""
+    tables = ", ".join(metadata.tables)
+    with psycopg.connect(migrated_postgres) as connection:
+        connection.execute(f"TRUNCATE {tables} RESTART IDENTITY")
+    return migrated_postgres
+
+
+@pytest.fixture
+def sqlite_url(migrated_sqlite: Path, tmp_path: Path) -> str:
+    """The URL of a migrated SQLite store without any row."""
+    return f"sqlite:///{shutil.copy(migrated_sqlite, tmp_path / 'headrace.db')}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """An open, migrated and empty store: on SQLite, then on PostgreSQL."""
+    fixture = "sqlite_url" if request.param == "sqlite" else "postgres_url"
+    database = Database.open(request.getfixturevalue(fixture))
+    yield database
+    database.close()
+
+
+def _migrate(url: str) -> None:
+    database = Database.open(url)
+    database.migrate()
+    database.close()
+
+
 def new_session(
     store: Database,
     state: SessionState = SessionState.NOT_STARTED,
@@ -58,9 +123,9 @@ def new_session(
     name: str | None = None,
     parallelism: int = 1,
 ) -> str:
-    """The id of a new session in that state, at epoch 0: nobody has claimed its launch."""
+    """Insert a session in a state, at epoch 0. Return its id."""
     session_id = new_id("se")
-    with store.write() as tx:
+    with store.write("test") as tx:
         new = NewSession(id=session_id, owner=owner, name=name, parallelism=parallelism)
         sessions.insert(tx, new, actor=owner)
         for step in SESSION_PATHS[state]:
@@ -70,10 +135,10 @@ def new_session(
 
 def running_session(
     store: Database, *, lease_seconds: float = 60.0, parallelism: int = 1
-) -> tuple[str, int]:
-    """The id and epoch of a session whose driver has said hello."""
+) -> DriverLease:
+    """Insert a session whose driver has reported `hello`. Return the driver's lease."""
     session_id = new_session(store, parallelism=parallelism)
-    with store.write() as tx:
+    with store.write("test") as tx:
         epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="hash")
         assert epoch is not None
         assert sessions.transition(
@@ -84,7 +149,7 @@ def running_session(
             epoch=epoch,
             lease_seconds=lease_seconds,
         )
-    return session_id, epoch
+    return DriverLease(session_id, epoch)
 
 
 def new_statement(
@@ -93,27 +158,31 @@ def new_statement(
     state: StatementState = StatementState.WAITING,
     *,
     owner: str = OWNER,
-    epoch: int | None = None,
+    lease: DriverLease | None = None,
     text: str = "SELECT 1",
     is_query: bool = False,
 ) -> str:
-    """The id of a new statement in that state, in the hands of the driver of `epoch`."""
+    """Insert a statement in a state, in flight with the driver of `lease`. Return its id."""
     statement_id = new_id("st")
-    with store.write() as tx:
+    with store.write("test") as tx:
         new = NewStatement(
-            id=statement_id, session_id=session_id, owner=owner, text=text, is_query=is_query
+            id=statement_id,
+            session_id=session_id,
+            owner=owner,
+            spec=StatementSpec(text=text),
+            is_query=is_query,
         )
         statements.insert(tx, new, actor=owner)
         for step in STATEMENT_PATHS[state]:
-            fence = epoch if STATEMENT_PATHS[state][0] is StatementState.LAUNCHED else None
+            fence = lease if STATEMENT_PATHS[state][0] is StatementState.LAUNCHED else None
             assert statement_transitions.transition(
-                tx, statement_id, step, actor="test", epoch=fence
+                tx, statement_id, step, actor="test", lease=fence
             )
     return statement_id
 
 
-def session_of(store: Database, session_id: str) -> Session:
-    """A session as it is; there must be one."""
+def get_session(store: Database, session_id: str) -> Session:
+    """Return a session, which must exist."""
     with store.read() as tx:
         session = sessions.get(tx, session_id)
     assert session is not None

@@ -1,1 +1,1 @@
-"""HTTP: what callers and drivers send, put to control and the store, and how it is answered."""
+"""The HTTP server: requests of callers and drivers become calls of services in `control`."""

@@ -1,4 +1,4 @@
-"""`python -m headrace.api`: what `headrace serve` runs."""
+"""`python -m headrace.api`: the process that `headrace serve` becomes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from headrace.settings import load
 
 
 def main(arguments: list[str]) -> int:
-    """Serves until SIGTERM or SIGINT. The exit status is that of the error that ended it."""
+    """Serve until SIGTERM or SIGINT; return the exit code."""
     parser = argparse.ArgumentParser(prog="headrace serve", description="Run a node.")
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--port", type=int, help="port to listen on; 0 picks a free one")
-    parser.add_argument("--home", help="where state is kept (default ./.headrace)")
+    parser.add_argument("--port", type=int, help="port to listen on; 0 picks a free port")
+    parser.add_argument("--home", help="folder that holds the state (default ./.headrace)")
     parser.add_argument("--embedded", action="store_true", help=argparse.SUPPRESS)
     flags = parser.parse_args(arguments)
     http = {key: value for key in ("host", "port") if (value := getattr(flags, key)) is not None}

@@ -1,4 +1,4 @@
-"""The composition root: one FastAPI app over one node."""
+"""The FastAPI app over one node."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from fastapi.openapi.utils import get_openapi
 
 from headrace import __version__
 from headrace.api.auth import authenticate
-from headrace.api.http import opensearch_errors, problems
 from headrace.api.http.body_limit import BodyLimit
-from headrace.api.http.errors import ErrorRenderers, install
+from headrace.api.http.errors import ErrorRenderers, install_error_handlers
+from headrace.api.http.opensearch_errors import render_opensearch_error
+from headrace.api.http.problems import Problem, problems, render_problem
 from headrace.api.routes import (
     driver_link,
     events,
@@ -23,13 +24,19 @@ from headrace.api.routes import (
     statements,
     transactions,
 )
-from headrace.api.waiting import Waiters
+from headrace.api.waiting import LongPolls
 from headrace.control.node import Node
 
 
 def create_app(node: Node) -> FastAPI:
-    """The app that serves this node; `app.state.node` is it."""
+    """Return the app that serves a node. `app.state.node` is the node."""
+    app = make_app()
+    app.state.node = node
+    return app
 
+
+def make_app() -> FastAPI:
+    """Return the app without a node: its routes and its OpenAPI description."""
     app = FastAPI(
         title="Headrace",
         version=__version__,
@@ -38,29 +45,28 @@ def create_app(node: Node) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    app.state.node = node
-    app.state.waiters = Waiters(node.database)
-    speakers = ErrorRenderers(problems.respond, {opensearch.PREFIX: opensearch_errors.respond})
-    app.add_middleware(BodyLimit, speakers=speakers)
-    install(app, speakers)
+    app.state.long_polls = LongPolls()
+    renderers = ErrorRenderers(render_problem, {opensearch.PREFIX: render_opensearch_error})
+    app.add_middleware(BodyLimit, renderers=renderers)
+    install_error_handlers(app, renderers)
     app.router.routes.append(driver_link.ROUTE)
-    guarded = [Depends(authenticate)]
-    for room in (sessions, statements, transactions, events, nodes):
+    authenticated = [Depends(authenticate)]
+    for resource in (sessions, statements, transactions, events, nodes):
         app.include_router(
-            room.router,
+            resource.router,
             prefix="/api/v1",
-            dependencies=guarded,
-            responses=problems.problems(400, 401, 503),
+            dependencies=authenticated,
+            responses=problems(400, 401, 503),
         )
-    app.include_router(opensearch.router, dependencies=guarded)
-    app.include_router(metrics.router, dependencies=guarded)
+    app.include_router(opensearch.router, dependencies=authenticated)
+    app.include_router(metrics.router, dependencies=authenticated)
     app.include_router(health.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    """The schema without FastAPI's own 422: every invalid request is a 400 here."""
+    """Return the description without FastAPI's own 422: every invalid request is a 400 here."""
     if app.openapi_schema is None:
         schema = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes
@@ -68,9 +74,9 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         for path in schema["paths"].values():
             for operation in path.values():
                 operation["responses"].pop("422", None)
-        shapes = schema["components"]["schemas"]
+        schemas = schema["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):
-            shapes.pop(name, None)
-        shapes["Problem"] = problems.Problem.model_json_schema()
+            schemas.pop(name, None)
+        schemas["Problem"] = Problem.model_json_schema()
         app.openapi_schema = schema
     return app.openapi_schema

@@ -1,20 +1,20 @@
-"""What a request handler works with."""
+"""The node and the long polls of a request."""
 
 from __future__ import annotations
 
 from fastapi import Request
 
-from headrace.api.waiting import Waiters
+from headrace.api.waiting import LongPolls
 from headrace.control.node import Node
 
 
 def node_of(request: Request) -> Node:
-    """The node that answers this request."""
+    """Return the node that answers a request."""
     node: Node = request.app.state.node
     return node
 
 
-def waiters_of(request: Request) -> Waiters:
-    """Where this request waits, when it has to."""
-    waiters: Waiters = request.app.state.waiters
-    return waiters
+def long_polls_of(request: Request) -> LongPolls:
+    """Return the long polls of the node that answers a request."""
+    long_polls: LongPolls = request.app.state.long_polls
+    return long_polls

@@ -14,35 +14,36 @@ from fastapi import FastAPI
 
 from headrace.api.app import create_app
 from headrace.api.http.result_responses import warm_up
-from headrace.api.waiting import Waiters
+from headrace.api.waiting import LongPolls
 from headrace.control.node import Node
 from headrace.errors import InvalidSetting
 from headrace.settings import Settings
 
-_GRACE_SECONDS = 5
+_SHUTDOWN_SECONDS = 5
 
 
 def serve(settings: Settings, *, embedded: bool) -> int:
-    """Serves until the process is asked to end; 0 then.
+    """Serve until the process is asked to stop; return the exit code 0.
 
-    Raises InvalidSetting when the address cannot be listened on or would let anyone in, and what
-    opening the store raises.
+    Raises:
+        InvalidSetting: If the node cannot listen on the address, or would do so without a token.
+        HeadraceError: As `Node` raises it.
     """
     logging.basicConfig(
         level=settings.log_level.upper(),
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
-    _refuse_strangers(settings, embedded=embedded)
+    _check_token(settings, embedded=embedded)
     with _listen(settings) as listener:
         host, port = listener.getsockname()[:2]
-        address = settings.http.advertise or f"http://{_in_url(host)}:{port}"
+        address = settings.http.advertise or f"http://{_url_host(host)}:{port}"
         node = Node(settings, address=address, embedded=embedded)
         server = _Server(create_app(node))
-        for ending in (signal.SIGTERM, signal.SIGINT):
-            # uvicorn takes the signal itself and raises it again at its end: the node ends after.
-            signal.signal(ending, lambda _signal, _frame: server.end())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # uvicorn handles the signal itself and raises it again when it has stopped.
+            signal.signal(number, lambda _signal, _frame: server.request_stop())
         try:
-            node.start(end=server.end)
+            node.start(request_stop=server.request_stop)
             threading.Thread(target=warm_up, name="headrace-warm-up", daemon=True).start()
             server.run(sockets=[listener])
         finally:
@@ -51,7 +52,7 @@ def serve(settings: Settings, *, embedded: bool) -> int:
 
 
 class _Server(uvicorn.Server):
-    """Lets long polls go before it waits for open requests to end."""
+    """A server that releases long polls before it waits for open requests to end."""
 
     def __init__(self, app: FastAPI) -> None:
         super().__init__(
@@ -60,29 +61,30 @@ class _Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 lifespan="off",
-                timeout_graceful_shutdown=_GRACE_SECONDS,
+                timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
             )
         )
-        self._waiters: Waiters = app.state.waiters
+        self._long_polls: LongPolls = app.state.long_polls
 
-    def end(self) -> None:
-        """Asks the server to stop, from any thread."""
-        self._waiters.release()
+    def request_stop(self) -> None:
+        """Ask the server to stop, from any thread."""
+        self._long_polls.release()
         self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._waiters.release()
+        """Handle a signal (a hook of uvicorn)."""
+        self._long_polls.release()
         super().handle_exit(sig, frame)
 
 
-def _refuse_strangers(settings: Settings, *, embedded: bool) -> None:
+def _check_token(settings: Settings, *, embedded: bool) -> None:
     if embedded or settings.token or settings.http.allow_unauthenticated:
         return
     if not _is_loopback(settings.http.host):
         raise InvalidSetting(
-            f"http.host {settings.http.host!r} is reachable from other hosts and no token is set: "
-            "anyone could run SQL here. Set HEADRACE_TOKEN, or http.allow_unauthenticated = true "
-            "to have it so."
+            f"http.host {settings.http.host!r} is reachable from other hosts and no token is set, "
+            "so anyone could run SQL here. Set HEADRACE_TOKEN, or allow this with "
+            "http.allow_unauthenticated = true."
         )
 
 
@@ -103,11 +105,12 @@ def _listen(settings: Settings) -> socket.socket:
         )
     except OSError as error:
         raise InvalidSetting(
-            f"Cannot listen on {host}:{port}: {error.strerror}. Choose another by --port."
+            f"The node cannot listen on {host}:{port}: {error.strerror}. "
+            "Choose another port with --port."
         ) from error
 
 
-def _in_url(host: str) -> str:
+def _url_host(host: str) -> str:
     if host in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
         return socket.getfqdn()
     return f"[{host}]" if ":" in host else host

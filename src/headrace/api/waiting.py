@@ -1,4 +1,4 @@
-"""Waiting for a change in the store without holding a thread."""
+"""Long polls: requests that wait for a change in the store without holding a thread."""
 
 from __future__ import annotations
 
@@ -6,78 +6,79 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
-
-from headrace.store.database import Database
 
 T = TypeVar("T")
 
+Check = Callable[[], Awaitable[T | None]]
+"""Reads the store; returns None while there is nothing to answer."""
+Subscribe = Callable[[Callable[[], None]], AbstractContextManager[object]]
+"""Subscribes a callback to wake-ups until the context manager exits."""
 
-class Waiters:
-    """Everyone who waits at this node; they are let go when it ends."""
 
-    def __init__(self, database: Database, *, poll_seconds: float = 1.0) -> None:
-        self._database = database
+class LongPolls:
+    """All requests that wait at this node. They are released when the node stops."""
+
+    def __init__(self, *, poll_seconds: float = 1.0) -> None:
         self._poll_seconds = poll_seconds
-        self._wakes: set[Callable[[], None]] = set()
-        self._ending = False
+        self._wake_callbacks: set[Callable[[], None]] = set()
+        self._stopping = False
 
     @property
-    def ending(self) -> bool:
-        """Whether the node is ending."""
-        return self._ending
+    def stopping(self) -> bool:
+        """Whether the node is stopping."""
+        return self._stopping
 
     def release(self) -> None:
-        """Lets all go, now and from now on. Safe from any thread and from a signal handler."""
-        self._ending = True
-        for wake in list(self._wakes):
+        """Release all requests, now and from now on. Safe in any thread and in signal handlers."""
+        self._stopping = True
+        for wake in list(self._wake_callbacks):
             wake()
 
-    async def until(
-        self, topic: str, look: Callable[[], Awaitable[T | None]], *, seconds: float
-    ) -> T | None:
-        """What `look` finds, asked at once, on each wake-up of the topic, and now and then.
+    async def wait(self, subscribe: Subscribe, check: Check[T], *, seconds: float) -> T | None:
+        """Check at once, after each wake-up, and once per poll interval.
 
-        None when the time is over. A wake-up is a hint: a lost one costs the poll interval.
+        Returns:
+            The first result of `check` that is not None; None after `seconds`.
         """
-        with self.interest(topic) as interest:
-            return await look() or await interest.until(look, seconds=seconds)
+        with self.subscribed(subscribe) as poll:
+            return await check() or await poll.wait(check, seconds=seconds)
 
     @contextmanager
-    def interest(self, topic: str) -> Iterator[Interest]:
-        """Keeps wake-ups of a topic for `Interest.until`, from now to the end of the block."""
+    def subscribed(self, subscribe: Subscribe) -> Iterator[LongPoll]:
+        """Collect wake-ups for `LongPoll.wait` from now to the end of the block."""
         loop = asyncio.get_running_loop()
-        interest = Interest(self, self._poll_seconds)
+        poll = LongPoll(self, self._poll_seconds)
 
         def wake() -> None:
-            loop.call_soon_threadsafe(interest.event.set)
+            loop.call_soon_threadsafe(poll.woken.set)
 
-        self._wakes.add(wake)
+        self._wake_callbacks.add(wake)
         try:
-            with self._database.notifications.subscribe(topic, wake):
-                yield interest
+            with subscribe(wake):
+                yield poll
         finally:
-            self._wakes.discard(wake)
+            self._wake_callbacks.discard(wake)
 
 
-class Interest:
-    """The wake-ups of one topic that have come and were not looked at yet."""
+class LongPoll:
+    """One waiting request, with the wake-ups that it has not handled yet."""
 
-    def __init__(self, waiters: Waiters, poll_seconds: float) -> None:
-        self.event = asyncio.Event()
-        self._waiters = waiters
+    def __init__(self, long_polls: LongPolls, poll_seconds: float) -> None:
+        self.woken = asyncio.Event()
+        self._long_polls = long_polls
         self._poll_seconds = poll_seconds
 
-    async def until(self, look: Callable[[], Awaitable[T | None]], *, seconds: float) -> T | None:
-        """What `look` finds, asked on each wake-up, and now and then. None when time is over."""
+    async def wait(self, check: Check[T], *, seconds: float) -> T | None:
+        """Check after each wake-up and once per poll interval; return None after `seconds`."""
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0 and not self._waiters.ending:
+        while (remaining := deadline - time.monotonic()) > 0 and not self._long_polls.stopping:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, self._poll_seconds)):
-                    await self.event.wait()
-            self.event.clear()
-            found = await look()
-            if found is not None:
-                return found
+                async with asyncio.timeout(min(remaining, self._poll_seconds)):
+                    await self.woken.wait()
+            self.woken.clear()
+            result = await check()
+            if result is not None:
+                return result
         return None

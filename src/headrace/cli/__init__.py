@@ -1,1 +1,1 @@
-"""The shell: arguments in, text out. Starts in a blink: heavy imports wait until needed."""
+"""The `headrace` command. Modules that are slow to import are imported only when needed."""

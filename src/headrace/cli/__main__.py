@@ -1,4 +1,4 @@
-"""`python -m headrace.cli` is `headrace`."""
+"""Entry point of `python -m headrace.cli`, which is the same program as `headrace`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What surrounds every command: its streams, its configuration, its node, and its exit code."""
+"""The context of a command: its streams, configuration, node connection and exit code."""
 
 from __future__ import annotations
 
@@ -11,72 +11,77 @@ from dataclasses import dataclass
 
 from click.exceptions import Exit
 
-from headrace.cli import config as configuration
-from headrace.cli import discovery
-from headrace.cli.config import ClientConfig
+from headrace.cli.config import ClientConfig, load_config
+from headrace.cli.discovery import find_node
 from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted
-from headrace.cli.output.formats import OutputFormat, pinned, refuse_terminal
+from headrace.cli.output.formats import OutputFormat, parse_format, refuse_terminal
 from headrace.cli.terminal import Terminal, open_terminal
 from headrace.client.http import Client
 from headrace.errors import EXIT_FAILED, HeadraceError
 
 EXIT_PIPE = 141
-"""Whoever read the output went away: what a program ended by SIGPIPE leaves with."""
+"""The reader of the output closed it. A program ended by SIGPIPE has the same exit code."""
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """One run of a command."""
+class CommandContext:
+    """What the body of a command works with."""
 
     terminal: Terminal
     config: ClientConfig
-    held: ExitStack
-    """What is let go at the end."""
+    resources: ExitStack
+    """Closed when the command ends."""
 
     def connect(self, *, new_home: bool = False) -> Client:
-        """The node to talk to; see headrace.cli.discovery."""
-        found = discovery.find(self.config, new_home=new_home, tell=self.terminal.tell)
-        return self.held.enter_context(found.client)
+        """Return a client of the node that the configuration selects; see headrace.cli.discovery.
 
-    def format(self, given: OutputFormat | None) -> OutputFormat | None:
-        """The output format that is set by a flag, the environment or the file; None when none.
-
-        Raises InvalidSetting for an unknown one, or a binary one on a terminal.
+        With `new_home`, create the home if it does not exist.
         """
-        chosen = given
-        if chosen is None and self.config.format is not None:
-            chosen = pinned(self.config.format, self.config.source("format"))
-        if chosen is not None:
-            refuse_terminal(chosen, self.terminal.out)
-        return chosen
+        client = find_node(self.config, new_home=new_home, report=self.terminal.info)
+        return self.resources.enter_context(client)
+
+    def output_format(self, flag: OutputFormat | None) -> OutputFormat | None:
+        """Return the output format that the flag, the environment or the file sets.
+
+        Returns None if nothing sets it. Raises InvalidSetting if the format does not exist, or if
+        a binary format would be written to a terminal.
+        """
+        chosen_format = flag
+        if chosen_format is None and self.config.format is not None:
+            chosen_format = parse_format(self.config.format, self.config.source("format"))
+        if chosen_format is not None:
+            refuse_terminal(chosen_format, self.terminal.out)
+        return chosen_format
 
 
 @contextmanager
-def command(
+def command_context(
     *,
     server: str | None = None,
     home: str | None = None,
     debug: bool = False,
     quiet: bool = False,
-) -> Iterator[Command]:
-    """Runs a command's body; whatever it raises becomes a line on standard error and an exit code.
+) -> Iterator[CommandContext]:
+    """Run the body of a command. Print its errors and turn them into exit codes.
 
-    Raises Exit.
+    Raises:
+        Exit: The body raised an error; the exit code says which kind.
     """
     terminal = open_terminal(quiet=quiet, debug=debug)
     try:
-        with ExitStack() as held:
-            yield Command(terminal, configuration.load({"server": server, "home": home}), held)
+        with ExitStack() as resources:
+            config = load_config({"server": server, "home": home})
+            yield CommandContext(terminal, config, resources)
             terminal.out.flush()
     except HeadraceError as error:
         if debug:
             traceback.print_exception(error, file=terminal.err)
-        terminal.complaints.error(error)
+        terminal.errors.print_error(error)
         raise Exit(error.exit_code) from error
     except (Interrupted, KeyboardInterrupt):
         raise Exit(EXIT_INTERRUPTED) from None
     except BrokenPipeError:
-        # What is still buffered must not fail again when the interpreter ends.
+        # The interpreter flushes standard output at its end, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Exit(EXIT_PIPE) from None
     except Exit:
@@ -84,5 +89,7 @@ def command(
     except Exception as error:
         if debug:
             raise
-        terminal.warn(f"error: {type(error).__name__}: {error} (--debug shows where)")
+        terminal.warn(
+            f"error: {type(error).__name__}: {error}\nhint: --debug shows the stack trace"
+        )
         raise Exit(EXIT_FAILED) from error

@@ -1,8 +1,8 @@
-"""The few settings that commands themselves need, with where each came from.
+"""The settings that commands themselves need, each with its source.
 
-Precedence as in headrace.settings: flags, environment, headrace.toml, defaults. That module checks
-everything else when a node starts; importing it takes longer than a whole command, so these keys
-are read here (a test keeps both in step).
+The precedence is that of headrace.settings: flags, environment, headrace.toml, defaults. A node
+checks all other settings when it starts. Commands do not import headrace.settings, because the
+import takes longer than a whole command. A test keeps the keys of both modules equal.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.errors import InvalidSetting
 
 EMBEDDED = "embedded"
-"""As `server`: a node of this home, started when there is none; never one elsewhere."""
+"""Value of `server` that allows only the node of this home, which is started if needed."""
 
 DEFAULT_HOME = ".headrace"
 TEXT_KEYS = ("server", "token", "format", "home")
@@ -43,10 +43,10 @@ _FILE_VARIABLE = "HEADRACE_CONFIG"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What a command goes by."""
+    """Settings of one command."""
 
     home: Path
-    """Absolute."""
+    """Absolute path of HEADRACE_HOME."""
     server: str | None = None
     token: str | None = field(default=None, repr=False)
     format: str | None = None
@@ -54,18 +54,30 @@ class ClientConfig:
     """For each key that is set: the flag, variable or file that set it."""
 
     def source(self, key: str) -> str:
+        """Return the source of a setting, for example `HEADRACE_SERVER` or `default`."""
         return self.sources.get(key, "default")
 
 
-def load(
+class _ConfigLayer(NamedTuple):
+    """The settings of one source."""
+
+    values: dict[str, str]
+    sources: dict[str, str]
+
+
+def load_config(
     flags: Mapping[str, str | None] | None = None, environ: Mapping[str, str] = os.environ
 ) -> ClientConfig:
-    """The configuration from all sources. Raises InvalidSetting naming the key and its source."""
+    """Return the configuration from all sources.
+
+    Raises InvalidSetting, which names the key and its source.
+    """
     values: dict[str, str] = {}
     sources: dict[str, str] = {}
-    for found, origin in (_file(environ), _environment(environ), _flags(flags or {})):
-        for key, value in found.items():
-            values[key], sources[key] = value, origin[key]
+    # Later layers take precedence.
+    for layer in (_read_file(environ), _read_environment(environ), _read_flags(flags or {})):
+        values |= layer.values
+        sources |= layer.sources
     return ClientConfig(
         home=Path(values.get("home", DEFAULT_HOME)).absolute(),
         server=values.get("server"),
@@ -75,54 +87,54 @@ def load(
     )
 
 
-Found = tuple[dict[str, str], dict[str, str]]
+def _read_flags(flags: Mapping[str, str | None]) -> _ConfigLayer:
+    values = {key: value for key, value in flags.items() if value is not None}
+    return _ConfigLayer(values, {key: f"--{key}" for key in values})
 
 
-def _flags(flags: Mapping[str, str | None]) -> Found:
-    given = {key: value for key, value in flags.items() if value is not None}
-    return given, {key: f"--{key}" for key in given}
-
-
-def _environment(environ: Mapping[str, str]) -> Found:
-    found: dict[str, str] = {}
+def _read_environment(environ: Mapping[str, str]) -> _ConfigLayer:
+    values: dict[str, str] = {}
     for name in environ:
         if not name.startswith(_PREFIX) or name == _FILE_VARIABLE:
             continue
         key = name.removeprefix(_PREFIX).lower()
-        _check_known(key.partition("__")[0], f"the environment variable {name}")
+        _check_key(key.partition("__")[0], f"the environment variable {name}")
         if key in TEXT_KEYS and environ[name]:
-            found[key] = environ[name]
-    return found, {key: _PREFIX + key.upper() for key in found}
+            values[key] = environ[name]
+    return _ConfigLayer(values, {key: _PREFIX + key.upper() for key in values})
 
 
-def _file(environ: Mapping[str, str]) -> Found:
-    named = environ.get(_FILE_VARIABLE)
-    file = Path(named or "headrace.toml")
+def _read_file(environ: Mapping[str, str]) -> _ConfigLayer:
+    explicit = environ.get(_FILE_VARIABLE)
+    file = Path(explicit or "headrace.toml")
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        if named:
-            raise InvalidSetting(f"{_FILE_VARIABLE} names {named}, which is not there.") from None
-        return {}, {}
+        if explicit:
+            raise InvalidSetting(
+                f"{_FILE_VARIABLE} names the file {explicit}, which does not exist."
+            ) from None
+        return _ConfigLayer({}, {})
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidSetting(f"{file} cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
-        raise InvalidSetting(f"{file} is no valid TOML: {error}") from error
+        raise InvalidSetting(f"{file} is not valid TOML: {error}") from error
     for key in table:
-        _check_known(key, f"{key!r} in {file}")
-    found = {key: _text(table[key], key, file) for key in TEXT_KEYS if key in table}
-    return found, dict.fromkeys(found, str(file))
+        _check_key(key, f"{key!r} in {file}")
+    values = {key: _require_string(table[key], key, file) for key in TEXT_KEYS if key in table}
+    return _ConfigLayer(values, dict.fromkeys(values, str(file)))
 
 
-def _text(value: Any, key: str, file: Path) -> str:
+def _require_string(value: Any, key: str, file: Path) -> str:
     if not isinstance(value, str):
         raise InvalidSetting(f"Setting {key!r} in {file} must be a string, not {value!r}.")
     return value
 
 
-def _check_known(key: str, where: str) -> None:
+def _check_key(key: str, source: str) -> None:
+    """Raise InvalidSetting if no setting has this key; name the nearest key."""
     if key in KNOWN_KEYS:
         return
-    close = difflib.get_close_matches(key, KNOWN_KEYS, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise InvalidSetting(f"Unknown setting: {where}{hint}.")
+    matches = difflib.get_close_matches(key, KNOWN_KEYS, n=1)
+    suggestion = f"; did you mean {matches[0]!r}?" if matches else "."
+    raise InvalidSetting(f"Unknown setting: {source}{suggestion}")

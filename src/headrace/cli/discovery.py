@@ -1,89 +1,117 @@
-"""Which node a command talks to: the one that is set, this home's, the default port's, or one that
-it starts itself."""
+"""Choice of the node that a command uses.
+
+The candidates, in this order: the configured node, the node of this home, a node on the default
+port, and an embedded node that the command starts.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from headrace.cli import embedded
 from headrace.cli.config import EMBEDDED, ClientConfig
-from headrace.cli.home import NodeFile, hold_commands_lock, read_node_file, start_lock
+from headrace.cli.embedded import start_node
+from headrace.cli.home import NodeFile, acquire_commands_lock, read_node_file, start_lock
 from headrace.cli.output.text import Number
 from headrace.client.http import Client
 from headrace.errors import HeadraceError, NodeUnreachable
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8040"
 """Port 8040 is headrace.settings.DEFAULT_PORT."""
-_FIRST_CONTACT = 0.5
-"""Seconds for which a node must not answer until it counts as absent."""
-
-Tell = Callable[[str], None]
+_PROBE_SECONDS = 0.5
+"""Seconds without a response after which a node counts as absent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A node that answered just now."""
+def find_node(
+    config: ClientConfig, *, new_home: bool = True, report: Callable[[str], None] = lambda _: None
+) -> Client:
+    """Return a client of the node to use. Start an embedded node if no other node responds.
 
-    client: Client
-    embedded: bool
-    """Whether it lives for the commands of this home only."""
+    Args:
+        new_home: Create the home if it does not exist. Commands that only read pass False.
+        report: Receives a line about a start that takes time.
 
-
-def find(config: ClientConfig, *, new_home: bool = True, tell: Tell = lambda _: None) -> Found:
-    """The node to use; started when there is none.
-
-    Without `new_home` only in a home that is there: a command that reads makes none.
-
-    Raises NodeUnreachable, saying which address was tried and what set it.
+    Raises:
+        NodeUnreachable: The configured node does not respond, the embedded node did not start, or
+            the home does not exist and must not be created.
     """
     if config.server is not None and config.server != EMBEDDED:
-        return _set_one(config, config.server)
+        return _connect_configured(config, config.server)
     if config.home.exists():
-        hold_commands_lock(config.home)
-        node = answering(read_node_file(config.home))
-        if node is not None:
-            return node
+        acquire_commands_lock(config.home)
+        client = connect_home_node(read_node_file(config.home))
+        if client is not None:
+            return client
     if config.server is None:
-        node = _default_one(config)
-        if node is not None:
-            return node
+        client = _verify(_make_client(DEFAULT_ADDRESS, config.token), retry_seconds=0)
+        if client is not None:
+            return client
     if not new_home and not config.home.exists():
         raise NodeUnreachable(
-            f"No node answers, and there is nothing yet in {config.home}.",
-            hint="name a node with --server, or another home with --home",
+            f"No node responds, and the home {config.home} does not exist.",
+            hint="name a node with --server, or choose another home with --home",
         )
-    return _start(config, tell)
+    return _start_embedded(config, report)
 
 
-def _set_one(config: ClientConfig, server: str) -> Found:
-    client = _client(server, config.token)
-    if not _is_node(client):
-        raise NodeUnreachable(
-            f"No Headrace node answers at {server} (set by {config.source('server')})."
-        )
-    return Found(client, embedded=False)
+def connect_home_node(node: NodeFile | None) -> Client | None:
+    """Return a client of the node that a node file describes.
 
-
-def _default_one(config: ClientConfig) -> Found | None:
-    client = _client(DEFAULT_ADDRESS, config.token)
-    return Found(client, embedded=False) if _is_node(client, patience=0) else None
-
-
-def answering(node: NodeFile | None) -> Found | None:
-    """The node that a home names, if it lives and is the one that answers there."""
-    if node is None or not _alive(node.pid):
+    Returns None if its process has ended, or if another node responds at its address.
+    """
+    if node is None or not _is_alive(node.pid):
         return None
-    client = _client(node.address, node.token)
-    return Found(client, node.embedded) if _is_node(client, node_id=node.node_id) else None
+    return _verify(_make_client(node.address, node.token), node_id=node.node_id)
 
 
-def _client(address: str, token: str | None) -> Client:
+def _connect_configured(config: ClientConfig, server: str) -> Client:
+    client = _verify(_make_client(server, config.token))
+    if client is None:
+        source = config.source("server")
+        raise NodeUnreachable(
+            f"No Headrace node responds at {server} (set by {source}).",
+            hint=f"start the node, or change {source}",
+        )
+    return client
+
+
+def _start_embedded(config: ClientConfig, report: Callable[[str], None]) -> Client:
+    acquire_commands_lock(config.home)
+    with start_lock(config.home):
+        # Another command may have started the node while this one waited for the lock.
+        client = connect_home_node(read_node_file(config.home))
+        if client is None:
+            report(f"Starting a node in {config.home} …")
+            client = connect_home_node(start_node(config.home))
+    if client is None:
+        raise NodeUnreachable(f"The node started in {config.home} does not respond.")
+    return client
+
+
+def _make_client(address: str, token: str | None) -> Client:
     return Client(address, token, parse_float=Number)
 
 
-def _alive(pid: int) -> bool:
+def _verify(
+    client: Client, *, node_id: str | None = None, retry_seconds: float = _PROBE_SECONDS
+) -> Client | None:
+    """Return the client if a node responds; otherwise close the client and return None.
+
+    With `node_id`, the node must also have this id.
+    """
+    usual_seconds, client.retry_seconds = client.retry_seconds, retry_seconds
+    try:
+        health = client.health()
+    except HeadraceError:
+        health = {}
+    client.retry_seconds = usual_seconds
+    if "node_id" in health and node_id in {None, health["node_id"]}:
+        return client
+    client.close()
+    return None
+
+
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -91,31 +119,3 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _is_node(
-    client: Client, *, node_id: str | None = None, patience: float = _FIRST_CONTACT
-) -> bool:
-    """Whether a node answers, and that one if it is told which; if not, the client is closed."""
-    usual, client.patience = client.patience, patience
-    try:
-        says = client.health()
-    except HeadraceError:
-        says = {}
-    client.patience = usual
-    if "node_id" in says and node_id in {None, says["node_id"]}:
-        return True
-    client.close()
-    return False
-
-
-def _start(config: ClientConfig, tell: Tell) -> Found:
-    hold_commands_lock(config.home)
-    with start_lock(config.home):
-        node = answering(read_node_file(config.home))  # another command may have been faster
-        if node is None:
-            tell(f"Starting a node in {config.home} …")
-            node = answering(embedded.start(config.home))
-    if node is None:
-        raise NodeUnreachable(f"The node that was started in {config.home} does not answer.")
-    return node

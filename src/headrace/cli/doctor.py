@@ -1,4 +1,4 @@
-"""`headrace doctor`: what is wrong with this installation, and how to mend it."""
+"""`headrace doctor`: check this installation and name a fix for every fault."""
 
 from __future__ import annotations
 
@@ -12,16 +12,27 @@ import click
 from click.exceptions import Exit
 
 from headrace.cli import options
-from headrace.cli.command import Command, command
-from headrace.cli.home import read_node_file
+from headrace.cli.command import CommandContext, command_context
+from headrace.cli.home import node_file_path, read_node_file
 from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_USAGE, HeadraceError, Unauthorized
 
-_NEEDED = ("alembic", "fastapi", "psutil", "pyarrow", "sqlalchemy", "uvicorn")
+_SERVER_PACKAGES = ("alembic", "fastapi", "psutil", "pyarrow", "sqlalchemy", "uvicorn")
+_FIELDS = ("name", "status", "found", "fix")
 _MARKS = {"ok": "✓", "warning": "!", "failed": "✗"}
-_PLAIN_MARKS = {"ok": "ok", "warning": "warning", "failed": "FAILED"}
+_ASCII_MARKS = {"ok": "ok", "warning": "warning", "failed": "FAILED"}
+_DEFAULT_FIXES = {
+    "settings": "correct the setting in the environment or in headrace.toml (docs/settings.md)",
+    "java": "install Java 17 or 21, or set JAVA_HOME to it",
+    "spark": "pip install 'headrace[spark]'",
+    "store": "check the setting store.url, and that the database runs",
+    "catalog": "check the settings under catalog",
+    "results": "check the setting results.location, and the credentials for it",
+    "port": "set http.host and http.port to an address of this host",
+}
+"""Fixes for checks that fail without naming one."""
 
 
 @click.command()
@@ -29,87 +40,94 @@ _PLAIN_MARKS = {"ok": "ok", "warning": "warning", "failed": "FAILED"}
 @options.home
 @options.debug
 def doctor(*, output: OutputFormat | None, home: str | None, debug: bool) -> None:
-    """Look at Java, Spark, the store, the results location and the port; say how to mend them.
+    """Check Java, Spark, the store, the results location and the port; name a fix for each fault.
 
-    Leaves with 0 when a node could run here, else with 2.
+    The exit code is 0 if a node can run on this host, else 2.
     """
-    with command(home=home, debug=debug) as this:
-        chosen = this.format(output)
-        findings = [_packages(), *_probes(this), _node(this)]
-        if chosen is None:
-            _tell(this, findings)
+    with command_context(home=home, debug=debug) as context:
+        output_format = context.output_format(output)
+        checks = [_check_packages(), *_check_host(context), _check_node(context)]
+        if output_format is None:
+            _print_checks(context, checks)
         else:
-            write_items(this.terminal, findings, ("name", "status", "found", "fix"), chosen)
-        if any(finding["status"] == "failed" for finding in findings):
+            write_items(context.terminal, checks, _FIELDS, output_format)
+        if any(check["status"] == "failed" for check in checks):
             raise Exit(EXIT_USAGE)
 
 
-def _packages() -> Json:
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    where = f"Python {sys.version.split()[0]} in {sys.prefix}"
+def _check_packages() -> Json:
+    missing = [name for name in _SERVER_PACKAGES if importlib.util.find_spec(name) is None]
+    python = f"Python {sys.version.split()[0]} in {sys.prefix}"
     if not missing:
-        return _finding("python", "ok", where)
-    return _finding(
+        return _check("python", "ok", python)
+    return _check(
         "python",
         "failed",
-        f"{where} lacks {', '.join(missing)}: it can talk to a node, but not be one",
+        f"{python} lacks {', '.join(missing)}: it can run a client, but not a node",
         "pip install 'headrace[server,spark]'",
     )
 
 
-def _probes(this: Command) -> list[Json]:
-    """What `headrace.control.host.health_checks` finds, run as a process: it imports what a node imports."""
+def _check_host(context: CommandContext) -> list[Json]:
+    """Return the results of `headrace.control.host.health_checks`.
+
+    The checks run in a process of their own, because they import the packages of a node.
+    """
     run = subprocess.run(
         [sys.executable, "-P", "-m", "headrace.control.host.health_checks"],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "HEADRACE_HOME": str(this.config.home)},
+        env={**os.environ, "HEADRACE_HOME": str(context.config.home)},
     )
-    findings: list[Json] = [json.loads(line) for line in run.stdout.splitlines()]
+    checks: list[Json] = [json.loads(line) for line in run.stdout.splitlines()]
+    for check in checks:
+        if check["status"] == "failed" and not check["fix"]:
+            check["fix"] = _DEFAULT_FIXES.get(check["name"], "see docs/settings.md")
     if run.returncode != 0:
-        last = run.stderr.strip().rpartition("\n")[2]
-        findings.append(_finding("probe", "failed", f"The probes ended early: {last}"))
-        if this.terminal.debug:
-            this.terminal.warn(run.stderr)
-    return findings
+        last_line = run.stderr.strip().rpartition("\n")[2]
+        message = f"the checks of this host ended with an error: {last_line}"
+        fix = "reinstall Headrace: pip install --force-reinstall 'headrace[server,spark]'"
+        checks.append(_check("host", "failed", message, fix))
+        if context.terminal.debug:
+            context.terminal.warn(run.stderr)
+    return checks
 
 
-def _node(this: Command) -> Json:
-    """The node that commands of this home would use."""
-    node = read_node_file(this.config.home)
-    server = this.config.server
-    if server is None and node is None:
-        return _finding("node", "ok", f"none runs for {this.config.home}; commands start one")
+def _check_node(context: CommandContext) -> Json:
+    """Check the node that commands with this configuration use."""
+    config = context.config
+    node = read_node_file(config.home)
+    server = config.server
     if server is not None and server.startswith("http"):
-        address, token, origin = server, this.config.token, this.config.source("server")
-        fix = f"start it, or change {origin}"
+        address, token, source = server, config.token, config.source("server")
+        status, fix = "failed", f"start the node, or change {source}"
     elif node is not None:
-        address, token, origin = node.address, node.token, str(this.config.home / "node.json")
-        fix = None
+        address, token, source = node.address, node.token, str(node_file_path(config.home))
+        # The file of a node that was killed remains.
+        status, fix = "warning", "none needed: the next command starts a node"
     else:
-        return _finding("node", "ok", f"none runs for {this.config.home}; commands start one")
+        return _check("node", "ok", f"no node runs for {config.home}; commands start one")
     try:
-        with Client(address, token, patience=1) as client:
+        with Client(address, token, retry_seconds=1) as client:
             version = client.health()["version"]
-            client.sessions(limit="1")
+            client.sessions(limit=1)
     except Unauthorized as error:
         fix = "set HEADRACE_TOKEN to the node's token"
-        return _finding("node", "failed", f"{error.message} (from {origin})", fix)
+        return _check("node", "failed", f"{error.message} (from {source})", fix)
     except HeadraceError as error:
-        status = "failed" if fix else "warning"
-        return _finding("node", status, f"{error.message} (from {origin})", fix or error.hint)
-    return _finding("node", "ok", f"{address}, version {version} (from {origin})")
+        return _check("node", status, f"{error.message} (from {source})", fix)
+    return _check("node", "ok", f"{address}, version {version} (from {source})")
 
 
-def _tell(this: Command, findings: list[Json]) -> None:
-    out = this.terminal.out
-    marks = _MARKS if out.encoding.lower().replace("-", "") == "utf8" else _PLAIN_MARKS
-    for finding in findings:
-        out.write(f"{marks[finding['status']]} {finding['name']}: {finding['found']}\n")
-        if finding["fix"] and finding["status"] != "ok":
-            out.write(f"    to mend it: {finding['fix']}\n")
+def _print_checks(context: CommandContext, checks: list[Json]) -> None:
+    out = context.terminal.out
+    marks = _MARKS if out.encoding.lower().replace("-", "") == "utf8" else _ASCII_MARKS
+    for check in checks:
+        out.write(f"{marks[check['status']]} {check['name']}: {check['found']}\n")
+        if check["fix"] and check["status"] != "ok":
+            out.write(f"    fix: {check['fix']}\n")
 
 
-def _finding(name: str, status: str, found: str, fix: str | None = None) -> Json:
+def _check(name: str, status: str, found: str, fix: str | None = None) -> Json:
     return {"name": name, "status": status, "found": found, "fix": fix}

@@ -1,4 +1,4 @@
-"""Starting the node that serves a home while its commands need one."""
+"""Start of the embedded node, which serves a home while commands use it."""
 
 from __future__ import annotations
 
@@ -8,31 +8,36 @@ import sys
 import time
 from pathlib import Path
 
-from headrace.cli.home import NodeFile, read_node_file
+from headrace.cli.home import NodeFile, node_log_path, read_node_file
 from headrace.client.http import Client
 from headrace.errors import EXIT_USAGE, HeadraceError, InvalidSetting, NodeUnreachable
 
-LOG_FILE = Path("logs", "node.log")
-_PATIENCE = 60.0
-_PAUSE = 0.02
-_TAIL = 4096
+_START_TIMEOUT = 60.0
+_POLL_INTERVAL = 0.02
+_LOG_TAIL_BYTES = 4096
 
 
 def node_command(*flags: str) -> list[str]:
-    """The command that is a node. `-P`: what lies in the working directory is not imported."""
+    """Return the command line of a node process.
+
+    `-P` keeps Python from importing modules out of the working directory.
+    """
     return [sys.executable, "-P", "-m", "headrace.api", *flags]
 
 
-def start(home: Path) -> NodeFile:
-    """Start a node of its own session for the home; returns once it is ready.
+def start_node(home: Path) -> NodeFile:
+    """Start the embedded node of a home and wait until it is ready.
 
-    The caller holds the home's start lock. Raises NodeUnreachable, or InvalidSetting when the node
-    refuses its settings, with the end of its log.
+    The caller holds the start lock of the home.
+
+    Raises:
+        InvalidSetting: The node refused its settings; the message holds the end of its log.
+        NodeUnreachable: The node ended for another reason, or was not ready in time.
     """
-    log = home / LOG_FILE
+    log = node_log_path(home)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as stream:
-        begin = stream.tell()
+        log_offset = stream.tell()
         process = subprocess.Popen(
             node_command("--embedded", "--port", "0"),
             stdin=subprocess.DEVNULL,
@@ -41,38 +46,47 @@ def start(home: Path) -> NodeFile:
             env={**os.environ, "HEADRACE_HOME": str(home)},
             start_new_session=True,
         )
-    return _wait_until_ready(home, process, log, begin)
+    return _wait_until_ready(home, process, log, log_offset)
 
 
 def _wait_until_ready(
-    home: Path, process: subprocess.Popen[bytes], log: Path, begin: int
+    home: Path, process: subprocess.Popen[bytes], log: Path, log_offset: int
 ) -> NodeFile:
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _START_TIMEOUT
     while time.monotonic() < deadline:
         node = read_node_file(home)
-        if node is not None and node.pid == process.pid and _ready(node):
+        if node is not None and node.pid == process.pid and _is_ready(node):
             return node
         if process.poll() is not None:
-            raise _ended(process.returncode, log, begin)
-        time.sleep(_PAUSE)
+            raise _start_error(process.returncode, log, log_offset)
+        time.sleep(_POLL_INTERVAL)
     raise NodeUnreachable(
-        f"The node of {home} was not ready within {_PATIENCE:g} s.", hint=f"its log: {log}"
+        f"The node of {home} was not ready within {_START_TIMEOUT:g} s.",
+        hint=f"see the log of the node: {log}",
     )
 
 
-def _ready(node: NodeFile) -> bool:
-    with Client(node.address, node.token, patience=0) as client:
+def _is_ready(node: NodeFile) -> bool:
+    with Client(node.address, node.token, retry_seconds=0) as client:
         try:
             return client.ready()
         except HeadraceError:
             return False
 
 
-def _ended(status: int, log: Path, begin: int) -> HeadraceError:
+def _start_error(exit_code: int, log: Path, log_offset: int) -> HeadraceError:
+    """Return the error for a node that ended during its start.
+
+    Args:
+        log_offset: Position in the log at which the output of this node begins.
+    """
     with log.open("rb") as stream:
         stream.seek(0, os.SEEK_END)
-        stream.seek(max(begin, stream.tell() - _TAIL))
-        said = stream.read().decode(errors="replace").strip()
-    last = said.rpartition("\n")[2].removeprefix("headrace: ") or f"it ended with status {status}"
-    kind = InvalidSetting if status == EXIT_USAGE else NodeUnreachable
-    return kind(f"The node did not start: {last}\n{said}", hint=f"its log: {log}")
+        stream.seek(max(log_offset, stream.tell() - _LOG_TAIL_BYTES))
+        output = stream.read().decode(errors="replace").strip()
+    last_line = output.rpartition("\n")[2].removeprefix("headrace: ")
+    reason = last_line or f"its process ended with exit code {exit_code}"
+    error_class = InvalidSetting if exit_code == EXIT_USAGE else NodeUnreachable
+    return error_class(
+        f"The node did not start: {reason}\n{output}", hint=f"see the log of the node: {log}"
+    )

@@ -1,96 +1,106 @@
-"""Errors on standard error: one line, then the place in the user's text with a caret below it."""
+"""Errors on standard error: a line with the message, then the user's SQL with a caret."""
 
 from __future__ import annotations
 
 from typing import TextIO
 
-from headrace.cli.output.text import width
-from headrace.cli.script import SourceStatement
+from headrace.cli.output.text import display_width
+from headrace.cli.script import Source, SourceStatement
 from headrace.client.http import Json
 from headrace.errors import HeadraceError, Position
 
 _RED, _RESET = "\x1b[31m", "\x1b[0m"
-_SHOWN = 100
+_EXCERPT_LENGTH = 100
 """Characters of a line that are shown around a caret."""
 
 
 class ErrorPrinter:
-    """Where errors are told, and how much of them."""
+    """Prints errors to a stream; with `debug`, including their details."""
 
     def __init__(self, out: TextIO, *, colour: bool, debug: bool) -> None:
         self._out = out
         self._colour = colour
         self._debug = debug
 
-    def error(self, error: HeadraceError, piece: SourceStatement | None = None) -> None:
-        """One of Headrace's errors; `piece` is the statement that it speaks of."""
-        self._tell(error.message, error.position, piece)
+    def print_error(self, error: HeadraceError, statement: SourceStatement | None = None) -> None:
+        """Print an error. Positions in the error refer to `statement`."""
+        self._print(error.message, error.position, statement)
         if error.hint:
             self._out.write(f"hint: {error.hint}\n")
 
-    def failure(
-        self, failure: Json, piece: SourceStatement | None = None, text: str | None = None
+    def print_failure(
+        self, failure: Json, statement: SourceStatement | None = None, text: str | None = None
     ) -> None:
-        """A statement's failure, as the API gives it, in `piece` or else in a text of its own."""
+        """Print the `error` object of a statement.
+
+        Args:
+            failure: The error as the API returns it.
+            statement: The failed statement, if this command submitted it.
+            text: SQL text of the failed statement, if another command submitted it.
+        """
         condition = failure.get("condition")
         message = f"[{condition}] {failure['message']}" if condition else failure["message"]
         line, column = failure.get("line"), failure.get("column")
         position = Position(line, column) if line is not None and column is not None else None
-        self._tell(message, position, piece, text)
+        self._print(message, position, statement, text)
         if self._debug and failure.get("trace"):
             self._out.write(f"{failure['trace'].rstrip()}\n")
 
-    def _tell(
+    def _print(
         self,
         message: str,
         position: Position | None,
-        piece: SourceStatement | None = None,
+        statement: SourceStatement | None = None,
         text: str | None = None,
     ) -> None:
-        first, _, more = message.strip().partition("\n")
+        summary, _, details = message.strip().partition("\n")
         source_line = None
-        if position is not None and piece is not None:
-            position = piece.position(position)
-            source_line = piece.source.line(position.line)
+        if position is not None and statement is not None:
+            position = statement.locate(position)
+            source_line = statement.source.line(position.line)
         elif position is not None and text is not None:
-            source_line = _line(text, position.line)
+            source_line = Source(None, text).line(position.line)
         label = f"{_RED}error:{_RESET}" if self._colour else "error:"
-        self._out.write(f"{label} {_where(piece, position)}{first}{_at(piece, position)}\n")
+        prefix = _location_prefix(statement, position)
+        self._out.write(f"{label} {prefix}{summary}{_position_suffix(statement, position)}\n")
         if position is not None and source_line is not None:
-            self._out.write(excerpt(source_line, position))
-        if more and self._debug:
-            self._out.write(f"{more.strip()}\n")
+            self._out.write(format_excerpt(source_line, position))
+        if details and self._debug:
+            self._out.write(f"{details.strip()}\n")
 
 
-def excerpt(source_line: str, position: Position) -> str:
-    """The line with its number, and a caret under the column; a long line is shown in part."""
-    at = min(position.column - 1, len(source_line))
-    begin = 0 if len(source_line) <= _SHOWN else max(0, at - _SHOWN // 2)
-    part = source_line[begin : begin + _SHOWN]
-    before = part[: at - begin]
-    lead, tail = "… " if begin else "", " …" if begin + _SHOWN < len(source_line) else ""
+def format_excerpt(source_line: str, position: Position) -> str:
+    """Return a source line with its number, and a line with a caret below the column.
+
+    Only the part around the caret of a long line is included.
+    """
+    index = min(position.column - 1, len(source_line))
+    begin = 0 if len(source_line) <= _EXCERPT_LENGTH else max(0, index - _EXCERPT_LENGTH // 2)
+    part = source_line[begin : begin + _EXCERPT_LENGTH]
+    before_caret = part[: index - begin]
+    lead, tail = "… " if begin else "", " …" if begin + _EXCERPT_LENGTH < len(source_line) else ""
     gutter = f"{position.line:>4} │ "
-    indent = "".join("\t" if char == "\t" else " " * width(char) for char in before)
-    below = " " * (len(gutter) - 2) + "│ " + " " * len(lead)
-    return f"{gutter}{lead}{part}{tail}\n{below}{indent}^\n"
+    indent = "".join("\t" if char == "\t" else " " * display_width(char) for char in before_caret)
+    caret_gutter = " " * (len(gutter) - 2) + "│ " + " " * len(lead)
+    return f"{gutter}{lead}{part}{tail}\n{caret_gutter}{indent}^\n"
 
 
-def _where(piece: SourceStatement | None, position: Position | None) -> str:
-    """`FILE:LINE:COLUMN, statement N: ` in a file; elsewhere the number of all but the first."""
-    if piece is None or piece.source.name is None:
-        return f"statement {piece.number}: " if piece is not None and piece.number > 1 else ""
-    place = f"{piece.line}"
+def _location_prefix(statement: SourceStatement | None, position: Position | None) -> str:
+    """Return `FILE:LINE:COLUMN, statement N: ` for a statement in a file.
+
+    For a statement in an argument, return the number of the statement, except for the first one.
+    """
+    if statement is None:
+        return ""
+    if statement.source.name is None:
+        return f"statement {statement.number}: " if statement.number > 1 else ""
+    location = f"{statement.line}"
     if position is not None:
-        place = f"{position.line}:{position.column}"
-    return f"{piece.source.name}:{place}, statement {piece.number}: "
+        location = f"{position.line}:{position.column}"
+    return f"{statement.source.name}:{location}, statement {statement.number}: "
 
 
-def _at(piece: SourceStatement | None, position: Position | None) -> str:
-    if position is None or (piece is not None and piece.source.name is not None):
+def _position_suffix(statement: SourceStatement | None, position: Position | None) -> str:
+    if position is None or (statement is not None and statement.source.name is not None):
         return ""
     return f" (line {position.line}, column {position.column})"
-
-
-def _line(text: str, number: int) -> str:
-    lines = text.split("\n")
-    return lines[number - 1] if 0 < number <= len(lines) else ""

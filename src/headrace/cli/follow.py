@@ -1,11 +1,11 @@
-"""Waiting for a statement's end, and ending it when the user wants out."""
+"""Waiting for the end of a statement, and cancelling it when the user interrupts the command."""
 
 from __future__ import annotations
 
 import time
 
 from headrace.cli.interrupts import Interrupted, Interrupts
-from headrace.cli.progress import REDRAW, ProgressLine
+from headrace.cli.progress import REDRAW_SECONDS, ProgressLine
 from headrace.cli.terminal import Terminal
 from headrace.client.http import LONGEST_POLL, Client, Json
 from headrace.errors import Conflict
@@ -16,7 +16,7 @@ def has_ended(statement: Json) -> bool:
     return StatementState(statement["state"]) in STATEMENT.terminal
 
 
-def follow(
+def follow_statement(
     client: Client,
     statement: Json,
     interrupts: Interrupts,
@@ -24,54 +24,49 @@ def follow(
     *,
     limit: float | None = None,
 ) -> Json:
-    """The statement once it has ended, or as it is after `limit` seconds.
+    """Show the progress of a statement until it has ended, or for `limit` seconds.
 
-    Raises Interrupted on the first signal; the statement then runs on.
+    Returns:
+        The statement in its last known state.
+
+    Raises:
+        Interrupted: The first signal arrived. The statement continues to run.
     """
     deadline = None if limit is None else time.monotonic() + limit
     try:
-        with interrupts.stoppable():
+        with interrupts.interruptible():
             while not has_ended(statement):
-                wait = REDRAW if progress.enabled else LONGEST_POLL
+                wait = REDRAW_SECONDS if progress.enabled else LONGEST_POLL
                 if deadline is not None:
                     wait = min(wait, deadline - time.monotonic())
                     if wait <= 0:
                         break
-                progress.show(statement, _session_state(client, statement, progress))
+                progress.draw(statement, _session_state(client, statement, progress))
                 statement = client.statement(statement["id"], wait=wait)
     finally:
-        progress.clear()
+        progress.erase()
     return statement
 
 
-def cancel(client: Client, statement: Json) -> Json:
-    """Ask for the statement's end and wait for how it really ended: the truth wins.
-
-    A second signal raises Interrupted.
-    """
-    try:
-        statement = client.cancel(statement["id"])
-    except Conflict:  # it has ended already, or is past the point of return
-        statement = client.statement(statement["id"])
-    return until_end(client, statement)
-
-
-def until_end(client: Client, statement: Json) -> Json:
-    """The statement once it has ended."""
+def wait_for_end(client: Client, statement: Json) -> Json:
+    """Wait until a statement has ended and return it."""
     while not has_ended(statement):
         statement = client.statement(statement["id"], wait=LONGEST_POLL)
     return statement
 
 
-def interrupted(client: Client, statement: Json, terminal: Terminal) -> bool:
-    """What an interrupt does to a statement: cancel it and tell how it ended.
+def cancel_interrupted(client: Client, statement: Json, terminal: Terminal) -> bool:
+    """Cancel a statement after an interrupt, and print how it ended.
 
-    A second one leaves at once and tells the id. Returns whether the statement has ended.
+    A second signal ends the wait; the id of the statement is then printed.
+
+    Returns:
+        True if the statement has ended.
     """
     try:
-        statement = cancel(client, statement)
+        statement = _cancel_and_wait(client, statement)
     except Interrupted:
-        tell_left(statement, terminal)
+        print_attach_hint(statement, terminal)
         return False
     state = StatementState(statement["state"])
     if state is StatementState.CANCELLED:
@@ -81,12 +76,21 @@ def interrupted(client: Client, statement: Json, terminal: Terminal) -> bool:
     return True
 
 
-def tell_left(statement: Json, terminal: Terminal) -> None:
-    """How to come back to a statement that runs on."""
+def print_attach_hint(statement: Json, terminal: Terminal) -> None:
+    """Print how to return to a statement that continues to run."""
     terminal.warn(
-        f"{statement['id']} has not ended; `headrace statement attach {statement['id']}` "
-        "comes back to it."
+        f"{statement['id']} continues to run. Return to it with: "
+        f"headrace statement attach {statement['id']}"
     )
+
+
+def _cancel_and_wait(client: Client, statement: Json) -> Json:
+    try:
+        statement = client.cancel(statement["id"])
+    except Conflict:
+        # The statement has already ended, or it can no longer be cancelled.
+        statement = client.statement(statement["id"])
+    return wait_for_end(client, statement)
 
 
 def _session_state(client: Client, statement: Json, progress: ProgressLine) -> str | None:

@@ -1,4 +1,4 @@
-"""What commands find and hold in a home: the node's address, and the locks between processes."""
+"""What commands use in HEADRACE_HOME: the node file, the node's log, and the locks."""
 
 from __future__ import annotations
 
@@ -13,79 +13,114 @@ from pathlib import Path
 
 from headrace.errors import InvalidSetting, NodeUnreachable
 
+# The only file names of the home in headrace.cli.
 NODE_FILE = "node.json"
+NODE_LOG = "logs/node.log"
 COMMANDS_LOCK = "commands.lock"
 START_LOCK = "start.lock"
-_PATIENCE = 60.0
-_PAUSE = 0.02
+
+_LOCK_TIMEOUT = 60.0
+_POLL_INTERVAL = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFile:
-    """What a node wrote of itself into its home."""
+    """Description of a running node, which the node wrote into its home."""
 
     address: str
     token: str | None = field(repr=False)
     pid: int
     node_id: str
-    embedded: bool
+
+
+def node_file_path(home: Path) -> Path:
+    return home / NODE_FILE
+
+
+def node_log_path(home: Path) -> Path:
+    """Return the path of the log of the home's embedded node."""
+    return home / NODE_LOG
 
 
 def read_node_file(home: Path) -> NodeFile | None:
-    """The node that says it serves this home; None when none does or the file is no such record."""
+    """Return the node file of a home. None if it does not exist or is not valid.
+
+    The node may have ended since it wrote the file.
+    """
     try:
-        record = json.loads((home / NODE_FILE).read_text(encoding="utf-8"))
+        record = json.loads(node_file_path(home).read_text(encoding="utf-8"))
         return NodeFile(
             address=record["address"],
             token=record.get("token"),
             pid=record["pid"],
             node_id=record["node_id"],
-            embedded=record["embedded"],
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def hold_commands_lock(home: Path) -> int:
-    """Hold the shared lock that keeps the home's embedded node alive, until this process ends.
+def acquire_commands_lock(home: Path) -> int:
+    """Acquire the shared lock that keeps the home's embedded node alive.
 
-    Returns the open descriptor. Waits while a node that is about to end holds it exclusively.
+    The process holds the lock until it ends. A node that stops holds the lock exclusively: wait
+    for its end.
+
+    Returns:
+        The open file descriptor.
+
+    Raises:
+        NodeUnreachable: The node did not end in time.
+        InvalidSetting: The home cannot be written.
     """
-    descriptor = _open(home, COMMANDS_LOCK)
-    _acquire(descriptor, fcntl.LOCK_SH, f"The node of {home} has been ending")
+    descriptor = _open_lock_file(home, COMMANDS_LOCK)
+    _acquire(
+        descriptor,
+        fcntl.LOCK_SH,
+        f"The previous node of {home} has not stopped within {_LOCK_TIMEOUT:g} s.",
+        hint="end its process, or choose another home with --home",
+    )
     return descriptor
 
 
 @contextmanager
 def start_lock(home: Path) -> Iterator[None]:
-    """Only one command at a time looks for the home's node and starts it."""
-    descriptor = _open(home, START_LOCK)
+    """Hold the exclusive lock under which a command starts the home's node.
+
+    Raises NodeUnreachable if another command holds it for too long, and InvalidSetting if the home
+    cannot be written.
+    """
+    descriptor = _open_lock_file(home, START_LOCK)
     try:
-        _acquire(descriptor, fcntl.LOCK_EX, f"Another command has been starting the node of {home}")
+        _acquire(
+            descriptor,
+            fcntl.LOCK_EX,
+            f"Another command has been starting the node of {home} for {_LOCK_TIMEOUT:g} s.",
+            hint=f"see the log of the node: {node_log_path(home)}",
+        )
         yield
     finally:
         os.close(descriptor)
 
 
-def _open(home: Path, name: str) -> int:
+def _open_lock_file(home: Path, name: str) -> int:
     try:
         home.mkdir(parents=True, exist_ok=True)
         return os.open(home / name, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise InvalidSetting(
             f"The home {home} cannot be written: {error.strerror}.",
-            hint="set another by --home or HEADRACE_HOME, or name a node with --server",
+            hint="choose another home with --home or HEADRACE_HOME, or name a node with --server",
         ) from error
 
 
-def _acquire(descriptor: int, operation: int, what_holds: str) -> None:
-    deadline = time.monotonic() + _PATIENCE
+def _acquire(descriptor: int, operation: int, timeout_message: str, *, hint: str) -> None:
+    deadline = time.monotonic() + _LOCK_TIMEOUT
     while True:
         try:
             fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                raise NodeUnreachable(f"{what_holds} for {_PATIENCE:g} s.") from None
-            time.sleep(_PAUSE)
+                raise NodeUnreachable(timeout_message, hint=hint) from None
+            time.sleep(_POLL_INTERVAL)
         else:
             return

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks for an orderly end, the second ends at once."""
+"""Handling of Ctrl-C and SIGTERM: the first asks for an orderly end, the second ends at once."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ EXIT_INTERRUPTED = 130
 
 
 class Interrupted(BaseException):
-    """The user wants out. No Exception, so that nothing handles it by accident."""
+    """The user wants to end the command.
+
+    It is a BaseException, so that no handler of Exception catches it.
+    """
 
 
 class Interrupts:
-    """While open, turns the signals into Interrupted where the code says it may stop.
+    """Context manager that turns SIGINT and SIGTERM into Interrupted.
 
-    The first signal is noted, and raised only inside `stoppable()` or at its begin: a submit that
-    is under way completes, so that there is an id to cancel. The second is raised where it strikes.
+    The first signal raises Interrupted only inside `interruptible()`, or at its begin. A submit
+    that is in progress therefore completes, and there is an id to cancel. The second signal raises
+    Interrupted wherever it arrives.
     """
 
-    def __init__(self, told: Callable[[], None] = lambda: None) -> None:
-        self._told = told
+    def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:
+        """Prepare the handlers; `on_first` is called at the first signal."""
+        self._on_first = on_first
         self._count = 0
-        self._stoppable = False
-        self._former: dict[int, Any] = {}
-
-    @property
-    def seen(self) -> bool:
-        return self._count > 0
+        self._interruptible = False
+        self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):
-            self._former[number] = signal.signal(number, self._handle)
+            self._previous_handlers[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -43,23 +44,23 @@ class Interrupts:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._former.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
 
     @contextmanager
-    def stoppable(self) -> Iterator[None]:
-        """Inside, the first signal raises Interrupted; so does one that came before."""
-        self._stoppable = True
+    def interruptible(self) -> Iterator[None]:
+        """Let the first signal raise Interrupted inside the block, even if it arrived before."""
+        self._interruptible = True
         try:
             if self._count == 1:
                 raise Interrupted
             yield
         finally:
-            self._stoppable = False
+            self._interruptible = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         self._count += 1
         if self._count == 1:
-            self._told()
-        if self._count > 1 or self._stoppable:
+            self._on_first()
+        if self._count > 1 or self._interruptible:
             raise Interrupted

@@ -1,4 +1,4 @@
-"""Objects of the API, such as sessions, in the output formats."""
+"""Output of API objects, such as sessions, in the output formats."""
 
 from __future__ import annotations
 
@@ -6,48 +6,60 @@ import json
 from collections.abc import Sequence
 
 from headrace.cli.output.base import OutputColumn
-from headrace.cli.output.formats import OutputFormat, writer
-from headrace.cli.output.text import plain
+from headrace.cli.output.formats import OutputFormat, make_writer
+from headrace.cli.output.text import to_text
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Json
 from headrace.errors import InvalidRequest
 
 
-def write_list(
-    terminal: Terminal, page: Json, names: Sequence[str], chosen: OutputFormat | None
+def write_page(
+    terminal: Terminal, page: Json, fields: Sequence[str], output_format: OutputFormat | None
 ) -> None:
-    """A page of objects: some fields as a table, or all of them where the format is JSON."""
-    if chosen in {OutputFormat.JSON, OutputFormat.JSONL} and page["items"]:
-        names = list(page["items"][0])
-    write_items(terminal, page["items"], names, chosen)
+    """Write the objects of a page, and how to read the next page.
+
+    JSON formats hold all fields of the objects, all other formats only `fields`.
+    """
+    if output_format in {OutputFormat.JSON, OutputFormat.JSONL} and page["items"]:
+        fields = list(page["items"][0])
+    write_items(terminal, page["items"], fields, output_format)
     if page.get("next"):
-        terminal.warn(f"There are more; --before {page['next']} goes on from here.")
+        terminal.warn(f"There are more. Read the next page with: --before {page['next']}")
 
 
-def write_object(terminal: Terminal, item: Json, chosen: OutputFormat | None) -> None:
-    """One object with all its fields: JSON as it came, else a field a line."""
-    if chosen is OutputFormat.JSON:
+def write_object(terminal: Terminal, item: Json, output_format: OutputFormat | None) -> None:
+    """Write one object with all its fields. The default format has one field per line."""
+    if output_format is OutputFormat.JSON:
         terminal.out.write(json.dumps(item, ensure_ascii=False, indent=2) + "\n")
-    elif chosen is None:
+    elif output_format is None:
         size = max(map(len, item))
         for name, value in item.items():
             if value is not None:
-                terminal.out.write(f"{name.ljust(size)}  {plain(value)}\n")
+                terminal.out.write(f"{name.ljust(size)}  {to_text(value)}\n")
     else:
-        write_items(terminal, [item], list(item), chosen)
+        write_items(terminal, [item], list(item), output_format)
 
 
 def write_items(
-    terminal: Terminal, items: Sequence[Json], names: Sequence[str], chosen: OutputFormat | None
+    terminal: Terminal,
+    items: Sequence[Json],
+    fields: Sequence[str],
+    output_format: OutputFormat | None,
 ) -> None:
-    """Some fields of objects, one object a row. Raises InvalidRequest for a binary format."""
-    if chosen is OutputFormat.NONE:
+    """Write some fields of the objects, one object per row.
+
+    Raises InvalidRequest if the format is binary.
+    """
+    if output_format is OutputFormat.NONE:
         return
-    if chosen is not None and chosen.binary:
-        raise InvalidRequest(f"The format {chosen} is for results of statements only.")
-    columns = [OutputColumn(name, "string") for name in names]
-    rows = [[item.get(name) for name in names] for item in items]
-    to = writer(chosen, terminal.out, columns, rows, colour=terminal.colour)
-    to.begin(columns, rows)
-    to.rows(rows)
-    to.end()
+    if output_format is not None and output_format.is_binary:
+        raise InvalidRequest(
+            f"The format {output_format} is available for results of statements only. Choose "
+            "another one, for example json."
+        )
+    columns = [OutputColumn(name, "string") for name in fields]
+    rows = [[item.get(name) for name in fields] for item in items]
+    writer = make_writer(output_format, terminal.out, columns, rows, colour=terminal.colour)
+    writer.begin(columns, rows)
+    writer.write_rows(rows)
+    writer.end()

@@ -1,4 +1,4 @@
-"""`headrace`: the commands and their entry point."""
+"""The command group `headrace` and its entry point."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.cli.statement import statement
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="headrace %(version)s")
 def headrace() -> None:
-    """SQL on Apache Spark, durably."""
+    """Run SQL on Apache Spark; every statement and its state are durable."""
 
 
 for _command in (serve, sql, session, statement, recover, doctor):
@@ -24,5 +24,5 @@ for _command in (serve, sql, session, statement, recover, doctor):
 
 
 def run() -> None:
-    """The program `headrace`."""
+    """Run the program with the arguments of the process."""
     headrace(prog_name="headrace")

@@ -1,4 +1,4 @@
-"""Options that commands share, and how their values are read."""
+"""Options that several commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from headrace.cli.output.formats import OutputFormat
 from headrace.errors import InvalidRequest
 
-Decorated = TypeVar("Decorated", bound=Callable[..., None])
+CommandFunction = TypeVar("CommandFunction", bound=Callable[..., None])
 
 
 class DispositionOption(StrEnum):
@@ -28,13 +28,15 @@ class OnError(StrEnum):
 server = click.option(
     "--server",
     metavar="URL",
-    help="Address of the node; `embedded` for one of this home only. Default: this home's node, "
-    "one on port 8040, else one that is started.",
+    help="Address of the node; `embedded` allows only the node of this home. Default: the node of "
+    "this home, else a node on port 8040, else an embedded node that the command starts.",
 )
-home = click.option("--home", metavar="DIR", help="Where state is kept. Default: ./.headrace.")
-debug = click.option("--debug", is_flag=True, help="Show stack traces of errors.")
+home = click.option(
+    "--home", metavar="DIR", help="Folder that holds all state. Default: ./.headrace."
+)
+debug = click.option("--debug", is_flag=True, help="Show the stack traces of errors.")
 quiet = click.option(
-    "--quiet", "-q", is_flag=True, help="No progress and no footers; warnings stay."
+    "--quiet", "-q", is_flag=True, help="Show no progress and no footers; warnings remain."
 )
 output = click.option(
     "--format",
@@ -42,61 +44,76 @@ output = click.option(
     "output",
     type=click.Choice(OutputFormat, case_sensitive=False),
     metavar="FORMAT",
-    help=f"How rows are written: {', '.join(OutputFormat)}. Default: a table on a terminal, else CSV; "
-    "HEADRACE_FORMAT pins it.",
+    help=f"Output format: {', '.join(OutputFormat)}. Default: HEADRACE_FORMAT, else a table on a "
+    "terminal and CSV elsewhere.",
 )
 conf = click.option(
-    "--conf", multiple=True, metavar="KEY=VALUE", help="Spark configuration; repeatable."
+    "--conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Spark configuration of a new session; repeatable.",
 )
 profile = click.option("--profile", metavar="NAME", help="Profile of a new session.")
-before = click.option("--before", metavar="ID", help="Only those made before this one.")
+before = click.option("--before", metavar="ID", help="List only items older than this one.")
 limit = click.option(
     "--limit",
     type=click.IntRange(1, 1000),
     default=100,
     metavar="N",
     show_default=True,
-    help="How many at most.",
+    help="Maximum number of items.",
 )
 
 
-def connected(command: Decorated) -> Decorated:
-    """The options of every command that talks to a node."""
+def connection_options(command: CommandFunction) -> CommandFunction:
+    """Add the options of every command that connects to a node."""
     return server(home(debug(command)))
 
 
-def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
-    """`KEY=VALUE` arguments as a mapping. Raises InvalidRequest."""
-    found = {}
-    for value in values or ():
-        key, equals, rest = value.partition("=")
-        if not equals or not key:
-            raise InvalidRequest(f"{option} {value!r}: write {option} KEY=VALUE.")
-        found[key] = rest
-    return found
+def parse_pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Return `KEY=VALUE` arguments as a mapping.
 
-
-def parameters(values: Sequence[str] | None) -> list[dict[str, Any]]:
-    """`NAME=VALUE`, `NAME:TYPE=VALUE` and, for `?` in order, `=VALUE`. Raises InvalidRequest.
-
-    Without a type a value is a string.
+    Raises InvalidRequest, naming `option`, if an argument has another form.
     """
-    found = []
-    for value in values or ():
-        left, equals, rest = value.partition("=")
+    pairs = {}
+    for argument in values or ():
+        key, equals, value = argument.partition("=")
+        if not equals or not key:
+            raise InvalidRequest(f"{option} {argument!r} is not valid. Write {option} KEY=VALUE.")
+        pairs[key] = value
+    return pairs
+
+
+def parse_parameters(values: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Return the arguments of `--param` as parameters of a statement.
+
+    `NAME=VALUE` and `NAME:TYPE=VALUE` set `:NAME`. `=VALUE` and `:TYPE=VALUE` set the markers `?`
+    in order. The default type is string.
+
+    Raises InvalidRequest if an argument has another form.
+    """
+    parameters = []
+    for argument in values or ():
+        marker, equals, value = argument.partition("=")
         if not equals:
-            raise InvalidRequest(f"--param {value!r}: write NAME=VALUE or NAME:TYPE=VALUE.")
-        name, _, type_name = left.partition(":")
-        parameter = {"name": name, "type": type_name.strip(), "value": rest}
-        found.append({key: each for key, each in parameter.items() if key == "value" or each})
-    return found
+            raise InvalidRequest(
+                f"--param {argument!r} is not valid. Write NAME=VALUE or NAME:TYPE=VALUE."
+            )
+        name, _, type_name = marker.partition(":")
+        optional = {"name": name, "type": type_name.strip()}
+        parameters.append({key: text for key, text in optional.items() if text} | {"value": value})
+    return parameters
 
 
-def seconds(value: str, option: str) -> float:
-    """A duration such as `30s` in seconds. Raises InvalidRequest."""
-    from headrace.durations import parse_duration  # noqa: PLC0415 - it imports pydantic: 0.15 s
+def parse_seconds(value: str, option: str) -> float:
+    """Return a duration such as `30s` in seconds.
+
+    Raises InvalidRequest, naming `option`, if the value is not a duration.
+    """
+    # headrace.durations imports pydantic, which takes 0.15 s.
+    from headrace.durations import parse_duration  # noqa: PLC0415
 
     try:
         return parse_duration(value).total_seconds()
     except ValueError as error:
-        raise InvalidRequest(f"{option}: {error}.") from None
+        raise InvalidRequest(f"{option}: {str(error).rstrip('.')}.") from None

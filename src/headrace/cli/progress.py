@@ -1,4 +1,4 @@
-"""What a statement is doing, redrawn on one line of a terminal's standard error."""
+"""The progress line: what a statement does, redrawn on standard error of a terminal."""
 
 from __future__ import annotations
 
@@ -7,73 +7,78 @@ from typing import Any, TextIO
 
 from headrace.client.http import Json
 
-REDRAW = 0.5
-"""Seconds between two drawings, at least."""
-_NOT_YET = 99
-"""A statement that still runs is never done."""
-_CLEAR = "\r\x1b[2K"
+REDRAW_SECONDS = 0.5
+"""Shortest time between two drawings."""
+_MAX_PERCENT = 99
+"""Upper bound while a statement runs: finished tasks do not mean that the statement has ended."""
+_ERASE_LINE = "\r\x1b[2K"
 
-_WAITING = {
-    "not_started": "the session's driver is about to start",
+_WAIT_REASONS = {
+    "not_started": "the session's driver has not been started yet",
     "starting": "the session's driver is starting",
-    "recovering": "the session's driver is being rebuilt",
+    "recovering": "the session's driver was lost; another one is starting",
     "running": "an earlier statement of the session is running",
 }
 
 
 class ProgressLine:
-    """Draws only where there is somebody to see it."""
+    """The line that shows the progress of one statement. Does nothing unless enabled."""
 
     def __init__(self, out: TextIO, *, enabled: bool) -> None:
         self._out = out
         self.enabled = enabled
-        self._begun = time.monotonic()
-        self._drawn = False
+        self._start = time.monotonic()
+        self._visible = False
 
-    def show(self, statement: Json, session_state: str | None = None) -> None:
+    def draw(self, statement: Json, session_state: str | None = None) -> None:
+        """Replace the line by the current progress.
+
+        Args:
+            session_state: State of the session, which explains why a statement waits.
+        """
         if not self.enabled:
             return
-        elapsed = time.monotonic() - self._begun
-        text = describe(statement, session_state, elapsed)
-        self._out.write(_CLEAR + text)
+        elapsed = time.monotonic() - self._start
+        text = describe_progress(statement, session_state, elapsed)
+        self._out.write(_ERASE_LINE + text)
         self._out.flush()
-        self._drawn = True
+        self._visible = True
 
-    def clear(self) -> None:
-        """Leave the line empty for what comes next."""
-        if self._drawn:
-            self._out.write(_CLEAR)
+    def erase(self) -> None:
+        """Remove the line from the terminal."""
+        if self._visible:
+            self._out.write(_ERASE_LINE)
             self._out.flush()
-            self._drawn = False
+            self._visible = False
 
 
-def describe(statement: Json, session_state: str | None, elapsed: float) -> str:
-    """One line: state, seconds, and how far it is or why it waits."""
+def describe_progress(statement: Json, session_state: str | None, elapsed: float) -> str:
+    """Return one line with state, seconds, and progress or the reason for the wait."""
     parts = [statement["state"], f"{elapsed:.0f} s"]
-    if statement["state"] == "waiting" and session_state in _WAITING:
-        parts.append(_WAITING[session_state])
-    share = percent(statement.get("progress"))
-    if share is not None:
-        parts.append(f"{share} %")
-    parts += counts(statement.get("progress"))
+    if statement["state"] == "waiting" and session_state in _WAIT_REASONS:
+        parts.append(_WAIT_REASONS[session_state])
+    percent = percent_complete(statement.get("progress"))
+    if percent is not None:
+        parts.append(f"{percent} %")
+    parts += format_counts(statement.get("progress"))
     return " · ".join(parts)
 
 
-def counts(progress: Any) -> list[str]:
-    """What has been read so far, in words; nothing when it is not known."""
+def format_counts(progress: Any) -> list[str]:
+    """Return how many rows and bytes have been read; empty if neither is known."""
     if not isinstance(progress, dict):
         return []
     rows, size = progress.get("rows_read", 0), progress.get("bytes_read", 0)
-    words = []
+    parts = []
     if rows:
-        words.append(f"{rows:,} rows read")
+        parts.append(f"{rows:,} rows read")
     if size:
-        words.append(_size(size))
-    return words
+        parts.append(_format_bytes(size))
+    return parts
 
 
-def _size(count: float) -> str:
-    """Bytes in binary units, e.g. `1.5 MiB`."""
+def _format_bytes(count: float) -> str:
+    """Return a number of bytes in a binary unit, for example `1.5 MiB`."""
     units = iter(("B", "KiB", "MiB", "GiB", "TiB"))
     unit = next(units)
     while count >= 1024 and unit != "TiB":
@@ -81,11 +86,11 @@ def _size(count: float) -> str:
     return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
 
 
-def percent(progress: Any) -> int | None:
-    """How much of a statement's tasks are done, at most 99 while it runs; None when unknown."""
+def percent_complete(progress: Any) -> int | None:
+    """Return the percentage of finished tasks, at most 99; None if it is not known."""
     if not isinstance(progress, dict):
         return None
     done, total = progress.get("tasks_done"), progress.get("tasks_total")
     if not isinstance(done, int) or not isinstance(total, int) or total <= 0:
         return None
-    return min(_NOT_YET, max(0, 100 * done // total))
+    return min(_MAX_PERCENT, max(0, 100 * done // total))

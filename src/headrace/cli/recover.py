@@ -1,4 +1,4 @@
-"""`headrace recover`: tables that a crash has left unfinished, finished or removed now."""
+"""`headrace recover`: resolve orphaned table transactions now."""
 
 from __future__ import annotations
 
@@ -10,24 +10,29 @@ import click
 from click.exceptions import Exit
 
 from headrace.cli import options
-from headrace.cli.command import Command, command
+from headrace.cli.command import CommandContext, command_context
 from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, SessionFailed
 
-_COLUMNS = ("id", "target", "state", "action", "statement_id")
-_SAME_DRIVER = ("profile", "conf", "catalog", "database", "jars", "files", "py_files")
+_FIELDS = ("id", "target", "state", "action", "statement_id")
+_DRIVER_FIELDS = ("profile", "conf", "catalog", "database", "jars", "files", "py_files")
+"""Fields of a session that decide which catalogs its driver reaches."""
 _ENDED = {"committed", "aborted"}
-_LOOK_SECONDS = 0.5
-_IN_HAND_SECONDS = 30.0
+_POLL_SECONDS = 0.5
+_RESOLVE_SECONDS = 30.0
+"""Longest wait for a transaction that another driver resolves at the same time."""
+_ACTIONS = {"committed": "published", "aborted": "removed", "committing": "publish"}
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only say what is left, and what would be done.")
+@click.option(
+    "--dry-run", is_flag=True, help="List the orphaned transactions and what would be done."
+)
 @options.output
 @options.quiet
-@options.connected
+@options.connection_options
 def recover(
     *,
     dry_run: bool,
@@ -37,66 +42,77 @@ def recover(
     home: str | None,
     debug: bool,
 ) -> None:
-    """Finish or remove the tables that nobody drives any more.
+    """Publish or remove the tables of orphaned transactions.
 
-    What was being published is published, anything else is removed; each by a driver like the one
-    that began it. Every driver does so for its own catalogs when it starts: this is for now.
+    A transaction is orphaned when its statement has ended and no driver works on it. A table whose
+    publication had begun is published; everything else is removed. For this, the command starts a
+    driver with the configuration of the one that began the transaction. Drivers do the same for
+    their own catalogs whenever they start.
 
-    Leaves with 1 when something is left that could not be done.
+    The exit code is 1 if a transaction could not be resolved; the driver's log shows the reason.
     """
-    with command(server=server, home=home, debug=debug, quiet=quiet) as this:
-        chosen = this.format(output)
-        client = this.connect()
-        found = client.transactions(left="true")["items"]
+    with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
+        output_format = context.output_format(output)
+        client = context.connect()
+        transactions = client.transactions(orphaned=True)["items"]
         if not dry_run:
-            for session in _drivers(client, found):
-                _start(this, client, session)
-        told = [_told(one if dry_run else _settled(client, one["id"])) for one in found]
-        if told or chosen is not None:
-            write_items(this.terminal, told, _COLUMNS, chosen)
-        if not told:
-            this.terminal.tell("Nothing is left unfinished.")
-        if not dry_run and any(one["state"] not in _ENDED for one in told):
+            for request in _session_requests(client, transactions):
+                _run_driver(context, client, request)
+            transactions = [_wait_until_resolved(client, each["id"]) for each in transactions]
+        if transactions or output_format is not None:
+            items = [_with_action(transaction) for transaction in transactions]
+            write_items(context.terminal, items, _FIELDS, output_format)
+        if not transactions:
+            context.terminal.info("There are no orphaned transactions.")
+        if not dry_run and any(each["state"] not in _ENDED for each in transactions):
             raise Exit(EXIT_FAILED)
 
 
-def _drivers(client: Client, found: Iterable[Json]) -> list[Json]:
-    """What drivers are to be like that can do it: one for each configuration there was."""
-    wanted: dict[str, Json] = {}
-    for one in found:
-        session = client.session(one["session_id"])
-        # With another parallelism than a warm driver has: that one has started already.
-        body = {name: session[name] for name in _SAME_DRIVER if session[name]} | {"parallelism": 2}
-        wanted[json.dumps(body, sort_keys=True)] = body
-    return list(wanted.values())
+def _session_requests(client: Client, transactions: Iterable[Json]) -> list[Json]:
+    """Return a session request for each configuration with which the transactions began."""
+    requests: dict[str, Json] = {}
+    for transaction in transactions:
+        session = client.session(transaction["session_id"])
+        request = {name: session[name] for name in _DRIVER_FIELDS if session[name]}
+        # Warm drivers have another parallelism. They do not fit: only a driver that starts resolves
+        # transactions.
+        request["parallelism"] = 2
+        requests[json.dumps(request, sort_keys=True)] = request
+    return list(requests.values())
 
 
-def _start(this: Command, client: Client, body: Json) -> None:
-    """A driver does it before it is up. Raises SessionFailed when it does not come up."""
-    session = client.create_session(body)
+def _run_driver(context: CommandContext, client: Client, request: Json) -> None:
+    """Start a driver, which resolves orphaned transactions before it is ready, and end it.
+
+    Raises SessionFailed if the driver does not become ready.
+    """
+    session = client.create_session(request)
     try:
         while session["state"] in {"not_started", "starting"}:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
             session = client.session(session["id"])
         if session["state"] != "running":
             error = session.get("error") or {}
-            raise SessionFailed(f"No driver could be started: {error.get('message', '')}")
+            raise SessionFailed(
+                f"The driver could not be started: {error.get('message', '')}",
+                hint=f"see its log: headrace session log {session['id']}",
+            )
     finally:
         client.close_session(session["id"])
-    this.terminal.tell(f"Its log: headrace session log {session['id']}")
+    context.terminal.info(f"Log of the driver: headrace session log {session['id']}")
 
 
-def _settled(client: Client, transaction_id: str) -> Json:
-    """A transaction that is done, or left again; another driver may have it in hand just now."""
-    deadline = time.monotonic() + _IN_HAND_SECONDS
+def _wait_until_resolved(client: Client, transaction_id: str) -> Json:
+    """Wait until a transaction has ended or is orphaned again, and return it."""
+    deadline = time.monotonic() + _RESOLVE_SECONDS
     while True:
-        found = client.transaction(transaction_id)
-        if found["state"] in _ENDED or found["left"] or time.monotonic() > deadline:
-            return found
-        time.sleep(_LOOK_SECONDS)
+        transaction = client.transaction(transaction_id)
+        resolved = transaction["state"] in _ENDED or transaction["orphaned"]
+        if resolved or time.monotonic() > deadline:
+            return transaction
+        time.sleep(_POLL_SECONDS)
 
 
-def _told(transaction: Json) -> Json:
-    state = transaction["state"]
-    done = {"committed": "published", "aborted": "removed", "committing": "publish"}
-    return {**transaction, "action": done.get(state, "remove")}
+def _with_action(transaction: Json) -> Json:
+    """Add what has been done with the table of a transaction, or what is to be done."""
+    return {**transaction, "action": _ACTIONS.get(transaction["state"], "remove")}

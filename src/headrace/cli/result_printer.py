@@ -1,4 +1,4 @@
-"""What a statement left: its rows on standard output, the rest on standard error."""
+"""Output of a statement that has ended: rows on standard output, all else on standard error."""
 
 from __future__ import annotations
 
@@ -9,136 +9,167 @@ from itertools import chain
 from typing import Any
 
 from headrace.cli.output.base import OutputColumn, Row
-from headrace.cli.output.formats import OutputFormat, writer
+from headrace.cli.output.formats import OutputFormat, make_writer
 from headrace.cli.script import SourceStatement
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, EXIT_TIMEOUT, HeadraceError
 from headrace.model.lifecycle import StatementState
 
-_EXITS = {
+_EXIT_CODES = {
     StatementState.SUCCESS: 0,
     StatementState.FAILED: EXIT_FAILED,
     StatementState.CANCELLED: EXIT_FAILED,
     StatementState.TIMEOUT: EXIT_TIMEOUT,
 }
+_SAMPLE_ROWS = 1000
+"""Rows from which a table derives its column widths."""
 
 
 def exit_code(statement: Json) -> int:
-    """What a command leaves with for a statement that has ended."""
-    return _EXITS[StatementState(statement["state"])]
+    """Return the exit code for a statement that has ended."""
+    return _EXIT_CODES[StatementState(statement["state"])]
 
 
 class ResultPrinter:
-    """Writes results one after another in one format."""
+    """Prints the results of statements one after another in one format."""
 
-    def __init__(self, client: Client, terminal: Terminal, pinned: OutputFormat | None) -> None:
+    def __init__(
+        self, client: Client, terminal: Terminal, output_format: OutputFormat | None
+    ) -> None:
+        """Prepare the output; without a format, each result gets the default format."""
         self._client = client
         self._terminal = terminal
-        self._pinned = pinned
-        self._objects = pinned is not None and pinned.objects
-        self._written = 0
+        self._format = output_format
+        self._is_json = output_format is not None and output_format.is_json
+        self._result_count = 0
 
-    def result(self, statement: Json) -> None:
-        """The rows of a successful statement. Raises HeadraceError when they cannot be had whole.
+    def print_result(self, statement: Json) -> None:
+        """Print the rows of a successful statement.
 
-        Whatever has no columns leaves nothing but `[]` in JSON.
+        A result without columns prints nothing, except `[]` in JSON.
+
+        Raises:
+            HeadraceError: The rows cannot be read completely.
         """
         result = statement.get("result")
-        if result is None or self._pinned is OutputFormat.NONE:
+        if result is None or self._format is OutputFormat.NONE:
             return
-        if self._pinned is not None and self._pinned.binary:
-            self._bytes(statement, self._pinned)
+        if self._format is not None and self._format.is_binary:
+            self._write_binary(statement, self._format)
         else:
-            self._rows(statement, result)
+            self._write_rows(statement, result)
         self._terminal.out.flush()
 
-    def told(self, statement: Json) -> None:
-        """Footer and warnings of a successful statement."""
+    def print_footer(self, statement: Json) -> None:
+        """Print the warnings and the footer of a successful statement."""
         result = statement.get("result") or {}
         count = result.get("row_count", 0)
         if result.get("truncated"):
             self._terminal.warn(
-                f"Truncated: these are the first {count} rows; the query has more "
-                f"(a row or byte limit was reached)."
+                f"Truncated: these are the first {count} rows, because a row or byte limit was "
+                "reached. For more rows, run the statement with a higher --row-limit or "
+                "--byte-limit."
             )
         if statement.get("note"):
             self._terminal.warn(statement["note"])
         if statement.get("atomic") is False:
-            self._terminal.warn("Not atomic: a failure would have left a part of the table.")
+            self._terminal.warn(
+                "The table was not created atomically: a failure would have left a partial table."
+            )
         parts = [f"{count} row{'' if count == 1 else 's'}"] if result.get("schema") else ["done"]
-        parts += [seconds(statement), statement["id"]]
+        parts += [_format_elapsed(statement), statement["id"]]
         parts.append(
             statement.get("url") or f"{self._client.address}/api/v1/statements/{statement['id']}"
         )
-        self._terminal.tell(" · ".join(parts))
+        self._terminal.info(" · ".join(parts))
 
-    def failed(self, statement: Json, piece: SourceStatement | None = None) -> None:
-        """The error of a statement that did not succeed."""
+    def print_failure(
+        self,
+        statement: Json,
+        source: SourceStatement | None = None,
+        message: str | None = None,
+    ) -> None:
+        """Print the error of a statement that did not succeed.
+
+        Args:
+            source: The statement in its source, if this command submitted it.
+            message: Replaces the message of the node.
+        """
         failure = statement.get("error") or {
-            "message": f"{statement['id']} ended as {statement['state']}."
+            "message": f"The statement {statement['id']} ended as {statement['state']}."
         }
         if self._terminal.debug and statement.get("error"):
             failure = self._client.statement(statement["id"], trace=True)["error"]
-        text = None if piece is not None else statement.get("statement")
-        self._terminal.complaints.failure(failure, piece, text)
-        self._terminal.tell(f"{seconds(statement)} · {statement['id']}")
+        if message is not None:
+            failure = {**failure, "message": message}
+        text = None if source is not None else statement.get("statement")
+        self._terminal.errors.print_failure(failure, source, text)
+        self._terminal.info(f"{_format_elapsed(statement)} · {statement['id']}")
 
-    def _bytes(self, statement: Json, format: OutputFormat) -> None:  # noqa: A002
+    def _write_binary(self, statement: Json, format: OutputFormat) -> None:  # noqa: A002
         sys.stdout.flush()
         for block in self._client.download(statement["id"], format):
             sys.stdout.buffer.write(block)
         sys.stdout.buffer.flush()
 
-    def _rows(self, statement: Json, result: Json) -> None:
-        columns = [OutputColumn(each["name"], each["type"]) for each in result["schema"]]
-        if not columns and self._pinned is not OutputFormat.JSON:
+    def _write_rows(self, statement: Json, result: Json) -> None:
+        columns = [OutputColumn(column["name"], column["type"]) for column in result["schema"]]
+        if not columns and self._format is not OutputFormat.JSON:
             return
-        chunks = self._chunks(statement)
-        first = next(chunks, [])
+        chunks = self._read_chunks(statement)
+        first_chunk = next(chunks, [])
+        sample = first_chunk[:_SAMPLE_ROWS]
         out = self._terminal.out
-        to = writer(self._pinned, out, columns, first[:1000], colour=self._terminal.colour)
-        if self._written and not self._objects:
+        writer = make_writer(self._format, out, columns, sample, colour=self._terminal.colour)
+        if self._result_count and not self._is_json:
             out.write("\n")
-        self._written += 1
-        to.begin(columns, first[:1000])
+        self._result_count += 1
+        writer.begin(columns, sample)
         count = 0
-        for rows in chain([first], chunks):
-            to.rows(rows)
+        for rows in chain([first_chunk], chunks):
+            writer.write_rows(rows)
             count += len(rows)
-        to.end()
+        writer.end()
         if count != result["row_count"]:
             raise HeadraceError(
-                f"The node gave {count} of the {result['row_count']} rows of {statement['id']}."
+                f"The result of {statement['id']} is incomplete: the node returned {count} of "
+                f"{result['row_count']} rows."
             )
 
-    def _chunks(self, statement: Json) -> Iterator[list[Row]]:
-        following: int | None = 0
-        if statement.get("rows") is not None and not _has_texts(statement, objects=self._objects):
+    def _read_chunks(self, statement: Json) -> Iterator[list[Row]]:
+        """Read the chunks of a result; the response to the submit may hold the first one."""
+        next_chunk: int | None = 0
+        has_rows = statement.get("rows") is not None
+        if has_rows and not _needs_plain_numbers(statement, is_json=self._is_json):
             yield statement["rows"]
-            following = statement.get("next_chunk")
+            next_chunk = statement.get("next_chunk")
         elif not statement["result"]["row_count"]:
             return
-        while following is not None:
-            page = self._client.rows(statement["id"], following, plain_numbers=True)
-            yield page["rows"]
-            following = page["next_chunk"]
+        while next_chunk is not None:
+            chunk = self._client.rows(statement["id"], next_chunk, plain_numbers=True)
+            yield chunk["rows"]
+            next_chunk = chunk["next_chunk"]
 
 
-def _has_texts(statement: Json, *, objects: bool) -> bool:
-    """Whether numbers that are texts in a submit's own answer would show as such."""
-    types = [each["type"] for each in statement["result"]["schema"]]
-    long = [each for each in types if "bigint" in each or "decimal" in each]
-    return any(objects or "<" in each for each in long)
+def _needs_plain_numbers(statement: Json, *, is_json: bool) -> bool:
+    """Return True if bigint and decimal values would appear as JSON strings in the output.
+
+    The response to a submit holds them as strings, so that their rows must be read again.
+    """
+    types = [column["type"] for column in statement["result"]["schema"]]
+    string_types = [name for name in types if "bigint" in name or "decimal" in name]
+    return any(is_json or "<" in name for name in string_types)
 
 
-def seconds(statement: Json) -> str:
-    """How long a statement took from its submit to its end."""
-    begun, ended = _instant(statement.get("created_at")), _instant(statement.get("ended_at"))
-    if begun is None or ended is None:
+def _format_elapsed(statement: Json) -> str:
+    """Return the time from the submit of a statement to its end, for example `1.50 s`."""
+    created = _parse_instant(statement.get("created_at"))
+    ended = _parse_instant(statement.get("ended_at"))
+    if created is None or ended is None:
         return "running"
-    return f"{(ended - begun).total_seconds():.2f} s"
+    return f"{(ended - created).total_seconds():.2f} s"
 
 
-def _instant(value: Any) -> datetime | None:
+def _parse_instant(value: Any) -> datetime | None:
     return datetime.fromisoformat(value) if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""Texts from arguments, files and standard input, split into single statements."""
+"""SQL from arguments, files and standard input, split into single statements."""
 
 from __future__ import annotations
 
@@ -8,89 +8,103 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import EmptyStatement, InvalidRequest, InvalidText, Position
-from headrace.grammar import splitter
+from headrace.grammar import script as grammar_script
 
 STDIN = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One text and where it came from; `name` is None for an argument."""
+    """A text with SQL."""
 
     name: str | None
+    """Name of the file, or `stdin`; None for an argument."""
     text: str
 
     def line(self, number: int) -> str:
-        """A line of the text, counted from 1, without its end."""
+        """Return a line without its line end; empty if the text has no such line.
+
+        Lines are counted from 1.
+        """
         lines = self.text.split("\n")
         return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatement:
-    """One statement of a source, and where it begins there."""
+    """A statement and the position at which it begins in its source."""
 
     source: Source
     text: str
     line: int
     column: int
     number: int
-    """Its place among all statements of the command, from 1."""
+    """Ordinal among all statements of the command, from 1."""
 
-    def position(self, within: Position) -> Position:
-        """A position in the statement as one in its source."""
-        if within.line == 1:
-            return Position(self.line, self.column + within.column - 1)
-        return Position(self.line + within.line - 1, within.column)
+    def locate(self, position: Position) -> Position:
+        """Convert a position in the statement into a position in the source."""
+        if position.line == 1:
+            return Position(self.line, self.column + position.column - 1)
+        return Position(self.line + position.line - 1, position.column)
 
 
-def read(texts: Sequence[str], files: Sequence[str]) -> list[Source]:
-    """What to run: the arguments, then the files; with neither, standard input unless a terminal.
+def read_sources(texts: Sequence[str], files: Sequence[str]) -> list[Source]:
+    """Return the SQL of the arguments, then of the files.
 
-    Raises InvalidRequest and InvalidText.
+    Without arguments and files, read standard input.
+
+    Raises:
+        InvalidRequest: A file cannot be read, or standard input is a terminal.
+        InvalidText: A text is not valid UTF-8.
     """
-    sources = [Source(None, _argument(text)) for text in texts]
-    sources += [_stdin() if file == STDIN else _file(file) for file in files]
+    sources = [Source(None, _check_argument(text)) for text in texts]
+    sources += [_read_stdin() if file == STDIN else _read_file(file) for file in files]
     if sources:
         return sources
     if sys.stdin is None or sys.stdin.isatty():
         raise InvalidRequest(
             "There is no SQL to run.",
-            hint='give it as an argument, headrace sql "SELECT 1", by -f FILE, or by a pipe',
+            hint='pass it as an argument (headrace sql "SELECT 1"), with -f FILE, or by a pipe',
         )
-    return [_stdin()]
+    return [_read_stdin()]
 
 
-def split(sources: Sequence[Source]) -> list[SourceStatement]:
-    """The statements of all sources in order. Raises EmptyStatement when an argument holds none."""
-    pieces: list[SourceStatement] = []
+def split_sources(sources: Sequence[Source]) -> list[SourceStatement]:
+    """Return the statements of all sources in order.
+
+    Raises EmptyStatement if an argument holds no statement. A file may hold none.
+    """
+    statements: list[SourceStatement] = []
     for source in sources:
-        found = splitter.split_script(source.text)
-        if not found and source.name is None:
+        script = grammar_script.split_script(source.text)
+        if not script and source.name is None:
             raise EmptyStatement
-        for each in found:
-            pieces.append(
-                SourceStatement(source, each.text, each.line, each.column, len(pieces) + 1)
+        for statement in script:
+            number = len(statements) + 1
+            statements.append(
+                SourceStatement(source, statement.text, statement.line, statement.column, number)
             )
-    return pieces
+    return statements
 
 
-def _argument(text: str) -> str:
+def _check_argument(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidText(f"The SQL is no valid UTF-8 at character {error.start + 1}.") from None
+        raise InvalidText(
+            f"The SQL argument is not valid UTF-8 at character {error.start + 1}."
+        ) from None
     return text
 
 
-def _file(name: str) -> Source:
+def _read_file(name: str) -> Source:
     try:
         return Source(name, _decode(Path(name).read_bytes(), name))
     except OSError as error:
         raise InvalidRequest(f"{name} cannot be read: {error.strerror}.") from error
 
 
-def _stdin() -> Source:
+def _read_stdin() -> Source:
     return Source("stdin", _decode(sys.stdin.buffer.read(), "standard input"))
 
 
@@ -99,4 +113,4 @@ def _decode(data: bytes, name: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InvalidText(f"{name} is no valid UTF-8 in line {line}.") from None
+        raise InvalidText(f"{name} is not valid UTF-8 in line {line}.") from None

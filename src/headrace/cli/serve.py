@@ -1,4 +1,4 @@
-"""`headrace serve`: become a node."""
+"""`headrace serve`: run a node in this process."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import sys
 import click
 
 from headrace.cli import options
-from headrace.cli.command import command
+from headrace.cli.command import command_context
 from headrace.cli.embedded import node_command
 
 
 @click.command()
-@click.option("--host", metavar="ADDRESS", help="Where to listen. Default: 127.0.0.1.")
+@click.option("--host", metavar="ADDRESS", help="Address to listen on. Default: 127.0.0.1.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="0 picks a free one. Default: 8040.",
+    help="Port to listen on; 0 selects a free one. Default: 8040.",
 )
 @click.option("--embedded", is_flag=True, hidden=True)
 @options.home
@@ -26,14 +26,14 @@ from headrace.cli.embedded import node_command
 def serve(
     *, host: str | None, port: int | None, embedded: bool, home: str | None, debug: bool
 ) -> None:
-    """Run a node until it is interrupted."""
-    with command(home=home, debug=debug) as this:
+    """Run a node until Ctrl-C or SIGTERM."""
+    with command_context(home=home, debug=debug) as context:
         flags = ["--embedded"] if embedded else []
         if host is not None:
             flags += ["--host", host]
         if port is not None:
             flags += ["--port", str(port)]
-        os.environ["HEADRACE_HOME"] = str(this.config.home)
+        os.environ["HEADRACE_HOME"] = str(context.config.home)
         sys.stdout.flush()
         program = node_command(*flags)
-        os.execv(program[0], program)  # noqa: S606 - the node takes this process over
+        os.execv(program[0], program)  # noqa: S606 - the node replaces this process

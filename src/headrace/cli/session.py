@@ -1,4 +1,4 @@
-"""`headrace session`: the contexts that statements run in."""
+"""`headrace session`: create, list, show and close sessions, and read their logs."""
 
 from __future__ import annotations
 
@@ -8,43 +8,51 @@ from typing import Any
 import click
 
 from headrace.cli import options
-from headrace.cli.command import command
-from headrace.cli.listing import write_list, write_object
+from headrace.cli.command import command_context
+from headrace.cli.listing import write_object, write_page
 from headrace.cli.output.formats import OutputFormat
 
-_COLUMNS = ("id", "name", "state", "busy", "profile", "owner", "created_at", "ended_at")
+_LIST_FIELDS = ("id", "name", "state", "busy", "profile", "owner", "created_at", "ended_at")
 
-_named = click.argument("name", metavar="SESSION")
+_session_argument = click.argument("name", metavar="SESSION")
 
 
 @click.group()
 def session() -> None:
-    """Sessions, by id or name: make, list, show, read the log, close."""
+    """Create, list, show and close sessions, by id or name."""
 
 
 @session.command()
-@click.option("--name", metavar="NAME", help="A name to call it by.")
+@click.option("--name", metavar="NAME", help="Name of the session; unique among live sessions.")
 @options.profile
 @options.conf
 @click.option(
     "--kind",
     type=click.Choice(["interactive", "batch", "streaming"]),
-    help="Batch quits after one statement; streaming stays while a stream runs.",
+    help="batch: the driver ends after one statement. streaming: it stays while a stream runs.",
 )
 @click.option(
     "--parallelism",
     type=click.IntRange(1, 64),
     metavar="N",
-    help="How many of its queries run at once.",
+    help="Number of queries that may run at the same time.",
 )
-@click.option("--idle-timeout", metavar="DURATION", help="Close it when idle for so long.")
-@click.option("--ttl", metavar="DURATION", help="Close it so long after it was made.")
-@click.option("--catalog", metavar="NAME", help="Its current catalog.")
-@click.option("--database", metavar="NAME", help="Its current database.")
-@click.option("--jar", "jars", multiple=True, metavar="URI", help="A jar to add; repeatable.")
-@click.option("--file", "files", multiple=True, metavar="URI", help="A file to add; repeatable.")
-@click.option("--py-file", "py_files", multiple=True, metavar="URI", help="Python; repeatable.")
-@options.connected
+@click.option(
+    "--idle-timeout",
+    metavar="DURATION",
+    help="Close the session after it was idle for this time, e.g. 30m.",
+)
+@click.option(
+    "--ttl", metavar="DURATION", help="Close the session this long after its creation, e.g. 1d."
+)
+@click.option("--catalog", metavar="NAME", help="Current catalog.")
+@click.option("--database", metavar="NAME", help="Current database.")
+@click.option("--jar", "jars", multiple=True, metavar="URI", help="Add a jar; repeatable.")
+@click.option("--file", "files", multiple=True, metavar="URI", help="Add a file; repeatable.")
+@click.option(
+    "--py-file", "py_files", multiple=True, metavar="URI", help="Add a Python file; repeatable."
+)
+@options.connection_options
 def new(
     *,
     conf: Sequence[str],
@@ -53,21 +61,21 @@ def new(
     debug: bool,
     **fields: Any,
 ) -> None:
-    """Make a session and print its id."""
-    with command(server=server, home=home, debug=debug) as this:
-        body = {**fields, "conf": options.pairs(conf, "--conf")}
-        made = this.connect(new_home=True).create_session(
-            {key: value for key, value in body.items() if value}
+    """Create a session and print its id."""
+    with command_context(server=server, home=home, debug=debug) as context:
+        request = {**fields, "conf": options.parse_pairs(conf, "--conf")}
+        session = context.connect(new_home=True).create_session(
+            {key: value for key, value in request.items() if value}
         )
-        this.terminal.out.write(made["id"] + "\n")
+        context.terminal.out.write(session["id"] + "\n")
 
 
 @session.command("list")
-@click.option("--state", metavar="STATE", help="Only those in this state.")
+@click.option("--state", metavar="STATE", help="List only sessions in this state.")
 @options.before
 @options.limit
 @options.output
-@options.connected
+@options.connection_options
 def list_sessions(
     *,
     state: str | None,
@@ -79,48 +87,51 @@ def list_sessions(
     debug: bool,
 ) -> None:
     """List sessions, newest first."""
-    with command(server=server, home=home, debug=debug) as this:
-        chosen = this.format(output)
-        client = this.connect()
-        page = client.sessions(state=state, before=before, limit=str(limit))
-        write_list(this.terminal, page, _COLUMNS, chosen)
+    with command_context(server=server, home=home, debug=debug) as context:
+        output_format = context.output_format(output)
+        client = context.connect()
+        page = client.sessions(state=state, before=before, limit=limit)
+        write_page(context.terminal, page, _LIST_FIELDS, output_format)
 
 
 @session.command()
-@_named
+@_session_argument
 @options.output
-@options.connected
+@options.connection_options
 def show(
     *, name: str, output: OutputFormat | None, server: str | None, home: str | None, debug: bool
 ) -> None:
     """Show one session."""
-    with command(server=server, home=home, debug=debug) as this:
-        chosen = this.format(output)
-        write_object(this.terminal, this.connect().session(name), chosen)
+    with command_context(server=server, home=home, debug=debug) as context:
+        output_format = context.output_format(output)
+        write_object(context.terminal, context.connect().session(name), output_format)
 
 
 @session.command()
-@_named
+@_session_argument
 @click.option(
-    "--tail", type=click.IntRange(1), metavar="BYTES", help="How much of its end, at most."
+    "--tail", type=click.IntRange(1), metavar="BYTES", help="Print only the last BYTES of the log."
 )
-@options.connected
+@options.connection_options
 def log(*, name: str, tail: int | None, server: str | None, home: str | None, debug: bool) -> None:
-    """Print what a session's driver wrote."""
-    with command(server=server, home=home, debug=debug) as this:
-        this.terminal.out.write(this.connect().session_log(name, tail))
+    """Print the log of a session's driver."""
+    with command_context(server=server, home=home, debug=debug) as context:
+        context.terminal.out.write(context.connect().session_log(name, tail))
 
 
 @session.command()
 @click.argument("names", nargs=-1, required=True, metavar="SESSION...")
 @options.quiet
-@options.connected
+@options.connection_options
 def close(
     *, names: Sequence[str], quiet: bool, server: str | None, home: str | None, debug: bool
 ) -> None:
-    """Close sessions: what waits or runs in them is cancelled, their results stay."""
-    with command(server=server, home=home, debug=debug, quiet=quiet) as this:
-        client = this.connect()
+    """Close sessions.
+
+    Their waiting and running statements are cancelled. Results remain available.
+    """
+    with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
+        client = context.connect()
         for name in names:
-            closed = client.close_session(name)
-            this.terminal.tell(f"{closed['id']} is {closed['state']}.")
+            session = client.close_session(name)
+            context.terminal.info(f"The session {session['id']} is {session['state']}.")

@@ -1,25 +1,26 @@
-"""The session that a command's statements run in, made when it must be."""
+"""The session that the flags of a command select or create."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from headrace.client.http import Client
+from headrace.client.http import Client, Json
 from headrace.errors import Conflict, InvalidRequest, NotFound, SessionNameExists
 
 
 class SessionOption:
-    """What the flags say of a session. Raises InvalidRequest when they do not fit together."""
+    """The values of --session, --create, --profile and --conf."""
 
     def __init__(
         self, name: str | None, *, create: bool, profile: str | None, conf: dict[str, str]
     ) -> None:
+        """Check the flags. Raises InvalidRequest if they contradict each other."""
         if create and name is None:
-            raise InvalidRequest("--create makes the session that --session names.")
+            raise InvalidRequest("--create needs the name of the session: add --session NAME.")
         if name is not None and not create and (profile is not None or conf):
             raise InvalidRequest(
-                "--profile and --conf are for a new session; "
-                "change one that is there with SET, or add --create."
+                "--profile and --conf apply to a new session only. Add --create, or change the "
+                "existing session with SET."
             )
         self._name = name
         self._create = create
@@ -27,38 +28,45 @@ class SessionOption:
         self._conf = conf
 
     def resolve(self, client: Client) -> str | None:
-        """Its id or name; None when the first submit is to make a private one."""
+        """Return the id or name of the session; create it if the flags say so.
+
+        Returns None if the first submit is to create a private session. Raises Conflict if the
+        session exists with another profile or configuration.
+        """
         if self._name is None:
-            made = self._profile is not None or self._conf
-            return str(client.create_session(self._body())["id"]) if made else None
+            if self._profile is None and not self._conf:
+                return None
+            return str(client.create_session(self._request())["id"])
         if not self._create:
             return self._name
         try:
-            return self._checked(client.session(self._name))
+            return self._check_existing(client.session(self._name))
         except NotFound:
             pass
         try:
-            return str(client.create_session(self._body())["id"])
-        except SessionNameExists:  # another command was faster
-            return self._checked(client.session(self._name))
+            return str(client.create_session(self._request())["id"])
+        except SessionNameExists:
+            # Another command has created the session in the meantime.
+            return self._check_existing(client.session(self._name))
 
-    def _checked(self, session: dict[str, Any]) -> str:
+    def _check_existing(self, session: Json) -> str:
         if self._profile is not None and session["profile"] != self._profile:
             raise Conflict(
-                f"The session {self._name!r} has the profile {session['profile']!r}, "
-                f"not {self._profile!r}."
+                f"The session {self._name!r} exists with the profile {session['profile']!r}, "
+                f"not {self._profile!r}.",
+                hint="leave out --profile, or choose another name",
             )
-        different = sorted(
+        different_keys = sorted(
             key for key, value in self._conf.items() if session["conf"].get(key) != value
         )
-        if different:
+        if different_keys:
             raise Conflict(
-                f"The session {self._name!r} was made with another configuration: "
-                f"{', '.join(different)}.",
-                hint="change it with SET, or take another name",
+                f"The session {self._name!r} exists with another configuration: "
+                f"{', '.join(different_keys)}.",
+                hint="change the session with SET, or choose another name",
             )
         return str(session["id"])
 
-    def _body(self) -> dict[str, Any]:
-        body = {"name": self._name, "profile": self._profile, "conf": self._conf}
-        return {key: value for key, value in body.items() if value}
+    def _request(self) -> dict[str, Any]:
+        fields = {"name": self._name, "profile": self._profile, "conf": self._conf}
+        return {key: value for key, value in fields.items() if value}

@@ -1,4 +1,4 @@
-"""`headrace sql`: run statements and write their rows."""
+"""`headrace sql`: run statements and print their rows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from headrace.cli import options, script
-from headrace.cli.command import Command, command
+from headrace.cli import options
+from headrace.cli.command import CommandContext, command_context
 from headrace.cli.interrupts import Interrupts
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.result_printer import ResultPrinter
-from headrace.cli.run import Plan, Run
+from headrace.cli.runner import RunOptions, ScriptRunner
+from headrace.cli.script import SourceStatement, read_sources, split_sources
 from headrace.cli.session_option import SessionOption
 from headrace.errors import InvalidRequest
 
@@ -27,40 +28,56 @@ from headrace.errors import InvalidRequest
     "files",
     multiple=True,
     metavar="FILE",
-    help="Run a file; `-` is standard input. Repeatable.",
+    help="Run the statements of a file; `-` is standard input. Repeatable.",
 )
 @options.output
 @click.option(
-    "--session", metavar="SESSION", help="Id or name of the session. Default: one of its own."
+    "--session",
+    metavar="SESSION",
+    help="Id or name of the session. Default: a private session, closed at the end.",
 )
-@click.option("--create", is_flag=True, help="Make the named session if there is none.")
+@click.option("--create", is_flag=True, help="Create the named session if it does not exist.")
 @options.profile
 @options.conf
 @click.option(
     "--param",
     multiple=True,
     metavar="NAME[:TYPE]=VALUE",
-    help="A value for :NAME, or =VALUE for `?`. Repeatable.",
+    help="Value of :NAME; =VALUE is the value of the next `?`. Repeatable.",
 )
-@click.option("--row-limit", type=click.IntRange(1), metavar="N", help="Rows at most.")
-@click.option("--byte-limit", type=click.IntRange(1), metavar="N", help="Bytes at most.")
+@click.option(
+    "--row-limit", type=click.IntRange(1), metavar="N", help="Maximum number of rows of a result."
+)
+@click.option(
+    "--byte-limit", type=click.IntRange(1), metavar="N", help="Maximum size of a result in bytes."
+)
 @click.option(
     "--result",
     type=click.Choice(options.DispositionOption, case_sensitive=False),
     default=options.DispositionOption.AUTO,
     show_default="auto",
     metavar="auto|inline|stored",
-    help="Where the node keeps results.",
+    help="How the node keeps results: in its store, or as files.",
 )
 @click.option(
     "--kind",
     type=click.Choice(["interactive", "batch"]),
-    help="Batch: each statement has a driver of its own, which quits after it.",
+    help="batch: start a driver for each statement; the driver ends after the statement.",
 )
-@click.option("--timeout", metavar="DURATION", help="How long a statement may run, e.g. 10m.")
-@click.option("--queue-timeout", metavar="DURATION", help="How long it may wait before it runs.")
-@click.option("--detach", is_flag=True, help="Print the statement id and leave it running.")
-@click.option("--wait", metavar="DURATION", help="Wait that long, e.g. 30s, then leave it running.")
+@click.option(
+    "--timeout", metavar="DURATION", help="Cancel a statement that runs longer, e.g. 10m."
+)
+@click.option(
+    "--queue-timeout", metavar="DURATION", help="Cancel a statement that waits longer, e.g. 10m."
+)
+@click.option(
+    "--detach", is_flag=True, help="Print the statement id and end; the statement continues."
+)
+@click.option(
+    "--wait",
+    metavar="DURATION",
+    help="Wait for each statement for this time, e.g. 30s; after that it continues alone.",
+)
 @click.option(
     "--on-error",
     type=click.Choice(options.OnError, case_sensitive=False),
@@ -74,10 +91,10 @@ from headrace.errors import InvalidRequest
     default="all",
     metavar="all|last|N",
     show_default=True,
-    help="Whose results are written.",
+    help="Print the results of all statements, of the last one, or of statement N.",
 )
 @options.quiet
-@options.connected
+@options.connection_options
 def sql(
     *,
     output: OutputFormat | None,
@@ -85,18 +102,19 @@ def sql(
     server: str | None,
     home: str | None,
     debug: bool,
-    **given: Any,
+    **flags: Any,
 ) -> None:
-    """Run SQL and write its rows.
+    """Run SQL and print its rows.
 
-    SQL comes from the arguments, from files, or from a pipe; a text may hold several statements.
+    SQL comes from the arguments, from files, or from a pipe. A text may hold several statements,
+    separated by `;`.
     """
-    with command(server=server, home=home, debug=debug, quiet=quiet) as this:
-        raise Exit(_run(this, this.format(output), _Given(**given)))
+    with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
+        raise Exit(_run(context, context.output_format(output), SqlFlags(**flags)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
+class SqlFlags:
     """The flags that say what to run and how."""
 
     texts: Sequence[str]
@@ -117,66 +135,77 @@ class _Given:
     on_error: options.OnError
     results: str
 
-    def target(self) -> SessionOption:
-        conf = options.pairs(self.conf, "--conf")
+    def session_option(self) -> SessionOption:
+        conf = options.parse_pairs(self.conf, "--conf")
         return SessionOption(self.session, create=self.create, profile=self.profile, conf=conf)
 
-    def plan(self) -> Plan:
+    def run_options(self) -> RunOptions:
+        """Return the options of the run, without the session and the choice of results."""
         fields = {
-            "parameters": options.parameters(self.param),
+            "parameters": options.parse_parameters(self.param),
             "row_limit": self.row_limit,
             "byte_limit": self.byte_limit,
             "result": self.result.value,
             "kind": self.kind,
-            "timeout": _duration(self.timeout, "--timeout"),
-            "queue_timeout": _duration(self.queue_timeout, "--queue-timeout"),
+            "timeout": _check_duration(self.timeout, "--timeout"),
+            "queue_timeout": _check_duration(self.queue_timeout, "--queue-timeout"),
         }
-        return Plan(
+        return RunOptions(
             fields={key: value for key, value in fields.items() if value},
             private=self.session is None,
             on_error=self.on_error,
-            limit=None if self.wait is None else options.seconds(self.wait, "--wait"),
+            limit=None if self.wait is None else options.parse_seconds(self.wait, "--wait"),
             detach=self.detach,
         )
 
 
-def _duration(text: str | None, flag: str) -> str | None:
-    """A duration as it is sent. Raises InvalidRequest, which names the flag."""
+def _check_duration(text: str | None, flag: str) -> str | None:
+    """Return the text of a duration. Raises InvalidRequest, naming the flag, if it is not one."""
     if text is not None:
-        options.seconds(text, flag)
+        options.parse_seconds(text, flag)
     return text
 
 
-def _run(this: Command, chosen: OutputFormat | None, given: _Given) -> int:
-    """Runs the statements and gives the exit code. What is wrong with the flags comes first."""
-    target = given.target()
-    plan = given.plan()
-    with Interrupts(lambda: this.terminal.tell("Cancelling … (again to leave)")) as interrupts:
-        with interrupts.stoppable():
-            pieces = script.split(script.read(given.texts, given.files))
-            plan = replace(plan, shown=_shown(given.results, pieces, chosen))
-            if not pieces:
+def _run(context: CommandContext, output_format: OutputFormat | None, flags: SqlFlags) -> int:
+    """Run the statements and return the exit code. All flags are checked before the first one."""
+    terminal = context.terminal
+    session_option = flags.session_option()
+    run_options = flags.run_options()
+    on_first_signal = "Cancelling … (press Ctrl-C again to leave at once)"
+    with Interrupts(lambda: terminal.info(on_first_signal)) as interrupts:
+        with interrupts.interruptible():
+            statements = split_sources(read_sources(flags.texts, flags.files))
+            only_result = _only_result(flags.results, statements, output_format)
+            if not statements:
                 return 0
-            client = this.connect(new_home=True)
-            plan = replace(plan, session=target.resolve(client))
-        presenter = ResultPrinter(client, this.terminal, chosen)
-        return Run(client, this.terminal, presenter, interrupts, plan).run(pieces)
+            client = context.connect(new_home=True)
+            session = session_option.resolve(client)
+        run_options = replace(run_options, only_result=only_result, session=session)
+        printer = ResultPrinter(client, terminal, output_format)
+        return ScriptRunner(client, terminal, printer, interrupts, run_options).run(statements)
 
 
-def _shown(
-    results: str, pieces: Sequence[script.SourceStatement], chosen: OutputFormat | None
+def _only_result(
+    results: str, statements: Sequence[SourceStatement], output_format: OutputFormat | None
 ) -> int | None:
-    """The number of the only statement whose result is written; None for all."""
-    count = len(pieces)
+    """Return the number of the only statement whose result is printed; None for all.
+
+    Raises InvalidRequest if `results` names no statement, or if a binary format would have to hold
+    several results.
+    """
+    count = len(statements)
     if results == "all":
-        if chosen is not None and chosen.binary and count > 1:
+        if output_format is not None and output_format.is_binary and count > 1:
             raise InvalidRequest(
-                f"One {chosen} output holds one result, and there are {count} statements.",
-                hint="choose one by --results last or --results N",
+                f"The format {output_format} holds one result only, but there are {count} "
+                "statements.",
+                hint="choose one result with --results last or --results N",
             )
         return None
     if results == "last":
         return count
     if results.isdecimal() and 1 <= int(results) <= count:
         return int(results)
-    raise InvalidRequest(f"--results {results!r}: write all, last, or a number from 1 to {count}.")
+    raise InvalidRequest(
+        f"--results {results!r} is not valid. Write all, last, or a number from 1 to {count}."
+    )

@@ -1,37 +1,38 @@
-"""`headrace statement`: what was submitted, and what became of it."""
+"""`headrace statement`: list, show, wait for and cancel statements by id."""
 
 from __future__ import annotations
 
 import click
 from click.exceptions import Exit
 
-from headrace.cli import follow, options
-from headrace.cli.command import Command, command
+from headrace.cli import options
+from headrace.cli.command import CommandContext, command_context
+from headrace.cli.follow import cancel_interrupted, follow_statement, has_ended, wait_for_end
 from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
-from headrace.cli.listing import write_list, write_object
+from headrace.cli.listing import write_object, write_page
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.progress import ProgressLine
 from headrace.cli.result_printer import ResultPrinter, exit_code
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT
 
-_COLUMNS = ("id", "state", "statement", "session_id", "owner", "created_at", "ended_at")
+_LIST_FIELDS = ("id", "state", "statement", "session_id", "owner", "created_at", "ended_at")
 
-_of_id = click.argument("id_", metavar="STATEMENT")
+_statement_argument = click.argument("id_", metavar="STATEMENT")
 
 
 @click.group()
 def statement() -> None:
-    """Statements, by id: list, show, read, wait for, come back to, cancel."""
+    """List, show, wait for, attach to and cancel statements."""
 
 
 @statement.command("list")
-@click.option("--session", metavar="SESSION", help="Only those of this session.")
-@click.option("--state", metavar="STATE", help="Only those in this state.")
+@click.option("--session", metavar="SESSION", help="List only statements of this session.")
+@click.option("--state", metavar="STATE", help="List only statements in this state.")
 @options.before
 @options.limit
 @options.output
-@options.connected
+@options.connection_options
 def list_statements(
     *,
     session: str | None,
@@ -44,32 +45,32 @@ def list_statements(
     debug: bool,
 ) -> None:
     """List statements, newest first."""
-    with command(server=server, home=home, debug=debug) as this:
-        chosen = this.format(output)
-        client = this.connect()
-        page = client.statements(session=session, state=state, before=before, limit=str(limit))
-        write_list(this.terminal, page, _COLUMNS, chosen)
+    with command_context(server=server, home=home, debug=debug) as context:
+        output_format = context.output_format(output)
+        client = context.connect()
+        page = client.statements(session=session, state=state, before=before, limit=limit)
+        write_page(context.terminal, page, _LIST_FIELDS, output_format)
 
 
 @statement.command()
-@_of_id
+@_statement_argument
 @options.output
-@options.connected
+@options.connection_options
 def show(
     *, id_: str, output: OutputFormat | None, server: str | None, home: str | None, debug: bool
 ) -> None:
     """Show one statement; --debug includes the stack trace of its error."""
-    with command(server=server, home=home, debug=debug) as this:
-        chosen = this.format(output)
-        found = this.connect().statement(id_, trace=debug)
-        write_object(this.terminal, found, chosen)
+    with command_context(server=server, home=home, debug=debug) as context:
+        output_format = context.output_format(output)
+        statement = context.connect().statement(id_, trace=debug)
+        write_object(context.terminal, statement, output_format)
 
 
 @statement.command()
-@_of_id
+@_statement_argument
 @options.output
 @options.quiet
-@options.connected
+@options.connection_options
 def result(
     *,
     id_: str,
@@ -79,39 +80,43 @@ def result(
     home: str | None,
     debug: bool,
 ) -> None:
-    """Write the rows of a statement that has ended."""
-    with command(server=server, home=home, debug=debug, quiet=quiet) as this:
-        chosen = this.format(output)
-        client = this.connect()
-        found = client.statement(id_)
-        if not follow.has_ended(found):
-            client.rows(id_)  # the node says why there is none
-        raise Exit(_present(ResultPrinter(client, this.terminal, chosen), found))
+    """Print the rows of a statement that has ended."""
+    with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
+        output_format = context.output_format(output)
+        client = context.connect()
+        statement = client.statement(id_)
+        if not has_ended(statement):
+            client.rows(id_)  # raises the error in which the node explains why there are no rows
+        raise Exit(_print(ResultPrinter(client, context.terminal, output_format), statement))
 
 
 @statement.command()
-@_of_id
-@click.option("--wait/--no-wait", default=True, help="Stay until it has really ended.")
-@click.option("--force", is_flag=True, help="End its driver if need be, with all that runs there.")
-@options.connected
+@_statement_argument
+@click.option("--wait/--no-wait", default=True, help="Wait until the statement has ended.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="End the driver if necessary; all statements that run in it then end too.",
+)
+@options.connection_options
 def cancel(
     *, id_: str, wait: bool, force: bool, server: str | None, home: str | None, debug: bool
 ) -> None:
-    """Cancel a statement and print how it really ended."""
-    with command(server=server, home=home, debug=debug) as this:
-        client = this.connect()
-        asked = client.cancel(id_, force=force)
+    """Cancel a statement and print the state in which it ended."""
+    with command_context(server=server, home=home, debug=debug) as context:
+        client = context.connect()
+        statement = client.cancel(id_, force=force)
         if wait:
-            asked = follow.until_end(client, asked)
-        this.terminal.out.write(asked["state"] + "\n")
+            statement = wait_for_end(client, statement)
+        context.terminal.out.write(statement["state"] + "\n")
 
 
 @statement.command("wait")
-@_of_id
-@click.option("--timeout", metavar="DURATION", help="For how long, e.g. 30s.")
+@_statement_argument
+@click.option("--timeout", metavar="DURATION", help="Longest time to wait, e.g. 30s.")
 @options.quiet
-@options.connected
-def wait_for(
+@options.connection_options
+def wait_for_statement(
     *,
     id_: str,
     timeout: str | None,
@@ -120,20 +125,26 @@ def wait_for(
     home: str | None,
     debug: bool,
 ) -> None:
-    """Wait until a statement has ended and print its state. An interrupt leaves it running."""
-    with command(server=server, home=home, debug=debug, quiet=quiet) as this, Interrupts() as stop:
-        limit = None if timeout is None else options.seconds(timeout, "--timeout")
-        client = this.connect()
-        found = _follow(this, client, client.statement(id_), stop, limit)
-        this.terminal.out.write(found["state"] + "\n")
-        raise Exit(exit_code(found) if follow.has_ended(found) else EXIT_TIMEOUT)
+    """Wait until a statement has ended and print its state.
+
+    Ctrl-C ends the wait only: the statement continues to run.
+    """
+    with (
+        command_context(server=server, home=home, debug=debug, quiet=quiet) as context,
+        Interrupts() as interrupts,
+    ):
+        limit = None if timeout is None else options.parse_seconds(timeout, "--timeout")
+        client = context.connect()
+        statement = _follow(context, client, client.statement(id_), interrupts, limit)
+        context.terminal.out.write(statement["state"] + "\n")
+        raise Exit(exit_code(statement) if has_ended(statement) else EXIT_TIMEOUT)
 
 
 @statement.command()
-@_of_id
+@_statement_argument
 @options.output
 @options.quiet
-@options.connected
+@options.connection_options
 def attach(
     *,
     id_: str,
@@ -143,32 +154,40 @@ def attach(
     home: str | None,
     debug: bool,
 ) -> None:
-    """Come back to a statement: its progress, then its rows. An interrupt cancels it."""
-    with command(server=server, home=home, debug=debug, quiet=quiet) as this, Interrupts() as stop:
-        chosen = this.format(output)
-        client = this.connect()
-        found = client.statement(id_)
+    """Show the progress of a statement, then its rows. Ctrl-C cancels the statement."""
+    with (
+        command_context(server=server, home=home, debug=debug, quiet=quiet) as context,
+        Interrupts() as interrupts,
+    ):
+        output_format = context.output_format(output)
+        client = context.connect()
+        statement = client.statement(id_)
         try:
-            found = _follow(this, client, found, stop, None)
+            statement = _follow(context, client, statement, interrupts, None)
         except Interrupted:
-            follow.interrupted(client, found, this.terminal)
+            cancel_interrupted(client, statement, context.terminal)
             raise Exit(EXIT_INTERRUPTED) from None
-        with stop.stoppable():
-            raise Exit(_present(ResultPrinter(client, this.terminal, chosen), found))
+        with interrupts.interruptible():
+            raise Exit(_print(ResultPrinter(client, context.terminal, output_format), statement))
 
 
 def _follow(
-    this: Command, client: Client, found: Json, stop: Interrupts, limit: float | None
+    context: CommandContext,
+    client: Client,
+    statement: Json,
+    interrupts: Interrupts,
+    limit: float | None,
 ) -> Json:
-    progress = ProgressLine(this.terminal.err, enabled=this.terminal.narrates)
-    return follow.follow(client, found, stop, progress, limit=limit)
+    progress = ProgressLine(context.terminal.err, enabled=context.terminal.interactive)
+    return follow_statement(client, statement, interrupts, progress, limit=limit)
 
 
-def _present(presenter: ResultPrinter, found: Json) -> int:
-    code = exit_code(found)
+def _print(printer: ResultPrinter, statement: Json) -> int:
+    """Print a statement that has ended and return the exit code."""
+    code = exit_code(statement)
     if code:
-        presenter.failed(found)
+        printer.print_failure(statement)
     else:
-        presenter.result(found)
-        presenter.told(found)
+        printer.print_result(statement)
+        printer.print_footer(statement)
     return code

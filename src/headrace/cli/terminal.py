@@ -1,4 +1,4 @@
-"""The two streams of a command: data to standard output, everything else to standard error."""
+"""The streams of a command: data on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.cli.errors import ErrorPrinter
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """What a command writes to."""
+    """The output streams of a command and how much it prints on them."""
 
     out: TextIO
     err: TextIO
@@ -22,31 +22,35 @@ class Terminal:
 
     @property
     def colour(self) -> bool:
-        """Whether standard output takes colours."""
-        return _takes_colour(self.out)
+        """True if standard output shows colours."""
+        return _shows_colour(self.out)
 
     @property
-    def narrates(self) -> bool:
-        """Whether progress and footers have a reader."""
+    def interactive(self) -> bool:
+        """True if progress and footers are shown: standard error is a terminal, without --quiet."""
         return self.err.isatty() and not self.quiet
 
     @property
-    def complaints(self) -> ErrorPrinter:
-        return ErrorPrinter(self.err, colour=_takes_colour(self.err), debug=self.debug)
+    def errors(self) -> ErrorPrinter:
+        """Printer of errors on standard error."""
+        return ErrorPrinter(self.err, colour=_shows_colour(self.err), debug=self.debug)
 
-    def tell(self, text: str) -> None:
-        """One line of narration, on a terminal only."""
-        if self.narrates:
+    def info(self, text: str) -> None:
+        """Print a line on standard error if it is a terminal and --quiet is not set."""
+        if self.interactive:
             self.warn(text)
 
     def warn(self, text: str) -> None:
-        """One line that is always told, whatever standard error is."""
+        """Print a line on standard error, even with --quiet."""
         self.err.write(text + "\n")
         self.err.flush()
 
 
 def open_terminal(*, quiet: bool, debug: bool) -> Terminal:
-    """The process's own streams. Data is UTF-8 with bare `\\n` unless a terminal shows it."""
+    """Return the streams of this process.
+
+    A stream that is not a terminal is set to UTF-8 with `\\n` as line end.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             if stream.isatty():
@@ -56,5 +60,5 @@ def open_terminal(*, quiet: bool, debug: bool) -> Terminal:
     return Terminal(sys.stdout, sys.stderr, quiet, debug)
 
 
-def _takes_colour(stream: TextIO) -> bool:
+def _shows_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

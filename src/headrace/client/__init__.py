@@ -1,1 +1,1 @@
-"""Talking to a node over HTTP, from outside. Needs neither PySpark nor a server's packages."""
+"""HTTP client for a node. It imports neither PySpark nor the packages of a server."""

@@ -1,4 +1,4 @@
-"""Answers that are errors, as the classes of headrace.errors that they were at the node."""
+"""Conversion of HTTP error responses into the exceptions of headrace.errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.errors import (
     Unauthorized,
 )
 
-_BY_STATUS: dict[int, type[HeadraceError]] = {
+_CLASS_OF_STATUS: dict[int, type[HeadraceError]] = {
     401: Unauthorized,
     403: Unauthorized,
     404: NotFound,
@@ -29,21 +29,22 @@ _BY_STATUS: dict[int, type[HeadraceError]] = {
 }
 
 
-def from_answer(status: int, body: bytes) -> HeadraceError:
-    """The error that an answer of status 400 or above tells.
+def error_from_response(status: int, body: bytes) -> HeadraceError:
+    """Return the exception for a response with status 400 or above.
 
-    The class is the one with the answer's `code`; for a code that this client does not know, one
-    derived from what the status means, so that the exit code still fits.
+    The class is the one whose `code` the response names. For a code that this client does not
+    have, the class is derived from the HTTP status, so that the exit code is still right.
     """
-    problem = _problem(body)
-    detail = problem.get("detail") or problem.get("title") or f"The node answered {status}."
+    problem = _parse_problem(body)
+    detail = problem.get("detail") or problem.get("title") or f"The node responded with {status}."
     line, column = problem.get("line"), problem.get("column")
     position = Position(line, column) if line is not None and column is not None else None
-    kind = _class(str(problem.get("code", f"http_{status}")), status)
-    return kind(str(detail), position=position, hint=problem.get("hint"))
+    error_class = _error_class(str(problem.get("code", f"http_{status}")), status)
+    return error_class(str(detail), position=position, hint=problem.get("hint"))
 
 
-def _problem(body: bytes) -> dict[str, Any]:
+def _parse_problem(body: bytes) -> dict[str, Any]:
+    """Return the problem document of a body; empty if the body is not a JSON object."""
     try:
         problem = json.loads(body)
     except ValueError:
@@ -51,11 +52,11 @@ def _problem(body: bytes) -> dict[str, Any]:
     return problem if isinstance(problem, dict) else {}
 
 
-def _class(code: str, status: int) -> type[HeadraceError]:
-    for known in _subclasses(HeadraceError):
-        if known.code == code:
-            return known
-    base = _BY_STATUS.get(status, InvalidRequest if status < 500 else HeadraceError)
+def _error_class(code: str, status: int) -> type[HeadraceError]:
+    for error_class in _subclasses(HeadraceError):
+        if error_class.code == code:
+            return error_class
+    base = _CLASS_OF_STATUS.get(status, InvalidRequest if status < 500 else HeadraceError)
     return type("RemoteError", (base,), {"code": code, "status": status})
 
 

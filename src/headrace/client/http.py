@@ -1,4 +1,4 @@
-"""A node's API as Python calls. Objects are the JSON of the API, as dictionaries."""
+"""Client of the native HTTP API. Its methods return the JSON objects of the API as dictionaries."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from headrace.client.errors import from_answer
+from headrace.client.errors import error_from_response
 from headrace.client.transport import HttpRequest, HttpResponse, Transport
 from headrace.errors import NodeUnreachable
 
 Json = dict[str, Any]
 
 LONGEST_POLL = 10.0
-"""Seconds of one long poll; a longer wait is several."""
-_MARGIN = 20.0
+"""Seconds that one long poll lasts at most; a longer wait needs several polls."""
+_RESPONSE_MARGIN = 20.0
+"""Seconds that a response may take beyond the wait that its request asks for."""
 
 
 class Client:
-    """One node. Every method raises the HeadraceError that the node answered with, or
-    NodeUnreachable when no node answered for `patience` seconds.
+    """Client of one node.
+
+    Every method raises the HeadraceError that the node responded with. It raises NodeUnreachable
+    if no node responds within `retry_seconds`.
     """
 
     def __init__(
@@ -30,11 +33,21 @@ class Client:
         address: str,
         token: str | None = None,
         *,
-        patience: float = 30.0,
+        retry_seconds: float = 30.0,
         parse_float: Callable[[str], Any] = float,
     ) -> None:
-        """`parse_float` makes the value of each JSON number that is no integer from its text."""
-        self._transport = Transport(address, patience=patience)
+        """Create a client; the first request opens the connection.
+
+        Args:
+            address: URL of the node, for example `http://127.0.0.1:8040`.
+            token: Bearer token of the node.
+            retry_seconds: How long requests are repeated while no node responds.
+            parse_float: Converts the text of each JSON number that is not an integer.
+
+        Raises:
+            InvalidSetting: The address is not an HTTP URL.
+        """
+        self._transport = Transport(address, retry_seconds=retry_seconds)
         self._token = token
         self._parse_float = parse_float
 
@@ -43,13 +56,13 @@ class Client:
         return self._transport.address
 
     @property
-    def patience(self) -> float:
-        """For how many seconds requests are repeated while no node answers."""
-        return self._transport.patience
+    def retry_seconds(self) -> float:
+        """Seconds for which requests are repeated while no node responds."""
+        return self._transport.retry_seconds
 
-    @patience.setter
-    def patience(self, seconds: float) -> None:
-        self._transport.patience = seconds
+    @retry_seconds.setter
+    def retry_seconds(self, seconds: float) -> None:
+        self._transport.retry_seconds = seconds
 
     def close(self) -> None:
         self._transport.close()
@@ -68,144 +81,205 @@ class Client:
     # The node itself.
 
     def health(self) -> Json:
-        """What the node says of itself."""
+        """Return `{status, node_id, version}` of the node."""
         return self._call("GET", "/health")
 
     def ready(self) -> bool:
-        """Whether the node can serve, its store included."""
-        patience, self.patience = self.patience, 0
+        """Return True if the node and its store can serve requests. Send one request only."""
+        retry_seconds, self.retry_seconds = self.retry_seconds, 0
         try:
-            return self._transport.send(self._ask("GET", "/ready")).status == 200
+            return self._transport.send(self._request("GET", "/ready")).status == 200
         finally:
-            self.patience = patience
+            self.retry_seconds = retry_seconds
 
     # Statements.
 
     def submit(self, body: Mapping[str, Any], *, key: str | None = None) -> Json:
-        """Submit one statement; `body` as `POST /api/v1/statements` takes it.
+        """Submit one statement and return it.
 
-        Repeated after a lost connection under the same Idempotency-Key, so it runs once.
+        After a lost connection the request is repeated with the same Idempotency-Key, so that the
+        statement runs once.
+
+        Args:
+            body: Request body of `POST /api/v1/statements`.
+            key: Idempotency-Key; a random one by default.
         """
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
         return self._call("POST", "/api/v1/statements", body=body, headers=headers)
 
     def statement(self, statement: str, *, wait: float = 0.0, trace: bool = False) -> Json:
-        """A statement's present state; with `wait` seconds, once it has ended or they are over."""
+        """Return a statement in its current state.
+
+        Args:
+            wait: Seconds to wait for the end of the statement before its state is returned.
+            trace: Include the stack trace of its error.
+        """
         query = {"wait_timeout": f"{wait:g}s"} if wait > 0 else {}
         if trace:
             query["trace"] = "true"
-        path = f"/api/v1/statements/{_part(statement)}"
-        return self._call("GET", path, query=query, timeout=wait + _MARGIN)
+        path = f"/api/v1/statements/{_quote(statement)}"
+        return self._call("GET", path, query=query, timeout=wait + _RESPONSE_MARGIN)
 
-    def statements(self, **query: str | None) -> Json:
-        """A page of statements, newest first: `{items, next}`."""
+    def statements(
+        self,
+        *,
+        session: str | None = None,
+        state: str | None = None,
+        before: str | None = None,
+        limit: int | None = None,
+    ) -> Json:
+        """Return a page of statements, newest first: `{items, next}`."""
+        query = {"session": session, "state": state, "before": before, "limit": limit}
         return self._call("GET", "/api/v1/statements", query=query)
 
     def rows(self, statement: str, chunk: int = 0, *, plain_numbers: bool = False) -> Json:
-        """One chunk of a result: `{schema, rows, chunk, next_chunk}`.
+        """Return one chunk of a result: `{schema, rows, chunk, next_chunk}`.
 
-        bigint and decimal are texts; with `plain_numbers`, numbers where a double holds them.
+        The API writes bigint and decimal values as strings. With `plain_numbers`, those that a
+        double holds exactly are numbers.
         """
         query = {"format": "json", "chunk": str(chunk)}
         if plain_numbers:
             query["numbers"] = "plain"
-        return self._call("GET", f"/api/v1/statements/{_part(statement)}/result", query=query)
+        return self._call("GET", f"/api/v1/statements/{_quote(statement)}/result", query=query)
 
     def download(self, statement: str, format: str) -> Iterator[bytes]:  # noqa: A002
-        """A whole result in a format of the API's, in blocks."""
-        path = f"/api/v1/statements/{_part(statement)}/result"
-        answer, blocks = self._transport.stream(self._ask("GET", path, query={"format": format}))
-        _check(answer)
+        """Return the blocks of a whole result in one of the API's formats.
+
+        The iterator raises NodeUnreachable if the response ends early.
+        """
+        path = f"/api/v1/statements/{_quote(statement)}/result"
+        request = self._request("GET", path, query={"format": format})
+        response, blocks = self._transport.stream(request)
+        _raise_for_status(response)
         return blocks
 
     def cancel(self, statement: str, *, force: bool = False) -> Json:
-        """Ask for a statement's end; the answer is its state now.
+        """Request the cancellation of a statement and return its state.
 
-        With `force` its driver is ended if need be, with everything that runs there.
+        With `force`, a node ends the driver if the driver cannot stop the statement alone. All
+        other statements of that driver then end too.
         """
-        path = f"/api/v1/statements/{_part(statement)}/cancel"
+        path = f"/api/v1/statements/{_quote(statement)}/cancel"
         query = {"force": "true"} if force else {}
         return self._call("POST", path, body={}, query=query)
 
     # Sessions.
 
     def create_session(self, body: Mapping[str, Any]) -> Json:
-        return self._call("POST", "/api/v1/sessions", body=body, repeatable=False)
+        """Create a session; `body` is the request body of `POST /api/v1/sessions`."""
+        return self._call("POST", "/api/v1/sessions", body=body, idempotent=False)
 
     def session(self, session: str) -> Json:
-        return self._call("GET", f"/api/v1/sessions/{_part(session)}")
+        """Return a session by id or name."""
+        return self._call("GET", f"/api/v1/sessions/{_quote(session)}")
 
-    def sessions(self, **query: str | None) -> Json:
-        """A page of sessions: `{items, next}`."""
+    def sessions(
+        self, *, state: str | None = None, before: str | None = None, limit: int | None = None
+    ) -> Json:
+        """Return a page of sessions, newest first: `{items, next}`."""
+        query = {"state": state, "before": before, "limit": limit}
         return self._call("GET", "/api/v1/sessions", query=query)
 
     def session_log(self, session: str, tail: int | None = None) -> str:
-        """The log of a session's driver, or its last `tail` bytes."""
+        """Return the log of a session's driver, or the last `tail` bytes of it."""
         query = {} if tail is None else {"tail": str(tail)}
-        path = f"/api/v1/sessions/{_part(session)}/log"
-        answer = self._transport.send(self._ask("GET", path, query=query))
-        _check(answer)
-        return answer.body.decode(errors="replace")
+        path = f"/api/v1/sessions/{_quote(session)}/log"
+        response = self._transport.send(self._request("GET", path, query=query))
+        _raise_for_status(response)
+        return response.body.decode(errors="replace")
 
     def close_session(self, session: str) -> Json:
-        return self._call("DELETE", f"/api/v1/sessions/{_part(session)}")
+        """Close a session and return it."""
+        return self._call("DELETE", f"/api/v1/sessions/{_quote(session)}")
 
-    # Transactions.
+    # Table transactions.
 
-    def transactions(self, **query: str | None) -> Json:
-        """A page of table transactions: `{items, next}`."""
+    def transactions(
+        self, *, orphaned: bool = False, before: str | None = None, limit: int | None = None
+    ) -> Json:
+        """Return a page of table transactions, newest first: `{items, next}`.
+
+        With `orphaned`, return only transactions that no driver works on, oldest first.
+        """
+        query = {"orphaned": "true" if orphaned else None, "before": before, "limit": limit}
         return self._call("GET", "/api/v1/transactions", query=query)
 
     def transaction(self, transaction: str) -> Json:
-        return self._call("GET", f"/api/v1/transactions/{_part(transaction)}")
+        """Return a table transaction by id."""
+        return self._call("GET", f"/api/v1/transactions/{_quote(transaction)}")
 
-    # Plumbing.
+    # Requests.
 
-    def _ask(
+    def _request(
         self,
         method: str,
         path: str,
         *,
-        query: Mapping[str, str | None] | None = None,
+        query: Mapping[str, str | int | None] | None = None,
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout: float = LONGEST_POLL + _MARGIN,
-        repeatable: bool = True,
+        timeout: float = LONGEST_POLL + _RESPONSE_MARGIN,
+        idempotent: bool = True,
     ) -> HttpRequest:
-        sent = {"Accept": "application/json, */*;q=0.5", **(headers or {})}
+        all_headers = {"Accept": "application/json, */*;q=0.5", **(headers or {})}
         if self._token:
-            sent["Authorization"] = f"Bearer {self._token}"
+            all_headers["Authorization"] = f"Bearer {self._token}"
         if body is not None:
-            sent["Content-Type"] = "application/json"
+            all_headers["Content-Type"] = "application/json"
         return HttpRequest(
             method=method,
             path=path,
-            query={key: value for key, value in (query or {}).items() if value is not None},
+            query={key: str(value) for key, value in (query or {}).items() if value is not None},
             body=None if body is None else json.dumps(body).encode(),
-            headers=sent,
+            headers=all_headers,
             timeout=timeout,
-            repeatable=repeatable,
+            idempotent=idempotent,
         )
 
-    def _call(self, method: str, path: str, **rest: Any) -> Json:
-        answer = self._transport.send(self._ask(method, path, **rest))
-        _check(answer)
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int | None] | None = None,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = LONGEST_POLL + _RESPONSE_MARGIN,
+        idempotent: bool = True,
+    ) -> Json:
+        """Send a request and return the JSON object of its response.
+
+        Raises NodeUnreachable if the response is not a JSON object.
+        """
+        request = self._request(
+            method,
+            path,
+            query=query,
+            body=body,
+            headers=headers,
+            timeout=timeout,
+            idempotent=idempotent,
+        )
+        response = self._transport.send(request)
+        _raise_for_status(response)
         try:
-            value = json.loads(answer.body or b"{}", parse_float=self._parse_float)
+            value = json.loads(response.body or b"{}", parse_float=self._parse_float)
         except ValueError:
             value = None
         if not isinstance(value, dict):
             raise NodeUnreachable(
-                f"What answers at {self.address} is no Headrace node: {method} {path} gave no JSON "
-                "object."
+                f"The server at {self.address} is not a Headrace node: the response to "
+                f"{method} {path} is not a JSON object.",
+                hint="check the address of the node",
             )
         return value
 
 
-def _check(answer: HttpResponse) -> None:
-    if answer.status >= 300:
-        raise from_answer(answer.status, answer.body)
+def _raise_for_status(response: HttpResponse) -> None:
+    if response.status >= 300:
+        raise error_from_response(response.status, response.body)
 
 
-def _part(name: str) -> str:
+def _quote(name: str) -> str:
     return quote(name, safe="")

@@ -1,7 +1,7 @@
-"""HTTP/1.1 to one node over one kept-alive connection.
+"""HTTP/1.1 requests to one node over one connection that is kept alive.
 
-It stands on http.client because a shell command must start at once: importing httpx takes longer
-than a whole command (docs/cli.md, "Start-up").
+The transport uses http.client because a command must start fast: importing httpx takes longer than
+a whole command (docs/cli.md, "Start-up").
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from urllib.parse import urlencode, urlsplit
 from headrace.errors import InvalidSetting, NodeUnreachable
 
 BLOCK = 256 * 1024
-_PASSING = frozenset({502, 503, 504})
+_RETRIED_STATUSES = frozenset({502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A whole answer."""
+    """A response with its whole body."""
 
     status: int
     headers: Mapping[str, str]
@@ -31,7 +31,7 @@ class HttpResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """One request. Only what is `repeatable` without harm is sent again after a failure."""
+    """A request. The transport repeats it after a failure only if it is idempotent."""
 
     method: str
     path: str
@@ -39,85 +39,102 @@ class HttpRequest:
     body: bytes | None = None
     headers: Mapping[str, str] | None = None
     timeout: float = 30.0
-    repeatable: bool = True
+    idempotent: bool = True
 
 
 class Transport:
-    """Sends requests; raises NodeUnreachable when nothing answers for `patience` seconds.
+    """Connection to one node. It must not be used by several threads at once."""
 
-    Not for use by several threads at once.
-    """
+    def __init__(self, address: str, *, retry_seconds: float = 30.0) -> None:
+        """Prepare a connection; the first request opens it.
 
-    def __init__(self, address: str, *, patience: float = 30.0) -> None:
+        Raises InvalidSetting if the address is not an HTTP or HTTPS URL.
+        """
         parts = urlsplit(address)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise InvalidSetting(
-                f"{address!r} is no address of a node: write http://HOST:PORT or https://HOST:PORT."
+                f"{address!r} is not the address of a node. Write http://HOST:PORT or "
+                "https://HOST:PORT."
             )
         try:
             self._port = parts.port
         except ValueError:
-            raise InvalidSetting(f"{address!r} has no valid port.") from None
+            raise InvalidSetting(
+                f"The port in {address!r} is not valid. Write a number from 1 to 65535."
+            ) from None
         self.address = address.rstrip("/")
-        self.patience = patience
+        self.retry_seconds = retry_seconds
+        """Seconds for which requests are repeated while no node responds."""
         self._secure = parts.scheme == "https"
         self._host = parts.hostname
         self._prefix = parts.path.rstrip("/")
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
-        """Drop the connection; the next request makes a new one."""
+        """Close the connection. The next request opens a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def send(self, ask: HttpRequest) -> HttpResponse:
-        """The answer, whatever its status. 502, 503 and 504 are retried like lost connections."""
-        return self._repeated(ask, _whole)
+    def send(self, request: HttpRequest) -> HttpResponse:
+        """Send a request and return the response, whatever its status.
 
-    def stream(self, ask: HttpRequest) -> tuple[HttpResponse, Iterator[bytes]]:
-        """An answer whose body comes in blocks. Errors come whole, in `Answer.body`.
+        The statuses 502, 503 and 504 are retried like lost connections.
 
-        A body that ends early raises NodeUnreachable from the iterator: nothing is cut silently.
+        Raises:
+            NodeUnreachable: No node responded within `retry_seconds`.
         """
-        opened: list[http.client.HTTPResponse] = []
+        return self._send_with_retries(request, _read_response)
 
-        def take(response: http.client.HTTPResponse) -> HttpResponse:
+    def stream(self, request: HttpRequest) -> tuple[HttpResponse, Iterator[bytes]]:
+        """Send a request and return the response with an iterator over the blocks of its body.
+
+        If the status is 400 or above, `HttpResponse.body` holds the body and the iterator is empty.
+
+        Raises:
+            NodeUnreachable: No node responded within `retry_seconds`. The iterator raises it if
+                the body ends early, so that no result is cut silently.
+        """
+        open_responses: list[http.client.HTTPResponse] = []
+
+        def read_head(response: http.client.HTTPResponse) -> HttpResponse:
             if response.status >= 400:
-                return _whole(response)
-            opened.append(response)
+                return _read_response(response)
+            open_responses.append(response)
             return HttpResponse(response.status, dict(response.getheaders()), b"")
 
-        answer = self._repeated(ask, take)
-        return answer, self._blocks(opened[0]) if opened else iter(())
+        response = self._send_with_retries(request, read_head)
+        return response, self._read_blocks(open_responses[0]) if open_responses else iter(())
 
-    def _repeated(
-        self, ask: HttpRequest, take: Callable[[http.client.HTTPResponse], HttpResponse]
+    def _send_with_retries(
+        self, request: HttpRequest, read: Callable[[http.client.HTTPResponse], HttpResponse]
     ) -> HttpResponse:
-        deadline = time.monotonic() + self.patience
+        deadline = time.monotonic() + self.retry_seconds
         pause = 0.05
         while True:
             try:
-                answer = take(self._open(ask))
+                response = read(self._send_once(request))
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                if not _may_repeat(ask, error) or time.monotonic() >= deadline:
+                if not _may_retry(request, error) or time.monotonic() >= deadline:
                     raise self._unreachable(error) from error
             except BaseException:
-                self.close()  # an interrupt: the rest of this answer must not meet the next request
+                # An interrupt: the next request must not read the rest of this response.
+                self.close()
                 raise
             else:
-                passing = answer.status in _PASSING and ask.repeatable
-                if not passing or time.monotonic() >= deadline:
-                    return answer
-            time.sleep(random.uniform(pause, 2 * pause))  # noqa: S311 - jitter, no secret
+                retry = response.status in _RETRIED_STATUSES and request.idempotent
+                if not retry or time.monotonic() >= deadline:
+                    return response
+            time.sleep(random.uniform(pause, 2 * pause))  # noqa: S311 - jitter, not a secret
             pause = min(1.25 * pause, 0.5)
 
-    def _blocks(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
+    def _read_blocks(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
         try:
             while block := response.read(BLOCK):
                 yield block
-            if response.length:  # http.client does not tell an early end when read by blocks
+            # http.client does not report an early end when the body is read in blocks.
+            if response.length:
                 raise http.client.IncompleteRead(b"", response.length)
         except (OSError, http.client.HTTPException) as error:
             self.close()
@@ -126,19 +143,21 @@ class Transport:
             self.close()
             raise
 
-    def _open(self, ask: HttpRequest) -> http.client.HTTPResponse:
-        if not ask.repeatable:
-            self.close()  # a connection that has been idle may be lost without our knowing
+    def _send_once(self, request: HttpRequest) -> http.client.HTTPResponse:
+        if not request.idempotent:
+            # An idle connection may be dead, and this request cannot be repeated: use a new one.
+            self.close()
         if self._connection is None:
             self._connection = self._connect()
         connection = self._connection
-        connection.timeout = ask.timeout
+        connection.timeout = request.timeout
         if connection.sock is not None:
-            connection.sock.settimeout(ask.timeout)
-        target = self._prefix + ask.path
-        if ask.query:
-            target += "?" + urlencode(ask.query)
-        connection.request(ask.method, target, body=ask.body, headers=dict(ask.headers or {}))
+            connection.sock.settimeout(request.timeout)
+        target = self._prefix + request.path
+        if request.query:
+            target += "?" + urlencode(request.query)
+        headers = dict(request.headers or {})
+        connection.request(request.method, target, body=request.body, headers=headers)
         return connection.getresponse()
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -149,14 +168,16 @@ class Transport:
 
     def _unreachable(self, error: Exception) -> NodeUnreachable:
         reason = str(error) or type(error).__name__
-        return NodeUnreachable(f"No node answers at {self.address}: {reason}.")
+        return NodeUnreachable(f"No node responds at {self.address}: {reason}.")
 
 
-def _whole(response: http.client.HTTPResponse) -> HttpResponse:
+def _read_response(response: http.client.HTTPResponse) -> HttpResponse:
     return HttpResponse(response.status, dict(response.getheaders()), response.read())
 
 
-def _may_repeat(ask: HttpRequest, error: Exception) -> bool:
+def _may_retry(request: HttpRequest, error: Exception) -> bool:
+    """Return True if the request can be repeated without harm after this error."""
     if isinstance(error, ssl.SSLCertVerificationError | http.client.InvalidURL):
         return False
-    return ask.repeatable or isinstance(error, ConnectionRefusedError)
+    # A refused connection never reached the node.
+    return request.idempotent or isinstance(error, ConnectionRefusedError)

@@ -1,1 +1,4 @@
-"""What a node decides: submit, launch, cancel, close, sweep. It never touches Spark."""
+"""What a node decides: submit, launch, cancel, close, take over. It never touches Spark.
+
+Services take a `Caller`, which authentication creates, and a node's parts share a `NodeContext`.
+"""

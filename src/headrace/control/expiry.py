@@ -1,17 +1,18 @@
-"""Ending what is over its time: idle and aged sessions, statements that wait or run too long."""
+"""Time limits: idle and old sessions are closed, statements that wait or run too long time out."""
 
 from __future__ import annotations
 
 import logging
 
-from headrace.control.sessions.service import close_session
+from headrace.control.context import NodeContext
+from headrace.control.sessions.ending import close_session
 from headrace.errors import StatementTimeout
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.session import Session
 from headrace.model.statement import CancelReason
 from headrace.store import sessions, statement_transitions, transactions
-from headrace.store.database import Database
+from headrace.store.database import Tx
 from headrace.store.timeouts import timed_out
 
 _LOG = logging.getLogger("headrace.expiry")
@@ -19,14 +20,14 @@ _BATCH = 100
 
 
 class Expiry:
-    """Sweeps the whole store; any number of nodes may do so at once."""
+    """Checks the whole store. Several nodes may do so at the same time."""
 
-    def __init__(self, database: Database, *, node_id: str) -> None:
-        self._database = database
-        self._node_id = node_id
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+        self._node_id = context.node_id
 
-    def sweep(self) -> None:
-        """One round: what ends here is decided by the database's clock alone."""
+    def run(self) -> None:
+        """Close sessions and time out statements, by the database's clock alone."""
         with self._database.read() as tx:
             idle = sessions.idle(tx, _BATCH)
             aged = sessions.aged(tx, _BATCH)
@@ -39,38 +40,40 @@ class Expiry:
             self._time_out(statement_id, state)
 
     def _close(self, session: Session, reason: str, *, if_idle: bool) -> None:
-        with self._database.write() as tx:
-            # A submit may have come meanwhile: locked, it has either landed or will be refused.
+        with self._database.write("session.expire") as tx:
+            # A submit may arrive meanwhile. The lock makes it either land first or be refused.
             sessions.lock(tx, session.id)
             if if_idle and not sessions.is_idle(tx, session.id):
                 return
-            known = sessions.get(tx, session.id)
-            if known is None or known.state is not session.state:
+            current = sessions.get(tx, session.id)
+            if current is None or current.state is not session.state:
                 return
-            close_session(tx, known, actor=self._node_id, reason=reason)
+            close_session(tx, current, actor=self._node_id, reason=reason)
         _LOG.info("session %s: closed: %s", session.id, reason)
 
     def _time_out(self, statement_id: str, state: StatementState) -> None:
-        with self._database.write() as tx:
-            # A driver may have taken it up meanwhile, or lost it.
+        with self._database.write("statement.time_out") as tx:
+            # A driver may have claimed the statement meanwhile, or lost it.
             if statement_transitions.lock(tx, statement_id) is not state:
                 return
             if transactions.is_past_cancelling(tx, statement_id, state):
                 return
             if state is StatementState.WAITING:
-                failure = Failure.of(
-                    StatementTimeout("It waited for longer than its queue_timeout.")
-                )
-                applied = statement_transitions.transition(
-                    tx, statement_id, StatementState.TIMEOUT, actor=self._node_id, failure=failure
-                )
+                applied = self._end_waiting(tx, statement_id)
             else:
-                # Its driver stops the work first; then it is out of time.
-                applied = (
-                    statement_transitions.request_cancel(
-                        tx, statement_id, actor=self._node_id, reason=CancelReason.TIMEOUT
-                    )
-                    is StatementState.CANCELLING
-                )
+                applied = self._request_stop(tx, statement_id)
         if applied:
-            _LOG.info("statement %s: out of time while %s", statement_id, state)
+            _LOG.info("statement %s: timed out while %s", statement_id, state)
+
+    def _end_waiting(self, tx: Tx, statement_id: str) -> bool:
+        failure = Failure.of(StatementTimeout("The statement waited longer than queue_timeout."))
+        return statement_transitions.transition(
+            tx, statement_id, StatementState.TIMEOUT, actor=self._node_id, failure=failure
+        )
+
+    def _request_stop(self, tx: Tx, statement_id: str) -> bool:
+        """Request a cancel. The statement times out when its driver has stopped the work."""
+        state = statement_transitions.request_cancel(
+            tx, statement_id, actor=self._node_id, reason=CancelReason.TIMEOUT
+        )
+        return state is StatementState.CANCELLING

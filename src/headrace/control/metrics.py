@@ -1,4 +1,4 @@
-"""What a node tells Prometheus of the store: counted when asked, so that it costs nothing else."""
+"""Metrics of the store, collected when Prometheus asks for them."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from headrace.store.database import Database
 
 
 class StoreMetrics(Collector):
-    """Live sessions and statements of the whole store, and this node's transactions."""
+    """Live sessions and statements of the whole store, and the write transactions of this node."""
 
     def __init__(self, database: Database, registry: CollectorRegistry) -> None:
         self._database = database
         registry.register(self)
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: else registering would ask the store."""
+        """Yield nothing, because otherwise the registration would read the store."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics as they are now. Raises StoreUnavailable."""
+        """Yield the metrics with their current values. Raise StoreUnavailable if it is."""
         with self._database.read() as tx:
-            counted = {
-                "sessions": counts.live_sessions(tx),
-                "statements": counts.live_statements(tx),
-            }
-        for what, by_state in counted.items():
+            live = {"sessions": counts.live_sessions(tx), "statements": counts.live_statements(tx)}
+        for entity, by_state in live.items():
             gauge = GaugeMetricFamily(
-                f"headrace_live_{what}",
-                f"Those {what} of the store that have not ended.",
+                f"headrace_live_{entity}",
+                f"Number of {entity} in the store that have not ended, by state.",
                 labels=["state"],
             )
             for state, count in by_state.items():
                 gauge.add_metric([state], count)
             yield gauge
-        yield CounterMetricFamily(
+        writes = CounterMetricFamily(
             "headrace_store_writes",
-            "Write transactions of this node.",
-            value=self._database.write_count,
+            "Write transactions of this node, by the name of the transaction.",
+            labels=["transaction"],
         )
+        for name, count in sorted(self._database.write_counts.items()):
+            writes.add_metric([name], count)
+        yield writes

@@ -1,4 +1,4 @@
-"""A node's life: what it holds, how it starts, and how it ends."""
+"""A node: its services and background work, its start and its end."""
 
 from __future__ import annotations
 
@@ -13,27 +13,33 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from headrace import __version__
+from headrace.control.context import NodeContext
 from headrace.control.driver_link.service import DriverLinkService
+from headrace.control.event_log import EventLog
 from headrace.control.expiry import Expiry
 from headrace.control.host.idle_shutdown import IdleShutdown
 from headrace.control.host.metastore import Metastore
-from headrace.control.launchers import installed
 from headrace.control.launchers.base import Launcher
-from headrace.control.launchers.registry import LauncherRegistry
+from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
 from headrace.control.metrics import StoreMetrics
-from headrace.control.periodic_tasks import Sweeper
+from headrace.control.node_lease import NodeLease
+from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.retention import Retention
+from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.forced_cancel import ForcedCancels
 from headrace.control.sessions.launch import Launches
-from headrace.control.sessions.service import Sessions, close_session
+from headrace.control.sessions.service import Sessions
 from headrace.control.sessions.takeover import Takeovers
 from headrace.control.sessions.warm_pool import WarmPool
 from headrace.control.statements.node_statements import NodeStatements
-from headrace.control.statements.submission import Submissions
+from headrace.control.statements.service import Statements
+from headrace.control.transactions import Transactions
+from headrace.control.wake_ups import WakeUps
 from headrace.errors import StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState, SessionState
-from headrace.model.session import Session
+from headrace.model.node import NodeRecord
+from headrace.model.session import DriverLease, Session
 from headrace.private_files import write_private
 from headrace.settings import Settings
 from headrace.store import nodes, sessions
@@ -41,6 +47,7 @@ from headrace.store.database import Database
 
 _LOG = logging.getLogger("headrace.node")
 _CLOSE_SECONDS = 15.0
+_RETENTION_SECONDS = 60.0
 
 
 class Node:
@@ -54,14 +61,19 @@ class Node:
         embedded: bool,
         launchers: Sequence[Launcher] = (),
     ) -> None:
-        """Opens and migrates the store; drivers are started by `launchers`, default Headrace's own.
+        """Open and migrate the store.
 
-        Raises StoreInUse, StoreUnavailable, SchemaTooNew, InvalidSetting.
+        Args:
+            launchers: The launchers of the backends; default: those that the settings need.
+
+        Raises:
+            StoreInUse: If another node has the SQLite store open.
+            StoreUnavailable: If the store does not answer.
+            SchemaTooNew: If a newer version has migrated the store.
+            InvalidSetting: If a backend lacks something on this host.
         """
         self.settings = settings
-        self.address = address
         self.embedded = embedded
-        self.id = _node_id(settings.home)
         self.token = secrets.token_urlsafe(32) if embedded else settings.token
         self.database = Database.open(
             settings.store_url,
@@ -69,89 +81,121 @@ class Node:
             connect_timeout=settings.store.connect_timeout.total_seconds(),
         )
         self.database.migrate()
-        self._locals = NodeStatements(self.database, settings, node_id=self.id)
-        self.link = DriverLinkService(self.database, settings, self._locals)
-        self.sessions = Sessions(self.database, settings)
-        self.submissions = Submissions(self.database, settings, self._locals)
+        self.context = NodeContext(
+            self.database, settings, _load_node_id(settings.layout.node_id_file), address
+        )
         self.metrics = CollectorRegistry()
         StoreMetrics(self.database, self.metrics)
-        self._backends = LauncherRegistry(launchers or installed.launchers(settings), self.metrics)
-        self._takeovers = Takeovers(
-            self.database, settings, node_id=self.id, backends=self._backends
+        self._node_statements = NodeStatements(self.context)
+        self.statements = Statements(self.context, self._node_statements)
+        self.sessions = Sessions(self.context)
+        self.transactions = Transactions(self.context)
+        self.events = EventLog(self.context)
+        self.driver_link = DriverLinkService(self.context, self._node_statements)
+        self.wake_ups = WakeUps(self.database)
+        self._launchers = LauncherRegistry(launchers or installed_launchers(settings), self.metrics)
+        self._takeovers = Takeovers(self.context, self._launchers)
+        self._metastore = _make_metastore(settings)
+        self._idle_shutdown = IdleShutdown(
+            settings.layout, settings.embedded.linger.total_seconds()
         )
-        self._metastore = _metastore(settings)
-        self.launches = self._make_launches()
-        self._commands = IdleShutdown(settings.home, settings.embedded.linger.total_seconds())
-        self._sweeper = self._make_sweeper()
-        self._end: Callable[[], None] = lambda: None
+        self._warm_pool = WarmPool(self.context)
+        self._lease = NodeLease(self.context)
+        self._tasks = self._make_tasks()
+        self._request_stop: Callable[[], None] = lambda: None
 
-    def start(self, *, end: Callable[[], None]) -> None:
-        """Registers the node and begins to sweep; `end` asks the server to stop."""
-        self._end = end
-        with self.database.write() as tx:
+    @property
+    def id(self) -> str:
+        """Id of the node, stable across restarts."""
+        return self.context.node_id
+
+    def start(self, *, request_stop: Callable[[], None]) -> None:
+        """Register the node and start its background work.
+
+        Args:
+            request_stop: Asks the server to stop; an embedded node calls it when it is unused.
+        """
+        self._request_stop = request_stop
+        with self.database.write("node.register") as tx:
             nodes.register(
                 tx,
                 self.id,
-                address=self.address,
+                address=self.context.address,
                 version=__version__,
-                seconds=self.settings.lease.duration.total_seconds(),
+                seconds=self.context.lease_seconds,
             )
         self.database.listen()
-        self._backends.announce([self.address])
-        self._sweeper.start()
-        write_private(self._node_file, json.dumps(self._described()))
-        _LOG.info("node %s serves %s from %s", self.id, self.address, self.database.dialect)
+        self._launchers.announce([self.context.address])
+        self._lease.start()
+        self._tasks.start()
+        write_private(self.settings.layout.node_file, json.dumps(self._describe()))
+        _LOG.info("node %s serves %s from %s", self.id, self.context.address, self.database.dialect)
 
     def stop(self) -> None:
-        """Ends what lives in this process; drivers live on, unless the node is embedded."""
-        self._node_file.unlink(missing_ok=True)
-        self._sweeper.stop()
+        """Stop the background work. Drivers keep running, unless the node is embedded."""
+        self.settings.layout.node_file.unlink(missing_ok=True)
+        self._tasks.stop()
+        self._lease.stop()
         try:
             if self.embedded:
-                self._close_everything()
-            with self.database.write() as tx:
+                self._end_drivers()
+            with self.database.write("node.stop") as tx:
                 nodes.transition(tx, self.id, NodeState.GONE, actor=self.id)
         except StoreUnavailable as error:
-            _LOG.error("the store does not answer at the end: %s", error.message)
+            _LOG.error("the node stops while the store does not answer: %s", error.message)
         self._takeovers.stop()
         if self._metastore is not None:
             self._metastore.stop() if self.embedded else self._metastore.release()
         self.database.close()
 
-    def _make_launches(self) -> Launches:
-        return Launches(
-            self.database,
-            self.settings,
-            node_id=self.id,
-            address=self.address,
-            backends=self._backends,
-            takeovers_=self._takeovers,
+    def list_nodes(self) -> list[NodeRecord]:
+        """Return every node that the store knows."""
+        with self.database.read() as tx:
+            return nodes.page(tx)
+
+    def check_store(self) -> None:
+        """Raise StoreUnavailable if the store does not answer."""
+        self.database.ping()
+
+    def _make_tasks(self) -> PeriodicTasks:
+        launches = Launches(
+            self.context,
+            launchers=self._launchers,
+            takeovers=self._takeovers,
             metastore=self._metastore,
         )
+        tasks = [
+            PeriodicTask("takeovers", self._takeovers.run),
+            PeriodicTask("expiry", Expiry(self.context).run),
+            PeriodicTask("forced cancels", ForcedCancels(self.context, self._takeovers).run),
+            PeriodicTask("node statements", self._node_statements.run_due),
+            PeriodicTask("warm pool", self._warm_pool.run),
+            PeriodicTask("launches", launches.start_pending),
+            PeriodicTask("retention", Retention(self.context).run, _RETENTION_SECONDS),
+            PeriodicTask("idle shutdown", self._stop_if_unused),
+        ]
+        is_first = True
 
-    def _make_sweeper(self) -> Sweeper:
-        database, settings = self.database, self.settings
-        return Sweeper(
-            database,
-            settings,
-            node_id=self.id,
-            takeovers=self._takeovers,
-            launches=self.launches,
-            retention=Retention(database),
-            expiry=Expiry(database, node_id=self.id),
-            stuck=ForcedCancels(database, settings, self._takeovers),
-            local_statements=self._locals,
-            warm=WarmPool(database, settings, node_id=self.id),
-            after_round=self._end_if_unused,
-        )
+        def on_return() -> None:
+            nonlocal is_first
+            self._extend_leases()
+            if is_first:
+                launches.adopt_unconfirmed()
+                is_first = False
 
-    @property
-    def _node_file(self) -> Path:
-        return self.settings.home.absolute() / "node.json"
+        return PeriodicTasks(self.context, tasks, on_return=on_return)
 
-    def _described(self) -> dict[str, str | int | bool | None]:
+    def _extend_leases(self) -> None:
+        """Give every driver one full lease to come back: it could not reach this node."""
+        seconds = self.context.lease_seconds
+        with self.database.write("node.return") as tx:
+            nodes.renew(tx, self.id, seconds)
+            sessions.extend_all(tx, node=self.id, seconds=seconds)
+
+    def _describe(self) -> dict[str, str | int | bool | None]:
+        """Return the content of `node.json`."""
         return {
-            "address": self.address,
+            "address": self.context.address,
             "token": self.token,
             "pid": os.getpid(),
             "node_id": self.id,
@@ -159,53 +203,60 @@ class Node:
             "embedded": self.embedded,
         }
 
-    def _end_if_unused(self) -> None:
-        if self.embedded and self._commands.gone(self.database):
-            _LOG.info("no command uses this node any more: it ends")
-            self._end()
+    def _stop_if_unused(self) -> None:
+        if self.embedded and self._idle_shutdown.is_due(self.database):
+            _LOG.info("no command uses this node any more: it stops")
+            self._request_stop()
 
-    def _close_everything(self) -> None:
-        """Ends the drivers of an embedded node. Sessions with a name are rebuilt when needed."""
-        with self.database.write() as tx:
+    def _end_drivers(self) -> None:
+        """End the drivers of an embedded node. Named sessions can be recovered later."""
+        with self.database.write("node.close_sessions") as tx:
             live = sessions.live(tx)
-            kept = [one for one in live if one.name is not None and _outlives(one)]
+            kept = [
+                session
+                for session in live
+                if session.name is not None and _can_be_recovered(session)
+            ]
             for session in live:
                 if session not in kept and session.state is not SessionState.CLOSING:
                     close_session(tx, session, actor=self.id)
         for session in kept:
-            self._takeovers.declare_lost(session.id, session.epoch, "its node has ended")
+            self._declare_lost(session)
         deadline = time.monotonic() + _CLOSE_SECONDS
-        while time.monotonic() < deadline and any(map(self._is_there, self._driven())):
+        while time.monotonic() < deadline and any(map(self._has_driver, self._leased())):
             time.sleep(0.1)
-        for session in self._driven():
-            self._takeovers.declare_lost(session.id, session.epoch, "its node has ended")
+        for session in self._leased():
+            self._declare_lost(session)
 
-    def _driven(self) -> list[Session]:
-        """Sessions that a driver answers for."""
+    def _declare_lost(self, session: Session) -> None:
+        lease = DriverLease(session.id, session.epoch)
+        self._takeovers.declare_lost(lease, "its node has stopped")
+
+    def _leased(self) -> list[Session]:
+        """Return the sessions whose driver runs or starts."""
         with self.database.read() as tx:
-            return [one for one in sessions.live(tx) if one.lease_until is not None]
+            return [session for session in sessions.live(tx) if session.lease_until is not None]
 
-    def _is_there(self, session: Session) -> bool:
-        return session.handle is not None and self._backends.poll(session.handle).alive
+    def _has_driver(self, session: Session) -> bool:
+        return session.handle is not None and self._launchers.poll(session.handle).alive
 
 
-def _outlives(session: Session) -> bool:
-    """Whether a session can be rebuilt without its driver."""
+def _can_be_recovered(session: Session) -> bool:
+    """Return whether another driver can restore the session with its tables."""
     return session.driver is None or bool(session.driver.get("keeps_tables"))
 
 
-def _node_id(home: Path) -> str:
-    file = home.absolute() / "node-id"
+def _load_node_id(file: Path) -> str:
     if not file.exists():
         write_private(file, new_id("no"))
     return file.read_text().strip()
 
 
-def _metastore(settings: Settings) -> Metastore | None:
+def _make_metastore(settings: Settings) -> Metastore | None:
     if settings.catalog.kind != "managed":
         return None
     return Metastore(
-        settings.home,
+        settings.layout,
         warehouse=settings.warehouse,
         linger_seconds=settings.embedded.linger.total_seconds(),
     )

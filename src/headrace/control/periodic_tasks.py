@@ -1,107 +1,83 @@
-"""What every node looks after, again and again: launches, lost drivers, expired results."""
+"""The periodic tasks of a node: launches, lost drivers, timeouts, retention."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from headrace.control.expiry import Expiry
-from headrace.control.retention import Retention
-from headrace.control.sessions.forced_cancel import ForcedCancels
-from headrace.control.sessions.launch import Launches
-from headrace.control.sessions.takeover import Takeovers
-from headrace.control.sessions.warm_pool import WarmPool
-from headrace.control.statements.node_statements import NodeStatements
+from headrace.control.context import NodeContext
 from headrace.errors import StoreUnavailable
-from headrace.settings import Settings
-from headrace.store import nodes, sessions
-from headrace.store.database import Database
+from headrace.store.notifications import LAUNCH
 
-_LOG = logging.getLogger("headrace.sweep")
-_RETENTION_SECONDS = 60.0
+_LOG = logging.getLogger("headrace.tasks")
 
 
-class Sweeper:
-    """One thread of a node. A wake-up brings the next round forward."""
+@dataclass(frozen=True, slots=True)
+class PeriodicTask:
+    """A task that every node runs again and again. Several nodes may run it at the same time."""
+
+    name: str
+    run: Callable[[], object]
+    every_seconds: float = 0.0
+    """Shortest time between two runs; 0 runs the task in every round."""
+
+
+class PeriodicTasks:
+    """A thread that runs the tasks in order, once per sweep interval.
+
+    The next round starts at once when a session waits for its driver. After the start of the node,
+    and after a time without the store, `on_return` runs before the tasks.
+    """
 
     def __init__(
         self,
-        database: Database,
-        settings: Settings,
+        context: NodeContext,
+        tasks: Sequence[PeriodicTask],
         *,
-        node_id: str,
-        takeovers: Takeovers,
-        launches: Launches,
-        retention: Retention,
-        expiry: Expiry,
-        stuck: ForcedCancels,
-        local_statements: NodeStatements,
-        warm: WarmPool,
-        after_round: Callable[[], None],
+        on_return: Callable[[], None],
     ) -> None:
-        self._database = database
-        self._settings = settings
-        self._node_id = node_id
-        self._takeovers = takeovers
-        self._launches = launches
-        self._retention = retention
-        self._expiry = expiry
-        self._stuck = stuck
-        self._locals = local_statements
-        self._warm = warm
-        self._after_round = after_round
+        self._notifications = context.database.notifications
+        self._interval = context.settings.lease.sweep.total_seconds()
+        self._tasks = tasks
+        self._on_return = on_return
+        self._next_run = {task.name: 0.0 for task in tasks}
+        self._is_away = True
         self._stopping = threading.Event()
-        self._away = True
-        self._adopted = False
-        self._retained_at = 0.0
-        self._thread = threading.Thread(target=self._run, name="headrace-sweep", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="headrace-tasks", daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread after the round in hand."""
+        """Stop the thread after the current round."""
         self._stopping.set()
-        self._database.notifications.publish(["launch"])
+        self._notifications.publish([LAUNCH])
         if self._thread is not threading.current_thread():
             self._thread.join()
 
     def _run(self) -> None:
-        period = self._settings.lease.sweep.total_seconds()
-        with self._database.notifications.subscribe("launch") as launch:
+        with self._notifications.subscribe(LAUNCH) as launch:
             while not self._stopping.is_set():
                 try:
-                    self._round()
-                    self._after_round()
+                    self._run_round()
                 except StoreUnavailable as error:
-                    if not self._away:
+                    if not self._is_away:
                         _LOG.error("the store does not answer: %s", error.message)
-                    self._away = True
-                except Exception:  # noqa: BLE001 - launches and leases must be looked after still
-                    _LOG.exception("a sweep failed")
-                launch.wait(period)
+                    self._is_away = True
+                except Exception:  # noqa: BLE001 - the next round must still check the leases
+                    _LOG.exception("a periodic task failed")
+                launch.wait(self._interval)
 
-    def _round(self) -> None:
-        lease = self._settings.lease.duration.total_seconds()
-        with self._database.write() as tx:
-            nodes.renew(tx, self._node_id, lease)
-            if self._away:
-                # Drivers could not reach a node meanwhile: each gets one full lease to come back.
-                sessions.extend_all(tx, node=self._node_id, seconds=lease)
-        if self._away:
+    def _run_round(self) -> None:
+        if self._is_away:
+            self._on_return()
             _LOG.info("the store answers")
-            self._away = False
-        if not self._adopted:
-            self._launches.adopt()
-            self._adopted = True
-        self._takeovers.sweep()
-        self._expiry.sweep()
-        self._stuck.sweep()
-        self._locals.run_due()
-        self._warm.sweep()
-        self._launches.start_pending()
-        if time.monotonic() - self._retained_at > _RETENTION_SECONDS:
-            self._retention.sweep()
-            self._retained_at = time.monotonic()
+            self._is_away = False
+        for task in self._tasks:
+            if time.monotonic() >= self._next_run[task.name]:
+                task.run()
+                self._next_run[task.name] = time.monotonic() + task.every_seconds

@@ -1,49 +1,55 @@
-"""Dropping results whose time is over: rows go, schema and counts stay with the statement."""
+"""Deletion of expired results. The schema and the counts stay with the statement."""
 
 from __future__ import annotations
 
 import logging
 
+from headrace.control.context import NodeContext
 from headrace.errors import ResultsUnavailable
 from headrace.storage.locations import delete
 from headrace.store import idempotency, results
-from headrace.store.database import Database
 
 _LOG = logging.getLogger("headrace.retention")
 _BATCH = 100
 
 
 class Retention:
-    """Sweeps the results of the whole store; any number of nodes may do so at once."""
+    """Deletes expired results of the whole store. Several nodes may do so at the same time."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
 
-    def sweep(self) -> int:
-        """Drops expired results and says how many. Files go first: a crash repeats, never leaks."""
-        dropped = 0
+    def run(self) -> int:
+        """Delete expired results and idempotency keys; return the number of results.
+
+        Files are deleted before the rows, so that a crash causes a repetition and never a leak.
+        """
+        count = 0
         while True:
             with self._database.read() as tx:
                 expired = results.expired(tx, _BATCH)
-            done = [statement_id for statement_id, place in expired if _removed(place)]
-            if done:
-                with self._database.write() as tx:
-                    for statement_id in done:
+            deleted = [
+                statement_id for statement_id, location in expired if _delete_files(location)
+            ]
+            if deleted:
+                with self._database.write("retention.results") as tx:
+                    for statement_id in deleted:
                         results.mark_gone(tx, statement_id)
-            dropped += len(done)
-            if len(done) < _BATCH:
+            count += len(deleted)
+            if len(deleted) < _BATCH:
                 break
-        with self._database.write() as tx:
-            idempotency.forget_expired(tx)
-        return dropped
+        with self._database.write("retention.idempotency") as tx:
+            idempotency.delete_expired(tx)
+        return count
 
 
-def _removed(place: str | None) -> bool:
-    if place is None:
+def _delete_files(location: str | None) -> bool:
+    """Delete the files of a result; return whether none remain."""
+    if location is None:
         return True
     try:
-        delete(place)
+        delete(location)
     except ResultsUnavailable as error:
-        _LOG.error("an expired result stays: %s", error.message)
+        _LOG.error("an expired result could not be deleted: %s", error.message)
         return False
     return True

@@ -1,4 +1,5 @@
 """The PySpark process that serves one session: `python -m headrace.driver BOOTSTRAP`.
 
-The only importer of PySpark. It knows the node by the link's messages alone.
+No other package imports PySpark. The driver knows a node only by the messages of the link
+(`model/messages.py`).
 """

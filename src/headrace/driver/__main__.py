@@ -1,6 +1,6 @@
-"""The driver's entry point: read the bootstrap, start Spark, serve the session, leave.
+"""Entry point of the driver: read the bootstrap, start Spark, serve the session, exit.
 
-The argument is the bootstrap file, or `--one-use` and the place of an object that is read once.
+The argument is the path of a bootstrap file, or `--handoff` and the location of a handoff object.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from headrace.driver.bootstrap import read_bootstrap, read_handoff
-from headrace.driver.link import Link
+from headrace.driver.link import NodeLink
 from headrace.driver.loop import Loop
 from headrace.driver.spark import Spark, SparkUnavailable
 from headrace.errors import HeadraceError
@@ -23,16 +23,21 @@ _LOG = logging.getLogger("headrace.driver")
 
 
 def main(arguments: list[str]) -> int:
-    """Serves until the session is closed, the lease is lost, or no node is found for long."""
+    """Serve the session until it is closed, and return the exit code of the process.
+
+    The exit code is 1 if Spark does not start, the lease is lost, or no node answers for too long.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    file = None if arguments[0] == "--one-use" else Path(arguments[0])
+    file = None if arguments[0] == "--handoff" else Path(arguments[0])
     bootstrap, token = read_handoff(arguments[1]) if file is None else read_bootstrap(file)
     if bootstrap.hold is not None:
+        # The metastore runs as long as a process has a shared lock on this file.
         fcntl.flock(os.open(bootstrap.hold, os.O_RDONLY | os.O_CREAT, 0o600), fcntl.LOCK_SH)
+    # Ctrl-C is meant for the program in the terminal, for example `headrace sql`.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    link = Link(file, bootstrap, token)
+    link = NodeLink(file, bootstrap, token)
     try:
         return _serve(link, Spark(bootstrap))
     except SparkUnavailable as error:
@@ -40,17 +45,17 @@ def main(arguments: list[str]) -> int:
         link.goodbye(Failure.of(error))
         return 1
     except HeadraceError as error:
-        _LOG.error("stopping: %s", error.message)
+        _LOG.error("driver stops: %s", error.message)
         return 1
 
 
-def _serve(link: Link, spark: Spark) -> int:
+def _serve(link: NodeLink, spark: Spark) -> int:
     loop = Loop(link, spark)
     signal.signal(signal.SIGTERM, lambda _signal, _frame: loop.stop())
     try:
         loop.run()
     except BaseException:
-        # Nothing of a driver that may not go on must still write: its JVM dies at once.
+        # This driver may have lost its lease: its JVM must not write anything from here on.
         spark.kill()
         raise
     spark.stop()

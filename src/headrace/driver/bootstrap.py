@@ -1,7 +1,8 @@
-"""The bootstrap: what a launcher tells a driver. Its fields are in model/messages.py.
+"""Reads the bootstrap, which tells a driver its session, its token and the addresses of nodes.
 
-On the launcher's host it is a file, which the driver keeps without the token and looks into again.
-Elsewhere it is an object in the results location that can be read once.
+On the launcher's host, the bootstrap is a file. The driver removes the token from it, and reads
+node addresses from it again later. On other hosts, it is a handoff object in the results location,
+which can be read once. `model/messages.py` describes the fields.
 """
 
 from __future__ import annotations
@@ -14,28 +15,33 @@ from headrace.storage import handoff
 
 
 def read_bootstrap(file: Path) -> tuple[Bootstrap, str]:
-    """Reads the file and takes the token out of it: SQL of users must not find it there.
+    """Read the bootstrap file, remove the token from it, and return the bootstrap and the token.
 
-    Raises OSError and pydantic's ValidationError; SystemExit when another has taken the token.
+    The token is removed because users' SQL can read the file. Raises OSError and pydantic's
+    ValidationError if the file cannot be read, and SystemExit if it has no token any more.
     """
     bootstrap = Bootstrap.model_validate_json(file.read_text())
     if bootstrap.token is None:
-        raise SystemExit(f"{file} has been taken by a driver already")
-    without = bootstrap.model_copy(update={"token": None})
-    write_private(file, without.model_dump_json())
-    return without, bootstrap.token
+        raise SystemExit(f"Another driver has already read the token in {file}.")
+    without_token = bootstrap.model_copy(update={"token": None})
+    write_private(file, without_token.model_dump_json())
+    return without_token, bootstrap.token
 
 
-def read_handoff(place: str) -> tuple[Bootstrap, str]:
-    """Reads the object and deletes it. Raises FileNotFoundError, ResultsUnavailable, SystemExit."""
-    bootstrap = Bootstrap.model_validate_json(handoff.take(place))
+def read_handoff(location: str) -> tuple[Bootstrap, str]:
+    """Read and delete the handoff object, and return the bootstrap and the token.
+
+    Raises FileNotFoundError if the object was read before, ResultsUnavailable if the results
+    location cannot be reached, and SystemExit if the object has no token.
+    """
+    bootstrap = Bootstrap.model_validate_json(handoff.read_and_delete_handoff(location))
     if bootstrap.token is None:
-        raise SystemExit(f"{place} has no token")
+        raise SystemExit(f"The bootstrap in {location} has no token.")
     return bootstrap.model_copy(update={"token": None}), bootstrap.token
 
 
-def addresses(file: Path | None) -> list[str]:
-    """The node addresses that the file names now; empty when it cannot be read."""
+def read_addresses(file: Path | None) -> list[str]:
+    """Return the node addresses in the bootstrap file; empty if there is no readable file."""
     if file is None:
         return []
     try:

@@ -1,4 +1,4 @@
-"""Running one statement: bind, run, write the result, and say how it ended."""
+"""Runs one statement: plan it, run it, write its result, and describe how it ended."""
 
 from __future__ import annotations
 
@@ -7,25 +7,21 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas import (
-    Cancelled,
-    CommitUnfinished,
-    ExecutionPlan,
-    StatementFacts,
-    plan_statement,
-)
-from headrace.driver.failures import failure_of
-from headrace.driver.hooks import Hooks, load_hooks, report_lost_attempt
-from headrace.driver.link import Link, LinkRefused, NoNodeAnswers
+from headrace.driver.ctas import Cancelled, CommitUnfinished
+from headrace.driver.failures import describe_failure
+from headrace.driver.hooks import Hooks, StatementFacts, load_hooks, report_lost_attempt
+from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
+from headrace.driver.planner import ExecutionPlan, plan_statement
 from headrace.driver.spark import Spark
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
+from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment, Ended
 from headrace.model.result import ResultReport
@@ -33,23 +29,34 @@ from headrace.model.snapshot import Snapshot
 
 _LOG = logging.getLogger("headrace.driver")
 _POOL = "spark.scheduler.pool"
-"""One for each thread: the FAIR scheduler shares the slots among those that have work."""
+"""Each thread has a pool of its own: the FAIR scheduler shares the slots among busy pools."""
 _CANCEL_EVERY_SECONDS = 0.1
-_DYING_SECONDS = 2.0
-"""How long a JVM may take to be gone after its connections have broken."""
-_NOT_THE_STATEMENTS = (LeaseLost, NoNodeAnswers, LinkRefused)
-_TOLD_BY_A_LIVING_JVM = (PySparkException, Py4JJavaError, HeadraceError)
+_JVM_EXIT_SECONDS = 2.0
+"""How long a JVM may take to exit after its connections have broken."""
+_DRIVER_ERRORS = (LeaseLost, NoNodeAnswers, LinkRefused)
+"""Errors that end the driver instead of the statement."""
+_LIVE_JVM_ERRORS = (PySparkException, Py4JJavaError, HeadraceError)
+"""Errors that do not suggest that the JVM is dying."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How the execution ended: with a result, or with a failure."""
+
+    state: StatementState
+    result: ResultReport | None = None
+    failure: Failure | None = None
 
 
 class Execution:
-    """One attempt at one statement, in the thread that calls `run`."""
+    """One attempt to run one statement, in the thread that calls `run`."""
 
-    def __init__(self, spark: Spark, link: Link, assignment: Assignment) -> None:
+    def __init__(self, spark: Spark, link: NodeLink, assignment: Assignment) -> None:
         self.assignment = assignment
         self._spark = spark
         self._link = link
         self._bootstrap = link.bootstrap
-        self._course: ExecutionPlan | None = None
+        self._plan: ExecutionPlan | None = None
         self._hooks = Hooks(self._facts, [], None)
         self._ended = threading.Event()
         self._cancelling = threading.Event()
@@ -60,99 +67,128 @@ class Execution:
         return self._cancelling.is_set()
 
     def run(self) -> Ended:
-        """Says how it ended; what the user's SQL raises is told in the report.
+        """Run the statement and return how it ended; an error of the user's SQL is in the report.
 
-        Raises DriverLost when the JVM has died, and LeaseLost, Orphaned and Refused when a table
-        that it creates may not go on.
+        Raises DriverLost if the JVM has died. Raises LeaseLost, NoNodeAnswers and LinkRefused if a
+        step of a table transaction cannot be written to the journal.
         """
-        began = time.monotonic()
+        start = time.monotonic()
         try:
-            ended = self._succeeded(self._ran())
-        except _NOT_THE_STATEMENTS:
+            outcome = _Outcome(StatementState.SUCCESS, result=self._execute())
+        except _DRIVER_ERRORS:
             raise
         except CommitUnfinished as error:
             raise DriverLost(error.message) from error
         except Exception as error:
-            doubt = 0.0 if isinstance(error, _TOLD_BY_A_LIVING_JVM) else _DYING_SECONDS
-            if not self._spark.alive(doubt_seconds=doubt):
+            exit_seconds = 0.0 if isinstance(error, _LIVE_JVM_ERRORS) else _JVM_EXIT_SECONDS
+            if not self._spark.is_alive(exit_seconds=exit_seconds):
                 raise DriverLost("The JVM of the driver died.") from error
-            ended = self._failed(error)
+            outcome = self._handle_failure(error)
         finally:
             self._ended.set()
-        self._leave_no_tag()
-        told = {"ran_seconds": time.monotonic() - began, "snapshot": self._snapshot()}
-        return ended.model_copy(update=told)
+        self._remove_job_tag()
+        return self._report(outcome, ran_seconds=time.monotonic() - start)
 
-    def _ran(self) -> ResultReport:
+    def wait_for_end(self, seconds: float) -> bool:
+        """Wait until the statement has ended; return False if it is still running by then."""
+        return self._ended.wait(seconds)
+
+    def cancel(self) -> None:
+        """Start to cancel the Spark work, and repeat the cancel until `run` returns.
+
+        A single cancel would miss a job that starts later, for example after planning. Work that
+        Spark cannot cancel, such as a file listing in the driver, runs to its own end.
+        """
+        if not self.cancelling:
+            self._cancelling.set()
+            threading.Thread(target=self._keep_cancelling, daemon=True).start()
+
+    def _execute(self) -> ResultReport:
         assignment, context, session = self.assignment, self._spark.context, self._spark.session
         context.addJobTag(assignment.statement_id)
         context.setJobDescription(assignment.text[:200])
         if self._bootstrap.parallelism > 1:
             context.setLocalProperty(_POOL, threading.current_thread().name)
-            session = self._spark.state.branch() if assignment.is_query else session
-        with _configured(session, assignment.conf):
-            self._course = course = plan_statement(session, assignment, self._link, self._facts)
-            self._begin(course)
+            session = self._spark.state.clone_session() if assignment.is_query else session
+        with _override_conf(session, assignment.conf):
+            self._plan = plan = plan_statement(session, assignment, self._link, self._facts)
+            self._start_hooks(plan)
             try:
-                report = write_result(course.run(), self._spec())
+                report = write_result(plan.run(), self._output_options())
             finally:
-                # What is published or removed from here on must not be torn by a cancel.
-                self._leave_no_tag()
-            self._hooks.finished(binding=course.may_be_refused)
+                # From here on, tables are published or removed: a cancel must not interrupt that.
+                self._remove_job_tag()
+            self._hooks.notify_finished(can_veto=plan.can_be_vetoed)
         return report
 
-    def _begin(self, course: ExecutionPlan) -> None:
-        """Tells the hooks. Last those of Headrace: what the users' refuse is not published."""
-        facts, binding = self._facts, not course.settled
+    def _start_hooks(self, plan: ExecutionPlan) -> None:
+        """Call `on_created` of the users' hooks, then of Headrace's own hook.
+
+        In this order, a statement that a user's hook refuses publishes no table.
+        """
+        facts, can_veto = self._facts, not plan.completed_earlier
         if facts.attempt > 1:
             report_lost_attempt(replace(facts, attempt=facts.attempt - 1))
-        self._hooks = Hooks(facts, load_hooks(facts, binding=binding), course.hook)
-        self._hooks.created(binding=binding)
-
-    def ends_within(self, seconds: float) -> bool:
-        """Waits until the statement has run to its end, but no longer."""
-        return self._ended.wait(seconds)
-
-    def cancel(self) -> None:
-        """Cancels the Spark work again and again until `run` returns.
-
-        A job that starts after a cancel, e.g. because planning was still going on, would run on.
-        What Spark does not react to (a file listing on the driver) ends when it ends.
-        """
-        if not self.cancelling:
-            self._cancelling.set()
-            threading.Thread(target=self._keep_cancelling, daemon=True).start()
+        self._hooks = Hooks(facts, load_hooks(facts, can_veto=can_veto), plan.hook)
+        self._hooks.notify_created(can_veto=can_veto)
 
     def _keep_cancelling(self) -> None:
         tag = self.assignment.statement_id
         while True:
             try:
                 self._spark.context.cancelJobsWithTag(tag)
-                # Its jobs are not this statement's to Spark.
+                # The jobs of a streaming query do not carry the tag.
                 self._spark.stop_stream(tag)
             except (Py4JError, OSError) as error:
-                _LOG.warning("cancel of %s: %s", tag, error)
+                _LOG.warning("statement %s: a cancel failed and is repeated: %s", tag, error)
             if self._ended.wait(_CANCEL_EVERY_SECONDS):
                 return
 
-    def _snapshot(self) -> Snapshot | None:
-        """What the statement has changed of the session, whether it succeeded or not."""
-        if self.assignment.is_query or (self._course is not None and self._course.hook is not None):
-            # A CTAS changes a catalog, and nothing of the session.
+    def _handle_failure(self, error: Exception) -> _Outcome:
+        """Call the hooks for a failed or cancelled statement, and return its outcome."""
+        failure = describe_failure(error, self.assignment.text)
+        if self.cancelling or isinstance(error, Cancelled):
+            self._hooks.notify_cancelled()
+            return _Outcome(StatementState.CANCELLED, failure=failure)
+        self._hooks.notify_failed(error)
+        summary = failure.message.partition("\n")[0]
+        _LOG.warning("statement %s failed: %s", self.assignment.statement_id, summary)
+        return _Outcome(StatementState.FAILED, failure=failure)
+
+    def _report(self, outcome: _Outcome, *, ran_seconds: float) -> Ended:
+        plan = self._plan if outcome.state is StatementState.SUCCESS else None
+        return Ended(
+            statement_id=self.assignment.statement_id,
+            state=outcome.state,
+            result=outcome.result,
+            failure=outcome.failure,
+            committed=plan.hook.transaction if plan is not None and plan.hook is not None else None,
+            atomic=plan.atomic if plan is not None else None,
+            note=plan.note if plan is not None else None,
+            ran_seconds=ran_seconds,
+            snapshot=self._capture_changes(),
+        )
+
+    def _capture_changes(self) -> Snapshot | None:
+        """Return the session state if the statement may have changed it, even if it failed."""
+        if self.assignment.is_query or (self._plan is not None and self._plan.hook is not None):
+            # A CTAS changes a catalog, but not the session.
             return None
         try:
-            return self._spark.state.changed()
+            return self._spark.state.capture_changes()
         except (Py4JError, OSError) as error:
-            # The state told last still holds; a dead JVM is found out by the lease's renewal.
-            _LOG.warning("no snapshot after %s: %s", self.assignment.statement_id, error)
+            # The last snapshot stays valid. If the JVM is dead, the next lease renewal detects it.
+            _LOG.warning("statement %s: no snapshot: %s", self.assignment.statement_id, error)
             return None
 
-    def _leave_no_tag(self) -> None:
-        """The thread's next statement is not to be cancelled by this one's name."""
+    def _remove_job_tag(self) -> None:
+        """Remove the statement's tag from this thread, which will run other statements."""
         try:
             self._spark.context.removeJobTag(self.assignment.statement_id)
         except (Py4JError, OSError) as error:
-            _LOG.warning("the tag of %s stays: %s", self.assignment.statement_id, error)
+            _LOG.warning(
+                "statement %s: its job tag was not removed: %s", self.assignment.statement_id, error
+            )
 
     @property
     def _facts(self) -> StatementFacts:
@@ -164,55 +200,33 @@ class Execution:
             attempt=assignment.attempt,
         )
 
-    def _succeeded(self, report: ResultReport) -> Ended:
-        course = self._course
-        assert course is not None
-        return Ended(
-            statement_id=self.assignment.statement_id,
-            state=StatementState.SUCCESS,
-            result=report,
-            committed=course.hook.transaction if course.hook is not None else None,
-            atomic=course.atomic,
-            note=course.note,
-        )
-
-    def _failed(self, error: Exception) -> Ended:
-        statement_id = self.assignment.statement_id
-        failure = failure_of(error, self.assignment.text)
-        if self.cancelling or isinstance(error, Cancelled):
-            self._hooks.cancelled()
-            cancelled = StatementState.CANCELLED
-            return Ended(statement_id=statement_id, state=cancelled, failure=failure)
-        self._hooks.failed(error)
-        _LOG.warning("statement %s failed: %s", statement_id, failure.message.partition("\n")[0])
-        return Ended(statement_id=statement_id, state=StatementState.FAILED, failure=failure)
-
-    def _spec(self) -> OutputOptions:
+    def _output_options(self) -> OutputOptions:
         assignment, bootstrap = self.assignment, self._bootstrap
-        # Names of what is written carry the epoch: another driver's attempt is never touched.
-        place = f"{assignment.statement_id}-{bootstrap.epoch}-{assignment.attempt}"
+        request = assignment.result_request
+        # The name carries epoch and attempt, so that no two attempts write to the same location.
+        name = f"{assignment.statement_id}-{bootstrap.epoch}-{assignment.attempt}"
         return OutputOptions(
-            disposition=assignment.disposition,
-            row_limit=assignment.row_limit,
-            byte_limit=assignment.byte_limit,
-            location=f"{(assignment.location or bootstrap.results).rstrip('/')}/{place}",
+            disposition=request.disposition,
+            row_limit=request.row_limit,
+            byte_limit=request.byte_limit,
+            location=f"{(request.location or bootstrap.results).rstrip('/')}/{name}",
             inline_limit=bootstrap.inline_limit,
             chunk_limit=bootstrap.chunk_limit,
         )
 
 
 @contextmanager
-def _configured(session: SparkSession, wanted: dict[str, str]) -> Iterator[None]:
-    """The statement's own configuration, taken back afterwards."""
+def _override_conf(session: SparkSession, overrides: dict[str, str]) -> Iterator[None]:
+    """Set the statement's own configuration, and restore the session's afterwards."""
     conf = session.conf
-    before: dict[str, str | None] = {key: conf.get(key, None) for key in wanted}
+    previous: dict[str, str | None] = {key: conf.get(key, None) for key in overrides}
     try:
-        for key, value in wanted.items():
+        for key, value in overrides.items():
             conf.set(key, value)
         yield
     finally:
-        for key, earlier in before.items():
-            if earlier is None:
+        for key, old_value in previous.items():
+            if old_value is None:
                 conf.unset(key)
             else:
-                conf.set(key, earlier)
+                conf.set(key, old_value)

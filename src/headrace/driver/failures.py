@@ -1,8 +1,9 @@
-"""Errors of Python and the JVM as structured failures.
+"""Turns errors of Python and the JVM into structured failures.
 
-Spark's own errors are known by their condition and SQLSTATE. Positions are those that Spark's
-parser keeps with every expression, and are told only when they speak of the user's text: an error
-inside a view's text, an EXECUTE IMMEDIATE or a text with `${…}` substituted has none.
+Spark's own errors are identified by their condition and SQLSTATE. Positions come from Spark's
+parser, which keeps them with every expression. A failure has a position only if that refers to the
+user's text. An error inside the text of a view or of an EXECUTE IMMEDIATE has none, nor has an
+error in a text with substituted `${…}`.
 """
 
 from __future__ import annotations
@@ -33,39 +34,38 @@ _TRACE_CHARACTERS = 64 * 1024
 _CAUSES = 20
 
 
-def failure_of(error: Exception, text: str) -> Failure:
-    """The failure that a statement with this text ends with."""
+def describe_failure(error: Exception, text: str) -> Failure:
+    """Return the failure of a statement with this text that ended with this error."""
     if isinstance(error, HeadraceError):
         return Failure.of(error)
-    known = _captured(error)
-    trace = _trace(error, known)
-    if not isinstance(known, PySparkException):
-        message = f"{type(known).__name__}: {known}"
+    spark_error = _unwrap(error)
+    trace = _format_trace(error, spark_error)
+    if not isinstance(spark_error, PySparkException):
+        message = f"{type(spark_error).__name__}: {spark_error}"
         return Failure(code="execution_error", message=message, trace=trace)
-    condition, sqlstate = known.getCondition(), known.getSqlState()
-    place = _position(known, text)
+    condition, sqlstate = spark_error.getCondition(), spark_error.getSqlState()
+    position = _find_position(spark_error, text)
     return Failure(
-        code=_code(known),
-        message=_message(known, condition, sqlstate),
+        code=_failure_code(spark_error),
+        message=_extract_message(spark_error, condition, sqlstate),
         condition=condition,
         sqlstate=sqlstate,
-        line=place.line if place else None,
-        column=place.column if place else None,
+        line=position.line if position else None,
+        column=position.column if position else None,
         trace=trace,
     )
 
 
-def _captured(error: Exception) -> Exception:
-    """The Spark error that a failed job's exception wraps, else the error itself."""
-    known = error
+def _unwrap(error: Exception) -> Exception:
+    """Return the Spark error inside the exception of a failed job; else the error itself."""
     if isinstance(error, Py4JJavaError):
         with contextlib.suppress(Py4JError):
-            known = _converted(_with_condition(error.java_exception))
-    return known
+            return _convert(_find_cause_with_condition(error.java_exception))
+    return error
 
 
-def _with_condition(java_error: Any) -> Any:
-    """The first in the chain of causes that has a condition; the error itself if none has."""
+def _find_cause_with_condition(java_error: Any) -> Any:
+    """Return the first error in the chain of causes with a condition; else the error itself."""
     cause = java_error
     for _ in range(_CAUSES):
         if cause is None:
@@ -76,37 +76,37 @@ def _with_condition(java_error: Any) -> Any:
     return java_error
 
 
-def _converted(java_error: Any) -> CapturedException:
-    """PySpark's own error for it.
+def _convert(java_error: Any) -> CapturedException:
+    """Convert a Java error to PySpark's own exception class.
 
-    Where PySpark has no class for a Spark error it drops the condition, which is kept here.
+    For a Spark error without such a class, PySpark drops the condition: restore it.
     """
-    known: CapturedException = convert_exception(java_error)
-    if isinstance(known, UnknownException) and _has_condition(java_error):
+    converted: CapturedException = convert_exception(java_error)
+    if isinstance(converted, UnknownException) and _has_condition(java_error):
         return UnknownException(origin=java_error)
-    return known
+    return converted
 
 
 def _has_condition(java_error: Any) -> bool:
     return (
-        _is_a(java_error, "org.apache.spark.SparkThrowable")
+        _is_java_instance(java_error, "org.apache.spark.SparkThrowable")
         and java_error.getCondition() is not None
     )
 
 
-def _is_a(java_error: Any, name: str) -> bool:
-    gateway = SparkContext._gateway  # noqa: SLF001 - what PySpark's own conversion asks
-    return bool(is_instance_of(gateway, java_error, name))
+def _is_java_instance(java_error: Any, class_name: str) -> bool:
+    gateway = SparkContext._gateway  # noqa: SLF001 - as PySpark's own conversion does
+    return bool(is_instance_of(gateway, java_error, class_name))
 
 
-def _code(error: PySparkException) -> str:
+def _failure_code(error: PySparkException) -> str:
     if isinstance(error, ParseException):
         return "syntax_error"
     return "analysis_error" if isinstance(error, AnalysisException) else "execution_error"
 
 
-def _message(error: PySparkException, condition: str | None, sqlstate: str | None) -> str:
-    """Spark's sentence without what is told beside it: condition, SQLSTATE, the text, the plan."""
+def _extract_message(error: PySparkException, condition: str | None, sqlstate: str | None) -> str:
+    """Return Spark's sentence alone, without condition, SQLSTATE, SQL text and plan."""
     message = str(error).strip()
     if condition is not None:
         # Errors of scripts begin with `{LINE:n} `.
@@ -117,25 +117,26 @@ def _message(error: PySparkException, condition: str | None, sqlstate: str | Non
     return message.partition("\n== SQL")[0].strip()
 
 
-def _position(error: PySparkException, text: str) -> Position | None:
+def _find_position(error: PySparkException, text: str) -> Position | None:
+    """Return the position of an error in the user's text, if Spark knows it."""
     origin = getattr(error, "_origin", None)
     if origin is None:
         return None
     try:
         if isinstance(error, ParseException):
-            return _parse_position(origin, text)
+            return _parser_position(origin, text)
         for context in origin.getQueryContext():
-            offset = _offset(context, text)
+            offset = _context_offset(context, text)
             if offset is not None:
                 return position_at(text, offset)
-        if _is_a(origin, "org.apache.spark.sql.exceptions.SqlScriptingException"):
+        if _is_java_instance(origin, "org.apache.spark.sql.exceptions.SqlScriptingException"):
             return _script_position(origin.origin(), text)
     except Py4JError:
         return None
     return None
 
 
-def _parse_position(origin: Any, text: str) -> Position | None:
+def _parser_position(origin: Any, text: str) -> Position | None:
     command, line, start = origin.command(), origin.line(), origin.startPosition()
     if command.isEmpty() or command.get() != text or line.isEmpty() or start.isEmpty():
         return None
@@ -149,7 +150,8 @@ def _script_position(origin: Any, text: str) -> Position | None:
     return position_at(text, int(start.get()))
 
 
-def _offset(context: Any, text: str) -> int | None:
+def _context_offset(context: Any, text: str) -> int | None:
+    """Return the offset in the user's text that a Spark QueryContext points to, if any."""
     if context.contextType().toString() != "SQL" or context.objectType():
         return None
     sql = context.sqlText()
@@ -158,9 +160,9 @@ def _offset(context: Any, text: str) -> int | None:
     return int(context.startIndex())
 
 
-def _trace(error: Exception, known: Exception) -> str:
+def _format_trace(error: Exception, spark_error: Exception) -> str:
     python = "".join(traceback.format_exception(error))
     java = ""
-    if isinstance(known, CapturedException):
-        java = str(known._stackTrace or "")  # noqa: SLF001 - PySpark offers no other way to it
+    if isinstance(spark_error, CapturedException):
+        java = str(spark_error._stackTrace or "")  # noqa: SLF001 - not in PySpark's API
     return f"{python}\n{java}".strip()[:_TRACE_CHARACTERS]

@@ -1,4 +1,4 @@
-"""Hooks: what accompanies a statement through its life."""
+"""Statement hooks: callbacks at the beginning and at the end of each statement."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from headrace.model.lifecycle import StatementState
 from headrace.model.pending_hook_call import PendingHookCall
 
 GROUP = "headrace.hooks"
-"""Entry points where drivers run: each is a HookFactory."""
+"""Group of entry points in the drivers' environment. Each entry point is a HookFactory."""
 _LOG = logging.getLogger("headrace.driver")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementFacts:
-    """What a hook is told of the statement."""
+    """The statement, as hooks see it."""
 
     id: str
     session_id: str
@@ -29,82 +29,87 @@ class StatementFacts:
 
 
 class StatementHook:
-    """Told of a statement's beginning and of its end, in the thread that runs it.
+    """Base class of hooks. Each method runs in the thread of the statement, before the report.
 
-    What `on_created` or `on_finished` raises fails the statement. What the others raise is logged.
+    An error in `on_created` or `on_finished` fails the statement. An error in another method is
+    only logged.
     """
 
     def on_created(self, statement: StatementFacts) -> None:
-        """It is about to run."""
+        """React to a statement that is about to run."""
 
     def on_finished(self, statement: StatementFacts) -> None:
-        """It has run to its end, and nobody has been told yet."""
+        """React to a statement that has run successfully."""
 
     def on_failed(self, statement: StatementFacts, error: Exception) -> None:
-        """It has failed; nobody has been told yet."""
+        """React to a statement that has failed."""
 
     def on_cancelled(self, statement: StatementFacts) -> None:
-        """A cancel has stopped it."""
+        """React to a statement that a cancel has stopped."""
 
 
 HookFactory = Callable[[StatementFacts], StatementHook | None]
-"""What an entry point gives: a hook for a statement that it cares for."""
+"""Returns the hook for a statement, or None if the statement needs no hook."""
 
 
-def load_hooks(statement: StatementFacts, *, binding: bool = True) -> list[StatementHook]:
-    """The users' own hooks of a statement, in the order of their names.
+def load_hooks(statement: StatementFacts, *, can_veto: bool = True) -> list[StatementHook]:
+    """Create the installed hooks of a statement, in the order of their entry points' names.
 
-    Raises what they raise, if that is `binding`.
+    Args:
+        can_veto: Whether to raise the error of a factory. Otherwise it is logged.
     """
-    made = []
-    for factory in _factories():
-        with _heard(statement, binding=binding):
-            made.append(factory(statement))
-    return [hook for hook in made if hook is not None]
+    hooks = []
+    for factory in _load_factories():
+        with _handle_hook_error(statement, can_veto=can_veto):
+            hooks.append(factory(statement))
+    return [hook for hook in hooks if hook is not None]
 
 
 def report_lost_attempt(statement: StatementFacts) -> None:
-    """The users' hooks of an attempt whose driver was lost: it has failed."""
-    error = DriverLost("The driver was lost that had it in hand.")
-    for hook in load_hooks(statement, binding=False):
-        with _heard(statement, binding=False):
+    """Call `on_failed` for an attempt whose driver was lost."""
+    error = DriverLost("The driver that ran the statement was lost.")
+    for hook in load_hooks(statement, can_veto=False):
+        with _handle_hook_error(statement, can_veto=False):
             hook.on_failed(statement, error)
 
 
-def report_ended_statements(ended: Iterable[PendingHookCall], session_id: str) -> None:
-    """The users' hooks of statements that nobody runs again: their driver was lost with them."""
-    for one in ended:
-        facts = StatementFacts(
-            id=one.statement_id, session_id=session_id, text=one.text, attempt=one.attempt
+def report_ended_statements(pending: Iterable[PendingHookCall], session_id: str) -> None:
+    """Call the hooks of statements that ended with their lost driver and are not retried."""
+    for call in pending:
+        statement = StatementFacts(
+            id=call.statement_id, session_id=session_id, text=call.text, attempt=call.attempt
         )
-        error = DriverLost(one.failure.message if one.failure else "The driver was lost.")
-        for hook in load_hooks(facts, binding=False):
-            with _heard(facts, binding=False):
-                if one.state is StatementState.FAILED:
-                    hook.on_failed(facts, error)
+        error = DriverLost(call.failure.message if call.failure else "The driver was lost.")
+        for hook in load_hooks(statement, can_veto=False):
+            with _handle_hook_error(statement, can_veto=False):
+                if call.state is StatementState.FAILED:
+                    hook.on_failed(statement, error)
                 else:
-                    hook.on_cancelled(facts)
+                    hook.on_cancelled(statement)
 
 
 @contextmanager
-def _heard(statement: StatementFacts, *, binding: bool) -> Iterator[None]:
+def _handle_hook_error(statement: StatementFacts, *, can_veto: bool) -> Iterator[None]:
+    """Raise the error of a hook that can veto the statement, and log any other."""
     try:
         yield
     except Exception:
-        if binding:
+        if can_veto:
             raise
-        _LOG.exception("statement %s: a hook failed, too late to change it", statement.id)
+        _LOG.exception(
+            "statement %s: a hook failed; the outcome of the statement stays the same", statement.id
+        )
 
 
 @lru_cache(maxsize=1)
-def _factories() -> list[HookFactory]:
-    """Looked for once: it takes longer than a small statement."""
-    found = sorted(entry_points(group=GROUP), key=lambda one: one.name)
-    return [one.load() for one in found]
+def _load_factories() -> list[HookFactory]:
+    """Load the entry points once per process: a search takes longer than a small statement."""
+    entries = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    return [entry.load() for entry in entries]
 
 
 class Hooks:
-    """The hooks of one statement: the users', then Headrace's own."""
+    """The hooks of one statement: first those of users, then Headrace's own."""
 
     def __init__(
         self, statement: StatementFacts, users: Sequence[StatementHook], own: StatementHook | None
@@ -112,42 +117,49 @@ class Hooks:
         self._statement = statement
         self._users = users
         self._own = own
-        self._created: list[StatementHook] = []
+        self._active: list[StatementHook] = []
+        """Hooks that were called at the beginning and not yet at the end."""
 
-    def created(self, *, binding: bool = True) -> None:
-        """Raises what a hook raises, the users' if that is `binding`.
+    def notify_created(self, *, can_veto: bool = True) -> None:
+        """Call `on_created` of each hook.
 
-        Those before it are told of the failure by the caller.
+        An error ends the loop. The caller then calls `notify_failed`, which reaches the hooks
+        that were called so far.
+
+        Args:
+            can_veto: Whether to raise the error of a user's hook. Otherwise it is logged.
         """
         for hook in self._users:
-            self._created.append(hook)
-            with _heard(self._statement, binding=binding):
+            self._active.append(hook)
+            with _handle_hook_error(self._statement, can_veto=can_veto):
                 hook.on_created(self._statement)
         if self._own is not None:
-            self._created.append(self._own)
+            self._active.append(self._own)
             self._own.on_created(self._statement)
 
-    def finished(self, *, binding: bool = True) -> None:
-        """As `created`; those after the one that raises have not been told then.
+    def notify_finished(self, *, can_veto: bool = True) -> None:
+        """Call `on_finished` of each hook, and end with the first error, like `notify_created`.
 
-        What is not binding for a table comes after it: users are told when it is there.
+        If users' hooks cannot veto, Headrace's own hook comes first: users' hooks then run when
+        the table is complete.
         """
-        if not binding and self._own is not None:
-            self._created.remove(self._own)
-            self._created.insert(0, self._own)
-        while self._created:
-            with _heard(self._statement, binding=binding or self._created[0] is self._own):
-                self._created[0].on_finished(self._statement)
-            self._created.pop(0)
+        if not can_veto and self._own is not None:
+            self._active.remove(self._own)
+            self._active.insert(0, self._own)
+        while self._active:
+            hook = self._active[0]
+            with _handle_hook_error(self._statement, can_veto=can_veto or hook is self._own):
+                hook.on_finished(self._statement)
+            self._active.pop(0)
 
-    def failed(self, error: Exception) -> None:
-        """Those that know of its beginning and not of its end."""
-        for hook in reversed(self._created):
-            with _heard(self._statement, binding=False):
+    def notify_failed(self, error: Exception) -> None:
+        """Call `on_failed` of each hook that has not seen the end, in reverse order."""
+        for hook in reversed(self._active):
+            with _handle_hook_error(self._statement, can_veto=False):
                 hook.on_failed(self._statement, error)
 
-    def cancelled(self) -> None:
-        """The same after a cancel."""
-        for hook in reversed(self._created):
-            with _heard(self._statement, binding=False):
+    def notify_cancelled(self) -> None:
+        """Call `on_cancelled` of each hook that has not seen the end, in reverse order."""
+        for hook in reversed(self._active):
+            with _handle_hook_error(self._statement, can_veto=False):
                 hook.on_cancelled(self._statement)

@@ -1,4 +1,4 @@
-"""The process of the JVM under this driver: its child, or its parent where spark-submit began."""
+"""The process of the driver's JVM: a child of the driver, or its parent under spark-submit."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from typing import Any, Protocol
 
 from pyspark import SparkContext
 
-_LOOK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 
 
 class JvmProcess(Protocol):
-    def alive(self, doubt_seconds: float) -> bool:
-        """One that seems to be dying gets `doubt_seconds` to be dead."""
+    """A process that may end at any time."""
+
+    def is_alive(self, exit_seconds: float) -> bool:
+        """Return whether it is still running, after waiting up to `exit_seconds` for its end."""
 
     def kill(self) -> None:
-        """Returns when it can do nothing any more."""
+        """Kill it, and return when it has ended."""
 
 
 class ChildJvm:
-    """The JVM that PySpark has started."""
+    """The JVM that PySpark started."""
 
     def __init__(self, process: Any) -> None:
         self._process = process
 
-    def alive(self, doubt_seconds: float) -> bool:
+    def is_alive(self, exit_seconds: float) -> bool:
         try:
-            self._process.wait(timeout=doubt_seconds)
+            self._process.wait(timeout=exit_seconds)
         except subprocess.TimeoutExpired:
             return True
         return False
@@ -41,18 +43,20 @@ class ChildJvm:
 
 
 class ParentJvm:
-    """The JVM that has started this process: that of spark-submit, or YARN's application master."""
+    """The JVM that started this process: spark-submit, or the application master of YARN.
+
+    When it ends, the operating system gives this process another parent.
+    """
 
     def __init__(self) -> None:
         self._pid = os.getppid()
 
-    def alive(self, doubt_seconds: float) -> bool:
-        deadline = time.monotonic() + doubt_seconds
-        # Who loses its parent gets another one.
+    def is_alive(self, exit_seconds: float) -> bool:
+        deadline = time.monotonic() + exit_seconds
         while os.getppid() == self._pid:
             if time.monotonic() >= deadline:
                 return True
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         return False
 
     def kill(self) -> None:
@@ -60,10 +64,10 @@ class ParentJvm:
             if os.getppid() == self._pid:
                 os.kill(self._pid, signal.SIGKILL)
         while os.getppid() == self._pid:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
 
 def find_jvm_process() -> JvmProcess:
-    """The one under this process, once Spark has started."""
-    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - no public way to it
+    """Return the JVM of this process. Spark must have started."""
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - not in PySpark's API
     return ParentJvm() if process is None else ChildJvm(process)

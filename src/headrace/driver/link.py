@@ -1,8 +1,13 @@
-"""The driver's end of the link: calls to whichever node answers, repeated until one does.
+"""The driver's HTTP client of the link: every call is retried, at each node in turn.
 
-A call ends without its result by LeaseLost, after which the driver must stop, by Orphaned, when no
-node has answered for the bootstrap's `orphan_seconds`, or by Refused, which is a defect.
-A store outage is none of these: nodes answer 503 and the call is repeated, so no result is lost.
+A call that gets no answer ends in one of three errors:
+
+- LeaseLost: another driver has replaced this one, which must stop.
+- NoNodeAnswers: no node has answered for the bootstrap's `orphan_seconds`.
+- LinkRefused: the node does not understand the call, which is a defect.
+
+A store outage is none of these. Nodes answer 503 then, and the call is retried until the store is
+back, so that no result is lost.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from typing import TypeVar
 
 import urllib3
 
-from headrace.driver.bootstrap import addresses
+from headrace.driver.bootstrap import read_addresses
 from headrace.errors import HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.messages import (
@@ -48,8 +53,8 @@ from headrace.model.progress import Progress
 _LOG = logging.getLogger("headrace.link")
 _POLL_SECONDS = 20.0
 _CALL_SECONDS = 10.0
-_FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 2.0
+_FIRST_BACKOFF_SECONDS = 0.05
+_LONGEST_BACKOFF_SECONDS = 2.0
 _CONNECTIONS = 8
 
 Answer = TypeVar("Answer", bound=Message)
@@ -62,16 +67,24 @@ class NoNodeAnswers(HeadraceError):
 
 
 class LinkRefused(HeadraceError):
-    """The node does not understand this driver: they are of different versions."""
+    """The node does not understand this driver: their versions differ."""
 
     code = "link_refused"
 
 
-class Link:
-    """Calls of one session and epoch. Thread safe."""
+class NodeLink:
+    """The calls of one driver, for one session and epoch. Thread-safe.
+
+    Every method raises the errors that the module describes, except where it says otherwise.
+    """
 
     def __init__(self, file: Path | None, bootstrap: Bootstrap, token: str) -> None:
-        """`file` names nodes anew when none answers; None where the driver has no such file."""
+        """Create a client without connecting.
+
+        Args:
+            file: Bootstrap file, read again for new addresses when a node does not answer. None
+                on hosts where the driver has no such file.
+        """
         self.bootstrap = bootstrap
         self._file = file
         self._path = f"{LINK_PREFIX}/{bootstrap.session_id}/{bootstrap.epoch}"
@@ -84,57 +97,72 @@ class Link:
         )
 
     def close(self) -> None:
-        """Lets go of the connections."""
+        """Close the connections."""
         self._pool.clear()
 
     def restore(self) -> Restored:
-        """What a driver before this one has left."""
+        """Return the snapshot to restore, and the hook calls that the last driver did not make."""
         return self._call("restore", Restore(), Restored)
 
     def hello(self, message: Hello) -> Acknowledged:
+        """Report that Spark is up and the session is restored."""
         return self._call("hello", message, Acknowledged)
 
     def poll(self, in_flight: list[str], cancels_received: list[str]) -> Orders:
+        """Wait for orders, for up to 20 seconds, and return them.
+
+        Args:
+            in_flight: Statements whose end the node has not acknowledged yet.
+            cancels_received: Those of them that are being cancelled.
+        """
         message = Poll(
             wait_seconds=_POLL_SECONDS, in_flight=in_flight, cancels_received=cancels_received
         )
         return self._call("poll", message, Orders, seconds=_POLL_SECONDS + _CALL_SECONDS)
 
     def renew(self, streams: int = 0) -> Renewed:
-        """Prolongs the lease, says how many streams run, and learns where nodes are."""
+        """Renew the lease, report the number of running streams, and update the node addresses."""
         renewed = self._call("renew", Renew(streams=streams), Renewed)
         if renewed.nodes:
             with self._lock:
-                known = [node for node in self._nodes if node in renewed.nodes]
-                self._nodes = known + [node for node in renewed.nodes if node not in known]
+                current = [node for node in self._nodes if node in renewed.nodes]
+                self._nodes = current + [node for node in renewed.nodes if node not in current]
         return renewed
 
-    def started(self, statement_id: str) -> Acknowledged:
+    def report_start(self, statement_id: str) -> Acknowledged:
+        """Report that a statement is running."""
         return self._call("started", Started(statement_id=statement_id), Acknowledged)
 
-    def advanced(self, progress: dict[str, Progress]) -> None:
-        """Best effort: the next report says more."""
+    def report_progress(self, progress: dict[str, Progress]) -> None:
+        """Report the progress of statements once, without a retry: the next report supersedes it.
+
+        Raises LeaseLost and LinkRefused.
+        """
         with contextlib.suppress(NoNodeAnswers):
             self._call("advanced", Advanced(progress=progress), Acknowledged, patience=0.0)
 
+    def report_end(self, message: Ended) -> Acknowledged:
+        """Report how a statement ended, with its result."""
+        return self._call("ended", message, Acknowledged)
+
     def transact(self, message: Transact) -> Transacted:
-        """Journals a step of a table transaction."""
+        """Write one step of a table transaction to the journal."""
         return self._call("transact", message, Transacted)
 
     def recover(self, identities: list[str]) -> list[OrphanedTransaction]:
-        """Takes over what nobody drives any more of these catalogs."""
-        return self._call("recover", Recover(identities=identities), Recovered).left
-
-    def ended(self, message: Ended) -> Acknowledged:
-        return self._call("ended", message, Acknowledged)
+        """Take over the orphaned transactions of these catalogs, and return them."""
+        return self._call("recover", Recover(identities=identities), Recovered).orphaned
 
     def goodbye(self, failure: Failure | None = None) -> None:
-        """Best effort: a node that misses it learns from the lease."""
+        """Report that the driver exits, and why if it failed.
+
+        An error is only logged: without the report, nodes find out when the lease expires.
+        """
         patience = min(_CALL_SECONDS, self.bootstrap.orphan_seconds)
         try:
             self._call("goodbye", Goodbye(failure=failure), Acknowledged, patience=patience)
         except HeadraceError as error:
-            _LOG.warning("left without a goodbye: %s", error.message)
+            _LOG.warning("no node has received the goodbye: %s", error.message)
 
     def _call(
         self,
@@ -145,23 +173,37 @@ class Link:
         seconds: float = _CALL_SECONDS,
         patience: float | None = None,
     ) -> Answer:
+        """Send a message until a node answers, and return the answer.
+
+        Args:
+            seconds: Timeout of one attempt.
+            patience: Seconds without any node, after which NoNodeAnswers is raised. The default is
+                the bootstrap's `orphan_seconds`.
+        """
         body = message.model_dump_json().encode()
         patience = self.bootstrap.orphan_seconds if patience is None else patience
         deadline = time.monotonic() + patience
-        pause = _FIRST_PAUSE
+        backoff = _FIRST_BACKOFF_SECONDS
         while True:
-            reached, text = self._attempt(name, body, seconds)
-            if text is not None:
-                return answer.model_validate_json(text)
-            if reached:
+            response = self._attempt(name, body, seconds)
+            if response is not None and response.status < HTTPStatus.MULTIPLE_CHOICES:
+                return answer.model_validate_json(response.data)
+            if response is not None and response.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                # The node is up and waits for its store: this driver is not orphaned.
                 deadline = time.monotonic() + patience
             if time.monotonic() > deadline:
                 raise NoNodeAnswers(f"No node has answered {name!r} for {patience:g} s.")
-            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            time.sleep(backoff * random.uniform(0.5, 1.5))  # noqa: S311
+            backoff = min(backoff * 2, _LONGEST_BACKOFF_SECONDS)
 
-    def _attempt(self, name: str, body: bytes, seconds: float) -> tuple[bool, bytes | None]:
-        """Whether a node was reached, and its answer when it gave one."""
+    def _attempt(
+        self, name: str, body: bytes, seconds: float
+    ) -> urllib3.response.BaseHTTPResponse | None:
+        """Send a message once and return the response; None if the node cannot be reached.
+
+        After a failed attempt, the next attempt goes to another node. Raises LeaseLost and
+        LinkRefused for the answers that a retry would not change.
+        """
         with self._lock:
             node = self._nodes[0]
         try:
@@ -169,24 +211,27 @@ class Link:
                 "POST", f"{node}{self._path}/{name}", body=body, timeout=seconds
             )
         except urllib3.exceptions.HTTPError as error:
-            _LOG.info("node %s is out of reach: %s", node, error)
-            self._turn_to_next(node)
-            return False, None
+            _LOG.info("node %s cannot be reached: %s", node, error)
+            self._move_to_next_node(node)
+            return None
         status = response.status
         if status < HTTPStatus.MULTIPLE_CHOICES:
-            return True, response.data
-        told = response.data.decode(errors="replace")
+            return response
+        detail = response.data.decode(errors="replace")
         if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.CONFLICT}:
-            raise LeaseLost(f"{node} answers {status}: {told}")
+            raise LeaseLost(f"{node} answers {status}: {detail}")
         if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            raise LinkRefused(f"{node} answers {status} to {name}: {told}")
+            raise LinkRefused(f"{node} answers {status} to {name}: {detail}")
         _LOG.warning("node %s answers %s to %s", node, status, name)
-        self._turn_to_next(node)
-        return status == HTTPStatus.SERVICE_UNAVAILABLE, None
+        self._move_to_next_node(node)
+        return response
 
-    def _turn_to_next(self, failed: str) -> None:
-        """Another node's turn; the file may name one that came back on another port."""
-        fresh = addresses(self._file)
+    def _move_to_next_node(self, failed: str) -> None:
+        """Put the failed node last, and new addresses from the bootstrap file first.
+
+        A node that was restarted on another port has written its new address to the file.
+        """
+        from_file = read_addresses(self._file)
         with self._lock:
-            known = dict.fromkeys([*fresh, *self._nodes])
-            self._nodes = [node for node in known if node != failed] + [failed]
+            nodes = dict.fromkeys([*from_file, *self._nodes])
+            self._nodes = [node for node in nodes if node != failed] + [failed]

@@ -1,7 +1,7 @@
-"""What a driver does all day: poll for orders, run each statement in a thread, renew the lease.
+"""The main loop of a driver: poll for orders, run each statement in a thread, renew the lease.
 
-Threads are used again: a new one has a connection and a thread of the JVM to make, which takes
-longer than a small statement's planning.
+Threads are reused. A new thread needs a new py4j connection and a new thread in the JVM, which
+takes longer than to plan a small statement.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from headrace.driver.ctas import recover
 from headrace.driver.execute import Execution
 from headrace.driver.hooks import report_ended_statements
-from headrace.driver.link import Link
+from headrace.driver.link import NodeLink
 from headrace.driver.progress import ProgressReporter
 from headrace.driver.spark import Spark
 from headrace.driver.warm_up import warm_up
@@ -24,106 +24,106 @@ from headrace.model.messages import Assignment
 
 _LOG = logging.getLogger("headrace.driver")
 _CLOSE_SECONDS = 10.0
-_BRIEF_SECONDS = 0.1
-"""A statement that ends sooner is told of once: its beginning goes with its end."""
+_START_REPORT_SECONDS = 0.1
+"""A statement that ends sooner sends no start report: its end report includes the start."""
 _THREADS = 64
 
 
 class Loop:
     """Serves one session until it is closed."""
 
-    def __init__(self, link: Link, spark: Spark) -> None:
+    def __init__(self, link: NodeLink, spark: Spark) -> None:
         self._link = link
         self._spark = spark
         self._executions: dict[str, Execution] = {}
         self._futures: set[Future[None]] = set()
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._broken: HeadraceError | None = None
+        self._fatal_error: HeadraceError | None = None
         self._workers = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-run")
         self._reporters = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-report")
 
     def stop(self) -> None:
-        """Leave at the next occasion: SIGTERM."""
+        """Let `run` end after the current poll. Called on SIGTERM."""
         self._stopping.set()
 
     def run(self) -> None:
-        """Polls until told to close.
+        """Restore the session, then execute orders until the node closes the session.
 
-        Raises LeaseLost, Orphaned, Refused, and DriverLost when the JVM has died.
+        Raises LeaseLost, NoNodeAnswers and LinkRefused, and DriverLost if the JVM has died.
         """
-        left = self._link.restore()
-        lost = self._spark.state.restore(left.snapshot) if left.snapshot is not None else []
+        restored = self._link.restore()
+        snapshot, hook_calls = restored.snapshot, restored.pending_hook_calls
+        lost = self._spark.state.restore(snapshot) if snapshot is not None else []
         recover(self._spark.session, self._link)
-        report_ended_statements(left.pending_hook_calls, self._link.bootstrap.session_id)
-        told = [one.statement_id for one in left.pending_hook_calls]
-        self._link.hello(self._spark.describe(os.getpid(), lost=lost, told=told))
+        report_ended_statements(hook_calls, self._link.bootstrap.session_id)
+        notified = [call.statement_id for call in hook_calls]
+        self._link.hello(self._spark.build_hello(os.getpid(), lost=lost, notified=notified))
         renewal = threading.Thread(target=self._renew, name="headrace-renew", daemon=True)
         renewal.start()
-        reports = ProgressReporter(self._link, self._spark, lambda: self._in_hand()[0])
-        reports.start()
+        reporter = ProgressReporter(self._link, self._spark, lambda: self._list_in_flight()[0])
+        reporter.start()
         if self._link.bootstrap.warm:
-            # Beside the first poll: somebody may take it at any time.
+            # Warm up in a worker: a session may be assigned to this driver at any time.
             self._workers.submit(warm_up, self._spark, self._link.bootstrap)
         try:
             self._serve()
         finally:
-            reports.stop()
-        self._check()
+            reporter.stop()
+        self._raise_fatal_error()
         self._link.goodbye()
 
     def _serve(self) -> None:
         while not self._stopping.is_set():
-            orders = self._link.poll(*self._in_hand())
-            self._check()
+            orders = self._link.poll(*self._list_in_flight())
+            self._raise_fatal_error()
             for statement_id in orders.cancel:
                 self._cancel(statement_id)
-            if (
-                orders.assignment is not None
-                and orders.assignment.statement_id not in self._executions
-            ):
-                self._start(orders.assignment)
+            assignment = orders.assignment
+            if assignment is not None and assignment.statement_id not in self._executions:
+                self._start(assignment)
             if orders.close:
                 self._stopping.set()
-        self._finish()
+        self._cancel_remaining()
 
-    def _check(self) -> None:
-        if self._broken is not None:
-            raise self._broken
+    def _raise_fatal_error(self) -> None:
+        if self._fatal_error is not None:
+            raise self._fatal_error
 
-    def _in_hand(self) -> tuple[list[str], list[str]]:
+    def _list_in_flight(self) -> tuple[list[str], list[str]]:
+        """Return the ids of the statements in flight, and of those that are being cancelled."""
         with self._lock:
-            cancels_received = [key for key, one in self._executions.items() if one.cancelling]
-            return list(self._executions), cancels_received
+            cancelling = [key for key, value in self._executions.items() if value.cancelling]
+            return list(self._executions), cancelling
 
     def _start(self, assignment: Assignment) -> None:
         execution = Execution(self._spark, self._link, assignment)
         with self._lock:
             self._executions[assignment.statement_id] = execution
-        self._futures = {one for one in self._futures if not one.done()}
+        self._futures = {future for future in self._futures if not future.done()}
         self._futures.add(self._workers.submit(self._execute, execution))
-        # Beside the execution, never before it: its time is the user's.
-        self._reporters.submit(self._started, execution)
+        # Report in parallel: a round trip before the execution would delay the user's statement.
+        self._reporters.submit(self._report_start, execution)
 
-    def _started(self, execution: Execution) -> None:
+    def _report_start(self, execution: Execution) -> None:
         try:
-            if not execution.ends_within(_BRIEF_SECONDS):
-                self._link.started(execution.assignment.statement_id)
+            if not execution.wait_for_end(_START_REPORT_SECONDS):
+                self._link.report_start(execution.assignment.statement_id)
         except HeadraceError as error:
-            self._break(error)
+            self._abort(error)
 
     def _execute(self, execution: Execution) -> None:
         statement_id = execution.assignment.statement_id
         try:
             ended = execution.run()
-            self._link.ended(ended)
+            self._link.report_end(ended)
         except HeadraceError as error:
-            self._break(error)
-        except Exception as error:  # noqa: BLE001 - who cannot report an end must not go on
-            _LOG.exception("statement %s: its end cannot be reported", statement_id)
-            self._break(DriverLost(f"The driver could not report how it ended: {error}"))
+            self._abort(error)
+        except Exception as error:  # noqa: BLE001 - a driver that cannot report an end must stop
+            _LOG.exception("statement %s: the driver cannot report its end", statement_id)
+            self._abort(DriverLost(f"The driver could not report how the statement ended: {error}"))
         finally:
-            # In hand until acknowledged: the node hands out again what a driver does not have.
+            # In flight until acknowledged: the node assigns again what is not in flight.
             with self._lock:
                 self._executions.pop(statement_id)
 
@@ -136,28 +136,31 @@ class Loop:
     def _renew(self) -> None:
         while not self._stopping.wait(self._link.bootstrap.renew_seconds):
             try:
-                if not self._spark.alive():
+                if not self._spark.is_alive():
                     raise DriverLost("The JVM of the driver died.")
-                self._link.renew(self._spark.streams())
+                self._link.renew(self._spark.count_streams())
             except HeadraceError as error:
-                self._break(error)
+                self._abort(error)
                 return
 
-    def _break(self, error: HeadraceError) -> None:
-        """This driver may not go on. The JVM dies here and now: a long poll may still be open."""
-        self._broken = self._broken or error
+    def _abort(self, error: HeadraceError) -> None:
+        """Kill the JVM and end the process, because this driver must not continue.
+
+        The process ends at once, without the main thread: that may wait in a long poll.
+        """
+        self._fatal_error = self._fatal_error or error
         self._stopping.set()
-        _LOG.error("stopping: %s", error.message)
+        _LOG.error("driver stops: %s", error.message)
         self._spark.kill()
         if isinstance(error, DriverLost):
             self._link.goodbye(Failure.of(error))
         os._exit(1)
 
-    def _finish(self) -> None:
-        """Cancels what still runs, and waits a while for it to report."""
+    def _cancel_remaining(self) -> None:
+        """Cancel the statements in flight, and wait up to 10 seconds for their reports."""
         with self._lock:
-            left = list(self._executions)
-        for statement_id in left:
+            remaining = list(self._executions)
+        for statement_id in remaining:
             self._cancel(statement_id)
         wait(self._futures, _CLOSE_SECONDS)
         for pool in (self._workers, self._reporters):

@@ -1,4 +1,4 @@
-"""Binding parameters: Spark puts the values in, the text stays as it is."""
+"""Runs and parses statements with parameters, which Spark binds: the text is never changed."""
 
 from __future__ import annotations
 
@@ -13,35 +13,37 @@ from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.model.messages import Assignment
 from headrace.model.statement import Parameter
 
+Binding = Callable[[Any], Any]
+"""A function that takes a parsed plan with open parameters and returns a plan with their values."""
+
 
 def run_statement(spark: SparkSession, assignment: Assignment) -> DataFrame:
-    """What Spark makes of a statement: a command has run, a query has not. Raises as Spark does."""
+    """Execute a command, or analyse a query, and return its rows. Raises what Spark raises."""
     parameters = assignment.parameters
     if not parameters:
-        # What `spark.sql` does, less four round trips for no parameters.
+        # This is what `spark.sql` does, without four round trips for its empty parameters.
         return ClassicDataFrame(spark._jsparkSession.sql(assignment.text), spark)  # noqa: SLF001
     args: dict[str, Any] | list[Any]
     if parameters[0].name is not None:
-        args = {str(one.name): _value(spark, one) for one in parameters}
+        args = {str(parameter.name): _literal(spark, parameter) for parameter in parameters}
     else:
-        args = [_value(spark, one) for one in parameters]
+        args = [_literal(spark, parameter) for parameter in parameters]
     return spark.sql(assignment.text, args)
 
 
-Binding = Callable[[Any], Any]
-"""Gives a plan the values of the parameters that are still open in it."""
-
-
 def parse_statement(spark: SparkSession, assignment: Assignment) -> tuple[Any, Binding]:
-    """What Spark's parser makes of a statement: a plan in the JVM, and how copies of it are bound.
+    """Parse a statement with Spark's parser, and return the JVM's plan and a function to bind it.
 
-    Raises as Spark does.
+    Raises what Spark raises.
     """
-    parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 - PySpark has no way to it
+    parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 - not in PySpark's API
     if not assignment.parameters:
         return parser.parsePlan(assignment.text), lambda plan: plan
     jvm = Py4JBridge(spark)
-    values = [jvm.session.expression(_value(spark, one)._jc) for one in assignment.parameters]  # noqa: SLF001 - as above
+    values = [
+        jvm.session.expression(_literal(spark, parameter)._jc)  # noqa: SLF001 - not in PySpark's API
+        for parameter in assignment.parameters
+    ]
     contexts = jvm.root.org.apache.spark.sql.catalyst.parser
     plans = jvm.root.org.apache.spark.sql.catalyst.analysis
     arguments = jvm.sequence(values)
@@ -51,22 +53,23 @@ def parse_statement(spark: SparkSession, assignment: Assignment) -> tuple[Any, B
         def bind(plan: Any) -> Any:
             return plans.PosParameterizedQuery(plan, arguments)
     else:
-        names = [str(one.name) for one in assignment.parameters]
+        names = [str(parameter.name) for parameter in assignment.parameters]
         context = contexts.NamedParameterContext(jvm.mapping(dict(zip(names, values, strict=True))))
 
         def bind(plan: Any) -> Any:
             return plans.NameParameterizedQuery(plan, jvm.sequence(names), arguments)
 
     plan = parser.parsePlanWithParameters(assignment.text, context)
-    # Iceberg's parser and Delta's hand on the text without its parameters.
+    # The parsers of Iceberg and Delta pass the text on without the parameters.
     pattern = jvm.singleton("org.apache.spark.sql.catalyst.trees.TreePattern").PARAMETER()
     return plan, bind if plan.containsPattern(pattern) else lambda plan: plan
 
 
-def _value(spark: SparkSession, parameter: Parameter) -> Any:
-    """A typed value becomes a literal of its type: `sql()` takes no casts, so Spark folds it first.
+def _literal(spark: SparkSession, parameter: Parameter) -> Column:
+    """Return the value as a literal column of the parameter's type.
 
-    The type's text goes through Spark's own type parser; nothing is spliced into SQL.
+    `spark.sql` refuses a cast as an argument, so Spark's optimizer folds the cast first. Spark's
+    own type parser reads the type: no text of the parameter becomes SQL.
     """
     if parameter.type is None:
         return lit(parameter.value)
@@ -74,5 +77,5 @@ def _value(spark: SparkSession, parameter: Parameter) -> Any:
     cast = Column(lit(parameter.value)._jc.cast(parser.parseDataType(parameter.type)))  # noqa: SLF001
     plan = spark.range(1).select(cast.alias("value"))._jdf.queryExecution().optimizedPlan()  # noqa: SLF001
     literal = plan.expressions().head().child()
-    jvm: Any = spark._jvm  # noqa: SLF001 - no public way leads from a literal to a column
+    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark cannot make a column of a JVM literal
     return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(literal))

@@ -1,4 +1,4 @@
-"""The course that a statement takes: as it is, or as a table in two phases."""
+"""Plans how a statement runs: as plain Spark, or as a CTAS in two phases."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.base import TableDefinition, TwoPhaseCatalog, TwoPhaseTable
 from headrace.driver.ctas.bounded_stream import StreamedTable, bounded_trigger, run_to_end
-from headrace.driver.ctas.catalogs import catalog_for, restore_table
-from headrace.driver.ctas.detect import Ctas, detect_ctas
+from headrace.driver.ctas.catalogs import find_catalog, restore_table
+from headrace.driver.ctas.detect import Ctas, detect_ctas, may_create_table
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.driver.ctas.journal import Journal
 from headrace.driver.ctas.recovery import recover
-from headrace.driver.ctas.transaction import CtasHook
-from headrace.driver.ctas.within import may_create_table
+from headrace.driver.ctas.transaction import CtasHook, Journal
 from headrace.driver.hooks import StatementFacts
-from headrace.driver.link import Link
+from headrace.driver.link import NodeLink
 from headrace.driver.parameters import run_statement
 from headrace.errors import AtomicityRequired, CatalogError
-from headrace.model.atomicity import KEY as ATOMICITY
-from headrace.model.atomicity import Atomicity
+from headrace.model.ctas_options import ATOMICITY_KEY, Atomicity
 from headrace.model.ids import new_id
 from headrace.model.messages import Assignment, JournalEntry
 
@@ -33,92 +30,109 @@ _LOG = logging.getLogger("headrace.driver")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionPlan:
-    """What is to be run, and what accompanies it."""
+    """How to run a statement, and which hook accompanies it."""
 
     run: Callable[[], DataFrame]
-    """Raises as Spark does."""
+    """Runs the statement. Raises the errors of Spark."""
     hook: CtasHook | None = None
     atomic: bool | None = None
-    """Of a CTAS that runs: whether its table appears whole."""
+    """Whether the table of a CTAS appears complete or not at all. None for other statements."""
     note: str | None = None
-    settled: bool = False
-    """Whether another driver has done it already, but for the last step."""
+    completed_earlier: bool = False
+    """Whether a lost driver already wrote the table, so that only the commit remains."""
 
     @property
-    def may_be_refused(self) -> bool:
-        """Whether somebody can still say no when it has run: its table is not visible then."""
-        return not (self.settled or (self.hook is not None and self.hook.commits_natively))
+    def can_be_vetoed(self) -> bool:
+        """Whether a user's hook can still fail the statement after the run.
+
+        It cannot if the table may already be visible by then.
+        """
+        commits_natively = self.hook is not None and self.hook.commits_natively
+        return not (self.completed_earlier or commits_natively)
 
 
 def plan_statement(
-    session: SparkSession, assignment: Assignment, link: Link, statement: StatementFacts
+    session: SparkSession, assignment: Assignment, link: NodeLink, statement: StatementFacts
 ) -> ExecutionPlan:
-    """Raises as Spark does for what it finds wrong in a CTAS, and what its catalog raises.
+    """Plan a statement, and resolve the transaction of an earlier attempt first.
 
-    What a driver before this one has left of the statement's table is finished, or removed.
+    The earlier transaction is rolled forward by the plan, or rolled back here.
+
+    Raises:
+        PySparkException: Spark rejects the CTAS.
+        AtomicityRequired: the CTAS cannot be atomic and the session requires it.
+        StatementFailed: the catalog rejects the target, see
+            `TwoPhaseCatalog.create_two_phase_table`.
     """
     if assignment.is_query:
         return ExecutionPlan(run=lambda: run_statement(session, assignment))
     if assignment.transaction is not None:
-        left = _left(session, assignment.transaction, link, assignment.statement_id)
-        if left.is_done():
+        hook = _restore_hook(session, assignment.transaction, link, assignment.statement_id)
+        if hook.must_roll_forward():
             return ExecutionPlan(
-                run=lambda: empty_frame(session), hook=left, atomic=left.atomic, settled=True
+                run=lambda: _empty_frame(session),
+                hook=hook,
+                atomic=hook.atomic,
+                completed_earlier=True,
             )
-        left.on_cancelled(statement)
+        hook.on_cancelled(statement)
     ctas = detect_ctas(session, assignment)
     if ctas is None:
-        if _mode(session) is Atomicity.REQUIRE and may_create_table(session, assignment):
+        if _atomicity(session) is Atomicity.REQUIRE and may_create_table(session, assignment):
             raise AtomicityRequired(
-                "A CREATE TABLE AS within BEGIN … END or by EXECUTE IMMEDIATE is not atomic, and"
-                f" {ATOMICITY} is 'require': submit it as a statement of its own."
+                "A CREATE TABLE AS inside BEGIN … END or EXECUTE IMMEDIATE is not atomic, and"
+                f" {ATOMICITY_KEY} is 'require'. Submit it as a statement of its own."
             )
         return ExecutionPlan(run=lambda: run_statement(session, assignment))
-    return _ctas_course(ctas, assignment, link)
+    return _plan_ctas(ctas, assignment, link)
 
 
-def _mode(session: SparkSession) -> Atomicity:
-    return Atomicity.of(str(session.conf.get(ATOMICITY, Atomicity.AUTO)))
+def _atomicity(session: SparkSession) -> Atomicity:
+    return Atomicity.parse(str(session.conf.get(ATOMICITY_KEY, Atomicity.AUTO)))
 
 
-def _ctas_course(ctas: Ctas, assignment: Assignment, link: Link) -> ExecutionPlan:
+def _plan_ctas(ctas: Ctas, assignment: Assignment, link: NodeLink) -> ExecutionPlan:
     session = ctas.session
-    mode = _mode(session)
+    atomicity = _atomicity(session)
     trigger = bounded_trigger(session) if ctas.is_streaming else None
     transaction = new_id("tx")
-    catalog = None if mode is Atomicity.OFF else catalog_for(ctas)
-    table = _table(ctas, catalog, transaction, link.bootstrap.epoch) if catalog else None
+    catalog = None if atomicity is Atomicity.OFF else find_catalog(ctas)
+    table = (
+        None
+        if catalog is None
+        else _create_two_phase_table(ctas, catalog, transaction, link.bootstrap.epoch)
+    )
     if catalog is None or table is None:
-        _check_plain(ctas, mode)
+        _check_plain_spark_is_allowed(ctas, atomicity)
         return ExecutionPlan(run=lambda: run_statement(session, assignment), atomic=False)
-    destination = table.destination
-    if destination is None:
-        note = f"Nothing was done: {ctas.path.quoted()} exists already."
-        return ExecutionPlan(run=lambda: empty_frame(session), note=note)
-    if mode is Atomicity.REQUIRE and not table.atomic:
-        raise _not_atomic(ctas)
-    place = f"{link.bootstrap.results.rstrip('/')}/streams/{transaction}"
+    write_target = table.write_target
+    if write_target is None:
+        note = f"Nothing was done: {ctas.path.sql_name} already exists."
+        return ExecutionPlan(run=lambda: _empty_frame(session), note=note)
+    if atomicity is Atomicity.REQUIRE and not table.atomic:
+        raise _not_atomic_error(ctas)
+    stream_location = f"{link.bootstrap.results.rstrip('/')}/streams/{transaction}"
     if trigger is not None:
-        table = StreamedTable(table, place, HadoopFiles(session))
+        table = StreamedTable(table, stream_location, HadoopFiles(session))
 
     def run() -> DataFrame:
         if trigger is None:
-            return ctas.run_into(destination)
-        rows = run_to_end(ctas.query, trigger, place, assignment.statement_id)
-        return ctas.run_into(destination, rows)
+            return ctas.write_to(write_target)
+        rows = run_to_end(ctas.query, trigger, stream_location, assignment.statement_id)
+        return ctas.write_to(write_target, rows)
 
     journal = Journal(
-        link, transaction, assignment.statement_id, when_busy=lambda: recover(session, link)
+        link, transaction, assignment.statement_id, on_busy=lambda: recover(session, link)
     )
-    hook = CtasHook(catalog, table, journal, target=ctas.path.guarded)
+    hook = CtasHook(catalog, table, journal, target=ctas.path.lock_key)
     return ExecutionPlan(
-        run=lambda: _run(session, run, hook, assignment.statement_id),
+        run=lambda: _run_ctas(session, run, hook, assignment.statement_id),
         hook=hook,
         atomic=table.atomic,
     )
 
 
-def _table(
+def _create_two_phase_table(
     ctas: Ctas, catalog: TwoPhaseCatalog, transaction: str, epoch: int
 ) -> TwoPhaseTable | None:
     return catalog.create_two_phase_table(
@@ -138,54 +152,59 @@ def _table(
     )
 
 
-def _check_plain(ctas: Ctas, mode: Atomicity) -> None:
-    """Raises AtomicityRequired and CatalogError for what may not, or cannot, run as plain Spark."""
-    if mode is Atomicity.REQUIRE:
-        raise _not_atomic(ctas)
+def _check_plain_spark_is_allowed(ctas: Ctas, atomicity: Atomicity) -> None:
+    """Raise AtomicityRequired or CatalogError if the CTAS must not run as plain Spark."""
+    if atomicity is Atomicity.REQUIRE:
+        raise _not_atomic_error(ctas)
     if ctas.is_streaming:
         raise CatalogError(
-            f"{ctas.path.quoted()} cannot be created from a stream: that needs a catalog whose"
-            f" tables are created atomically, and {ATOMICITY} that is not 'off'."
+            f"Table {ctas.path.sql_name} cannot be created from a stream, because it would not be"
+            f" created atomically. Use a catalog with atomic tables, and set {ATOMICITY_KEY} to a"
+            " value other than 'off'."
         )
 
 
-def _not_atomic(ctas: Ctas) -> AtomicityRequired:
-    what = "replaced" if ctas.replaces else "created"
+def _not_atomic_error(ctas: Ctas) -> AtomicityRequired:
+    action = "replaced" if ctas.replaces else "created"
     return AtomicityRequired(
-        f"{ctas.path.quoted()} cannot be {what} atomically, and {ATOMICITY} is 'require'."
+        f"Table {ctas.path.sql_name} cannot be {action} atomically, and {ATOMICITY_KEY} is"
+        f" 'require'. Use another catalog, or set {ATOMICITY_KEY} to 'auto'."
     )
 
 
-def _run(
+def _run_ctas(
     session: SparkSession, run: Callable[[], DataFrame], hook: CtasHook, tag: str
 ) -> DataFrame:
-    """A catalog that publishes by itself may have done so before it was answered by an error.
+    """Run the write, and check after an error whether the catalog committed natively anyway.
 
-    Raises TableAlreadyExists for what such a catalog finds at the last moment.
+    Raises:
+        TableAlreadyExists: the catalog refused to commit, because the table appeared meanwhile.
     """
     try:
         return run()
     except (PySparkException, Py4JError) as error:
-        # Who looks must not be cancelled, as the statement may have been.
+        # A cancel of the statement must not cancel this check: remove its job tag.
         session.sparkContext.removeJobTag(tag)
         if not hook.commits_natively:
             raise
-        if hook.is_done():
-            _LOG.warning("statement %s: its table is there, in spite of: %s", tag, error)
-            return empty_frame(session)
-        refusal = hook.refusal(error)
+        if hook.must_roll_forward():
+            _LOG.warning("statement %s: its table was published despite an error: %s", tag, error)
+            return _empty_frame(session)
+        refusal = hook.explain_commit_refusal(error)
         if refusal is not None:
             raise refusal from error
         raise
 
 
-def _left(session: SparkSession, left: JournalEntry, link: Link, statement_id: str) -> CtasHook:
-    """The table that a driver before this one has left. Raises CatalogError."""
-    catalog, table = restore_table(session, left.staged)
-    journal = Journal(link, left.id, statement_id)
-    return CtasHook(catalog, table, journal, target=left.staged.target, left_as=left.state)
+def _restore_hook(
+    session: SparkSession, entry: JournalEntry, link: NodeLink, statement_id: str
+) -> CtasHook:
+    """Rebuild the hook of a transaction that an earlier driver began. Raises CatalogError."""
+    catalog, table = restore_table(session, entry.staged)
+    journal = Journal(link, entry.id, statement_id)
+    return CtasHook(catalog, table, journal, target=entry.staged.target, journal_state=entry.state)
 
 
-def empty_frame(session: SparkSession) -> DataFrame:
-    """The result of a CTAS: no columns, no rows."""
+def _empty_frame(session: SparkSession) -> DataFrame:
+    """Return the result of a CTAS: no columns and no rows."""
     return session.sql("SELECT 1 WHERE false").select()

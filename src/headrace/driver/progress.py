@@ -1,8 +1,9 @@
-"""How far the running statements are, told once a second.
+"""Reports the progress of running statements to the node once a second.
 
-Spark's own store of applications' statuses says it; it is kept with or without the UI. The jobs of
-a statement are found by their tag, which is its id. How many tasks are at work the scheduler says:
-what begins within 100 ms of another change is not in the store before an executor's next heartbeat.
+The numbers come from Spark's AppStatusStore, which exists with or without the UI. The job tag of a
+statement, which is its id, leads to its jobs. The number of active tasks comes from the task
+scheduler instead: the store learns of a task that starts within 100 ms of another change only by
+the executor's next heartbeat.
 """
 
 from __future__ import annotations
@@ -15,61 +16,67 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
-from headrace.driver.link import Link
+from headrace.driver.link import NodeLink
 from headrace.driver.spark import Spark
 from headrace.errors import HeadraceError
 from headrace.model.progress import Progress
 
 _LOG = logging.getLogger("headrace.progress")
-_SECONDS = 1.0
+_INTERVAL_SECONDS = 1.0
 
 
 class ProgressReporter:
-    """One thread that tells what has changed. What goes wrong with it ends no statement."""
+    """A thread that reports changed progress. An error in it ends no statement."""
 
-    def __init__(self, link: Link, spark: Spark, running: Callable[[], list[str]]) -> None:
+    def __init__(
+        self, link: NodeLink, spark: Spark, list_in_flight: Callable[[], list[str]]
+    ) -> None:
         self._link = link
         self._spark = spark
-        self._running = running
-        self._told: dict[str, Progress] = {}
+        self._list_in_flight = list_in_flight
+        self._reported: dict[str, Progress] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-progress", daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Tells nothing more."""
+        """Send no further report, without waiting for the one that is being sent."""
         self._stopping.set()
 
     def _run(self) -> None:
-        seen: set[str] = set()
-        while not self._stopping.wait(_SECONDS):
-            running = self._running()
-            # What has begun since the last look may be over before anybody reads of it.
-            lasting = [one for one in running if one in seen]
-            seen = set(running)
+        previous: set[str] = set()
+        while not self._stopping.wait(_INTERVAL_SECONDS):
+            in_flight = self._list_in_flight()
+            # Skip statements younger than one interval: most of them end before the report arrives.
+            lasting = [statement_id for statement_id in in_flight if statement_id in previous]
+            previous = set(in_flight)
             try:
-                self._tell(lasting)
+                self._report_changes(lasting)
             except (HeadraceError, Py4JError, OSError) as error:
-                # A lost lease and a dead JVM are found out, and acted on, by the lease's renewal.
-                _LOG.info("no progress: %s", error)
+                # The lease renewal detects a lost lease and a dead JVM, and ends the driver.
+                _LOG.info("progress was not reported: %s", error)
 
-    def _tell(self, running: list[str]) -> None:
-        found = {one: read_progress(self._spark, one) for one in running}
-        new = {
-            one: progress
-            for one, progress in found.items()
-            if progress is not None and progress != self._told.get(one)
-        }
-        self._told = {one: self._told[one] for one in running if one in self._told} | new
-        if new:
-            self._link.advanced(new)
+    def _report_changes(self, statement_ids: list[str]) -> None:
+        changed: dict[str, Progress] = {}
+        for statement_id in statement_ids:
+            progress = read_progress(self._spark, statement_id)
+            if progress is not None and progress != self._reported.get(statement_id):
+                changed[statement_id] = progress
+        self._reported = {
+            statement_id: progress
+            for statement_id, progress in self._reported.items()
+            if statement_id in statement_ids
+        } | changed
+        if changed:
+            self._link.report_progress(changed)
 
 
 def read_progress(spark: Spark, tag: str) -> Progress | None:
-    """The sums over the jobs with a tag; None before the first. Raises Py4JError."""
-    context = spark.context._jsc.sc()  # noqa: SLF001 - PySpark's tracker knows no tags
+    """Return the sums over all jobs with a tag; None before the first job. Raises Py4JError."""
+    context = spark.context._jsc.sc()  # noqa: SLF001 - PySpark's StatusTracker does not offer tags
     store, scheduler = context.statusStore(), context.taskScheduler()
     sums: Counter[str] = Counter()
     for job in context.statusTracker().getJobIdsForTag(tag):
@@ -88,18 +95,18 @@ def _add_job(job: Any, store: Any, scheduler: Any, sums: Counter[str]) -> None:
     sums["tasks_failed"] += job.numFailedTasks()
     stages = job.stageIds()
     sums["stages_total"] += stages.size()
-    for at in range(stages.size()):
-        _add_stage(store, scheduler, stages.apply(at), sums)
+    for index in range(stages.size()):
+        _add_stage(store, scheduler, stages.apply(index), sums)
 
 
 def _add_stage(store: Any, scheduler: Any, stage: int, sums: Counter[str]) -> None:
     try:
         data = store.lastStageAttempt(stage)
     except Py4JError:
-        return  # it has not begun
-    at_work = scheduler.taskSetManagerForAttempt(stage, data.attemptId())
-    if at_work.isDefined():
-        sums["tasks_active"] += at_work.get().runningTasks()
+        return  # The stage has not started.
+    task_set = scheduler.taskSetManagerForAttempt(stage, data.attemptId())
+    if task_set.isDefined():
+        sums["tasks_active"] += task_set.get().runningTasks()
     sums["rows_read"] += data.inputRecords()
     sums["bytes_read"] += data.inputBytes()
     sums["rows_written"] += data.outputRecords()

@@ -1,4 +1,4 @@
-"""Ways into the JVM that PySpark has none of its own for: session state is not in its API."""
+"""Access to objects of the Spark JVM that PySpark's public API does not expose."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 
 
 class Py4JBridge:
-    """What is read and made in the JVM of one session. Every call may raise Py4JError.
+    """Reads and creates JVM objects of one Spark session. Every call may raise Py4JError.
 
-    Every look into the JVM is a round trip, so nothing is looked up before it is asked for.
+    Each access to the JVM is a round trip. Objects are therefore looked up on first use only.
     """
 
     def __init__(self, session: SparkSession) -> None:
-        root: Any = session._jvm  # noqa: SLF001 - PySpark has no public way to it
+        root: Any = session._jvm  # noqa: SLF001 - PySpark has no public access to the JVM
         self.root = root
         self.session = session._jsparkSession  # noqa: SLF001
         self._context = session.sparkContext
@@ -34,93 +34,99 @@ class Py4JBridge:
         return self._context._jsc.sc()  # noqa: SLF001
 
     def type(self, name: str) -> Any:
-        """A class by its full name, to be called or to call its static methods."""
+        """Return a Java class by its full name, for constructor and static calls."""
         if name not in self._types:
             self._types[name] = getattr(self.root, name)
         return self._types[name]
 
     def some(self, value: Any) -> Any:
-        """A Scala Option of it."""
+        """Return a Scala Option that holds the value."""
         return self.type("scala.Option").apply(value)
 
     def none(self) -> Any:
-        """An empty Scala Option."""
+        """Return an empty Scala Option."""
         return self.type("scala.Option").empty()
 
     def singleton(self, name: str) -> Any:
-        """A Scala object."""
+        """Return a Scala object by its full name."""
         return getattr(self.type(f"{name}$"), "MODULE$")
 
     def catalog(self, name: str) -> Any:
-        """A catalog of the session. The first who asks starts it: it may be out of reach."""
+        """Return a catalog of the session.
+
+        The first access initialises the catalog, which fails if the catalog cannot be reached.
+        """
         self.activate()
         return self.state.catalogManager().catalog(name)
 
     def activate(self) -> None:
-        """Catalogs ask their thread which session, and so which configuration, they are of."""
+        """Set this session as the thread's active one, from which catalogs take their settings."""
         self.type("org.apache.spark.sql.classic.SparkSession").setActiveSession(self.session)
 
     def map_of(self, scala_map: Any) -> dict[str, str]:
-        """A map of strings, in one call however large it is."""
+        """Return a Scala map of strings as a dict. Takes one round trip for any size."""
         return self.java_map(self._collections.asJava(scala_map))
 
     def java_map(self, java_map: Any) -> dict[str, str]:
-        """The same of a Java map."""
-        known: dict[str, str] = json.loads(self._mapper.writeValueAsString(java_map))
-        return known
+        """Return a Java map of strings as a dict, like `map_of`."""
+        entries: dict[str, str] = json.loads(self._mapper.writeValueAsString(java_map))
+        return entries
 
     def list_of(self, sequence: Any) -> list[Any]:
-        """What a Scala sequence holds."""
-        return [sequence.apply(at) for at in range(sequence.size())]
+        """Return the elements of a Scala sequence."""
+        return [sequence.apply(index) for index in range(sequence.size())]
 
     def sequence(self, values: list[Any]) -> Any:
-        """A Scala sequence."""
-        made = self.type("java.util.ArrayList")()
+        """Return a Scala sequence of the values."""
+        java_list = self.type("java.util.ArrayList")()
         for value in values:
-            made.add(value)
-        return self._collections.asScala(made).toSeq()
+            java_list.add(value)
+        return self._collections.asScala(java_list).toSeq()
 
     def mapping(self, values: dict[str, Any]) -> Any:
-        """An immutable Scala map."""
-        made = self.type("java.util.HashMap")()
+        """Return an immutable Scala map of the values."""
+        java_map = self.type("java.util.HashMap")()
         for key, value in values.items():
-            made.put(key, value)
-        maps = self.singleton("scala.collection.immutable.Map")
-        return getattr(maps, "from")(self._collections.asScala(made))
+            java_map.put(key, value)
+        scala_map = self.singleton("scala.collection.immutable.Map")
+        return getattr(scala_map, "from")(self._collections.asScala(java_map))
 
     def array(self, values: list[str]) -> Any:
-        """A Java array of strings."""
-        made = self._gateway.new_array(self.type("java.lang.String"), len(values))
-        for at, value in enumerate(values):
-            made[at] = value
-        return made
+        """Return a Java array of strings."""
+        return self.array_of("java.lang.String", values)
 
     def array_of(self, java_class: str, values: list[Any]) -> Any:
-        """A Java array of objects of that class."""
-        made = self._gateway.new_array(self.type(java_class), len(values))
-        for at, value in enumerate(values):
-            made[at] = value
-        return made
+        """Return a Java array of objects of that class."""
+        java_array = self._gateway.new_array(self.type(java_class), len(values))
+        for index, value in enumerate(values):
+            java_array[index] = value
+        return java_array
 
-    def field(self, of: Any, name: str, owner: str | None = None) -> Any:
-        """A private field of a Spark object: what has no method that lists it.
+    def field(self, instance: Any, name: str, owner: str | None = None) -> Any:
+        """Return the value of a private field of a Java object.
 
-        `owner` is the class that declares it, where that is not the object's own. A lazy value that
-        nobody has asked for yet is None.
+        Args:
+            owner: Class that declares the field, if it is a superclass of the object's class.
+
+        Returns:
+            The value. None for a lazy Scala value that was not computed yet.
         """
-        holder = of.getClass()
+        holder = instance.getClass()
         while owner is not None and holder.getName() != owner:
             holder = holder.getSuperclass()
         declared = holder.getDeclaredField(name)
         declared.setAccessible(True)
-        return declared.get(of)
+        return declared.get(instance)
 
     def serialize(self, value: Any) -> str:
-        """A Java object as text. Raises Py4JError for what cannot be serialised."""
+        """Return a Java object as base64 text. Raises Py4JError if it is not serializable."""
         return base64.b64encode(self._serde.serialize(value)).decode()
 
     def deserialize(self, text: str) -> Any:
-        """What `freeze` was given. Raises Py4JError, e.g. for another version of Spark."""
+        """Return the Java object of a text from `serialize`.
+
+        Raises Py4JError, e.g. if another version of Spark serialized the object.
+        """
         return self._serde.deserialize(base64.b64decode(text))
 
     @cached_property

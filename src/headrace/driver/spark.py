@@ -1,4 +1,4 @@
-"""The driver's Spark session and the JVM under it."""
+"""The Spark application of a driver: its session, its JVM, and the state of the session."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.driver.jvm_process import find_jvm_process
-from headrace.driver.state import SessionStateTracker
+from headrace.driver.state.tracker import SessionStateTracker
 from headrace.errors import DriverLost, HeadraceError
 from headrace.model.messages import Bootstrap, Hello
-from headrace.spark_log import end_of, last_exception
+from headrace.spark_log import find_last_exception, read_tail
 
 _CATALOG = "spark.sql.catalogImplementation"
 
@@ -26,25 +26,30 @@ class SparkUnavailable(HeadraceError):
 
 
 class Spark:
-    """One application: started here, ended by `stop` in order or by `kill` at once."""
+    """One Spark application, which `stop` ends in an orderly way and `kill` immediately."""
 
     def __init__(self, bootstrap: Bootstrap) -> None:
-        """Starts the JVM and the session. Raises SparkUnavailable with Spark's own words."""
+        """Start the JVM and the session. Raises SparkUnavailable with Spark's own message."""
         self._conf = bootstrap.conf
         try:
-            self.session = _start(bootstrap)
-            _refuse_missing_jars(self.session, bootstrap)
+            self.session = _start_session(bootstrap)
+            _check_jars(self.session, bootstrap)
             self.state = SessionStateTracker(self.session)
         except (PySparkException, Py4JError, RuntimeError, OSError) as error:
-            raise _unavailable(_words_of(error), bootstrap) from error
+            raise _spark_unavailable(_describe_start_error(error), bootstrap) from error
         self._jvm = find_jvm_process()
 
     @property
     def context(self) -> SparkContext:
         return self.session.sparkContext
 
-    def describe(self, pid: int, *, lost: list[str], told: list[str]) -> Hello:
-        """What the driver says of itself, and of what it has found; see Hello."""
+    def build_hello(self, pid: int, *, lost: list[str], notified: list[str]) -> Hello:
+        """Return the message with which this driver introduces itself to a node.
+
+        Args:
+            lost: Descriptions of the session state that could not be restored.
+            notified: Statements whose pending hook calls have been made.
+        """
         return Hello(
             pid=pid,
             spark_version=self.context.version,
@@ -52,40 +57,43 @@ class Spark:
             ui_url=self.context.uiWebUrl,
             keeps_tables=self.session.conf.get(_CATALOG) == "hive",
             lost=lost,
-            told=told,
+            hook_calls_made=notified,
         )
 
-    def alive(self, *, doubt_seconds: float = 0.0) -> bool:
-        """Whether the JVM still runs; one that seems to be dying gets `doubt_seconds` to be dead.
+    def is_alive(self, *, exit_seconds: float = 0.0) -> bool:
+        """Return whether the JVM is still running, after waiting up to `exit_seconds` for its end.
 
-        A broken connection is seen before the process is gone.
+        After a broken connection a wait is needed: a connection breaks before the process exits.
         """
-        return self._jvm.alive(doubt_seconds)
+        return self._jvm.is_alive(exit_seconds)
 
-    def streams(self) -> int:
-        """How many streaming queries run. Raises DriverLost when the JVM does not answer."""
+    def count_streams(self) -> int:
+        """Return the number of running streaming queries.
+
+        Raises DriverLost if the JVM does not answer.
+        """
         try:
             return len(self.session.streams.active)
         except (Py4JError, OSError) as error:
             raise DriverLost("The JVM of the driver died.") from error
 
     def stop_stream(self, name: str) -> None:
-        """Stops the streaming query of that name, if there is one. Raises Py4JError, OSError."""
+        """Stop the streaming query with this name, if it exists. Raises Py4JError and OSError."""
         for query in self.session.streams.active:
             if query.name == name:
                 query.stop()
 
     def stop(self) -> None:
-        """Ends the application in order."""
+        """Stop the application in an orderly way."""
         with contextlib.suppress(Py4JError, OSError):
             self.session.stop()
 
     def kill(self) -> None:
-        """Ends the JVM at once: nothing it does may land any more."""
+        """Kill the JVM and wait for its end: it writes nothing after this call."""
         self._jvm.kill()
 
 
-def _start(bootstrap: Bootstrap) -> SparkSession:
+def _start_session(bootstrap: Bootstrap) -> SparkSession:
     conf = SparkConf().setAll(list(bootstrap.conf.items()))
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("WARN")
@@ -96,32 +104,32 @@ def _start(bootstrap: Bootstrap) -> SparkSession:
     return session
 
 
-def _refuse_missing_jars(session: SparkSession, bootstrap: Bootstrap) -> None:
-    """Spark only logs that it could not add a jar. Raises SparkUnavailable."""
-    asked = [jar for jar in bootstrap.conf.get("spark.jars", "").split(",") if jar]
-    if not asked:
+def _check_jars(session: SparkSession, bootstrap: Bootstrap) -> None:
+    """Raise SparkUnavailable if Spark could not add a jar: Spark itself only logs that."""
+    requested = [jar for jar in bootstrap.conf.get("spark.jars", "").split(",") if jar]
+    if not requested:
         return
-    jars = session.sparkContext._jsc.sc().listJars()  # noqa: SLF001 - PySpark has no way to it
-    added = {jars.apply(at).rpartition("/")[2] for at in range(jars.size())}
-    missing = [jar for jar in asked if jar.rpartition("/")[2] not in added]
+    jars = session.sparkContext._jsc.sc().listJars()  # noqa: SLF001 - PySpark has no listJars
+    added = {jars.apply(index).rpartition("/")[2] for index in range(jars.size())}
+    missing = [jar for jar in requested if jar.rpartition("/")[2] not in added]
     if missing:
         session.stop()
-        raise _unavailable(f"it could not add the jar {', '.join(missing)}.", bootstrap)
+        raise _spark_unavailable(f"it could not add the jar {', '.join(missing)}.", bootstrap)
 
 
-def _unavailable(words: str, bootstrap: Bootstrap) -> SparkUnavailable:
+def _spark_unavailable(reason: str, bootstrap: Bootstrap) -> SparkUnavailable:
     return SparkUnavailable(
-        f"Spark did not start: {words} See: headrace session log {bootstrap.session_id}"
+        f"Spark did not start: {reason} See: headrace session log {bootstrap.session_id}"
     )
 
 
-def _words_of(error: Exception) -> str:
-    """What Java said, without its stack, where it said anything."""
+def _describe_start_error(error: Exception) -> str:
+    """Return Spark's own message without a stack trace, if there is one."""
     if isinstance(error, Py4JJavaError):
         cause = error.java_exception
         while cause.getCause() is not None:
             cause = cause.getCause()
         return str(cause.toString())
-    # A JVM that never came up says why in the log, where standard error is one, and nowhere else.
-    log = end_of(Path("/dev/fd/2").resolve()) if isinstance(error, RuntimeError) else ""
-    return last_exception(log) or str(error).strip()
+    # A JVM that did not start writes the reason to standard error only, which is the driver's log.
+    log = read_tail(Path("/dev/fd/2").resolve()) if isinstance(error, RuntimeError) else ""
+    return find_last_exception(log) or str(error).strip()

@@ -1,4 +1,4 @@
-"""Warming up: a spare driver runs what the first statements of a JVM would otherwise wait for."""
+"""Warms up a driver of the warm pool, so that its first statements need not wait for the JVM."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from headrace.model.messages import Bootstrap
 from headrace.model.result import Disposition
 
 _LOG = logging.getLogger("headrace.driver")
-_GROUPED = """
+_AGGREGATION = """
 SELECT k, sum(id) AS s, max(t) AS t
 FROM (SELECT id % 3 AS k, id, CAST(id AS STRING) AS t FROM range(0, 100, 1, 2))
 GROUP BY k ORDER BY k
 """
-_MANY = "SELECT CAST(id AS STRING) AS t FROM range(0, 2000, 1, 2)"
-_TEXTS = ("SELECT 1", "SHOW TABLES", _GROUPED, _MANY)
-"""A constant, the catalog, a shuffle with compiled code, and rows that Python workers take."""
+_MANY_ROWS = "SELECT CAST(id AS STRING) AS t FROM range(0, 2000, 1, 2)"
+_STATEMENTS = ("SELECT 1", "SHOW TABLES", _AGGREGATION, _MANY_ROWS)
+"""A constant, the catalog, a shuffle with compiled code, and rows that Python workers encode."""
 
 
 def warm_up(spark: Spark, bootstrap: Bootstrap) -> None:
-    """Loads classes, connects to the catalog, compiles code and starts Python workers.
+    """Run a few small statements, which load classes, compile code and start Python workers.
 
-    In a session of its own, so that the one which is somebody's later is as new as ever. What does
-    not work is left for a statement to fail by.
+    They run in a Spark session of their own, so that the session which a user gets later is
+    unchanged. An error is only logged: a user's statement that needs the same part will report it.
     """
-    began = time.monotonic()
-    spec = OutputOptions(
+    start = time.monotonic()
+    options = OutputOptions(
         disposition=Disposition.INLINE,
         row_limit=None,
         byte_limit=None,
@@ -43,9 +43,9 @@ def warm_up(spark: Spark, bootstrap: Bootstrap) -> None:
     )
     try:
         session = spark.session.newSession()
-        for text in _TEXTS:
-            write_result(session.sql(text), spec)
+        for text in _STATEMENTS:
+            write_result(session.sql(text), options)
     except (PySparkException, Py4JError, HeadraceError, OSError) as error:
-        _LOG.warning("not warmed up: %s", error)
+        _LOG.warning("warm-up failed: %s", error)
     else:
-        _LOG.info("warmed up in %.1f s", time.monotonic() - began)
+        _LOG.info("warmed up in %.1f s", time.monotonic() - start)

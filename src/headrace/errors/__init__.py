@@ -1,7 +1,7 @@
-"""Every error that Headrace raises: one root, whose classes know their code, HTTP status and exit.
+"""All errors that Headrace raises, below one root class.
 
-A class's docstring is its default message. `code` is stable and part of the API; `status` is the
-HTTP status; `exit_code` is what the shell leaves with (see docs/cli.md).
+The docstring of a class is its default message. `code` is stable and part of the API, `status` is
+the HTTP status, and `exit_code` is the exit code of a command (docs/reference/errors.md).
 """
 
 from headrace.errors.base import (

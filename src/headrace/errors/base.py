@@ -1,4 +1,4 @@
-"""The root of all errors, and what each of them knows."""
+"""The root class of all errors."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ EXIT_CONFLICT = 6
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a text of the user's: both counted from 1, columns in code points."""
+    """A position in the user's text. Both numbers count from 1; columns are code points."""
 
     line: int
     column: int
 
 
 class HeadraceError(Exception):
-    """Something went wrong inside Headrace."""
+    """An internal error occurred in Headrace."""
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
     exit_code: ClassVar[int] = EXIT_FAILED
     condition: ClassVar[str | None] = None
-    """Spark's error condition for the same thing, where it has one, and its SQLSTATE."""
+    """Spark's condition for the same error, if Spark has one."""
     sqlstate: ClassVar[str | None] = None
 
     def __init__(

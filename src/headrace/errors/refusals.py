@@ -1,4 +1,4 @@
-"""What a caller asks and is refused, and parts that Headrace stands on and that fail it."""
+"""Errors of requests, and failures of the systems that Headrace depends on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.errors.base import (
     HeadraceError,
 )
 
-# What the caller sent is wrong.
+# The request is invalid.
 
 
 class InvalidRequest(HeadraceError):
@@ -28,7 +28,7 @@ class InvalidSetting(InvalidRequest):
 
 
 class EmptyStatement(InvalidRequest):
-    """The statement holds no SQL."""
+    """The statement contains no SQL."""
 
     code = "empty_statement"
 
@@ -41,59 +41,59 @@ class StatementTooLarge(InvalidRequest):
 
 
 class InvalidText(InvalidRequest):
-    """The text holds bytes that no SQL text may hold."""
+    """The text contains characters that no SQL text may contain."""
 
     code = "invalid_text"
 
 
 class MultipleStatements(InvalidRequest):
-    """One submit takes one statement."""
+    """The request contains more than one statement."""
 
     code = "multiple_statements"
 
 
 class InvalidStatement(InvalidRequest):
-    """A statement of Headrace's own is not written as it has to be."""
+    """A Headrace statement has a syntax error."""
 
     code = "invalid_statement"
 
 
 class ReservedStatement(InvalidRequest):
-    """A statement of Headrace's own that this version does not run."""
+    """This version cannot run this Headrace statement."""
 
     code = "reserved_statement"
 
 
 class FormatCannotHold(InvalidRequest):
-    """The format cannot hold a column of this result."""
+    """The format cannot represent a column of this result."""
 
     code = "format_cannot_hold"
     status = 406
 
 
 class NotAcceptable(InvalidRequest):
-    """The answer cannot be given in any form that the request accepts."""
+    """The server cannot answer in any media type that the request accepts."""
 
     code = "not_acceptable"
     status = 406
 
 
-# The caller may not.
+# The caller is not authenticated.
 
 
 class Unauthorized(HeadraceError):
-    """A valid token is needed."""
+    """The request needs a valid token."""
 
     code = "unauthorized"
     status = 401
     exit_code = EXIT_DENIED
 
 
-# What the caller names is not there.
+# The requested object does not exist.
 
 
 class NotFound(HeadraceError):
-    """There is no such thing."""
+    """The object does not exist."""
 
     code = "not_found"
     status = 404
@@ -101,41 +101,41 @@ class NotFound(HeadraceError):
 
 
 class SessionNotFound(NotFound):
-    """There is no such session."""
+    """The session does not exist."""
 
     code = "session_not_found"
 
 
 class StatementNotFound(NotFound):
-    """There is no such statement."""
+    """The statement does not exist."""
 
     code = "statement_not_found"
 
 
 class TransactionNotFound(NotFound):
-    """There is no such transaction."""
+    """The transaction does not exist."""
 
     code = "transaction_not_found"
 
 
 class ChunkNotFound(NotFound):
-    """The result has no such chunk."""
+    """The result has no chunk with this number."""
 
     code = "chunk_not_found"
 
 
 class ResultGone(NotFound):
-    """The result is no longer kept."""
+    """The rows of the result have been deleted."""
 
     code = "result_gone"
     status = 410
 
 
-# What the caller asks does not fit the state of things.
+# The request conflicts with the current state.
 
 
 class Conflict(HeadraceError):
-    """The request does not fit the present state."""
+    """The request conflicts with the current state."""
 
     code = "conflict"
     status = 409
@@ -155,7 +155,7 @@ class NoResult(Conflict):
 
 
 class AlreadyEnded(Conflict):
-    """The statement has ended already."""
+    """The statement has already ended."""
 
     code = "already_ended"
 
@@ -167,42 +167,42 @@ class NotCancellable(Conflict):
 
 
 class Committing(Conflict):
-    """The statement is publishing its table and cannot be cancelled any more."""
+    """The statement is publishing its table and can no longer be cancelled."""
 
     code = "committing"
 
 
 class TableBusy(Conflict):
-    """Another statement is just creating the table, or one in the same place."""
+    """Another statement is publishing a table with this name, or at this location."""
 
     code = "table_busy"
 
 
 class SessionEnded(Conflict):
-    """The session has ended and takes no more statements."""
+    """The session has ended and accepts no more statements."""
 
     code = "session_ended"
 
 
 class SessionNameExists(Conflict):
-    """A live session has this name already."""
+    """A live session already has this name."""
 
-    code = "name_taken"
+    code = "session_name_exists"
 
 
 class IdempotencyConflict(Conflict):
-    """This Idempotency-Key was used with another request."""
+    """The Idempotency-Key was used for a different request."""
 
     code = "idempotency_conflict"
 
 
 class LeaseLost(Conflict):
-    """The lease was taken over: whoever held it must stop."""
+    """A takeover has superseded the lease; its holder must stop."""
 
     code = "lease_lost"
 
 
-# Parts that Headrace stands on.
+# Systems that Headrace depends on.
 
 
 class StoreUnavailable(HeadraceError):
@@ -222,7 +222,7 @@ class StoreInUse(HeadraceError):
 
 
 class SchemaTooNew(HeadraceError):
-    """The store was migrated by a newer Headrace."""
+    """A newer version of Headrace has migrated the store."""
 
     code = "schema_too_new"
     status = 503
@@ -243,14 +243,14 @@ class LaunchFailed(HeadraceError):
 
 
 class BackendUnreachable(HeadraceError):
-    """The backend that drivers run on does not answer."""
+    """The backend that runs the drivers does not answer."""
 
     code = "backend_unreachable"
     status = 503
 
 
 class JavaMissing(LaunchFailed):
-    """Spark needs Java 17 or 21, and none was found."""
+    """Spark needs Java 17 or 21, and neither was found."""
 
     code = "java_missing"
     exit_code = EXIT_USAGE

@@ -1,4 +1,4 @@
-"""How a statement can fail: these become a Failure record in the store, seldom a response."""
+"""Failures of statements. The store keeps them as Failure records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class StatementFailed(HeadraceError):
 
 
 class StatementTimeout(StatementFailed):
-    """The statement took longer than it may."""
+    """The statement exceeded its timeout."""
 
     code = "statement_timeout"
     exit_code = EXIT_TIMEOUT
@@ -37,7 +37,7 @@ class SessionClosed(StatementFailed):
 
 
 class TableAlreadyExists(StatementFailed):
-    """The table exists already."""
+    """The table already exists."""
 
     code = "table_already_exists"
     condition = "TABLE_OR_VIEW_ALREADY_EXISTS"
@@ -45,7 +45,7 @@ class TableAlreadyExists(StatementFailed):
 
 
 class TableNotFound(StatementFailed):
-    """There is no table to replace."""
+    """The table to replace does not exist."""
 
     code = "table_not_found"
     condition = "TABLE_OR_VIEW_NOT_FOUND"
@@ -61,7 +61,7 @@ class DatabaseNotFound(StatementFailed):
 
 
 class LocationNotEmpty(StatementFailed):
-    """The table's location holds files."""
+    """The location of the table contains files."""
 
     code = "location_not_empty"
     condition = "LOCATION_ALREADY_EXISTS"
@@ -81,19 +81,19 @@ class AtomicityRequired(StatementFailed):
 
 
 class EndlessStream(StatementFailed):
-    """The stream never ends, and so its table would never appear."""
+    """The stream has no end, so its table would never appear."""
 
     code = "endless_stream"
 
 
 class CommitInDoubt(StatementFailed):
-    """The driver was lost while it published a table."""
+    """The driver was lost while it was publishing a table."""
 
     code = "commit_in_doubt"
 
 
 class ResultTooLarge(StatementFailed):
-    """The result is larger than the requested disposition holds."""
+    """The result is too large for the requested disposition."""
 
     code = "result_too_large"
 

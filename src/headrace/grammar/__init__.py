@@ -1,1 +1,1 @@
-"""SQL text: what is read of it before Spark reads it. Nothing here ever alters a text."""
+"""What Headrace reads of a SQL text before Spark reads it. Nothing here alters a text."""

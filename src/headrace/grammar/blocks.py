@@ -1,10 +1,11 @@
-"""Where a scripting block (`BEGIN … END`) ends.
+"""The end of a scripting block (`BEGIN … END`).
 
-Follows the rules `compoundStatement` and below of Spark 4.1's `SqlBaseParser.g4`. Every statement
-in a block ends with `;`, so an END that closes something begins a statement, and END, BEGIN or CASE
-within a plain statement need no thought. Only in the heads (`IF … THEN`, `WHILE … DO`, `UNTIL …
-END`) must names be told from keywords, since Spark takes nearly any keyword as a name: a keyword
-that ends something follows an operand, a name stands where an operand is expected.
+The code follows `compoundStatement` and the rules below it in Spark 4.1's `SqlBaseParser.g4`. Every
+statement in a block ends with `;`, so an END that closes a block begins a statement, and END, BEGIN
+or CASE inside a plain statement can be ignored. Only in the heads (`IF … THEN`, `WHILE … DO`,
+`UNTIL … END`) must names be distinguished from keywords, because Spark accepts nearly any keyword
+as a name: a keyword that ends a head follows an operand, and a name stands where an operand is
+expected.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.grammar.tokens import Token, TokenKind
+from headrace.grammar.lexer import Token, TokenKind
 
 _HEADS = {"IF": "THEN", "CASE": "THEN", "WHILE": "DO", "FOR": "DO"}
 _BRANCHES = {("IF", "ELSEIF"), ("CASE", "WHEN")}
@@ -20,37 +21,40 @@ _LABELLED = frozenset({"BEGIN", "LOOP", "REPEAT", "WHILE", "FOR"})
 _BEFORE_PARAMETER = frozenset(
     {"SELECT", "VALUES", "IF", "ELSEIF", "CASE", "WHEN", "WHILE", "UNTIL"}
 )
-"""Behind one of these, `:loop` as in `SELECT :loop` is a parameter; `select: LOOP` is a label."""
+"""After one of these words, `:loop` is a parameter (`SELECT :loop`), not a label."""
 _KINDS = frozenset({"IF", "CASE", "WHILE", "FOR", "LOOP", "REPEAT"})
 
 _OPERATORS = frozenset({"AND", "OR", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "DIV"})
 _CLAUSES = frozenset({"SELECT", "FROM", "WHERE", "HAVING", "BY", "ON", "JOIN", "USING", "EXTEND"})
 _AFTER_OPERAND = _OPERATORS | _CLAUSES | frozenset({"IS", "AS", "ESCAPE", "DISTINCT"})
-"""Keywords that stand behind an operand and before the next one."""
+"""Keywords that stand between two operands."""
 _QUERY_BEGINS = frozenset({"(", "AS", "|>"})
-"""What a clause may follow at once; elsewhere SELECT or FROM is a name where an operand begins."""
-_BEHIND_NAME = (
+"""Tokens that a clause can follow directly. After any other token, SELECT or FROM is a name."""
+_AFTER_NAME = (
     _OPERATORS | _CLAUSES | {"THEN", "ELSE", "DO", "IS", "AS"} | frozenset("=<>!*/%&|^.,)[;")
 )
-"""What shows that the word before it is a name, NOT and CASE included."""
+"""Tokens after which the previous word must be a name, even if it is NOT or CASE."""
 
 
-class _Open(NamedTuple):
+class _OpenBlock(NamedTuple):
+    """A block whose END has not been read."""
+
     kind: str
     label: str
 
 
 class _NotABlockError(Exception):
-    """The tokens do not follow Spark's grammar of blocks."""
+    """The tokens do not follow Spark's grammar for blocks."""
 
 
 def block_end(code: Sequence[Token], first: int) -> int:
-    """The index behind the END of the block that begins at `first`; `first` if none begins there.
+    """Return the index after the END of the block that begins at index `first`.
 
-    A block that nothing closes, or whose parts do not match, ends with the text.
+    Return `first` if no block begins there. An unclosed block ends with the text, and so does one
+    whose parts do not match.
     """
     reader = _BlockReader(code, first)
-    if not reader.at_block():
+    if not reader.is_at_block():
         return first
     try:
         return reader.read()
@@ -59,55 +63,55 @@ def block_end(code: Sequence[Token], first: int) -> int:
 
 
 class _BlockReader:
-    """Reads one block, statement by statement; `at` stands at the start of the next."""
+    """Reader of one block. Its index points at the start of the next statement."""
 
     def __init__(self, code: Sequence[Token], first: int) -> None:
         self._code = code
         self._at = first
-        self._open: list[_Open] = []
+        self._open_blocks: list[_OpenBlock] = []
 
-    def at_block(self) -> bool:
+    def is_at_block(self) -> bool:
         return self._word(self._label_length()) == "BEGIN"
 
     def read(self) -> int:
-        self._statement()
-        while self._open:
-            self._statement()
+        self._read_statement()
+        while self._open_blocks:
+            self._read_statement()
         return self._at
 
     def _word(self, ahead: int = 0) -> str:
         at = self._at + ahead
         return self._code[at].word if at < len(self._code) else ""
 
-    def _statement(self) -> None:
+    def _read_statement(self) -> None:
         if self._at >= len(self._code):
             raise _NotABlockError
         length = self._label_length()
         label = self._word() if length else ""
         self._at += length
         word = self._word()
-        within = self._open[-1].kind if self._open else ""
+        enclosing = self._open_blocks[-1].kind if self._open_blocks else ""
         if word == "END":
-            self._close()
+            self._read_end()
         elif word in _KINDS or word == "BEGIN":
-            self._open.append(_Open(word, label))
+            self._open_blocks.append(_OpenBlock(word, label))
             self._at += 1
             self._enter(word)
-        elif (within, word) in _BRANCHES:
+        elif (enclosing, word) in _BRANCHES:
             self._at += 1
-            self._head("THEN")
-        elif word == "UNTIL" and within == "REPEAT":
+            self._read_head("THEN")
+        elif word == "UNTIL" and enclosing == "REPEAT":
             self._at += 1
-            self._head("END")
-        elif word == "ELSE" and within in ("IF", "CASE"):
+            self._read_head("END")
+        elif word == "ELSE" and enclosing in ("IF", "CASE"):
             self._at += 1
         elif word == "DECLARE" and self._word(2) == "HANDLER":
-            self._handler()
+            self._read_handler()
         else:
-            self._to_next()
+            self._skip_statement()
 
     def _label_length(self) -> int:
-        """How many tokens a `label:` before a block or loop takes."""
+        """Return the number of tokens of a `label:` before a block or loop; 0 without a label."""
         length = 1
         if self._word() == "IDENTIFIER" and self._word(1) == "(":
             while self._word(length) not in (")", ";") and self._at + length < len(self._code):
@@ -122,13 +126,13 @@ class _BlockReader:
     def _enter(self, kind: str) -> None:
         if kind in _HEADS:
             begins = {"FOR": "(", "CASE": "CASE"}.get(kind, "")
-            self._head(_HEADS[kind], begins)
+            self._read_head(_HEADS[kind], begins)
         elif kind == "BEGIN" and self._word() == "NOT" and self._word(1) == "ATOMIC":
             self._at += 2
 
-    def _close(self) -> None:
-        """Reads `END [kind] [label]` and, where something is still open, its `;`."""
-        kind, label = self._open.pop()
+    def _read_end(self) -> None:
+        """Read `END [kind] [label]` and, inside another block, its `;`."""
+        kind, label = self._open_blocks.pop()
         after = self._word(1)
         if kind == "BEGIN":
             if after in _KINDS and after != label:
@@ -136,17 +140,17 @@ class _BlockReader:
         elif after != kind:
             raise _NotABlockError
         self._at += 1
-        if self._open:
-            self._to_next()
+        if self._open_blocks:
+            self._skip_statement()
 
-    def _handler(self) -> None:
-        """Reads `DECLARE … HANDLER FOR condition, …`, up to the statement that it runs."""
+    def _read_handler(self) -> None:
+        """Read `DECLARE … HANDLER FOR condition, …`, up to the statement of the handler."""
         self._at += 4
         more = True
         while more:
             if self._word() == "SQLSTATE":
                 self._at += 2 if self._word(1) == "VALUE" else 1
-                while self._quoted():
+                while self._is_quoted():
                     self._at += 1
             elif self._word() == "NOT":
                 self._at += 2
@@ -157,19 +161,19 @@ class _BlockReader:
             more = self._word() == ","
             self._at += more
 
-    def _quoted(self) -> bool:
+    def _is_quoted(self) -> bool:
         return self._at < len(self._code) and self._code[self._at].kind is TokenKind.QUOTED
 
-    def _to_next(self) -> None:
-        """Goes behind the `;` that ends a plain statement."""
+    def _skip_statement(self) -> None:
+        """Skip a plain statement and its `;`."""
         while self._word() != ";":
             if self._at >= len(self._code):
                 raise _NotABlockError
             self._at += 1
         self._at += 1
 
-    def _head(self, stop: str, begins: str = "") -> None:
-        """Reads a condition or query up to the keyword behind it; goes behind THEN and DO."""
+    def _read_head(self, stop: str, begins: str = "") -> None:
+        """Read a condition or query up to the keyword that ends it; skip THEN and DO."""
         head = _Head(stop, begins)
         while self._at < len(self._code) and self._word() != ";":
             if head.ends_with(self._code[self._at], self._word(1)):
@@ -180,40 +184,40 @@ class _BlockReader:
 
 
 class _Head:
-    """Follows an expression or a query token by token, and knows the keyword that ends it."""
+    """Scanner of an expression or query that recognises the keyword that ends it."""
 
     def __init__(self, stop: str, begins: str) -> None:
         self._stop = stop
         self._last = begins
-        """The keyword or symbol before the present token; empty behind a name or value."""
+        """Keyword or symbol before the current token; empty after a name or value."""
         self._operand_next = True
         self._cases = [0]
-        """CASE expressions open in each pair of brackets around the present token."""
+        """Number of open CASE expressions in each pair of brackets around the current token."""
 
     def ends_with(self, token: Token, following: str) -> bool:
-        """Whether this token is the keyword that ends the head."""
+        """Scan one token; return whether it is the keyword that ends the head."""
         word = token.word
         if token.kind is TokenKind.SYMBOL:
-            self._symbol(word)
+            self._scan_symbol(word)
         elif token.kind is not TokenKind.WORD or self._last in (".", ":"):
-            self._take("", operand_next=False)
+            self._advance("", operand_next=False)
         elif self._operand_next:
-            keyword = self._keyword_at_operand(word, following)
+            keyword = self._is_keyword_before_operand(word, following)
             self._cases[-1] += keyword and word == "CASE"
-            self._take(word if keyword else "", operand_next=keyword)
+            self._advance(word if keyword else "", operand_next=keyword)
         elif word == "END" and self._cases[-1]:
             self._cases[-1] -= 1
         elif word == self._stop and self._cases == [0]:
             return True
         else:
-            keyword = self._keyword_behind_operand(word)
-            self._take(word if keyword else "", operand_next=keyword)
+            keyword = self._is_keyword_after_operand(word)
+            self._advance(word if keyword else "", operand_next=keyword)
         return False
 
-    def _take(self, last: str, *, operand_next: bool) -> None:
+    def _advance(self, last: str, *, operand_next: bool) -> None:
         self._last, self._operand_next = last, operand_next
 
-    def _symbol(self, symbol: str) -> None:
+    def _scan_symbol(self, symbol: str) -> None:
         operand_next = True
         if symbol in ("(", "["):
             self._cases.append(0)
@@ -224,18 +228,18 @@ class _Head:
         elif symbol == "?" or (symbol == "*" and self._operand_next):
             operand_next = False
         pipe = symbol == ">" and self._last == "|"
-        self._take("|>" if pipe else symbol, operand_next=operand_next)
+        self._advance("|>" if pipe else symbol, operand_next=operand_next)
 
-    def _keyword_at_operand(self, word: str, following: str) -> bool:
+    def _is_keyword_before_operand(self, word: str, following: str) -> bool:
         if word == "WHEN":
             return self._last == "CASE"
         if word in _CLAUSES:
             return self._last in _QUERY_BEGINS
         if word in ("DISTINCT", "ALL"):
             return self._last in ("SELECT", "(")
-        return word in ("CASE", "NOT") and following not in _BEHIND_NAME
+        return word in ("CASE", "NOT") and following not in _AFTER_NAME
 
-    def _keyword_behind_operand(self, word: str) -> bool:
+    def _is_keyword_after_operand(self, word: str) -> bool:
         if word in ("WHEN", "THEN", "ELSE"):
             return self._cases != [0] or (word == "WHEN" and self._stop == "THEN")
         return word in _AFTER_OPERAND

@@ -1,15 +1,19 @@
-"""Writing names and strings into Spark SQL, so that nothing in them is read as SQL."""
+"""Quoting of names and strings for Spark SQL, so that no part of them is read as SQL."""
 
 from __future__ import annotations
 
 
-def quote_name(called: str) -> str:
-    """A name in backticks."""
-    return "`" + called.replace("`", "``") + "`"
+def quote_name(name: str) -> str:
+    """Return a name in backticks."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def quote_string(value: str) -> str:
-    """A string literal, whatever the session's settings say of backslashes, where that can be."""
+    """Return a string literal.
+
+    The literal has the same value whatever the session's setting for backslashes, unless the value
+    contains backslashes and both kinds of quotes.
+    """
     if "\\" not in value:
         return "'" + value.replace("'", "''") + "'"
     for quote in ("'", '"'):

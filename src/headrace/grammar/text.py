@@ -1,19 +1,19 @@
-"""What any SQL text must be, and places in it."""
+"""Limits that every SQL text must respect, and positions in a text."""
 
 from __future__ import annotations
 
-from headrace.errors import EmptyStatement, InvalidText, Position, StatementTooLarge
-from headrace.grammar.tokens import code_tokens
+from headrace.errors import InvalidText, Position, StatementTooLarge
 
 MAX_BYTES = 1024 * 1024
-"""The largest text, in UTF-8."""
+"""Largest text, in bytes of UTF-8."""
 
 
 def check_text(text: str) -> None:
-    """Refuses what no node stores and no driver runs.
+    """Raise an error for a text that no node stores and no driver runs.
 
-    Raises StatementTooLarge above 1 MiB in UTF-8, InvalidText for a NUL or half a surrogate pair,
-    and EmptyStatement when the text holds nothing but white space, comments and `;`.
+    Raises:
+        StatementTooLarge: If the text is larger than 1 MiB in UTF-8.
+        InvalidText: If the text contains a NUL or an unpaired surrogate.
     """
     size = len(text)
     if size <= MAX_BYTES:
@@ -21,20 +21,18 @@ def check_text(text: str) -> None:
             size = len(text.encode())
         except UnicodeEncodeError as error:
             raise InvalidText(
-                f"The text holds half a surrogate pair (U+{ord(text[error.start]):04X}), "
-                "which is no character.",
+                f"The text contains the unpaired surrogate U+{ord(text[error.start]):04X}, "
+                "which is not a character.",
                 position=position_at(text, error.start),
             ) from None
     if size > MAX_BYTES:
         raise StatementTooLarge(f"The statement is larger than 1 MiB ({MAX_BYTES} bytes in UTF-8).")
     nul = text.find("\0")
     if nul >= 0:
-        raise InvalidText("The text holds a NUL character.", position=position_at(text, nul))
-    if all(token.word == ";" for token in code_tokens(text)):
-        raise EmptyStatement
+        raise InvalidText("The text contains a NUL character.", position=position_at(text, nul))
 
 
 def position_at(text: str, offset: int) -> Position:
-    """The line and column of an offset in code points. Lines end with `\\n`, as Spark counts."""
+    """Return line and column of an offset in code points. Lines end with LF, as in Spark."""
     start = text.rfind("\n", 0, offset) + 1
     return Position(line=text.count("\n", 0, offset) + 1, column=offset - start + 1)

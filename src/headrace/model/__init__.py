@@ -1,1 +1,1 @@
-"""Pure data: what every room speaks about. No I/O, no clock, no configuration."""
+"""Pure data that all packages share. No I/O, no clock, no configuration."""

@@ -1,4 +1,4 @@
-"""One change of state, as the event log keeps it."""
+"""One change of state, as the event log holds it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Written in the transaction that made the change."""
+    """A row of the event log, written in the transaction that made the change."""
 
     cursor: str
-    """Opaque; grows in the order in which `after` reads. Never skips a late commit."""
+    """Opaque position in the log. Reading after a cursor never skips a late commit."""
     entity: str
-    """`statement`, `session` or `node`."""
+    """Name of the lifecycle: `statement`, `session`, `transaction` or `node`."""
     entity_id: str
     source: str | None
-    """The state before; None when the entity was made."""
+    """State before the change; None for the creation."""
     target: str
     at: datetime
     actor: str

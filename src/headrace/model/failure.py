@@ -1,4 +1,4 @@
-"""How a statement or session failed, as it is stored and shown."""
+"""Why a statement or session failed, as it is stored and shown."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from headrace.errors import HeadraceError
 
 
 class Failure(BaseModel):
-    """A structured error. Spark's own are told by condition and SQLSTATE, not by message."""
+    """A structured error. Spark's errors are identified by condition and SQLSTATE."""
 
     model_config = ConfigDict(frozen=True)
 
     code: str
     message: str
     condition: str | None = None
-    """Spark's error condition, e.g. TABLE_OR_VIEW_NOT_FOUND."""
+    """Spark's error condition, for example TABLE_OR_VIEW_NOT_FOUND."""
     sqlstate: str | None = None
     line: int | None = None
     """Line in the user's text, counted from 1."""
     column: int | None = None
     """Column in the user's text, counted from 1, in code points."""
     trace: str | None = None
-    """Stack trace; shown on request only."""
+    """Stack trace, shown on request only."""
 
     @classmethod
     def of(cls, error: HeadraceError) -> Failure:
-        """The record of one of Headrace's own errors."""
+        """Return the record of one of Headrace's own errors."""
         position = error.position
         return cls(
             code=error.code,

@@ -1,4 +1,4 @@
-"""Identifiers: a prefix that names the kind and a UUIDv7 in hex, so that they sort by time."""
+"""Identifiers: a prefix for the entity and a UUIDv7 in hex, so that ids sort by creation time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _PATTERN = re.compile(r"(st|se|tx|no)_[0-9a-f]{32}")
 
 
 def new_id(prefix: str) -> str:
-    """A fresh id, e.g. `st_019…`."""
+    """Return a new id, for example `st_019…`."""
     return f"{prefix}_{uuid_utils.uuid7().hex}"
 
 
 def looks_like_id(text: str) -> bool:
-    """Whether a text has the form of an id; no session may be named like that."""
+    """Return whether a text has the form of an id. Session names must not have it."""
     return _PATTERN.fullmatch(text) is not None

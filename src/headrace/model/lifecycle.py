@@ -1,7 +1,7 @@
-"""Every lifecycle as data; nothing else decides what may follow what.
+"""Every lifecycle as data. No other code decides which state may follow which.
 
-docs/lifecycles.md draws them. A change of state is made in the store as one compare-and-set from
-the states that may lead there.
+docs/explanation/lifecycles.md draws them. The store makes each change of state as one
+compare-and-set.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ S = TypeVar("S", bound=StrEnum)
 
 @dataclass(frozen=True)
 class Lifecycle(Generic[S]):
-    """A named set of states: where a thing begins, and which states may follow which."""
+    """States of an entity: the initial state, and the states that may follow each state."""
 
     name: str
     initial: S
@@ -25,58 +25,60 @@ class Lifecycle(Generic[S]):
 
     @cached_property
     def terminal(self) -> frozenset[S]:
-        """The states that nothing follows."""
+        """States that no state follows."""
         return frozenset(state for state, following in self.transitions.items() if not following)
 
     @cached_property
     def live(self) -> frozenset[S]:
-        """The states that something follows."""
+        """States that another state may follow."""
         return frozenset(self.transitions) - self.terminal
 
-    def sources(self, target: S) -> frozenset[S]:
-        """The states from which `target` may be reached in one step."""
-        return frozenset(
-            state for state, following in self.transitions.items() if target in following
-        )
-
     def allows(self, source: S, target: S) -> bool:
-        """Whether `target` may follow `source`."""
+        """Return whether `target` may follow `source`."""
         return target in self.transitions[source]
 
 
 class StatementState(StrEnum):
+    """States of a statement."""
+
     WAITING = "waiting"  # accepted and durable
-    LAUNCHED = "launched"  # claimed by a driver, or by a node when it is local
+    LAUNCHED = "launched"  # claimed by a driver
     RUNNING = "running"
-    CANCELLING = "cancelling"  # a cancel is asked for; how it really ends is not known yet
-    SUCCESS = "success"  # its result can be read through any node
+    CANCELLING = "cancelling"  # cancel requested; the actual outcome is not known yet
+    SUCCESS = "success"  # any node can read the result
     FAILED = "failed"
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
 
 
 class SessionState(StrEnum):
+    """States of a session."""
+
     NOT_STARTED = "not_started"
     STARTING = "starting"  # a node has claimed the launch
     RUNNING = "running"
-    RECOVERING = "recovering"  # its driver is lost and being rebuilt
+    RECOVERING = "recovering"  # its driver was lost; another is started when it is needed
     CLOSING = "closing"
     DEAD = "dead"
     FAILED = "failed"
 
 
 class NodeState(StrEnum):
+    """States of a node."""
+
     UP = "up"
-    DRAINING = "draining"  # takes no new launches
+    DRAINING = "draining"  # launches no more drivers
     GONE = "gone"
 
 
 class TransactionState(StrEnum):
-    PREPARED = "prepared"  # journalled; nothing is done yet
-    BEGUN = "begun"  # rows are being written where nobody reads them
-    COMMITTING = "committing"  # complete, and being published: nothing but the end of it follows
+    """States of a table transaction."""
+
+    PREPARED = "prepared"  # journalled; nothing is created yet
+    BEGUN = "begun"  # rows are written where no reader sees them
+    COMMITTING = "committing"  # all rows are written and the table is being published
     COMMITTED = "committed"
-    ABORTING = "aborting"  # what was staged is being removed
+    ABORTING = "aborting"  # staged data is being removed
     ABORTED = "aborted"
 
 
@@ -88,13 +90,14 @@ STATEMENT: Lifecycle[StatementState] = Lifecycle(
     "statement",
     _ST.WAITING,
     {
+        # A statement that a node executes goes from waiting to success or failed in one step.
         _ST.WAITING: frozenset({_ST.LAUNCHED, _ST.SUCCESS, _ST.FAILED, _ST.TIMEOUT, _ST.CANCELLED}),
-        # Back to waiting: its driver was lost and the statement is safe to run again.
+        # Back to waiting: the driver was lost and the statement is safe to retry.
         _ST.LAUNCHED: frozenset(
             {_ST.RUNNING, _ST.WAITING, _ST.CANCELLING, _ST.SUCCESS, _ST.FAILED, _ST.TIMEOUT}
         ),
         _ST.RUNNING: frozenset({_ST.WAITING, _ST.CANCELLING, _ST.SUCCESS, _ST.FAILED, _ST.TIMEOUT}),
-        # The truth wins: what was published before the cancel arrived is a success.
+        # The actual outcome wins: work published before the cancel arrived is a success.
         _ST.CANCELLING: frozenset({_ST.CANCELLED, _ST.SUCCESS, _ST.FAILED, _ST.TIMEOUT}),
         _ST.SUCCESS: frozenset(),
         _ST.FAILED: frozenset(),
@@ -104,7 +107,7 @@ STATEMENT: Lifecycle[StatementState] = Lifecycle(
 )
 
 IN_FLIGHT = frozenset({_ST.LAUNCHED, _ST.RUNNING, _ST.CANCELLING})
-"""The states in which a driver has a statement."""
+"""States in which a driver owns a statement."""
 
 SESSION: Lifecycle[SessionState] = Lifecycle(
     "session",
@@ -126,7 +129,7 @@ TRANSACTION: Lifecycle[TransactionState] = Lifecycle(
     {
         _TX.PREPARED: frozenset({_TX.BEGUN, _TX.ABORTING}),
         _TX.BEGUN: frozenset({_TX.COMMITTING, _TX.ABORTING}),
-        # Back only where the catalog has refused to publish, e.g. for another's table.
+        # Aborted only if the catalog refused to publish, for example because the table exists.
         _TX.COMMITTING: frozenset({_TX.COMMITTED, _TX.ABORTING}),
         _TX.ABORTING: frozenset({_TX.ABORTED}),
         _TX.COMMITTED: frozenset(),

@@ -1,8 +1,8 @@
-"""The link: what a driver and a node say to each other over HTTP.
+"""The messages of the link between drivers and nodes (HTTP and JSON).
 
-The driver asks, the node answers; every call carries the token of one session and epoch, and a
-node answers 409 `lease_lost` once that epoch has been superseded: the driver then stops.
-Paths are below `/driver/v1/sessions/{session}/{epoch}/`.
+The driver calls and the node answers. Each call carries the token of one session and epoch. A node
+answers 409 `lease_lost` when a takeover has superseded the epoch, and the driver then stops. Paths
+are below `/driver/v1/sessions/{session}/{epoch}/`; the last segment names the call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.pending_hook_call import PendingHookCall
 from headrace.model.progress import Progress
-from headrace.model.result import Disposition, ResultReport
+from headrace.model.result import ResultReport, ResultRequest
 from headrace.model.snapshot import Snapshot
 from headrace.model.statement import Parameter
 from headrace.model.transaction import Staged
@@ -24,80 +24,82 @@ LINK_PREFIX = "/driver/v1/sessions"
 
 
 class Message(BaseModel):
+    """Base of all messages. Unknown fields are refused."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Bootstrap(Message):
-    """The 0600 file that a launcher leaves for a driver.
+    """What a launcher tells a driver: a file of mode 0600, or an object that is read once.
 
-    The driver deletes the token as soon as it has read it, before its JVM starts.
+    The driver removes the token as soon as it has read it, before its JVM starts.
     """
 
     session_id: str
     epoch: int
     token: str | None
     nodes: list[str]
-    """Node addresses; a node that comes back on another port rewrites them."""
+    """Node addresses. A node that restarts on another port rewrites them."""
     conf: dict[str, str]
-    """Spark configuration the driver starts with."""
+    """Complete Spark configuration of the application."""
     catalog: str | None = None
     database: str | None = None
     parallelism: int = 1
-    """How many queries may run at once."""
+    """Largest number of queries that run at once."""
     warm: bool = False
-    """Whether nobody waits for it yet: it has the time to warm up."""
+    """Whether no user waits for the driver yet, so that it has time to warm up."""
     results: str
-    """The results location."""
+    """Results location of the node."""
     inline_limit: int
     chunk_limit: int
     lease_seconds: float
     renew_seconds: float
     orphan_seconds: float
-    """How long the driver lives without reaching any node."""
+    """Longest time that the driver lives without reaching any node."""
     hold: str | None = None
-    """A file to hold a shared lock on for as long as the driver lives."""
+    """File on which the driver holds a shared lock for as long as it lives."""
 
 
 class Restore(Message):
-    """`restore`: Spark is up. What is to be rebuilt in it, before it says hello?"""
+    """`restore`: Spark is up; ask for the state to rebuild before `hello`."""
 
 
 class Restored(Message):
-    """The answer to `restore`."""
+    """Answer to `restore`."""
 
     snapshot: Snapshot | None
-    """None for a session in which nothing was changed yet."""
+    """State to restore; None if no statement has changed the session yet."""
     pending_hook_calls: list[PendingHookCall] = []
-    """Statements that ended when the driver before this one was lost: for hooks to hear of."""
+    """Statements that ended with the previous driver; the hooks must still be called for them."""
 
 
 class Hello(Message):
-    """`hello`: Spark is up and the session rebuilt in it. The session becomes `running`."""
+    """`hello`: Spark is up and the session restored. The session becomes `running`."""
 
     pid: int
     spark_version: str
     application_id: str
     ui_url: str | None
     keeps_tables: bool
-    """Whether its catalog outlives the driver."""
+    """Whether the catalog outlives the driver."""
     lost: list[str] = []
-    """What could not be rebuilt, in words."""
-    told: list[str] = []
-    """Of which `untold` statements the hooks have heard."""
+    """State that could not be restored, in words."""
+    hook_calls_made: list[str] = []
+    """Statement ids of the pending hook calls that were made."""
 
 
 class Poll(Message):
-    """`poll`: a long poll for work, kept open at all times."""
+    """`poll`: a long poll for work. One is always open."""
 
     wait_seconds: float = Field(ge=0, le=60)
     in_flight: list[str] = []
-    """Statements received and not yet acknowledged as ended."""
+    """Statements that the driver received and whose end the node has not acknowledged."""
     cancels_received: list[str] = []
-    """Of those, the ones whose cancel the driver has heard of."""
+    """Those of `in_flight` that the driver is cancelling."""
 
 
 class JournalEntry(Message):
-    """A table transaction as the journal has it."""
+    """A table transaction as the journal holds it."""
 
     id: str
     state: TransactionState
@@ -105,80 +107,77 @@ class JournalEntry(Message):
 
 
 class Assignment(Message):
-    """A statement that the node has claimed for this driver."""
+    """A statement that the node claimed for this driver."""
 
     statement_id: str
     text: str
     parameters: list[Parameter]
     conf: dict[str, str]
-    disposition: Disposition
-    row_limit: int | None
-    byte_limit: int | None
-    location: str | None
+    result_request: ResultRequest
     is_query: bool
-    """Whether it can change nothing."""
+    """Whether the statement is a pure query, which cannot change anything."""
     attempt: int
     transaction: JournalEntry | None = None
-    """What an earlier driver has left of it, to be finished or removed first."""
+    """Transaction of an earlier attempt, to be finished or rolled back first."""
 
 
 class Orders(Message):
-    """The answer to `poll`."""
+    """Answer to `poll`."""
 
     assignment: Assignment | None = None
     cancel: list[str] = []
-    """Statements in hand whose cancel is asked for and not yet heard of."""
+    """Statements in flight to cancel, except those in `cancels_received`."""
     close: bool = False
-    """End the session: nothing more will come."""
+    """End the session; no more work will come."""
 
 
 class Started(Message):
-    """`started`: execution has begun. Not sent for a statement that has ended meanwhile."""
+    """`started`: execution has begun. Not sent for a statement that has already ended."""
 
     statement_id: str
 
 
 class Transact(Message):
-    """`transact`: a table transaction comes to its next state. Repeating it is harmless."""
+    """`transact`: move a table transaction to its next state. Repeating the call is harmless."""
 
     id: str
     statement_id: str
     state: TransactionState
     staged: Staged | None = None
-    """Where it is not as the journal has it: at first, and when all rows are written."""
+    """The record, where it differs from the journal: at first, and when all rows are written."""
     published: bool = False
-    """Whether the catalog has published it already: a cancel comes too late."""
+    """Whether the catalog has already published the table, so that a cancel comes too late."""
 
 
 class Transacted(Message):
-    """The answer to `transact`."""
+    """Answer to `transact`."""
 
     applied: bool
     """False for a statement that is being cancelled."""
     busy: bool = False
-    """Whether another statement publishes a table of that name just now."""
+    """Whether another statement is publishing a table of that name, or at that location."""
 
 
 class Recover(Message):
-    """`recover`: the driver has these catalogs. Which of their transactions has nobody?"""
+    """`recover`: take over orphaned transactions of the catalogs that the driver has."""
 
     identities: list[str]
 
 
 class OrphanedTransaction(JournalEntry):
-    """A table transaction that nobody drives, and whose statement has ended."""
+    """A table transaction whose statement has ended and on which no driver works."""
 
     statement_id: str
 
 
 class Recovered(Message):
-    """The answer to `recover`: they are the driver's now, to be finished or removed."""
+    """Answer to `recover`: the transactions that this driver must now finish or roll back."""
 
-    left: list[OrphanedTransaction]
+    orphaned: list[OrphanedTransaction]
 
 
 class Ended(Message):
-    """`ended`: how a statement ended. Repeating it is harmless."""
+    """`ended`: how a statement ended. Repeating the call is harmless."""
 
     statement_id: str
     state: StatementState
@@ -186,53 +185,53 @@ class Ended(Message):
     result: ResultReport | None = None
     detail: dict[str, Any] = {}
     committed: str | None = None
-    """The transaction whose table is published."""
+    """Id of the transaction whose table is published."""
     atomic: bool | None = None
     note: str | None = None
-    """What there is to know of a success."""
+    """A remark on a success."""
     snapshot: Snapshot | None = None
-    """The state of the session after it, where that may have changed."""
+    """State of the session afterwards, if the statement may have changed it."""
     ran_seconds: float | None = Field(default=None, ge=0)
-    """How long it ran: it is not told apart that a brief statement began."""
+    """Duration of the execution. It stands for `started`, which is not sent for a brief one."""
 
     @model_validator(mode="after")
-    def _agrees(self) -> Ended:
-        """A success has a result and nothing else has: a success is always readable."""
+    def _check_result(self) -> Ended:
+        """Raise ValueError unless exactly the successes have a result, so that all are readable."""
         if (self.state is StatementState.SUCCESS) != (self.result is not None):
-            raise ValueError(f"a statement that ends as {self.state} and its result do not agree")
+            raise ValueError(f"the state {self.state} and the result do not agree")
         return self
 
 
 class Acknowledged(Message):
-    """The answer to `hello`, `started`, `advanced`, `ended` and `goodbye`."""
+    """Answer to `hello`, `started`, `advanced`, `ended` and `goodbye`."""
 
     applied: bool
-    """False when the state had moved on, e.g. a repeated report."""
+    """False if the state had already changed, for example for a repeated report."""
 
 
 class Advanced(Message):
-    """`advanced`: how far statements are, once a second at most."""
+    """`advanced`: progress of the running statements, sent at most once a second."""
 
     progress: dict[str, Progress]
-    """By statement id."""
+    """Progress by statement id."""
 
 
 class Renew(Message):
-    """`renew`: the driver lives. One for all its statements."""
+    """`renew`: the driver is alive. One call renews the lease for all its statements."""
 
     streams: int = Field(default=0, ge=0)
-    """Streaming queries that run in it."""
+    """Number of streaming queries that run in the driver."""
 
 
 class Renewed(Acknowledged):
-    """The answer to `renew`."""
+    """Answer to `renew`."""
 
     nodes: list[str] = []
-    """Where nodes are now."""
+    """Addresses of the live nodes."""
 
 
 class Goodbye(Message):
     """`goodbye`: the driver is about to exit."""
 
     failure: Failure | None = None
-    """Why, when it is no orderly close."""
+    """Why, unless the node asked the driver to close."""

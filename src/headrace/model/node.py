@@ -14,7 +14,7 @@ class NodeRecord:
 
     id: str
     address: str
-    """Where other nodes and drivers reach it, e.g. `http://10.0.0.4:8040`."""
+    """URL at which drivers and other nodes reach the node, for example `http://10.0.0.4:8040`."""
     version: str
     state: NodeState
     started_at: datetime

@@ -1,4 +1,4 @@
-"""The end of a statement that hooks have not heard of, because their driver was lost."""
+"""A hook call that is pending because the driver that ran the statement was lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.model.lifecycle import StatementState
 
 
 class PendingHookCall(BaseModel):
-    """A statement, and how it ended: neither as a success nor by its driver."""
+    """A statement that ended without a driver; the hooks of the next driver are notified of it."""
 
     model_config = ConfigDict(frozen=True)
 

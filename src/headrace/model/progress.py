@@ -1,4 +1,4 @@
-"""How far a running statement is, in Spark's own counts."""
+"""Progress of a running statement, in Spark's own counts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Progress(BaseModel):
-    """Sums over the Spark jobs that a statement has started so far; skipped stages count as done.
+    """Sums over the Spark jobs that a statement has started so far.
 
-    Adaptive execution starts jobs as it goes: the totals grow.
+    Skipped stages count as done. Adaptive execution starts jobs as it goes, so the totals grow.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     jobs: int
     stages_done: int
@@ -20,9 +20,9 @@ class Progress(BaseModel):
     tasks_total: int
     tasks_active: int
     tasks_failed: int
-    """Attempts of tasks; Spark tries them again."""
+    """Failed attempts of tasks; Spark retries them."""
     rows_read: int
     bytes_read: int
-    """From sources, as far as they count; what is read again counts again."""
+    """Bytes read from sources that count them. A second read of the same data counts again."""
     rows_written: int
     bytes_written: int

@@ -1,7 +1,8 @@
-"""The result of a successful statement, and how its stored form is laid out.
+"""The result of a successful statement, and the layout of its stored form.
 
-The stored form (docs/results.md) is Arrow IPC with positional column names `_0`, `_1`, …, the Spark
-schema as JSON beside it, and counts on their own: it holds what column names and formats cannot.
+The stored form is Arrow IPC with positional column names `_0`, `_1`, …, with the Spark schema as
+JSON and the row counts beside it (docs/guides/results.md). It can hold duplicate column names and
+types that Arrow and Parquet lack.
 """
 
 from __future__ import annotations
@@ -14,26 +15,42 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Disposition(StrEnum):
+    """Where the rows of a result are kept."""
+
     AUTO = "auto"  # inline when small, stored otherwise
-    INLINE = "inline"  # in the store's row, as one Arrow IPC stream
+    INLINE = "inline"  # in the row of the store, as one Arrow IPC stream
     STORED = "stored"  # in the results location, as Arrow IPC parts
 
 
+class ResultRequest(BaseModel):
+    """What a caller asks of the result of one statement."""
+
+    model_config = ConfigDict(frozen=True)
+
+    disposition: Disposition = Disposition.AUTO
+    row_limit: int | None = None
+    """Largest number of rows; the result says `truncated` when rows are cut off."""
+    byte_limit: int | None = None
+    """Largest number of bytes of record batches; the result says `truncated` likewise."""
+    location: str | None = None
+    """A results location for this result alone; default: that of the node."""
+
+
 class ResultPart(BaseModel):
-    """One Arrow IPC file in the results location. Its batches are read by index."""
+    """One Arrow IPC file of a stored result. Readers fetch its batches by index."""
 
     model_config = ConfigDict(frozen=True)
 
     name: str
-    """Path below the result's location."""
+    """Path below the location of the result."""
     rows: list[int]
-    """Rows of each record batch, in order. What a batch holds beyond them a limit has cut off."""
+    """Rows of each record batch, in order. A limit has cut off the rows beyond them."""
     bytes: list[int]
     """Bytes of each record batch, in order."""
 
 
 class Manifest(BaseModel):
-    """What a stored result consists of; written last, as `manifest.json`."""
+    """The parts of a stored result; written last, as `manifest.json`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -43,13 +60,13 @@ class Manifest(BaseModel):
     byte_count: int
     truncated: bool
     chunk_limit: int
-    """Bytes of record batches in one chunk; chunks are counted out by it, whatever the parts."""
+    """Largest number of bytes of record batches in one chunk. Chunks do not follow the parts."""
     parts: list[ResultPart]
     """In the order of the rows."""
 
 
 class ResultReport(BaseModel):
-    """What a driver reports of a result it has written."""
+    """A result that a driver has written, as the driver reports it."""
 
     model_config = ConfigDict(frozen=True, ser_json_bytes="base64", val_json_bytes="base64")
 
@@ -61,13 +78,13 @@ class ResultReport(BaseModel):
     truncated: bool
     chunks: int
     location: str | None = None
-    """Where the manifest is; stored results only."""
+    """Location of the manifest; stored results only."""
     data: bytes | None = None
     """An Arrow IPC stream; inline results only."""
 
 
 class ResultInfo(BaseModel):
-    """What the store knows of a result."""
+    """A result as the store holds it, without its rows."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -80,4 +97,4 @@ class ResultInfo(BaseModel):
     location: str | None
     expires_at: datetime
     gone: bool = False
-    """Its rows are no longer kept."""
+    """Whether the rows have been deleted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -14,55 +14,89 @@ from headrace.model.lifecycle import SessionState
 
 
 class SessionKind(StrEnum):
-    """Of a session, what its driver does; of a statement, which session it needs."""
+    """What the driver of a session does; for a statement, which kind of session it needs."""
 
-    INTERACTIVE = "interactive"  # one statement after the other, until it is closed
-    BATCH = "batch"  # one statement, then its driver quits
+    INTERACTIVE = "interactive"  # runs statements until it is closed
+    BATCH = "batch"  # runs one statement, then its driver quits
     STREAMING = "streaming"  # stays for as long as a streaming query runs in it
-    LOCAL = "local"  # a node does the work; no driver
+    LOCAL = "local"  # a node does the work; there is no driver
+
+
+class SessionSpec(BaseModel):
+    """What the driver of a session is started with."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    profile: str = "default"
+    """Name of the profile in the settings: backend and Spark configuration."""
+    conf: dict[str, str] = {}
+    """Spark configuration of this session; overrides that of the profile."""
+    catalog: str | None = None
+    """Current catalog at the start; default: Spark's."""
+    database: str | None = None
+    """Current database at the start; default: that of the catalog."""
+    jars: list[str] = []
+    """Jars that Spark adds at the start (paths or URIs)."""
+    files: list[str] = []
+    """Files that Spark distributes to the executors (paths or URIs)."""
+    py_files: list[str] = []
+    """Python files and zips for the PYTHONPATH of driver and executors (paths or URIs)."""
+
+    @property
+    def needs_own_driver(self) -> bool:
+        """Whether a warm driver, which was started with the profile alone, cannot serve it."""
+        return self != SessionSpec(profile=self.profile)
+
+
+@dataclass(frozen=True, slots=True)
+class DriverLease:
+    """The driver of one epoch of one session: the fence of every write that a driver makes."""
+
+    session_id: str
+    epoch: int
+
+    @property
+    def actor(self) -> str:
+        """Name of the driver in events."""
+        return f"driver:{self.session_id}:{self.epoch}"
 
 
 class FencedDriver(BaseModel):
-    """A lost driver, fenced off, whose process may still be there.
+    """A lost driver whose epoch is superseded and whose process may still exist.
 
-    Nothing of its session goes on before its backend has confirmed that it is gone.
+    Nothing else happens to its session until the backend confirms that the process is gone.
     """
 
     model_config = ConfigDict(frozen=True)
 
     epoch: int
-    """The one that it was launched with."""
+    """Epoch with which the driver was launched."""
     handle: dict[str, Any] | None
-    """None when it was lost before its handle was kept: it is found by its name."""
+    """Handle of the process; None if the driver was lost before its handle was stored. Launchers
+    then find the process by its name."""
     reason: str
-    """Why it counts as lost, in words."""
+    """Why the driver counts as lost, for logs and messages."""
     start_timed_out: bool = False
-    """Whether it had all the time there is to start: another one would fare no better."""
+    """Whether the driver used up the start timeout. Another driver would not start either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSession:
-    """What a submit or `POST /sessions` writes."""
+    """A session to be inserted into the store."""
 
     id: str
     owner: str
     kind: SessionKind = SessionKind.INTERACTIVE
     name: str | None = None
-    profile: str = "default"
-    conf: dict[str, str] = field(default_factory=dict)
-    catalog: str | None = None
-    database: str | None = None
-    jars: list[str] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
-    py_files: list[str] = field(default_factory=list)
+    spec: SessionSpec = SessionSpec()  # noqa: RUF009 - frozen
     idle_seconds: float | None = None
-    """It is closed when it has been idle that long; None: never."""
+    """Idle time after which the session is closed; None: never."""
     ttl_seconds: float | None = None
-    """It is closed that long after it was made, busy or not; None: never."""
+    """Age at which the session is closed, busy or not; None: never."""
     parallelism: int = 1
-    """How many of its queries run at once, at most."""
+    """Largest number of its queries that run at once."""
     warm: bool = False
-    """Nobody's yet: it keeps a driver warm."""
+    """Whether the session only keeps a driver warm and belongs to no user yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,18 +105,12 @@ class Session:
 
     id: str
     number: int
-    """Counts sessions up; never reused."""
+    """Serial number, never reused."""
     owner: str
     kind: SessionKind
     name: str | None
     state: SessionState
-    profile: str
-    conf: dict[str, str]
-    catalog: str | None
-    database: str | None
-    jars: list[str]
-    files: list[str]
-    py_files: list[str]
+    spec: SessionSpec
     idle_seconds: float | None
     ttl_seconds: float | None
     parallelism: int
@@ -90,26 +118,26 @@ class Session:
     streams: int
     """Streaming queries that run in its driver."""
     epoch: int
-    """Raised by every launch and every takeover; the fence of every write a driver makes."""
+    """Raised by every launch and every takeover; the fence of every write that a driver makes."""
     starts: int
-    """Drivers started for it since one has last said hello."""
+    """Drivers started for the session since one last said hello."""
     fenced_driver: FencedDriver | None
     lost: list[str]
-    """What the driver could not bring back of the session's state when it was rebuilt."""
+    """State that the last recovery could not restore."""
     launched_by: str | None
-    """The node that claimed the launch."""
+    """Id of the node that claimed the launch."""
     handle: dict[str, Any] | None
-    """What the launcher finds the driver by."""
+    """What the launcher needs to find the driver process."""
     driver: dict[str, Any] | None
-    """What the driver said of itself: pid, Spark version, application id, UI address."""
+    """What the driver reported in `hello`: pid, Spark version, application id, UI address."""
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
     last_used_at: datetime | None
-    """When a statement of it was last live, as far as anybody has looked."""
+    """When a statement of the session was last live, as of the last renewal."""
     last_update_time: datetime | None
     lease_until: datetime | None
-    """None when nobody answers for it: no driver runs or is being started."""
+    """End of the driver's lease; None while no driver runs or starts."""
     failure: Failure | None
     active: int = 0
-    """Statements of it that have not ended."""
+    """Statements of the session that have not ended."""

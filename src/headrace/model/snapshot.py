@@ -1,4 +1,4 @@
-"""What makes a session, as its driver last told it: from this a new driver rebuilds it."""
+"""The state of a session, as its driver last reported it; a new driver restores it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pydantic import BaseModel, ConfigDict
 
 
 class EntryForm(StrEnum):
-    """How the body of a part is to be read."""
+    """Format of the body of a snapshot entry."""
 
-    SQL = "sql"  # the statement that makes it again
-    FUNCTION = "function"  # Spark's own JSON of an SQL function
-    JAVA = "java"  # base64 of what Spark holds of it, serialised by Java
+    SQL = "sql"  # the statement that creates the entry
+    FUNCTION = "function"  # Spark's JSON of a SQL function
+    JAVA = "java"  # base64 of the Java-serialised object that Spark holds
 
 
 class SnapshotEntry(BaseModel):
@@ -24,20 +24,20 @@ class SnapshotEntry(BaseModel):
     form: EntryForm
     body: str
     default: str | None = None
-    """Of a variable: the expression that DEFAULT stands for."""
+    """For a variable: the expression that DEFAULT stands for."""
 
 
 class Snapshot(BaseModel):
-    """Session state that outlives a driver. Tables are the catalog's; cached data is not kept."""
+    """Session state that outlives a driver. The catalog holds tables; cached data is not kept."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     conf: dict[str, str] = {}
-    """What was set since the driver started."""
+    """Configuration that changed since the driver started."""
     catalog: str
     namespace: list[str]
     variables: list[SnapshotEntry] = []
-    """By value: a default such as `uuid()` would give another one."""
+    """Session variables by value: a default such as `uuid()` would give another value."""
     functions: list[SnapshotEntry] = []
     views: list[SnapshotEntry] = []
     global_views: list[SnapshotEntry] = []
@@ -45,4 +45,4 @@ class Snapshot(BaseModel):
     files: list[str] = []
     archives: list[str] = []
     unsaved: list[str] = []
-    """What could not be taken: it will be lost with the driver. In words."""
+    """State that could not be captured, in words; it is lost with the driver."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -11,53 +11,59 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.progress import Progress
-from headrace.model.result import Disposition, ResultInfo
+from headrace.model.result import ResultInfo, ResultRequest
 from headrace.model.session import SessionKind
 
 
 class CancelReason(StrEnum):
-    """Why a cancel was asked for; it decides how the statement ends."""
+    """Why a cancel was requested; it decides the state in which the statement ends."""
 
-    ASKED = "asked"
+    REQUESTED = "requested"  # by a user
     TIMEOUT = "timeout"
-    CLOSED = "closed"  # its session is ending
+    CLOSED = "closed"  # the session is closing
 
 
 class Parameter(BaseModel):
-    """A value for a marker in the text: `:name` when named, `?` in order when not."""
+    """A value for a marker in the text: `:name` if it has a name, otherwise the next `?`."""
 
-    # NaN is no JSON, and PostgreSQL would refuse to store it.
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # JSON has no NaN, and PostgreSQL would refuse to store it.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     value: JsonValue = None
     name: str | None = None
     type: str | None = None
-    """A Spark SQL type, e.g. `DECIMAL(10,2)`; without one the JSON value's own type holds."""
+    """A Spark SQL type, for example `DECIMAL(10,2)`; default: the type of the JSON value."""
+
+
+class StatementSpec(BaseModel):
+    """What a caller submits, apart from where it runs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    kind: SessionKind = SessionKind.INTERACTIVE
+    parameters: list[Parameter] = []
+    conf: dict[str, str] = {}
+    """Spark configuration for this statement alone."""
+    timeout_seconds: float | None = None
+    """Longest time from `started_at`; None: unlimited."""
+    queue_timeout_seconds: float | None = None
+    """Longest time in the state `waiting`; None: unlimited."""
+    result_request: ResultRequest = ResultRequest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewStatement:
-    """What a submit writes."""
+    """A statement to be inserted into the store."""
 
     id: str
     session_id: str
     owner: str
-    text: str
-    kind: SessionKind = SessionKind.INTERACTIVE
+    spec: StatementSpec
     is_query: bool = False
-    """Whether it can change nothing, so that it may be run again and beside others."""
-    parameters: list[Parameter] = field(default_factory=list)
-    conf: dict[str, str] = field(default_factory=dict)
-    """Spark configuration for this statement alone."""
-    disposition: Disposition = Disposition.AUTO
-    row_limit: int | None = None
-    byte_limit: int | None = None
-    location: str | None = None
-    """A results location of its own."""
-    timeout_seconds: float | None = None
-    """How long it may run; None: as long as it takes."""
-    queue_seconds: float | None = None
-    """How long it may wait."""
+    """Whether the text is a pure query: safe to retry and to run beside other queries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,22 +73,13 @@ class Statement:
     id: str
     session_id: str
     ordinal: int
-    """Its place within its session, from 0."""
+    """Position within the session, from 0."""
     owner: str
-    kind: SessionKind
     state: StatementState
-    text: str
+    spec: StatementSpec
     is_query: bool
-    parameters: list[Parameter]
-    conf: dict[str, str]
-    disposition: Disposition
-    row_limit: int | None
-    byte_limit: int | None
-    location: str | None
-    timeout_seconds: float | None
-    queue_seconds: float | None
     epoch: int | None
-    """The epoch of the driver that claimed it."""
+    """Epoch of the driver that claimed the statement."""
     attempts: int
     created_at: datetime
     launched_at: datetime | None
@@ -90,15 +87,15 @@ class Statement:
     cancel_requested_at: datetime | None
     cancel_reason: CancelReason | None
     cancel_forced: bool
-    """Whether it may cost what else runs in the same driver."""
+    """Whether the cancel may kill a driver in which other work runs."""
     cancel_note: str | None
-    """Why a cancel is not done yet."""
+    """Why a requested cancel is not done yet."""
     ended_at: datetime | None
     atomic: bool | None
-    """Of a CTAS that ran: whether its table appeared whole; None for anything else."""
+    """For a CTAS that ran: whether its table appeared whole. None for any other statement."""
     note: str | None
-    """What there is to know of a success."""
+    """A remark on a success, for example that the table already existed."""
     progress: Progress | None
-    """As of a second ago at most, while it runs."""
+    """Progress while the statement runs, at most a second old."""
     failure: Failure | None
     result: ResultInfo | None

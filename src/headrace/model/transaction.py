@@ -1,4 +1,4 @@
-"""A table transaction: the journal's row of one table that a CTAS creates whole or not at all."""
+"""A table transaction: the journal row of one table that a CTAS creates atomically."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ class Staged(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
-    """The name of the catalog implementation that wrote the record and can read it."""
+    """Name of the catalog implementation that wrote the record and can read it."""
     catalog: str
-    """The name of the catalog in the session."""
+    """Name of the catalog in the session."""
     identity: str
-    """Which catalog that is, wherever it is configured: who has the same one can finish it."""
+    """Identity of the catalog, wherever it is configured. A driver with the same catalog can finish
+    the transaction."""
     target: str
-    """The name of the table within it, in lower case."""
+    """Name of the table within the catalog, in lower case."""
     location: str | None = None
-    """The URI of a LOCATION that its files are published in."""
+    """URI of the LOCATION in which the table's files are published, if there is one."""
     record: dict[str, Any]
-    """That implementation's own."""
+    """Record of the catalog implementation."""
     commits_natively: bool = False
-    """Whether the table may be visible from `begun` on: only its catalog knows."""
+    """Whether the catalog makes the table visible at the end of the write, before `committing`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class Transaction:
     id: str
     statement_id: str
     session_id: str
-    """Whose driver holds it."""
+    """Session whose driver works on the transaction, or last did."""
     epoch: int
     state: TransactionState
     staged: Staged
@@ -48,6 +49,6 @@ class Transaction:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether its table may be visible already, whatever becomes of its statement."""
-        begun = self.staged.commits_natively and self.state is TransactionState.BEGUN
-        return begun or self.state is TransactionState.COMMITTING
+        """Whether the table may already be visible, whatever happens to its statement."""
+        writes_visibly = self.staged.commits_natively and self.state is TransactionState.BEGUN
+        return writes_visibly or self.state is TransactionState.COMMITTING

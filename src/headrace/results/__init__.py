@@ -1,1 +1,1 @@
-"""Rows of results: how they are laid out, written, read back and formatted. No PySpark in here."""
+"""Rows of results: Arrow layout, reading and formats. This package does not import PySpark."""

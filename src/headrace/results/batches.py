@@ -1,109 +1,126 @@
-"""Record batches: measuring, cutting and relabelling them.
+"""Arrow record batches: size, splitting, change of schema and serialisation.
 
-Executors get this module by value (they need no Headrace), so it imports nothing but pyarrow.
+Headrace is not installed on executors, so Spark tasks carry this module by value. It imports only
+pyarrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 
-def size(batch: pa.RecordBatch) -> int:
-    """Bytes of a batch: those of its Arrow buffers, and at least one a row."""
+def batch_bytes(batch: pa.RecordBatch) -> int:
+    """Return the bytes of a batch's Arrow buffers, but at least 1 per row."""
     return max(int(batch.nbytes), int(batch.num_rows))
 
 
-def rows_within(batch: pa.RecordBatch, limit: int) -> int:
-    """How many of a batch's first rows take `limit` bytes at most."""
+def count_rows_within(batch: pa.RecordBatch, limit: int) -> int:
+    """Return how many of the first rows of a batch fit into `limit` bytes."""
     low, high = 0, int(batch.num_rows)
     while low < high:
         middle = (low + high + 1) // 2
-        if size(batch.slice(0, middle)) <= limit:
+        if batch_bytes(batch.slice(0, middle)) <= limit:
             low = middle
         else:
             high = middle - 1
     return low
 
 
-def split(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces of `limit` bytes at most; a larger row is a piece of its own."""
-    while size(batch) > limit and batch.num_rows > 1:
-        rows = max(1, rows_within(batch, limit))
+def split_batch(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
+    """Split a batch into slices of at most `limit` bytes.
+
+    A row that is larger than the limit becomes a slice of its own. An empty batch has no slices.
+    """
+    while batch_bytes(batch) > limit and batch.num_rows > 1:
+        rows = max(1, count_rows_within(batch, limit))
         yield batch.slice(0, rows)
         batch = batch.slice(rows)
     if batch.num_rows:
         yield batch
 
 
-def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of Spark's in the stored form, in small types whatever the session's settings.
+def normalize_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Convert a batch from Spark to a stored schema (`headrace.results.layout`).
 
-    (spark.sql.execution.arrow.useLargeVarTypes.) Raises TypeError as `relabel` does.
+    Spark writes 64-bit offsets if spark.sql.execution.arrow.useLargeVarTypes is set; results always
+    have 32-bit offsets. Raises TypeError if the layouts differ (see `apply_schema`).
     """
     arrays = [
-        array if (small := _small(array.type)) == array.type else array.cast(small)
+        array if (small := _small_type(array.type)) == array.type else array.cast(small)
         for array in batch.columns
     ]
     if arrays:
         batch = pa.RecordBatch.from_arrays(arrays, names=[""] * len(arrays))
-    return relabel(batch, schema)
+    return apply_schema(batch, schema)
 
 
-def relabel(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same values under other names, or under types of the same layout.
+def apply_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the buffers of a batch under another schema: other names, or types of the same layout.
 
-    Raises TypeError where the layouts differ: buffers must never be read as what they are not.
+    Raises TypeError if the layouts differ, because values would then be misread.
     """
     if batch.schema.equals(schema):
         return batch
-    if not same_layout(pa.struct(batch.schema), pa.struct(schema)):
-        raise TypeError(f"{batch.schema} is not laid out as {schema}")
-    kinds = [(array, field.type) for array, field in zip(batch.columns, schema, strict=True)]
-    if kinds and all(array.type == kind or not pa.types.is_nested(kind) for array, kind in kinds):
-        arrays = [array if array.type == kind else array.view(kind) for array, kind in kinds]
+    if not has_same_layout(pa.struct(batch.schema), pa.struct(schema)):
+        raise TypeError(f"a batch of schema {batch.schema} is not laid out as {schema}")
+    pairs = [(array, field.type) for array, field in zip(batch.columns, schema, strict=True)]
+    if pairs and all(
+        array.type == type_ or not pa.types.is_nested(type_) for array, type_ in pairs
+    ):
+        arrays = [array if array.type == type_ else array.view(type_) for array, type_ in pairs]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
-    # A message holds values alone: names are the schema's, which travels apart.
+    # An IPC message contains buffers but no schema, so it can be read with another schema.
     return pa.ipc.read_record_batch(batch.serialize(), schema)
 
 
-def same_layout(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether arrays of both types have the same buffers, whatever their names."""
-    if one.num_fields != other.num_fields:
+def has_same_layout(first: pa.DataType, second: pa.DataType) -> bool:
+    """Return whether arrays of both types have the same buffers. Field names do not matter."""
+    if first.num_fields != second.num_fields:
         return False
-    if pa.types.is_nested(one):
-        # A map is a list of its entries.
-        return _shape(one) == _shape(other) and all(
-            same_layout(one.field(index).type, other.field(index).type)
-            for index in range(one.num_fields)
+    if pa.types.is_nested(first):
+        return _nesting(first) == _nesting(second) and all(
+            has_same_layout(first.field(index).type, second.field(index).type)
+            for index in range(first.num_fields)
         )
-    return bool(_stripped(one) == _stripped(other))
+    return bool(_without_zone(first) == _without_zone(second))
 
 
-def _small(kind: pa.DataType) -> pa.DataType:
-    """The type with 32-bit offsets throughout."""
-    if pa.types.is_large_string(kind):
+def serialize_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> bytes:
+    """Return the batches as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _small_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type with 32-bit offsets at every depth."""
+    if pa.types.is_large_string(type_):
         return pa.string()
-    if pa.types.is_large_binary(kind):
+    if pa.types.is_large_binary(type_):
         return pa.binary()
-    if pa.types.is_map(kind):
-        return pa.map_(_small_field(kind.key_field), _small_field(kind.item_field))
-    if pa.types.is_list(kind):
-        return pa.list_(_small_field(kind.value_field))
-    if pa.types.is_struct(kind):
-        return pa.struct([_small_field(kind.field(at)) for at in range(kind.num_fields)])
-    return kind
+    if pa.types.is_map(type_):
+        return pa.map_(_small_field(type_.key_field), _small_field(type_.item_field))
+    if pa.types.is_list(type_):
+        return pa.list_(_small_field(type_.value_field))
+    if pa.types.is_struct(type_):
+        return pa.struct([_small_field(type_.field(index)) for index in range(type_.num_fields)])
+    return type_
 
 
 def _small_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_small(field.type))
+    return field.with_type(_small_type(field.type))
 
 
-def _shape(kind: pa.DataType) -> str:
-    return "list" if pa.types.is_list(kind) or pa.types.is_map(kind) else str(kind.id)
+def _nesting(type_: pa.DataType) -> str:
+    # Arrow lays out a map as a list of its entries.
+    return "list" if pa.types.is_list(type_) or pa.types.is_map(type_) else str(type_.id)
 
 
-def _stripped(kind: pa.DataType) -> pa.DataType:
-    """A timestamp without its zone: the zone is a label of the same microseconds."""
-    return pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind
+def _without_zone(type_: pa.DataType) -> pa.DataType:
+    # Timestamps count microseconds since the epoch in UTC; the zone is metadata.
+    return pa.timestamp(type_.unit) if pa.types.is_timestamp(type_) else type_

@@ -1,7 +1,7 @@
-"""Dates and times as ISO 8601 text, in any year that Spark can hold.
+"""Dates and times as ISO 8601 text, for every year that Spark supports.
 
-Years are those of the proleptic Gregorian calendar, 0 being the one before 1. Years after 9999
-carry a plus sign, those before 0 a minus sign, as ISO 8601 and Spark write them.
+Years are those of the proleptic Gregorian calendar, in which year 0 precedes year 1. Years after
+9999 have a plus sign and years before 0 a minus sign, as in ISO 8601 and in Spark.
 """
 
 from __future__ import annotations
@@ -10,35 +10,38 @@ _DAYS_PER_ERA = 146_097
 _SECONDS_PER_DAY = 86_400
 
 
-def date_text(days: int) -> str:
-    """The date so many days after 1970-01-01."""
-    # H. Hinnant, "chrono-Compatible Low-Level Date Algorithms": civil_from_days. Years begin in
-    # March there, so that the leap day is the last of its year; an era is 400 years.
+def format_date(days: int) -> str:
+    """Format the date that is `days` days after 1970-01-01."""
+    # Algorithm: H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", civil_from_days. Its
+    # years begin in March, so that a leap day is the last day of its year. An era is 400 years.
     era, day_of_era = divmod(days + 719_468, _DAYS_PER_ERA)
     year_of_era = (
         day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // (_DAYS_PER_ERA - 1)
     ) // 365
     day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted = (5 * day_of_year + 2) // 153
-    day = day_of_year - (153 * shifted + 2) // 5 + 1
-    month = shifted + 3 if shifted < 10 else shifted - 9
+    march_month = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * march_month + 2) // 5 + 1
+    month = march_month + 3 if march_month < 10 else march_month - 9
     year = year_of_era + era * 400 + (month <= 2)
     sign = "-" if year < 0 else "+" if year > 9999 else ""
     return f"{sign}{abs(year):04}-{month:02}-{day:02}"
 
 
-def instant_text(count: int, per_second: int) -> str:
-    """The date and time so many microseconds (or nanoseconds) after 1970-01-01T00:00:00."""
+def format_instant(count: int, per_second: int) -> str:
+    """Format the date and time that is `count` / `per_second` seconds after 1970-01-01T00:00:00.
+
+    `per_second` is 1,000,000 for microseconds and 1,000,000,000 for nanoseconds.
+    """
     days, rest = divmod(count, _SECONDS_PER_DAY * per_second)
-    return f"{date_text(days)}T{_clock(rest, per_second)}"
+    return f"{format_date(days)}T{_format_clock(rest, per_second)}"
 
 
-def time_text(micros: int) -> str:
-    """The time of day so many microseconds after midnight."""
-    return _clock(micros, 1_000_000)
+def format_time(micros: int) -> str:
+    """Format the time of day that is `micros` microseconds after midnight."""
+    return _format_clock(micros, 1_000_000)
 
 
-def _clock(count: int, per_second: int) -> str:
+def _format_clock(count: int, per_second: int) -> str:
     seconds, fraction = divmod(count, per_second)
     hours, rest = divmod(seconds, 3600)
     digits = len(str(per_second)) - 1

@@ -1,4 +1,4 @@
-"""Columns as JSON: an array of JSON texts for every column, `null` where there is no value."""
+"""Columns as JSON: each value becomes a JSON text, and a missing value becomes `null`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.results.schema import SparkType, TypeKind
-from headrace.results.text_encoding import encode_text, readable, replace_where
+from headrace.results.text_encoding import encode_text, replace_invalid_utf8, replace_where
 
-_MOST_EXACT = 2**53 - 1
-"""JSON numbers are doubles to most readers, and those hold integers up to here (RFC 8259, 6)."""
+_MAX_EXACT_INTEGER = 2**53 - 1
+"""Most JSON readers use doubles, which are exact for integers up to this one (RFC 8259, 6)."""
 _EXACT_DIGITS = 15
-_TO_ESCAPE = r'["\\\x00-\x1f]'
+_NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 
-_WKB = SparkType(TypeKind.BINARY, "binary")
+_WKB_TYPE = SparkType(TypeKind.BINARY, "binary")
 
-_BARE = frozenset(
+_UNQUOTED_KINDS = frozenset(
     {
         TypeKind.BOOLEAN,
         TypeKind.BYTE,
@@ -32,144 +32,152 @@ _BARE = frozenset(
 
 
 class NumberFormat(StrEnum):
-    """How JSON has bigint and decimal, which many of its readers take for doubles."""
+    """Form of bigint and decimal values in JSON, which many readers convert to doubles."""
 
     TEXT = "text"  # strings
-    PLAIN = "plain"  # numbers where a double holds them exactly, strings elsewhere
+    PLAIN = "plain"  # numbers if a double is exact, else strings
     ALWAYS = "always"  # numbers, with all their digits
 
 
-def encode_column(array: pa.Array, kind: SparkType, *, numbers: NumberFormat) -> pa.Array:
-    """The JSON text of each value.
+def encode_rows(
+    batch: pa.RecordBatch, types: list[SparkType], *, numbers: NumberFormat
+) -> pa.Array:
+    """Return each row of a batch as a JSON list. `types` are those of the columns."""
+    if not types:
+        return pa.repeat("[]", batch.num_rows)
+    columns = [
+        encode_column(array, spark_type, numbers=numbers)
+        for array, spark_type in zip(batch.columns, types, strict=True)
+    ]
+    return _enclose("[", _join_with_commas(columns), "]")
 
-    `numbers` is about bigint and decimal.
-    """
+
+def encode_column(array: pa.Array, spark_type: SparkType, *, numbers: NumberFormat) -> pa.Array:
+    """Return each value of a column as JSON text. `numbers` applies to bigint and decimal."""
     if not len(array):
         return pa.nulls(0, pa.string())
-    return pc.fill_null(_tokens(array, kind, numbers=numbers), "null")
+    return pc.fill_null(_encode_values(array, spark_type, numbers=numbers), "null")
 
 
-def _tokens(array: pa.Array, kind: SparkType, *, numbers: NumberFormat) -> pa.Array:
-    if nested := _NESTED.get(kind.kind):
-        return nested(array, kind, numbers)
-    if kind.kind is TypeKind.STRING:
-        return _escaped(readable(array))
-    text = encode_text(array, kind)
-    if kind.kind in _BARE:
+def _encode_values(array: pa.Array, spark_type: SparkType, *, numbers: NumberFormat) -> pa.Array:
+    """Return each value as JSON text, or as null."""
+    kind = spark_type.kind
+    if encode := _NESTED_ENCODERS.get(kind):
+        return encode(array, spark_type, numbers)
+    if kind is TypeKind.STRING:
+        return _quote_and_escape(replace_invalid_utf8(array))
+    text = encode_text(array, spark_type)
+    if kind in _UNQUOTED_KINDS:
         return text
-    if kind.kind in {TypeKind.FLOAT, TypeKind.DOUBLE}:
-        return pc.if_else(pc.is_finite(array), text, _quoted(text))
-    if kind.kind in {TypeKind.LONG, TypeKind.DECIMAL} and numbers is not NumberFormat.TEXT:
-        return text if numbers is NumberFormat.ALWAYS else _exact(array, kind, text)
-    return _quoted(text)
+    if kind in {TypeKind.FLOAT, TypeKind.DOUBLE}:
+        return pc.if_else(pc.is_finite(array), text, _quote(text))
+    if kind in {TypeKind.LONG, TypeKind.DECIMAL} and numbers is not NumberFormat.TEXT:
+        return text if numbers is NumberFormat.ALWAYS else _quote_inexact(array, spark_type, text)
+    return _quote(text)
 
 
-def _quoted(text: pa.Array) -> pa.Array:
-    """Text that needs no escapes, as JSON strings."""
+def _quote(text: pa.Array) -> pa.Array:
+    """Return JSON strings of text without characters that need an escape."""
     return pc.binary_join_element_wise('"', text, '"', "")
 
 
-def _escaped(text: pa.Array) -> pa.Array:
-    mask = pc.match_substring_regex(text, _TO_ESCAPE)
+def _quote_and_escape(text: pa.Array) -> pa.Array:
+    mask = pc.match_substring_regex(text, _NEEDS_ESCAPE)
     return replace_where(
-        _quoted(text), mask, lambda value: json.dumps(value, ensure_ascii=False), text
+        _quote(text), mask, lambda value: json.dumps(value, ensure_ascii=False), text
     )
 
 
-def _exact(array: pa.Array, kind: SparkType, text: pa.Array) -> pa.Array:
-    """Numbers where a reader's double holds the value, strings elsewhere."""
-    if kind.kind is TypeKind.DECIMAL:
-        if kind.precision <= _EXACT_DIGITS:
+def _quote_inexact(array: pa.Array, spark_type: SparkType, text: pa.Array) -> pa.Array:
+    """Return numbers if a double holds the value exactly, else strings."""
+    if spark_type.kind is TypeKind.DECIMAL:
+        if spark_type.precision <= _EXACT_DIGITS:
             return text
         digits = pc.replace_substring_regex(text, r"^-?(0\.0*)?|\.", "")
         exact = pc.less_equal(pc.binary_length(digits), _EXACT_DIGITS)
     else:
-        exact = pc.and_(pc.less_equal(array, _MOST_EXACT), pc.greater_equal(array, -_MOST_EXACT))
-    return pc.if_else(exact, text, _quoted(text))
+        exact = pc.and_(
+            pc.less_equal(array, _MAX_EXACT_INTEGER), pc.greater_equal(array, -_MAX_EXACT_INTEGER)
+        )
+    return pc.if_else(exact, text, _quote(text))
 
 
-def _list(array: pa.Array, kind: SparkType, numbers: NumberFormat) -> pa.Array:
-    start, end, offsets = _extent(array)
-    items = encode_column(array.values.slice(start, end - start), kind.children[0], numbers=numbers)
-    return _joined(array, offsets, items)
+def _encode_list(array: pa.Array, spark_type: SparkType, numbers: NumberFormat) -> pa.Array:
+    start, end, offsets = _values_range(array)
+    values = array.values.slice(start, end - start)
+    items = encode_column(values, spark_type.children[0], numbers=numbers)
+    return _join_items(array, offsets, items)
 
 
-def _map(array: pa.Array, kind: SparkType, numbers: NumberFormat) -> pa.Array:
-    start, end, offsets = _extent(array)
-    key, value = kind.children
+def _encode_map(array: pa.Array, spark_type: SparkType, numbers: NumberFormat) -> pa.Array:
+    """Return lists of [key, value] pairs."""
+    start, end, offsets = _values_range(array)
+    key, value = spark_type.children
     keys = encode_column(array.keys.slice(start, end - start), key, numbers=numbers)
     values = encode_column(array.items.slice(start, end - start), value, numbers=numbers)
-    return _joined(array, offsets, _between("[", _with_commas([keys, values]), "]"))
+    return _join_items(array, offsets, _enclose("[", _join_with_commas([keys, values]), "]"))
 
 
-def _struct(array: pa.Array, kind: SparkType, numbers: NumberFormat) -> pa.Array:
-    """Objects; lists of [name, value] pairs where names repeat, which no object can hold."""
-    pairs = len(set(kind.names)) != len(kind.names)
+def _encode_struct(array: pa.Array, spark_type: SparkType, numbers: NumberFormat) -> pa.Array:
+    """Return objects, or lists of [name, value] pairs if names repeat."""
+    names = spark_type.names
+    pairs = len(set(names)) != len(names)
     opening, separator, closing = ("[", ",", "]") if pairs else ("", ":", "")
     members = [
-        _between(
+        _enclose(
             opening + json.dumps(name) + separator,
             encode_column(field, child, numbers=numbers),
             closing,
         )
-        for name, field, child in zip(kind.names, array.flatten(), kind.children, strict=True)
+        for name, field, child in zip(names, array.flatten(), spark_type.children, strict=True)
     ]
-    inner = _with_commas(members) if members else pa.repeat("", len(array))
-    whole = _between("[", inner, "]") if pairs else _between("{", inner, "}")
-    return _nulls_of(array, whole)
+    content = _join_with_commas(members) if members else pa.repeat("", len(array))
+    text = _enclose("[", content, "]") if pairs else _enclose("{", content, "}")
+    return _copy_nulls(array, text)
 
 
-def _shape(array: pa.Array, _kind: SparkType, _numbers: NumberFormat) -> pa.Array:
+def _encode_geo(array: pa.Array, _type: SparkType, _numbers: NumberFormat) -> pa.Array:
+    """Return objects of srid and WKB; WKB is base64."""
     srid, wkb = array.flatten()
-    coded = encode_text(wkb, _WKB)
-    return _between(
-        '{"srid":', pc.binary_join_element_wise(srid.cast(pa.string()), coded, ',"wkb":"'), '"}'
-    )
+    encoded_wkb = encode_text(wkb, _WKB_TYPE)
+    content = pc.binary_join_element_wise(srid.cast(pa.string()), encoded_wkb, ',"wkb":"')
+    return _enclose('{"srid":', content, '"}')
 
 
-def _extent(array: pa.Array) -> tuple[int, int, pa.Array]:
-    """Which values a (maybe sliced) list array spans, and its offsets counted from the first."""
+def _values_range(array: pa.Array) -> tuple[int, int, pa.Array]:
+    """Return start and end of the values of a list array, and its offsets relative to the start.
+
+    A sliced list array refers to a part of its values only.
+    """
     offsets = array.offsets
     start, end = offsets[0].as_py(), offsets[-1].as_py()
     return start, end, pc.subtract(offsets, offsets[0])
 
 
-def _joined(array: pa.Array, offsets: pa.Array, items: pa.Array) -> pa.Array:
+def _join_items(array: pa.Array, offsets: pa.Array, items: pa.Array) -> pa.Array:
     lists = pa.ListArray.from_arrays(offsets, items)
-    return _nulls_of(array, _between("[", pc.binary_join(lists, ","), "]"))
+    return _copy_nulls(array, _enclose("[", pc.binary_join(lists, ","), "]"))
 
 
-def _with_commas(columns: list[pa.Array]) -> pa.Array:
+def _join_with_commas(columns: list[pa.Array]) -> pa.Array:
     return pc.binary_join_element_wise(*columns, ",")
 
 
-def _between(opening: str, text: pa.Array, closing: str) -> pa.Array:
+def _enclose(opening: str, text: pa.Array, closing: str) -> pa.Array:
     return pc.binary_join_element_wise(opening, text, closing, "")
 
 
-def _nulls_of(array: pa.Array, text: pa.Array) -> pa.Array:
+def _copy_nulls(array: pa.Array, text: pa.Array) -> pa.Array:
+    """Return the text with a null wherever the array has one."""
     if not array.null_count:
         return text
     return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
 
 
-def encode_rows(
-    batch: pa.RecordBatch, kinds: list[SparkType], *, numbers: NumberFormat
-) -> pa.Array:
-    """The rows of a batch as JSON lists."""
-    if not kinds:
-        return pa.repeat("[]", batch.num_rows)
-    columns = [
-        encode_column(array, kind, numbers=numbers)
-        for array, kind in zip(batch.columns, kinds, strict=True)
-    ]
-    return _between("[", _with_commas(columns), "]")
-
-
-_NESTED: dict[TypeKind, Callable[[pa.Array, SparkType, NumberFormat], pa.Array]] = {
-    TypeKind.ARRAY: _list,
-    TypeKind.MAP: _map,
-    TypeKind.STRUCT: _struct,
-    TypeKind.GEOMETRY: _shape,
-    TypeKind.GEOGRAPHY: _shape,
+_NESTED_ENCODERS: dict[TypeKind, Callable[[pa.Array, SparkType, NumberFormat], pa.Array]] = {
+    TypeKind.ARRAY: _encode_list,
+    TypeKind.MAP: _encode_map,
+    TypeKind.STRUCT: _encode_struct,
+    TypeKind.GEOMETRY: _encode_geo,
+    TypeKind.GEOGRAPHY: _encode_geo,
 }

@@ -1,9 +1,11 @@
-"""How a Spark schema is laid out in Arrow.
+"""How the columns of a Spark schema are laid out in Arrow.
 
-One layout, two ways of naming it. The stored form names columns and struct fields by position
-(`_0`, `_1`, …), because Spark allows names that repeat; the shown form has the real names and tells
-in field metadata what Arrow's own types do not. Both have the same buffers, so that batches pass
-from one to the other as they are (see `headrace.results.batches.relabel`).
+Two Arrow schemas share one layout, so that a batch changes from one to the other without a copy
+(`headrace.results.batches.apply_schema`):
+
+- The stored schema names columns and struct fields by position (`_0`, `_1`, …), because names may
+  repeat in Spark.
+- The client schema has the real names. Field metadata holds the Spark types that Arrow lacks.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from headrace.results.schema import Schema, SparkType, TypeKind
 SPARK_SCHEMA_KEY = b"spark.schema"
 SPARK_TYPE_KEY = b"spark.type"
 
-_PLAIN: dict[TypeKind, pa.DataType] = {
+_ATOMIC_TYPES: dict[TypeKind, pa.DataType] = {
     TypeKind.VOID: pa.null(),
     TypeKind.BOOLEAN: pa.bool_(),
     TypeKind.BYTE: pa.int8(),
@@ -31,89 +33,93 @@ _PLAIN: dict[TypeKind, pa.DataType] = {
     TypeKind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
     TypeKind.TIMESTAMP_NTZ: pa.timestamp("us"),
     TypeKind.DAY_TIME: pa.duration("us"),
-    # pyarrow has no type of months alone.
+    # pyarrow has no type for a number of months.
     TypeKind.YEAR_MONTH: pa.int32(),
 }
 
-# Types that Arrow holds as structs: the names of their fields, and the fields' types. Spark counts
-# calendar intervals in microseconds; Arrow's own type counts in nanoseconds and overflows.
-_COMPOSED: dict[TypeKind, tuple[tuple[str, pa.DataType], ...]] = {
+# Spark types that are structs in Arrow: names and types of the fields. Calendar intervals do not
+# use Arrow's own type, which counts nanoseconds: Spark counts microseconds, and it would overflow.
+_STRUCT_TYPES: dict[TypeKind, tuple[tuple[str, pa.DataType], ...]] = {
     TypeKind.CALENDAR: (("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())),
     TypeKind.VARIANT: (("value", pa.binary()), ("metadata", pa.binary())),
     TypeKind.GEOMETRY: (("srid", pa.int32()), ("wkb", pa.binary())),
     TypeKind.GEOGRAPHY: (("srid", pa.int32()), ("wkb", pa.binary())),
 }
 
-_TOLD = frozenset(
-    {
-        TypeKind.YEAR_MONTH,
-        TypeKind.CALENDAR,
-        TypeKind.VARIANT,
-        TypeKind.GEOMETRY,
-        TypeKind.GEOGRAPHY,
-    }
-)
+# The Arrow type does not identify these Spark types: field metadata does.
+_ANNOTATED_KINDS = frozenset({TypeKind.YEAR_MONTH, *_STRUCT_TYPES})
 
 
-def stored_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of the stored form: names by position, everything nullable."""
+def build_stored_schema(schema: Schema) -> pa.Schema:
+    """Build the Arrow schema of stored batches: positional names, all columns nullable."""
+    names = make_positional_names(len(schema.columns))
     return pa.schema(
         [
-            pa.field(f"_{index}", _arrow(column.type, real=False))
-            for index, column in enumerate(schema.columns)
+            pa.field(name, _arrow_type(column.type, real_names=False))
+            for name, column in zip(names, schema.columns, strict=True)
         ]
     )
 
 
-def shown_schema(schema: Schema, spark_json: str) -> pa.Schema:
-    """The Arrow schema that clients see: real names, Spark's schema in the metadata."""
-    fields = [_shown_field(column.name, column.type) for column in schema.columns]
+def build_client_schema(schema: Schema, spark_json: str) -> pa.Schema:
+    """Build the Arrow schema for clients: real names, and Spark's schema JSON in the metadata."""
+    fields = [_client_field(column.name, column.type) for column in schema.columns]
     return pa.schema(fields, metadata={SPARK_SCHEMA_KEY: spark_json.encode()})
 
 
-def _shown_field(name: str, kind: SparkType) -> pa.Field:
-    metadata = {SPARK_TYPE_KEY: kind.sql.encode()} if kind.kind in _TOLD else None
-    return pa.field(name, _arrow(kind, real=True), metadata=metadata)
+def make_positional_names(count: int) -> list[str]:
+    """Return the names `_0`, `_1`, … of that many columns or struct fields."""
+    return [f"_{index}" for index in range(count)]
 
 
-def _arrow(kind: SparkType, *, real: bool) -> pa.DataType:
-    if plain := _PLAIN.get(kind.kind):
-        return plain
-    match kind.kind:
+def _client_field(name: str, spark_type: SparkType) -> pa.Field:
+    annotated = spark_type.kind in _ANNOTATED_KINDS
+    metadata = {SPARK_TYPE_KEY: spark_type.sql.encode()} if annotated else None
+    return pa.field(name, _arrow_type(spark_type, real_names=True), metadata=metadata)
+
+
+def _arrow_type(spark_type: SparkType, *, real_names: bool) -> pa.DataType:
+    if atomic := _ATOMIC_TYPES.get(spark_type.kind):
+        return atomic
+    match spark_type.kind:
         case TypeKind.DECIMAL:
-            return pa.decimal128(kind.precision, kind.scale)
+            return pa.decimal128(spark_type.precision, spark_type.scale)
         case TypeKind.ARRAY:
-            return pa.list_(_inner("element", kind.children[0], real=real))
+            element = _child_field("element", spark_type.children[0], real_names=real_names)
+            return pa.list_(element)
         case TypeKind.MAP:
-            key, value = kind.children
-            key_field = _inner("key", key, real=real).with_nullable(nullable=False)
-            return pa.map_(key_field, _inner("value", value, real=real))
+            key, value = spark_type.children
+            key_field = _child_field("key", key, real_names=real_names)
+            value_field = _child_field("value", value, real_names=real_names)
+            return pa.map_(key_field.with_nullable(nullable=False), value_field)
         case TypeKind.STRUCT:
-            names = kind.names if real else _positions(len(kind.names))
+            children = spark_type.children
+            names = spark_type.names if real_names else make_positional_names(len(children))
             return pa.struct(
                 [
-                    _inner(name, child, real=real)
-                    for name, child in zip(names, kind.children, strict=True)
+                    _child_field(name, child, real_names=real_names)
+                    for name, child in zip(names, children, strict=True)
                 ]
             )
-    parts = _COMPOSED[kind.kind]
-    names = tuple(name for name, _ in parts) if real else _positions(len(parts))
+    return _struct_type(spark_type.kind, real_names=real_names)
+
+
+def _child_field(name: str, spark_type: SparkType, *, real_names: bool) -> pa.Field:
+    if real_names:
+        return _client_field(name, spark_type)
+    return pa.field(name, _arrow_type(spark_type, real_names=False))
+
+
+def _struct_type(kind: TypeKind, *, real_names: bool) -> pa.DataType:
+    fields = _STRUCT_TYPES[kind]
+    if not real_names:
+        names = make_positional_names(len(fields))
+        return pa.struct(list(zip(names, (type_ for _, type_ in fields), strict=True)))
     return pa.struct(
-        [
-            pa.field(name, part, metadata=_mark(kind.kind, name) if real else None)
-            for name, (_, part) in zip(names, parts, strict=True)
-        ]
+        [pa.field(name, type_, metadata=_variant_metadata(kind, name)) for name, type_ in fields]
     )
 
 
-def _inner(name: str, kind: SparkType, *, real: bool) -> pa.Field:
-    return _shown_field(name, kind) if real else pa.field(name, _arrow(kind, real=False))
-
-
-def _positions(count: int) -> tuple[str, ...]:
-    return tuple(f"_{index}" for index in range(count))
-
-
-def _mark(kind: TypeKind, name: str) -> dict[bytes, bytes] | None:
-    """Spark's own mark of a variant, by which its Arrow reader knows one."""
+def _variant_metadata(kind: TypeKind, name: str) -> dict[bytes, bytes] | None:
+    """Return the metadata by which Spark's ArrowUtils recognises a variant, else None."""
     return {b"variant": b"true"} if kind is TypeKind.VARIANT and name == "metadata" else None

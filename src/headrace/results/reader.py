@@ -1,53 +1,60 @@
-"""Reading a result back, inline or stored, by chunk or as one stream of record batches."""
+"""Reading a result, inline or stored, by chunk or as one stream of record batches."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 from pydantic import ValidationError
 
 from headrace.errors import ChunkNotFound, HeadraceError, ResultGone, ResultsUnavailable
-from headrace.model.result import Disposition, Manifest, ResultInfo
-from headrace.results.chunks import count_out
-from headrace.results.layout import stored_schema
+from headrace.model.result import Disposition, Manifest, ResultInfo, ResultPart
+from headrace.results.layout import build_stored_schema
 from headrace.results.schema import Schema, parse_schema
 from headrace.storage import locations
 
-MANIFEST = "manifest.json"
+_MANIFEST_NAME = "manifest.json"
 
 
 class Rows(Protocol):
-    """The rows of one result. Batches are in the stored form (`headrace.results.layout`)."""
+    """The rows of one result. Batches have the stored schema (`headrace.results.layout`)."""
 
     @property
     def schema(self) -> Schema:
-        """The columns, from Spark's schema."""
+        """The columns, parsed from Spark's schema."""
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are: at least one."""
+        """Number of chunks, at least 1."""
 
     def chunk(self, number: int) -> list[pa.RecordBatch]:
-        """The batches of one chunk, counted from 0.
+        """Return the batches of one chunk. The first chunk has the number 0.
 
-        Raises ChunkNotFound, ResultGone when the files are no longer there, ResultsUnavailable when
+        Raises ChunkNotFound, ResultGone if the files have been deleted, and ResultsUnavailable if
         they cannot be read.
         """
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All batches in order, one in memory at a time. Raises as `chunk` does."""
+        """Yield all batches in order, with one batch in memory at a time.
+
+        Raises ResultGone and ResultsUnavailable as `chunk` does.
+        """
 
 
 def open_rows(info: ResultInfo, inline: bytes | None) -> Rows:
-    """The rows of a result; `inline` is the data that the store keeps for it.
+    """Return the rows of a result.
 
-    Raises ResultGone when they are no longer kept, ResultsUnavailable when the manifest cannot be
-    read.
+    Args:
+        info: Description of the result, from the store.
+        inline: Arrow IPC stream of an inline result, from the store; None for a stored result.
+
+    Raises:
+        ResultGone: The rows or the manifest have been deleted.
+        ResultsUnavailable: The manifest cannot be read.
     """
     if info.gone:
         raise ResultGone
@@ -60,8 +67,16 @@ def open_rows(info: ResultInfo, inline: bytes | None) -> Rows:
     return StoredRows(schema, info.location)
 
 
+def select_batches(rows: Rows, chunk: int | None) -> Iterator[pa.RecordBatch]:
+    """Return the batches of one chunk, or of the whole result if `chunk` is None.
+
+    Raises ChunkNotFound and the errors of `Rows.chunk` before the first batch.
+    """
+    return rows.batches() if chunk is None else iter(rows.chunk(chunk))
+
+
 class InlineRows:
-    """Rows of an Arrow IPC stream: one chunk, for inline results are small."""
+    """Rows of an Arrow IPC stream. Inline results are small: they have a single chunk."""
 
     def __init__(self, schema: Schema, data: bytes) -> None:
         self.schema = schema
@@ -69,12 +84,41 @@ class InlineRows:
         self._data = data
 
     def chunk(self, number: int) -> list[pa.RecordBatch]:
-        _check(number, self.chunks)
+        _check_chunk_number(number, self.chunks)
         return list(self.batches())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         with pa.ipc.open_stream(self._data) as stream:
             yield from stream
+
+
+class BatchReference(NamedTuple):
+    """One record batch of a stored result."""
+
+    part: str
+    """File name of the part."""
+    position: int
+    """Position of the batch in its part, from 0."""
+    rows: int
+    """Number of first rows of the batch that belong to the result."""
+
+
+def group_into_chunks(parts: Iterable[ResultPart], limit: int) -> list[list[BatchReference]]:
+    """Assign the batches of all parts, in order, to chunks of at most `limit` bytes.
+
+    A batch that is larger than the limit becomes a chunk of its own. A result without batches has
+    one empty chunk.
+    """
+    chunks: list[list[BatchReference]] = [[]]
+    chunk_bytes = 0
+    for part in parts:
+        for position, (rows, size) in enumerate(zip(part.rows, part.bytes, strict=True)):
+            if chunks[-1] and chunk_bytes + size > limit:
+                chunks.append([])
+                chunk_bytes = 0
+            chunks[-1].append(BatchReference(part.name, position, rows))
+            chunk_bytes += size
+    return chunks
 
 
 class StoredRows:
@@ -83,39 +127,42 @@ class StoredRows:
     def __init__(self, schema: Schema, location: str) -> None:
         self.schema = schema
         self._location = location
-        self._chunks = _chunks(location)
+        self._chunks = _load_chunks(location)
         self.chunks = len(self._chunks)
 
     def chunk(self, number: int) -> list[pa.RecordBatch]:
-        _check(number, self.chunks)
+        _check_chunk_number(number, self.chunks)
         return list(self._read(self._chunks[number]))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks:
             yield from self._read(chunk)
 
-    def _read(self, chunk: tuple[tuple[str, int, int], ...]) -> Iterator[pa.RecordBatch]:
-        expected = stored_schema(self.schema)
+    def _read(self, chunk: tuple[BatchReference, ...]) -> Iterator[pa.RecordBatch]:
+        expected = build_stored_schema(self.schema)
         name, file, reader = None, None, None
         try:
-            for part, index, rows in chunk:
+            for part, position, rows in chunk:
                 if part != name:
                     if file is not None:
                         file.close()
                     name, (file, reader) = part, self._open(part)
-                with _trouble(self._location, part):
+                with _convert_read_errors(self._location, part):
                     assert reader is not None
-                    batch = reader.get_batch(index)
+                    batch = reader.get_batch(position)
                 if not batch.schema.equals(expected) or batch.num_rows < rows:
-                    raise ResultsUnavailable(f"{self._location}: {part} is not what was written")
+                    raise ResultsUnavailable(
+                        f"Cannot read {part} in {self._location}: its content does not match the"
+                        " manifest."
+                    )
                 yield batch.slice(0, rows)
         finally:
             if file is not None:
                 file.close()
 
     def _open(self, part: str) -> tuple[Any, pa.RecordBatchFileReader]:
-        with _trouble(self._location, part):
-            file = locations.open_to_read(locations.join(self._location, part))
+        with _convert_read_errors(self._location, part):
+            file = locations.open_input_file(locations.join(self._location, part))
             try:
                 return file, pa.ipc.open_file(file)
             except BaseException:
@@ -123,43 +170,53 @@ class StoredRows:
                 raise
 
 
-def _check(number: int, chunks: int) -> None:
+def _check_chunk_number(number: int, chunks: int) -> None:
     if not 0 <= number < chunks:
-        raise ChunkNotFound(f"there is no chunk {number}: this result has chunks 0 to {chunks - 1}")
+        raise ChunkNotFound(
+            f"Chunk {number} does not exist: this result has chunks 0 to {chunks - 1}."
+        )
 
 
 @lru_cache(maxsize=256)
-def _chunks(location: str) -> tuple[tuple[tuple[str, int, int], ...], ...]:
-    """The chunks of a stored result. A manifest never changes, so it is read once and kept."""
+def _load_chunks(location: str) -> tuple[tuple[BatchReference, ...], ...]:
+    """Return the chunks of a stored result. A manifest never changes, so it is read once."""
     manifest = read_manifest(location)
-    return tuple(tuple(chunk) for chunk in count_out(manifest.parts, manifest.chunk_limit))
+    return tuple(tuple(chunk) for chunk in group_into_chunks(manifest.parts, manifest.chunk_limit))
 
 
 def read_manifest(location: str) -> Manifest:
-    """The manifest of a stored result. Raises ResultGone, ResultsUnavailable."""
-    with _trouble(location, MANIFEST):
-        content = locations.read(locations.join(location, MANIFEST))
+    """Return the manifest of a stored result.
+
+    Raises ResultGone if it has been deleted, and ResultsUnavailable if it cannot be read.
+    """
+    with _convert_read_errors(location, _MANIFEST_NAME):
+        content = locations.read(locations.join(location, _MANIFEST_NAME))
     try:
         return Manifest.model_validate_json(content)
     except ValidationError as error:
-        raise ResultsUnavailable(f"{location}: {MANIFEST} is not valid") from error
+        raise ResultsUnavailable(
+            f"Cannot read {_MANIFEST_NAME} in {location}: its content is not valid."
+        ) from error
 
 
 def write_manifest(location: str, manifest: Manifest) -> None:
-    """Makes a result readable: the last file of it to be written."""
-    # Not the model's own JSON writer: it refuses lone surrogates, which Spark allows in names.
+    """Write the manifest, the last file of a result. It makes the result readable.
+
+    Raises the file system's own errors.
+    """
+    # Pydantic's JSON writer refuses lone surrogates, which Spark allows in names.
     content = json.dumps(manifest.model_dump(mode="python"))
-    locations.write(locations.join(location, MANIFEST), content.encode())
+    locations.write(locations.join(location, _MANIFEST_NAME), content.encode())
 
 
 @contextmanager
-def _trouble(location: str, name: str) -> Iterator[None]:
-    """What reading can meet, as Headrace's errors."""
+def _convert_read_errors(location: str, name: str) -> Iterator[None]:
+    """Raise ResultGone for a missing file, and ResultsUnavailable for other read errors."""
     try:
         yield
     except FileNotFoundError as error:
-        raise ResultGone(f"the result is no longer kept: {location} has no {name}") from error
+        raise ResultGone(f"The result is no longer kept: {location} has no {name}") from error
     except HeadraceError:
         raise
     except Exception as error:
-        raise ResultsUnavailable(f"cannot read {name} in {location}: {error}") from error
+        raise ResultsUnavailable(f"Cannot read {name} in {location}: {error}") from error

@@ -1,7 +1,8 @@
-"""The Spark schema of a result, read from Spark's own JSON, with every type as Spark SQL text.
+"""The Spark schema of a result, parsed from Spark's JSON, with every type as Spark SQL text.
 
-The JSON is that of `StructType.json()`: atomic types are strings, nested ones objects, collations
-are kept in the metadata of the nearest field under `__COLLATIONS`, keyed by a path within it.
+The JSON has the form of `StructType.json()`: atomic types are strings, nested types are objects.
+Collations are in the metadata of the nearest field under `__COLLATIONS`, keyed by the path of the
+string within that field.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from headrace.errors import FormatCannotHold
 
 
 class TypeKind(StrEnum):
-    """What a value is, whatever its parameters; the SQL name of the plain types."""
+    """Kinds of Spark types, without parameters. The value is the SQL name of the atomic types."""
 
     VOID = "void"
     BOOLEAN = "boolean"
@@ -47,28 +48,30 @@ class TypeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SparkType:
-    """A Spark type. Children: an array's element; a map's key and value; a struct's fields."""
+    """A Spark type with its parameters and child types."""
 
     kind: TypeKind
     sql: str
-    """As Spark SQL writes it, e.g. `decimal(10,2)`, `array<struct<a:int>>`."""
+    """Spark SQL text, for example `decimal(10,2)` or `array<struct<a:int>>`."""
     children: tuple[SparkType, ...] = ()
+    """The element of an array, the key and value of a map, or the fields of a struct."""
     names: tuple[str, ...] = ()
     """Field names of a struct."""
     precision: int = 0
+    """Digits of a decimal."""
     scale: int = 0
-    """Of a decimal."""
+    """Fractional digits of a decimal."""
     user_defined: bool = False
-    """A user-defined type: it is shown, and held, as the type that it is stored as."""
+    """Whether the column has a user-defined type. The other fields describe its `sqlType`."""
 
     def contains(self, *kinds: TypeKind) -> bool:
-        """Whether this type is, or holds at any depth, one of `kinds`."""
+        """Return whether this type or a type nested in it is one of `kinds`."""
         return self.kind in kinds or any(child.contains(*kinds) for child in self.children)
 
     @property
-    def repeats_names(self) -> bool:
-        """Whether a struct's field names repeat, also when only their case differs."""
-        return repeated(self.names) is not None
+    def has_duplicate_names(self) -> bool:
+        """Whether two fields of the struct have the same name. Case is ignored."""
+        return find_duplicate(self.names) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +89,19 @@ class Schema:
 
     columns: tuple[Column, ...]
     spark: Mapping[str, Any] = field(hash=False, compare=False)
-    """Spark's own JSON of it."""
+    """The schema as Spark's JSON."""
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
-    def described(self) -> list[dict[str, str]]:
-        """The form that the API shows: `[{"name": …, "type": …}, …]`."""
+    def describe(self) -> list[dict[str, str]]:
+        """Return names and SQL types in the form of the API: `[{"name": …, "type": …}, …]`."""
         return [{"name": column.name, "type": column.type.sql} for column in self.columns]
 
 
-def repeated(names: tuple[str, ...]) -> str | None:
-    """The first name that another one before it equals but for case, or None."""
+def find_duplicate(names: tuple[str, ...]) -> str | None:
+    """Return the first name that repeats an earlier one, case ignored, or None."""
     seen: set[str] = set()
     for name in names:
         folded = name.casefold()
@@ -109,24 +112,25 @@ def repeated(names: tuple[str, ...]) -> str | None:
 
 
 def parse_schema(spark: Mapping[str, Any]) -> Schema:
-    """The columns of Spark's schema JSON. Raises FormatCannotHold on a type unknown here."""
-    return Schema(tuple(_column(item) for item in spark["fields"]), spark)
+    """Parse Spark's schema JSON. Raises FormatCannotHold if a column has an unknown type."""
+    return Schema(tuple(_parse_column(item) for item in spark["fields"]), spark)
 
 
-def _column(item: Mapping[str, Any]) -> Column:
+def _parse_column(item: Mapping[str, Any]) -> Column:
     try:
-        return Column(item["name"], _field_type(item), item["nullable"])
+        return Column(item["name"], _parse_field_type(item), item["nullable"])
     except _UnknownType as unknown:
         raise FormatCannotHold(
-            f"column {item['name']!r} has the type {unknown.args[0]}, which no result can hold"
+            f"Column {item['name']!r} has the type {unknown.args[0]}, which results cannot hold."
+            " Cast it to another type."
         ) from None
 
 
 class _UnknownType(Exception):
-    pass
+    """The argument is the type as JSON text."""
 
 
-_NAMED = {
+_KINDS = {
     "null": TypeKind.VOID,
     "void": TypeKind.VOID,
     "boolean": TypeKind.BOOLEAN,
@@ -159,56 +163,57 @@ _PATTERNS = {
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def _field_type(item: Mapping[str, Any]) -> SparkType:
+def _parse_field_type(item: Mapping[str, Any]) -> SparkType:
     collations = (item.get("metadata") or {}).get("__COLLATIONS") or {}
-    return _type(item["type"], item["name"], collations)
+    return _parse_type(item["type"], item["name"], collations)
 
 
-def _type(item: Any, path: str, collations: Mapping[str, str]) -> SparkType:
+def _parse_type(item: Any, path: str, collations: Mapping[str, str]) -> SparkType:
     if isinstance(item, str):
-        return _atomic(item, collations.get(path))
+        return _parse_atomic_type(item, collations.get(path))
     match item["type"]:
         case "array":
-            element = _type(item["elementType"], f"{path}.element", collations)
+            element = _parse_type(item["elementType"], f"{path}.element", collations)
             return SparkType(TypeKind.ARRAY, f"array<{element.sql}>", (element,))
         case "map":
-            key = _type(item["keyType"], f"{path}.key", collations)
-            value = _type(item["valueType"], f"{path}.value", collations)
+            key = _parse_type(item["keyType"], f"{path}.key", collations)
+            value = _parse_type(item["valueType"], f"{path}.value", collations)
             return SparkType(TypeKind.MAP, f"map<{key.sql},{value.sql}>", (key, value))
         case "struct":
-            return _struct(item)
+            return _parse_struct(item)
         case "udt":
-            return replace(_type(item["sqlType"], path, collations), user_defined=True)
+            return replace(_parse_type(item["sqlType"], path, collations), user_defined=True)
     raise _UnknownType(json.dumps(item))
 
 
-def _struct(item: Mapping[str, Any]) -> SparkType:
+def _parse_struct(item: Mapping[str, Any]) -> SparkType:
     names = tuple(part["name"] for part in item["fields"])
-    children = tuple(_field_type(part) for part in item["fields"])
-    inner = ",".join(
-        f"{_quoted(name)}:{child.sql}" for name, child in zip(names, children, strict=True)
+    children = tuple(_parse_field_type(part) for part in item["fields"])
+    fields = ",".join(
+        f"{_quote_name(name)}:{child.sql}" for name, child in zip(names, children, strict=True)
     )
-    return SparkType(TypeKind.STRUCT, f"struct<{inner}>", children, names)
+    return SparkType(TypeKind.STRUCT, f"struct<{fields}>", children, names)
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
-def _atomic(text: str, collation: str | None) -> SparkType:
-    if kind := _NAMED.get(text):
+def _parse_atomic_type(text: str, collation: str | None) -> SparkType:
+    if kind := _KINDS.get(text):
         if kind is TypeKind.STRING and collation:
-            # "spark.UTF8_LCASE": the provider is no part of the SQL name.
+            # The JSON has "spark.UTF8_LCASE"; SQL names the collation without its provider.
             return SparkType(kind, f"string collate {collation.rpartition('.')[2]}")
         return SparkType(kind, kind.value)
     if match := _DECIMAL.fullmatch(text):
         precision, scale = int(match[1]), int(match[2])
         sql = f"decimal({precision},{scale})"
         return SparkType(TypeKind.DECIMAL, sql, precision=precision, scale=scale)
-    return SparkType(_parameterised(text), text)
+    return SparkType(_match_kind(text), text)
 
 
-def _parameterised(text: str) -> TypeKind:
+def _match_kind(text: str) -> TypeKind:
+    """Return the kind of an atomic type with parameters. Raises _UnknownType."""
     for kind, pattern in _PATTERNS.items():
         if pattern.fullmatch(text):
             return kind

@@ -1,7 +1,7 @@
-"""Columns as text: what the JSON and CSV formats share.
+"""Columns as text: the encoding that the JSON and CSV formats share.
 
-Everything is done by column, with Arrow's kernels where they have the words, value by value only
-where they have not. Arrays of text keep the nulls of the column.
+Whole columns are converted by Arrow's kernels where Arrow supports the text form, and value by
+value elsewhere. The text columns keep the nulls of the original columns.
 """
 
 from __future__ import annotations
@@ -13,129 +13,140 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.results.instants import date_text, instant_text
-from headrace.results.intervals import calendar_text, day_time_text, year_month_text
+from headrace.results.instants import format_date, format_instant
+from headrace.results.intervals import format_calendar, format_day_time, format_year_month
 from headrace.results.schema import SparkType, TypeKind
-from headrace.results.variant import variant_json
+from headrace.results.variant import variant_to_json
 
-# Within these years Arrow and ISO 8601 agree: 0001-01-01 to 9999-12-31.
+# Arrow formats dates as ISO 8601 only from 0001-01-01 to 9999-12-31.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DAY_MICROS = 86_400_000_000
 
 
-def encode_text(array: pa.Array, kind: SparkType) -> pa.Array:
-    """The text of a column of any type that is not nested, as CSV shows it unquoted."""
-    written = _WRITTEN.get(kind.kind)
-    return written(array, kind) if written else array.cast(pa.string())
+def encode_text(array: pa.Array, spark_type: SparkType) -> pa.Array:
+    """Return a column of any type that is not nested as text, in the form of an unquoted CSV field.
+
+    Raises ResultsUnavailable if a variant cannot be read.
+    """
+    encode = _ENCODERS.get(spark_type.kind)
+    return encode(array, spark_type) if encode else array.cast(pa.string())
 
 
-def readable(array: pa.Array) -> pa.Array:
-    """Strings as UTF-8. Spark lets any bytes be a string; those that are no text become U+FFFD."""
+def replace_invalid_utf8(array: pa.Array) -> pa.Array:
+    """Return a column of strings with invalid bytes replaced by U+FFFD.
+
+    Spark does not check that the bytes of a string are UTF-8.
+    """
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        return _each(array.view(pa.binary()), lambda value: value.decode(errors="replace"))
+        return _map_values(array.view(pa.binary()), lambda value: value.decode(errors="replace"))
     return array
 
 
-def replace_where(
-    text: pa.Array, mask: pa.Array, written: Callable[[Any], str], values: Any
-) -> Any:
-    """The text with `written(value)` in the places that a mask names."""
+def replace_where(text: pa.Array, mask: pa.Array, encode: Callable[[Any], str], values: Any) -> Any:
+    """Return the text column with `encode(value)` wherever the mask is true."""
     if not pc.any(mask).as_py():
         return text
     mask = pc.fill_null(mask, False)
-    chosen = values.filter(mask).to_pylist()
-    return pc.replace_with_mask(text, mask, pa.array([written(v) for v in chosen], pa.string()))
+    selected = values.filter(mask).to_pylist()
+    replacements = pa.array([encode(value) for value in selected], pa.string())
+    return pc.replace_with_mask(text, mask, replacements)
 
 
-def _each(array: pa.Array, written: Callable[[Any], str]) -> pa.Array:
-    values = (None if value is None else written(value) for value in array.to_pylist())
+def _map_values(array: pa.Array, encode: Callable[[Any], str]) -> pa.Array:
+    values = (None if value is None else encode(value) for value in array.to_pylist())
     return pa.array(values, pa.string(), size=len(array))
 
 
-def _void_text(array: pa.Array, _kind: SparkType) -> pa.Array:
+def _encode_string(array: pa.Array, _type: SparkType) -> pa.Array:
+    return replace_invalid_utf8(array)
+
+
+def _encode_void(array: pa.Array, _type: SparkType) -> pa.Array:
     return pa.nulls(len(array), pa.string())
 
 
-def _binary_text(array: pa.Array, _kind: SparkType) -> pa.Array:
-    return _each(array, lambda value: base64.b64encode(value).decode())
+def _encode_binary(array: pa.Array, _type: SparkType) -> pa.Array:
+    return _map_values(array, lambda value: base64.b64encode(value).decode())
 
 
-def _year_month_text(array: pa.Array, kind: SparkType) -> pa.Array:
-    return _each(array, lambda value: year_month_text(value, kind.sql))
+def _encode_year_month(array: pa.Array, spark_type: SparkType) -> pa.Array:
+    return _map_values(array, lambda value: format_year_month(value, spark_type.sql))
 
 
-def _day_time_text(array: pa.Array, kind: SparkType) -> pa.Array:
-    return _each(array.view(pa.int64()), lambda value: day_time_text(value, kind.sql))
+def _encode_day_time(array: pa.Array, spark_type: SparkType) -> pa.Array:
+    micros = array.view(pa.int64())
+    return _map_values(micros, lambda value: format_day_time(value, spark_type.sql))
 
 
-def _calendar_text(array: pa.Array, _kind: SparkType) -> pa.Array:
-    return _each(array, lambda value: calendar_text(*value.values()))
+def _encode_calendar(array: pa.Array, _type: SparkType) -> pa.Array:
+    return _map_values(array, lambda value: format_calendar(*value.values()))
 
 
-def _variant_text(array: pa.Array, _kind: SparkType) -> pa.Array:
-    return _each(array, lambda value: variant_json(*value.values()))
+def _encode_variant(array: pa.Array, _type: SparkType) -> pa.Array:
+    return _map_values(array, lambda value: variant_to_json(*value.values()))
 
 
-def _time_text(array: pa.Array, _kind: SparkType) -> pa.Array:
+def _encode_time(array: pa.Array, _type: SparkType) -> pa.Array:
     return array.cast(pa.time64("us")).cast(pa.string())
 
 
-def _float_text(array: pa.Array, _kind: SparkType) -> pa.Array:
+def _encode_float(array: pa.Array, _type: SparkType) -> pa.Array:
     text = array.cast(pa.string())
-    # 1 as 1.0: it tells a double from an int. Arrow's words for what is no number are nan and inf.
+    # Write 1.0 instead of 1, so that readers can distinguish floats from integers.
     text = pc.replace_substring_regex(text, r"^(-?[0-9]+)$", r"\1.0")
     if pc.all(pc.is_finite(array)).as_py() is not False:
         return text
+    # Arrow writes nan and inf.
     text = pc.replace_substring(text, "nan", "NaN")
     return pc.replace_substring(text, "inf", "Infinity")
 
 
-def _decimal_text(array: pa.Array, _kind: SparkType) -> pa.Array:
+def _encode_decimal(array: pa.Array, _type: SparkType) -> pa.Array:
     text = array.cast(pa.string())
-    # Arrow writes small ones as 1E-7.
+    # Arrow writes small decimals with an exponent, for example 1E-7.
     mask = pc.match_substring(text, "E")
     return replace_where(text, mask, lambda value: format(value, "f"), array)
 
 
-def _date_text(array: pa.Array, _kind: SparkType) -> pa.Array:
+def _encode_date(array: pa.Array, _type: SparkType) -> pa.Array:
     days = array.view(pa.int32())
-    usual = pc.and_(pc.greater_equal(days, _FIRST_DAY), pc.less_equal(days, _LAST_DAY))
-    known = pc.if_else(usual, days, pa.scalar(0, pa.int32()))
-    text = known.view(pa.date32()).cast(pa.string())
-    return replace_where(text, pc.invert(usual), date_text, days)
+    supported = pc.and_(pc.greater_equal(days, _FIRST_DAY), pc.less_equal(days, _LAST_DAY))
+    arrow_days = pc.if_else(supported, days, pa.scalar(0, pa.int32()))
+    text = arrow_days.view(pa.date32()).cast(pa.string())
+    return replace_where(text, pc.invert(supported), format_date, days)
 
 
-def _instant_text(array: pa.Array, _kind: SparkType) -> pa.Array:
+def _encode_timestamp_ntz(array: pa.Array, _type: SparkType) -> pa.Array:
     micros = array.view(pa.int64())
-    first, last = _FIRST_DAY * _DAY_MICROS, (_LAST_DAY + 1) * _DAY_MICROS
-    usual = pc.and_(pc.greater_equal(micros, first), pc.less(micros, last))
-    known = pc.if_else(usual, micros, pa.scalar(0, pa.int64()))
-    text = known.view(pa.timestamp("us")).cast(pa.string())
+    first, end = _FIRST_DAY * _DAY_MICROS, (_LAST_DAY + 1) * _DAY_MICROS
+    supported = pc.and_(pc.greater_equal(micros, first), pc.less(micros, end))
+    arrow_micros = pc.if_else(supported, micros, pa.scalar(0, pa.int64()))
+    text = arrow_micros.view(pa.timestamp("us")).cast(pa.string())
     text = pc.replace_substring(text, " ", "T", max_replacements=1)
     return replace_where(
-        text, pc.invert(usual), lambda value: instant_text(value, 1_000_000), micros
+        text, pc.invert(supported), lambda value: format_instant(value, 1_000_000), micros
     )
 
 
-def _utc_text(array: pa.Array, kind: SparkType) -> pa.Array:
-    return pc.binary_join_element_wise(_instant_text(array, kind), "Z", "")
+def _encode_timestamp(array: pa.Array, spark_type: SparkType) -> pa.Array:
+    return pc.binary_join_element_wise(_encode_timestamp_ntz(array, spark_type), "Z", "")
 
 
-_WRITTEN: dict[TypeKind, Callable[[pa.Array, SparkType], pa.Array]] = {
-    TypeKind.STRING: lambda array, _kind: readable(array),
-    TypeKind.BINARY: _binary_text,
-    TypeKind.VOID: _void_text,
-    TypeKind.FLOAT: _float_text,
-    TypeKind.DOUBLE: _float_text,
-    TypeKind.DECIMAL: _decimal_text,
-    TypeKind.DATE: _date_text,
-    TypeKind.TIMESTAMP: _utc_text,
-    TypeKind.TIMESTAMP_NTZ: _instant_text,
-    TypeKind.TIME: _time_text,
-    TypeKind.YEAR_MONTH: _year_month_text,
-    TypeKind.DAY_TIME: _day_time_text,
-    TypeKind.CALENDAR: _calendar_text,
-    TypeKind.VARIANT: _variant_text,
+_ENCODERS: dict[TypeKind, Callable[[pa.Array, SparkType], pa.Array]] = {
+    TypeKind.STRING: _encode_string,
+    TypeKind.BINARY: _encode_binary,
+    TypeKind.VOID: _encode_void,
+    TypeKind.FLOAT: _encode_float,
+    TypeKind.DOUBLE: _encode_float,
+    TypeKind.DECIMAL: _encode_decimal,
+    TypeKind.DATE: _encode_date,
+    TypeKind.TIMESTAMP: _encode_timestamp,
+    TypeKind.TIMESTAMP_NTZ: _encode_timestamp_ntz,
+    TypeKind.TIME: _encode_time,
+    TypeKind.YEAR_MONTH: _encode_year_month,
+    TypeKind.DAY_TIME: _encode_day_time,
+    TypeKind.CALENDAR: _encode_calendar,
+    TypeKind.VARIANT: _encode_variant,
 }

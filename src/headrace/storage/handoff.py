@@ -1,6 +1,6 @@
-"""Objects in the results location that are read once: what a driver on another host is told.
+"""Objects in the results location that carry a secret to a driver on another host.
 
-They lie in `handover/`, below names that nobody can guess, and whoever reads one deletes it.
+Each object is read once. Its name ends in 256 random bits, and the reader deletes it.
 """
 
 from __future__ import annotations
@@ -12,28 +12,35 @@ from headrace.storage import locations
 _FOLDER = "handover"
 
 
-def put(results: str, name: str, content: bytes) -> str:
-    """Leaves an object; where. `name` need not be secret. Raises the file system's own errors."""
-    folder = locations.join(results, _FOLDER)
-    locations.make(folder)
-    place = locations.join(folder, f"{name}.{secrets.token_urlsafe(32)}")
-    locations.write(place, content, private=True)
-    return place
+def write_handoff(results: str, name: str, content: bytes) -> str:
+    """Write an object and return its location. Raises the file system's own errors.
 
-
-def take(place: str) -> bytes:
-    """The content, which nobody can read afterwards.
-
-    Raises FileNotFoundError when it was taken before, ResultsUnavailable.
+    Args:
+        results: The results location.
+        name: Prefix of the object's name, by which `delete_handoffs` finds it. It may be public.
+        content: Bytes for the reader, for example a bootstrap with its token.
     """
-    content = locations.read(place)
-    locations.delete(place)
+    folder = locations.join(results, _FOLDER)
+    locations.create_directory(folder)
+    location = locations.join(folder, f"{name}.{secrets.token_urlsafe(32)}")
+    locations.write(location, content, private=True)
+    return location
+
+
+def read_and_delete_handoff(location: str) -> bytes:
+    """Return the content of an object and delete it, so that no other process can read it.
+
+    Raises FileNotFoundError if the object has already been read, and ResultsUnavailable if it
+    cannot be read or deleted.
+    """
+    content = locations.read(location)
+    locations.delete(location)
     return content
 
 
-def remove(results: str, name: str) -> None:
-    """Removes what was left under a name and has not been taken. Raises ResultsUnavailable."""
+def delete_handoffs(results: str, name: str) -> None:
+    """Delete the unread objects of a name. Raises ResultsUnavailable."""
     folder = locations.join(results, _FOLDER)
-    for found in locations.names(folder):
-        if found.startswith(f"{name}."):
-            locations.delete(locations.join(folder, found))
+    for entry in locations.list_names(folder):
+        if entry.startswith(f"{name}."):
+            locations.delete(locations.join(folder, entry))

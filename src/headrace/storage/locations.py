@@ -1,7 +1,7 @@
-"""Places that results live in: plain paths, or URIs that fsspec knows.
+"""Files and directories at a location: a plain path, or a URI that fsspec supports.
 
-Plain paths and `file:` URIs are used directly. Every failure is ResultsUnavailable (or
-FileNotFoundError from the readers), with the reason that the file system gave.
+Plain paths and `file:` URIs are accessed directly, other URIs through fsspec. Functions that read,
+list or delete raise ResultsUnavailable with the reason that the file system gives.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from headrace.private_files import write_private
 
 
 def join(location: str, name: str) -> str:
-    """The place of `name` below `location`."""
+    """Return the location of `name` below `location`."""
     return f"{location.rstrip('/')}/{name}"
 
 
 def local_path(location: str) -> Path | None:
-    """The path of a location on this host's file systems; None for any other URI."""
+    """Return the path of a location in this host's file systems, or None for any other URI."""
     if "://" not in location and not location.startswith("file:"):
         return Path(location)
     parts = urlsplit(location)
@@ -34,19 +34,25 @@ def local_path(location: str) -> Path | None:
 
 
 def filesystem(location: str) -> tuple[Any, str]:
-    """fsspec's file system of a URI, and the path within it."""
-    found: tuple[Any, str] = fsspec.core.url_to_fs(location)
-    return found
+    """Return fsspec's file system for a URI, and the path within it."""
+    resolved: tuple[Any, str] = fsspec.core.url_to_fs(location)
+    return resolved
 
 
-def make(location: str) -> None:
-    """Makes the directory, where there are such things. Raises the file system's own errors."""
+def create_directory(location: str) -> None:
+    """Create a local directory and its parents. Raises OSError.
+
+    Object stores have no directories: for any other URI nothing is done.
+    """
     if path := local_path(location):
         path.mkdir(parents=True, exist_ok=True)
 
 
-def open_to_read(location: str) -> Any:
-    """A binary file, random access. Raises FileNotFoundError, ResultsUnavailable."""
+def open_input_file(location: str) -> Any:
+    """Open a file for random access in binary mode.
+
+    Raises FileNotFoundError, and ResultsUnavailable if the file cannot be opened.
+    """
     path = local_path(location)
     try:
         if path is not None:
@@ -60,8 +66,8 @@ def open_to_read(location: str) -> Any:
 
 
 def read(location: str) -> bytes:
-    """The whole of a small file. Raises FileNotFoundError, ResultsUnavailable."""
-    with open_to_read(location) as file:
+    """Return the content of a small file. Raises FileNotFoundError, ResultsUnavailable."""
+    with open_input_file(location) as file:
         try:
             content: bytes = file.read()
         except FileNotFoundError:
@@ -72,9 +78,9 @@ def read(location: str) -> bytes:
 
 
 def write(location: str, content: bytes, *, private: bool = False) -> None:
-    """A small file, whole; a `private` one has mode 0600 where there are modes.
+    """Write a small file. Raises the file system's own errors.
 
-    Raises the file system's own errors.
+    A `private` file on this host has mode 0600; object stores have no modes.
     """
     if path := local_path(location):
         if private:
@@ -87,27 +93,27 @@ def write(location: str, content: bytes, *, private: bool = False) -> None:
 
 
 def exists(location: str) -> bool:
-    """Whether there is anything at a place. Raises ResultsUnavailable."""
+    """Return whether a file or directory exists. Raises ResultsUnavailable."""
     try:
         if path := local_path(location):
             return path.exists()
         system, inner = filesystem(location)
         return bool(system.exists(inner))
     except Exception as error:
-        raise _unavailable("look at", location, error) from error
+        raise _unavailable("check", location, error) from error
 
 
-def names(location: str) -> list[str]:
-    """What lies directly in a place; nothing when there is no such place.
+def list_names(location: str) -> list[str]:
+    """Return the names of the files and directories directly below a location.
 
-    Raises ResultsUnavailable.
+    Returns an empty list if the location does not exist. Raises ResultsUnavailable.
     """
     try:
         if path := local_path(location):
-            return [found.name for found in path.iterdir()]
+            return [entry.name for entry in path.iterdir()]
         system, inner = filesystem(location)
         system.invalidate_cache()
-        return [found.rpartition("/")[2] for found in system.ls(inner, detail=False)]
+        return [entry.rpartition("/")[2] for entry in system.ls(inner, detail=False)]
     except FileNotFoundError:
         return []
     except Exception as error:
@@ -115,7 +121,10 @@ def names(location: str) -> list[str]:
 
 
 def delete(location: str) -> None:
-    """Removes a place and all below it, if there is one. Raises ResultsUnavailable."""
+    """Delete a file, or a directory with all its content, if it exists.
+
+    Raises ResultsUnavailable.
+    """
     try:
         if path := local_path(location):
             path.unlink() if path.is_file() else shutil.rmtree(path)
@@ -129,8 +138,11 @@ def delete(location: str) -> None:
         raise _unavailable("delete", location, error) from error
 
 
-def keep_only(location: str, names: set[str]) -> None:
-    """Removes the files directly in a place that are not named. Raises ResultsUnavailable."""
+def delete_files_except(location: str, names: set[str]) -> None:
+    """Delete the files directly below a location except those with the given names.
+
+    Raises ResultsUnavailable.
+    """
     try:
         if path := local_path(location):
             for file in path.iterdir():
@@ -138,12 +150,13 @@ def keep_only(location: str, names: set[str]) -> None:
                     file.unlink(missing_ok=True)
             return
         system, inner = filesystem(location)
-        for found in system.ls(inner, detail=False):
-            if found.rpartition("/")[2] not in names:
-                system.rm_file(found)
+        for entry in system.ls(inner, detail=False):
+            if entry.rpartition("/")[2] not in names:
+                system.rm_file(entry)
     except Exception as error:
         raise _unavailable("clean up", location, error) from error
 
 
-def _unavailable(what: str, location: str, error: Exception) -> ResultsUnavailable:
-    return ResultsUnavailable(f"cannot {what} {location}: {str(error) or type(error).__name__}")
+def _unavailable(action: str, location: str, error: Exception) -> ResultsUnavailable:
+    reason = str(error) or type(error).__name__
+    return ResultsUnavailable(f"Cannot {action} {location}: {reason}")

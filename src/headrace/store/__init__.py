@@ -1,9 +1,11 @@
-"""The one database: where the truth about every state is kept, and nothing else writes SQL.
+"""The store: the single database that holds every state. No other package writes SQL.
 
-Read in this order: `tables`, `database`, then a module per entity. Every function of an entity
-takes a `Tx` first; every change of state is one compare-and-set that says whether it landed, and
-leaves one row in `events` in the same transaction.
+Read in this order: `tables`, `database`, `clock`, `locks`, `events`, then one module per entity.
 
-Locks are taken in the order session, statement, event; a transaction that changes several things
-changes the session first.
+Rules:
+- Every function of an entity takes a transaction (`Tx`) first.
+- Every change of state is one compare-and-set that returns whether it was applied. It appends one
+  row to `events` in the same transaction.
+- A transaction locks rows in the order session, statement, event. A transaction that changes
+  several entities therefore changes the session first.
 """

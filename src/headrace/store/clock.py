@@ -1,7 +1,7 @@
-"""The one clock: the database's. No expiry is ever judged by a client's.
+"""The database's clock, which decides every expiry.
 
-PostgreSQL's is `clock_timestamp()`. A SQLite file belongs to one process, whose clock is lent to
-it as the function CLOCK_FUNCTION, in microseconds since 1970.
+PostgreSQL provides `clock_timestamp()`. A SQLite file belongs to one process, which registers its
+own clock there as the SQL function CLOCK_FUNCTION, in microseconds since 1970.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Instant(TypeDecorator[datetime]):
 
 
 class clock(FunctionElement[datetime]):  # noqa: N801 - it reads as the SQL function it stands for
-    """The database's present moment, plus an offset in seconds (a number or a bound parameter)."""
+    """The database's current time, plus an offset in seconds (a number or a bound parameter)."""
 
     type = Instant()
     inherit_cache = True
@@ -60,17 +60,17 @@ class clock(FunctionElement[datetime]):  # noqa: N801 - it reads as the SQL func
 
 
 @compiles(clock, "postgresql")
-def _on_postgresql(element: clock, compiler: SQLCompiler, **options: Any) -> str:
+def _compile_for_postgresql(element: clock, compiler: SQLCompiler, **options: Any) -> str:
     offset = compiler.process(element.clauses, **options)
     return f"(clock_timestamp() + make_interval(secs => {offset}))"
 
 
 @compiles(clock, "sqlite")
-def _on_sqlite(element: clock, compiler: SQLCompiler, **options: Any) -> str:
+def _compile_for_sqlite(element: clock, compiler: SQLCompiler, **options: Any) -> str:
     offset = compiler.process(element.clauses, **options)
     return f"({CLOCK_FUNCTION}() + CAST(({offset}) * 1000000 AS INTEGER))"
 
 
-def microseconds() -> int:
-    """What CLOCK_FUNCTION returns."""
+def read_process_clock() -> int:
+    """Return the microseconds since 1970: the value of CLOCK_FUNCTION."""
     return time.time_ns() // 1000

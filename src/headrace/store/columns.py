@@ -1,4 +1,4 @@
-"""Column types that store the model's own types, so that a row reads back as what was written."""
+"""Column types that store the model's own types."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from sqlalchemy import JSON, Dialect, Enum, Text
 from sqlalchemy.types import TypeDecorator
 
 
-def identifier() -> Text:
-    """Text that sorts by code point on both databases: ids sort by time."""
+def id_type() -> Text:
+    """Return a text type that sorts by code point on both databases, so that ids sort by time."""
     return Text().with_variant(Text(collation="C"), "postgresql")
 
 
-def one_of(members: type[StrEnum], *, check: str | None = None) -> Enum:
-    """One of an enum's values, held by a constraint of the name `check` when one is given."""
+def enum_type(members: type[StrEnum], *, check: str | None = None) -> Enum:
+    """Return a text type for the values of an enum.
+
+    Args:
+        check: Name of a check constraint that enforces the values; None: no constraint.
+    """
     return Enum(
         members,
         name=check,
@@ -30,7 +34,8 @@ def one_of(members: type[StrEnum], *, check: str | None = None) -> Enum:
 class Document(TypeDecorator[Any]):
     """A pydantic type as JSON text; None is NULL.
 
-    JSON and not jsonb, which would refuse a NUL in a message of Spark's and reorder keys.
+    The type is json and not jsonb: jsonb refuses a NUL character in a message from Spark, and
+    reorders keys.
     """
 
     impl = JSON(none_as_null=True)

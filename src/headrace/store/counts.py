@@ -1,4 +1,4 @@
-"""How much is live, by state."""
+"""Numbers of live statements and sessions, by state."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from headrace.store.tables import sessions, statements
 
 
 def live_statements(tx: Tx) -> dict[str, int]:
-    """Statements that have not ended; every live state is there."""
-    return dict.fromkeys(sorted(STATEMENT.live), 0) | _counted(tx, statements)
+    """Count the statements that have not ended. Every live state is a key."""
+    return dict.fromkeys(sorted(STATEMENT.live), 0) | _count_by_state(tx, statements)
 
 
 def live_sessions(tx: Tx) -> dict[str, int]:
-    """Sessions that have not ended; every live state is there."""
-    return dict.fromkeys(sorted(SESSION.live), 0) | _counted(tx, sessions)
+    """Count the sessions that have not ended. Every live state is a key."""
+    return dict.fromkeys(sorted(SESSION.live), 0) | _count_by_state(tx, sessions)
 
 
-def _counted(tx: Tx, table: Table) -> dict[Any, int]:
+def _count_by_state(tx: Tx, table: Table) -> dict[Any, int]:
     state = table.c.state
     count = func.count().label("live")
     query = select(state, count).where(table.c.ended_at.is_(None)).group_by(state)

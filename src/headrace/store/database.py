@@ -1,8 +1,9 @@
-"""The open store: transactions, wake-ups, and the lock that a SQLite file needs."""
+"""The open store: connections, transactions, and wake-ups after a commit."""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Self
@@ -14,17 +15,17 @@ from headrace.errors import InvalidSetting
 from headrace.store import migrate, postgres, sqlite
 from headrace.store.listener import CHANNEL, Listener, NotifyCodec
 from headrace.store.notifications import Notifications
-from headrace.store.outages import as_outage
+from headrace.store.outages import to_outage
 from headrace.store.writer_queue import WriterQueue
 
 Dialect = Literal["sqlite", "postgresql"]
 
-_WRITER_PATIENCE = 30.0
+_WRITER_TIMEOUT = 30.0
 _NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
 class Tx:
-    """One transaction, or one reader's connection. Only the store's own modules look inside."""
+    """A write transaction, or a connection for reads. Only modules of the store use its members."""
 
     def __init__(self, connection: Connection, dialect: Dialect) -> None:
         self.connection = connection
@@ -34,18 +35,19 @@ class Tx:
     def execute(
         self, statement: Executable, values: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
     ) -> CursorResult[Any]:
-        """Run one statement of SQLAlchemy's."""
+        """Execute an SQLAlchemy statement."""
         return self.connection.execute(statement, values or None)
 
     def wake(self, *topics: str) -> None:
-        """Wake whoever waits for these, here and on other nodes, once this has committed."""
+        """Wake the subscribers of these topics on every node after the commit."""
         self.topics.update(dict.fromkeys(topics))
 
 
 class Database:
-    """A store. Every method may be called from any thread.
+    """A store. Any thread may call any method.
 
-    All raise StoreUnavailable when the database does not answer, and work again once it does.
+    Every method raises StoreUnavailable while the database does not answer, and works again once it
+    does.
     """
 
     def __init__(
@@ -67,76 +69,95 @@ class Database:
         self._notify_codec = NotifyCodec()
         self._listener: Listener | None = None
         self._count_guard = threading.Lock()
-        self._write_count = 0
+        self._write_counts: Counter[str] = Counter()
 
     @classmethod
     def open(cls, url: str, *, pool_size: int = 10, connect_timeout: float = 5.0) -> Self:
-        """Open `sqlite:///path` or `postgresql://…`; PostgreSQL is not connected to yet.
+        """Open `sqlite:///path` or `postgresql://…`. A PostgreSQL server is not contacted yet.
 
-        Raises InvalidSetting, StoreInUse (a SQLite file that another node has open), or
-        StoreUnavailable (one that cannot be made).
+        Raises:
+            InvalidSetting: The URL is not valid.
+            StoreInUse: Another node has the SQLite file open.
+            StoreUnavailable: The SQLite file cannot be created.
         """
         parsed = _parse(url)
         if parsed.drivername == "sqlite":
-            path = sqlite.file_of(parsed)
-            lock = sqlite.prepare(path)
-            readers, writer = sqlite.engines(path, pool_size=pool_size, timeout=connect_timeout)
+            path = sqlite.path_from_url(parsed)
+            lock = sqlite.prepare_file(path)
+            readers, writer = sqlite.create_engines(
+                path, pool_size=pool_size, timeout=connect_timeout
+            )
             return cls("sqlite", readers, writer, lock=lock)
-        address = postgres.address(parsed, connect_timeout)
-        readers, writers = postgres.engines(address, pool_size=pool_size, timeout=connect_timeout)
+        address = postgres.connect_arguments(parsed, connect_timeout)
+        readers, writers = postgres.create_engines(
+            address, pool_size=pool_size, timeout=connect_timeout
+        )
         return cls("postgresql", readers, writers, address=address)
 
     @property
     def write_count(self) -> int:
-        """Write transactions so far."""
-        return self._write_count
+        """Number of write transactions that this process has committed."""
+        with self._count_guard:
+            return self._write_counts.total()
+
+    @property
+    def write_counts(self) -> dict[str, int]:
+        """Number of write transactions that this process has committed, by name."""
+        with self._count_guard:
+            return dict(self._write_counts)
 
     def migrate(self) -> None:
-        """Bring the schema to this version; several nodes may do so at once.
+        """Upgrade the schema to this version. Several nodes may do so at once.
 
-        Raises SchemaTooNew when a newer Headrace has migrated it.
+        Raises:
+            SchemaTooNew: A newer Headrace has migrated the store.
         """
-        with self._turn(), _outages_told(), self._writers.begin() as connection:
+        with self._writer_turn(), _convert_outages(), self._writers.begin() as connection:
             migrate.upgrade(connection)
 
     @contextmanager
     def read(self) -> Iterator[Tx]:
-        """A connection that reads. Each statement sees what was committed when it began."""
-        with _outages_told(), self._readers.connect() as connection:
+        """Open a connection for reads. Each query sees what was committed when the query began."""
+        with _convert_outages(), self._readers.connect() as connection:
             yield Tx(connection, self.dialect)
 
     @contextmanager
-    def write(self) -> Iterator[Tx]:
-        """A transaction: committed at the end, or rolled back when the block raises."""
-        with self._turn():
-            with _outages_told(), self._writers.begin() as connection:
+    def write(self, name: str) -> Iterator[Tx]:
+        """Open a transaction. The end of the block commits it; an exception rolls it back.
+
+        Args:
+            name: Stable name of the transaction's purpose, for example `statement.submit`. Metrics
+                and fault injection use it.
+        """
+        with self._writer_turn():
+            with _convert_outages(), self._writers.begin() as connection:
                 tx = Tx(connection, self.dialect)
                 yield tx
                 if tx.topics and self.dialect == "postgresql":
-                    for payload in self._notify_codec.payloads(tx.topics):
+                    for payload in self._notify_codec.encode(tx.topics):
                         tx.execute(_NOTIFY, {"channel": CHANNEL, "payload": payload})
             with self._count_guard:
-                self._write_count += 1
+                self._write_counts[name] += 1
         self.notifications.publish(tx.topics)
 
     def ping(self) -> None:
-        """Try the store. Raises StoreUnavailable."""
+        """Raise StoreUnavailable if the store does not answer."""
         if self._lock is not None:
             self._lock.verify()
         with self.read() as tx:
             tx.execute(select(1))
 
     def listen(self) -> None:
-        """Take wake-ups of other nodes, from now until `close`. Nothing to do on SQLite."""
+        """Receive the wake-ups of other nodes until `close`. A SQLite store has no other nodes."""
         if self._address is not None and self._listener is None:
             self._listener = Listener(self._address, self._notify_codec, self.notifications)
 
     def wait_until_listening(self, timeout: float) -> bool:
-        """Whether wake-ups of other nodes arrive, within `timeout` seconds."""
+        """Wait until wake-ups of other nodes arrive. Return False after `timeout` seconds."""
         return self._listener is None or self._listener.wait_until_listening(timeout)
 
     def close(self) -> None:
-        """Let go of everything. Harmless when repeated."""
+        """Close all connections and release the SQLite file. A repeated call does nothing."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -146,21 +167,23 @@ class Database:
             self._lock.release()
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _writer_turn(self) -> Iterator[None]:
+        """Wait for the turn of this writer: a SQLite file has one writer at a time."""
         if self._lock is None:
             yield
             return
-        with self._queue.turn(_WRITER_PATIENCE):
+        with self._queue.turn(_WRITER_TIMEOUT):
             self._lock.verify()
             yield
 
 
 @contextmanager
-def _outages_told() -> Iterator[None]:
+def _convert_outages() -> Iterator[None]:
+    """Raise StoreUnavailable for a database error that means an outage."""
     try:
         yield
     except SQLAlchemyError as error:
-        outage = as_outage(error)
+        outage = to_outage(error)
         if outage is None:
             raise
         raise outage from error
@@ -173,7 +196,7 @@ def _parse(url: str) -> URL:
         parsed = URL.create("unknown")
     if parsed.drivername not in {"sqlite", "postgresql", "postgres", "postgresql+psycopg"}:
         raise InvalidSetting(
-            f"The store {parsed.render_as_string()!r} is of no known kind: "
-            "write sqlite:///path or postgresql://user@host/database."
+            f"{parsed.render_as_string()!r} is not the URL of a store. "
+            "Write sqlite:///path or postgresql://user@host/database."
         )
     return parsed

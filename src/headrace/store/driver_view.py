@@ -1,4 +1,7 @@
-"""What a driver's poll is answered from, in one read: it is asked for around every statement."""
+"""The state of a session that a node needs to answer a driver's poll.
+
+Drivers poll around every statement, so one query reads all of it.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,17 @@ from headrace.store.database import Tx
 from headrace.store.tables import sessions, statements
 
 _LIVE = (statements.c.session_id == sessions.c.id, statements.c.ended_at.is_(None))
-_WAITS = exists().where(*_LIVE, statements.c.state == StatementState.WAITING).correlate(sessions)
-_DUTY = (
+_HAS_WAITING = (
+    exists().where(*_LIVE, statements.c.state == StatementState.WAITING).correlate(sessions)
+)
+_FINISHED = and_(sessions.c.kind == SessionKind.BATCH, sessions.c.next_ordinal > 0)
+_VIEW = (
     select(
         sessions.c.epoch,
         sessions.c.state.label("session_state"),
         sessions.c.parallelism,
-        (and_(sessions.c.kind == SessionKind.BATCH, sessions.c.next_ordinal > 0)).label("spent"),
-        _WAITS.label("waits"),
+        _FINISHED.label("finished"),
+        _HAS_WAITING.label("has_waiting"),
         statements.c.id,
         statements.c.state,
         statements.c.ordinal,
@@ -31,33 +37,33 @@ _DUTY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverView:
-    """A session as its driver is concerned with it."""
+    """The part of a session that concerns its driver."""
 
     epoch: int
     state: SessionState
     parallelism: int
-    """How many queries it may have in hand."""
-    spent: bool
-    """Whether it takes no further statement: a batch session that has had its one."""
-    waits: bool
-    """Whether a statement waits to be taken up."""
+    """Largest number of queries in flight."""
+    finished: bool
+    """Whether it is a batch session that has had its one statement, so that it accepts no more."""
+    has_waiting: bool
+    """Whether a statement of the session is `waiting`."""
     in_flight: list[tuple[str, StatementState]]
-    """What a driver has been given and has not ended, in order: id and state."""
+    """Id and state of the statements in flight, in order of submission."""
 
 
 def load_driver_view(tx: Tx, session_id: str) -> DriverView | None:
-    """The duty of a session's driver; None when there is no such session."""
-    rows = tx.execute(_DUTY, {"session": session_id}).all()
+    """Return the view of a session's driver, or None if there is no such session."""
+    rows = tx.execute(_VIEW, {"session": session_id}).all()
     if not rows:
         return None
-    first = rows[0]
-    # Sorted here: they are few, and SQLite would build a tree of its own for it.
+    session = rows[0]
+    # There are few rows: SQLite would build a temporary B-tree to sort them.
     in_flight = sorted((row for row in rows if row.id is not None), key=lambda row: row.ordinal)
     return DriverView(
-        epoch=first.epoch,
-        state=first.session_state,
-        parallelism=first.parallelism,
-        spent=first.spent,
-        waits=first.waits,
+        epoch=session.epoch,
+        state=session.session_state,
+        parallelism=session.parallelism,
+        finished=session.finished,
+        has_waiting=session.has_waiting,
         in_flight=[(row.id, row.state) for row in in_flight],
     )

@@ -1,15 +1,25 @@
 """The event log: one row for each change of state, written in the transaction that makes it.
 
-Rows are read in the order (xid, id). On PostgreSQL `xid` is the writing transaction's, and readers
-stay below the oldest one still at work, so that a late commit is never behind a reader. Writers of
-SQLite take turns: there the order of ids is the order of commits.
+Readers receive events in the order (xid, id). On PostgreSQL, `xid` is the number of the writing
+transaction, and readers stay below the oldest transaction that still runs: an event that commits
+late never lies behind a reader's cursor. On SQLite, writers take turns, so the order of ids is the
+order of commits.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Float, bindparam, insert, select, tuple_
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Float,
+    RowMapping,
+    bindparam,
+    insert,
+    select,
+    tuple_,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -25,37 +35,39 @@ from headrace.store.tables import events
 _SELECT = select(events)
 
 
-class _this_transaction(FunctionElement[int]):  # noqa: N801 - it stands for an SQL function
-    """The number of the running transaction; 0 on SQLite."""
+class _current_xid(FunctionElement[int]):  # noqa: N801 - it stands for an SQL function
+    """The number of the current transaction; 0 on SQLite."""
 
     type = BigInteger()
     inherit_cache = True
 
 
-class _oldest_at_work(FunctionElement[int]):  # noqa: N801 - it stands for an SQL function
-    """The lowest transaction number that may still commit; PostgreSQL's alone."""
+class _oldest_running_xid(FunctionElement[int]):  # noqa: N801 - it stands for an SQL function
+    """The lowest number of a transaction that may still commit; PostgreSQL only."""
 
     type = BigInteger()
     inherit_cache = True
 
 
-@compiles(_this_transaction, "postgresql")
-def _xid(_element: _this_transaction, _compiler: SQLCompiler, **_options: Any) -> str:
+@compiles(_current_xid, "postgresql")
+def _compile_current_xid(_element: _current_xid, _compiler: SQLCompiler, **_options: Any) -> str:
     return "(pg_current_xact_id()::text::bigint)"
 
 
-@compiles(_oldest_at_work, "postgresql")
-def _xmin(_element: _oldest_at_work, _compiler: SQLCompiler, **_options: Any) -> str:
+@compiles(_oldest_running_xid, "postgresql")
+def _compile_oldest_xid(
+    _element: _oldest_running_xid, _compiler: SQLCompiler, **_options: Any
+) -> str:
     return "(pg_snapshot_xmin(pg_current_snapshot())::text::bigint)"
 
 
-@compiles(_this_transaction, "sqlite")
-def _zero(_element: _this_transaction, _compiler: SQLCompiler, **_options: Any) -> str:
+@compiles(_current_xid, "sqlite")
+def _compile_zero(_element: _current_xid, _compiler: SQLCompiler, **_options: Any) -> str:
     return "0"
 
 
 _APPEND = insert(events).values(
-    xid=_this_transaction(),
+    xid=_current_xid(),
     entity=bindparam("entity"),
     entity_id=bindparam("entity_id"),
     source=bindparam("source"),
@@ -78,10 +90,17 @@ def append(
     failure: Failure | None = None,
     seconds_ago: float = 0.0,
 ) -> None:
-    """Record one change of state."""
-    known = dict(detail or {})
+    """Append the event of a change of state.
+
+    Args:
+        failure: A failure to add to the detail, without its stack trace.
+        seconds_ago: Age of the change when it is recorded.
+    """
+    full_detail = dict(detail or {})
     if failure is not None:
-        known["failure"] = failure.model_dump(mode="json", exclude={"trace"}, exclude_none=True)
+        full_detail["failure"] = failure.model_dump(
+            mode="json", exclude={"trace"}, exclude_none=True
+        )
     tx.execute(
         _APPEND,
         {
@@ -90,7 +109,7 @@ def append(
             "source": source,
             "target": target,
             "actor": actor,
-            "detail": known,
+            "detail": full_detail,
             "offset": -seconds_ago,
         },
     )
@@ -105,24 +124,28 @@ def read(
     entity_id: str | None = None,
     limit: int,
 ) -> list[Event]:
-    """At most `limit` events after a cursor, oldest first; None reads from the beginning.
+    """Return at most `limit` events after a cursor, oldest first.
 
-    Raises InvalidRequest when `after` is no cursor.
+    Args:
+        after: Cursor of the last event that the caller has; None: from the first event on.
+
+    Raises:
+        InvalidRequest: `after` is not a cursor.
     """
-    query = _SELECT.where(*_unread(tx, after))
+    query = _SELECT.where(*_after(tx, after))
     if entity is not None:
         query = query.where(events.c.entity == entity)
     if entity_id is not None:
         query = query.where(events.c.entity_id == entity_id)
     query = query.order_by(events.c.xid, events.c.id).limit(limit)
-    return [_event(dict(row)) for row in tx.execute(query).mappings()]
+    return [_row_to_event(row) for row in tx.execute(query).mappings()]
 
 
 def last(tx: Tx) -> str:
-    """The cursor after which only later events come."""
+    """Return the cursor of the last event, which only later events follow."""
     query = (
         select(events.c.xid, events.c.id)
-        .where(*_unread(tx, None))
+        .where(*_after(tx, None))
         .order_by(events.c.xid.desc(), events.c.id.desc())
         .limit(1)
     )
@@ -130,23 +153,25 @@ def last(tx: Tx) -> str:
     return "0.0" if row is None else f"{row.xid}.{row.id}"
 
 
-def _unread(tx: Tx, after: str | None) -> list[ColumnElement[bool]]:
-    xid, number = (0, 0) if after is None else _position(after)
+def _after(tx: Tx, cursor: str | None) -> list[ColumnElement[bool]]:
+    """Return the conditions for the visible events after a cursor."""
+    xid, number = (0, 0) if cursor is None else _parse_cursor(cursor)
     if tx.dialect == "sqlite":
-        # Told apart, because SQLite searches an index by the first column of a tuple alone.
-        return [events.c.xid == _this_transaction(), events.c.id > number]
+        # Two conditions, because SQLite searches an index only by the first column of a tuple.
+        return [events.c.xid == _current_xid(), events.c.id > number]
     position = tuple_(events.c.xid, events.c.id) > tuple_(xid, number)
-    return [events.c.xid < _oldest_at_work(), position]
+    return [events.c.xid < _oldest_running_xid(), position]
 
 
-def _event(row: dict[str, Any]) -> Event:
-    return Event(cursor=f"{row.pop('xid')}.{row.pop('id')}", **row)
+def _row_to_event(row: RowMapping) -> Event:
+    columns: dict[str, Any] = {**row}
+    return Event(cursor=f"{columns.pop('xid')}.{columns.pop('id')}", **columns)
 
 
-def _position(cursor: str) -> tuple[int, int]:
+def _parse_cursor(cursor: str) -> tuple[int, int]:
     xid, _, number = cursor.partition(".")
-    if not (xid.isascii() and xid.isdigit() and number.isascii() and number.isdigit()):
-        raise InvalidRequest(f"{cursor!r} is no cursor of an event list.")
-    if max(int(xid), int(number)) >= 2**63:
-        raise InvalidRequest(f"{cursor!r} is no cursor of an event list.")
+    # isdigit() accepts digits of other scripts, which int() does not parse.
+    valid = (xid + number).isascii() and xid.isdigit() and number.isdigit()
+    if not valid or max(int(xid), int(number)) >= 2**63:
+        raise InvalidRequest(f"{cursor!r} is not a cursor of the event list.")
     return int(xid), int(number)

@@ -1,4 +1,4 @@
-"""Idempotency keys: which statement a repeated submit stands for, for 24 hours."""
+"""Idempotency keys: the statement that the first submit with a key has created, for 24 hours."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ _FRESH = idempotency.c.created_at > clock(-KEPT_SECONDS)
 
 
 class IdempotencyKeyUsed(IdempotencyConflict):
-    """Another submit with this Idempotency-Key has just been stored: look it up."""
+    """A concurrent submit with this Idempotency-Key was stored first. Look up its statement."""
 
 
 def find(tx: Tx, owner: str, key: str) -> tuple[str, str] | None:
-    """The hash of the first request with this key, and its statement.
+    """Return the hash of the first request with this key, and the id of its statement.
 
-    Within a write transaction, others that look for the same key wait until it ends.
+    Within a write transaction, other transactions that look up the same key wait until it ends.
+    Return None if the key is unknown or older than 24 hours.
     """
     if tx.dialect == "postgresql":
         lock = func.hashtextextended(f"{owner}\n{key}", 0)
@@ -35,21 +36,25 @@ def find(tx: Tx, owner: str, key: str) -> tuple[str, str] | None:
 
 
 def remember(tx: Tx, owner: str, key: str, body_hash: str, statement_id: str) -> None:
-    """Keep a key. Raises KeyTaken, which undoes the transaction, when another was quicker."""
+    """Store a key.
+
+    Raises:
+        IdempotencyKeyUsed: Another submit has stored the key. The error rolls the transaction back.
+    """
     insert = postgresql.insert if tx.dialect == "postgresql" else sqlite.insert
     row = insert(idempotency).values(
         owner=owner, key=key, body_hash=body_hash, statement_id=statement_id, created_at=clock()
     )
     columns = [idempotency.c.body_hash, idempotency.c.statement_id, idempotency.c.created_at]
-    kept = row.on_conflict_do_update(
+    upsert = row.on_conflict_do_update(
         index_elements=[idempotency.c.owner, idempotency.c.key],
         set_={column.name: row.excluded[column.name] for column in columns},
         where=~_FRESH,
     ).returning(idempotency.c.statement_id)
-    if tx.execute(kept).one_or_none() is None:
-        raise IdempotencyKeyUsed(f"Another submit with the Idempotency-Key {key!r} was quicker.")
+    if tx.execute(upsert).one_or_none() is None:
+        raise IdempotencyKeyUsed(f"A concurrent submit used the Idempotency-Key {key!r} first.")
 
 
-def forget_expired(tx: Tx) -> int:
-    """Drop keys that are too old to be found; returns how many."""
+def delete_expired(tx: Tx) -> int:
+    """Delete the keys that are older than 24 hours. Return their number."""
     return tx.execute(delete(idempotency).where(~_FRESH)).rowcount

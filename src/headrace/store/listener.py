@@ -19,18 +19,18 @@ CHANNEL = "headrace"
 
 _log = logging.getLogger(__name__)
 _PAYLOAD_LIMIT = 7900  # PostgreSQL refuses payloads of 8000 bytes and more
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 5.0
+_MIN_BACKOFF = 0.1
+_MAX_BACKOFF = 5.0
 
 
 class NotifyCodec:
-    """Writes and reads payloads: the sender on the first line, a topic on each one after it."""
+    """Encodes topics as payloads: the sender on the first line, then one topic on each line."""
 
     def __init__(self) -> None:
         self.sender = uuid4().hex
 
-    def payloads(self, topics: Iterable[str]) -> Iterator[str]:
-        """As few payloads as hold all topics."""
+    def encode(self, topics: Iterable[str]) -> Iterator[str]:
+        """Return the topics in as few payloads as possible."""
         payload = self.sender
         for topic in topics:
             if len(payload) + len(topic) + 1 > _PAYLOAD_LIMIT:
@@ -39,35 +39,35 @@ class NotifyCodec:
             payload = f"{payload}\n{topic}"
         yield payload
 
-    def topics(self, payload: str) -> list[str]:
-        """What another node woke; nothing when the payload is our own."""
+    def decode(self, payload: str) -> list[str]:
+        """Return the topics of another node's payload; an empty list for a payload of this node."""
         sender, *topics = payload.split("\n")
         return [] if sender == self.sender else topics
 
 
 class Listener:
-    """A thread that publishes other nodes' wake-ups here, and comes back when it loses its line.
+    """A thread that publishes the wake-ups of other nodes, and reconnects after an outage.
 
-    After each reconnect it wakes everyone, because news may have been missed.
+    After each connect it wakes every subscriber, because wake-ups may have been missed.
     """
 
     def __init__(
-        self, address: dict[str, Any], notify_codec: NotifyCodec, to: Notifications
+        self, address: dict[str, Any], notify_codec: NotifyCodec, notifications: Notifications
     ) -> None:
         self._address = address
         self._notify_codec = notify_codec
-        self._notifications = to
+        self._notifications = notifications
         self._stop_reader, self._stop_writer = os.pipe()
         self._listening = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-listener", daemon=True)
         self._thread.start()
 
     def wait_until_listening(self, timeout: float) -> bool:
-        """Whether the line is up, within `timeout` seconds."""
+        """Wait for the connection. Return False if there is none after `timeout` seconds."""
         return self._listening.wait(timeout)
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the thread and wait for its end."""
         os.write(self._stop_writer, b"x")
         self._thread.join()
         os.close(self._stop_reader)
@@ -81,9 +81,9 @@ class Listener:
             except psycopg.Error as error:
                 failures = 1 if self._listening.is_set() else failures + 1
                 self._listening.clear()
-                _log.warning("the store's wake-ups are cut off: %s", error)
-            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**failures) * random.uniform(0.5, 1)  # noqa: S311
-            if self._stopped(pause):
+                _log.warning("Lost the connection for wake-ups from the store: %s", error)
+            backoff = min(_MAX_BACKOFF, _MIN_BACKOFF * 2**failures) * random.uniform(0.5, 1)  # noqa: S311
+            if self._wait_for_stop(backoff):
                 return None
 
     def _listen(self) -> None:
@@ -94,7 +94,7 @@ class Listener:
             self._forward(connection)
 
     def _forward(self, connection: psycopg.Connection) -> None:
-        """Publish what comes, until asked to stop or the line breaks."""
+        """Publish the wake-ups that arrive, until `close` is called or the connection breaks."""
         with selectors.DefaultSelector() as selector:
             selector.register(connection, selectors.EVENT_READ)
             selector.register(self._stop_reader, selectors.EVENT_READ)
@@ -103,9 +103,10 @@ class Listener:
                 if self._stop_reader in ready:
                     return
                 for notice in connection.notifies(timeout=0):
-                    self._notifications.publish(self._notify_codec.topics(notice.payload))
+                    self._notifications.publish(self._notify_codec.decode(notice.payload))
 
-    def _stopped(self, timeout: float) -> bool:
+    def _wait_for_stop(self, timeout: float) -> bool:
+        """Return whether `close` is called within `timeout` seconds."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._stop_reader, selectors.EVENT_READ)
             return bool(selector.select(timeout))

@@ -1,44 +1,72 @@
-"""Locks on statements: who has looked at one decides before anybody else changes it."""
+"""Row locks on statements.
+
+A transaction locks a statement before it reads the state that it acts on. No other transaction can
+change the statement until the first one ends.
+"""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Row, Select, bindparam, select
+from sqlalchemy import Select, bindparam, select
 
 from headrace.model.lifecycle import StatementState
+from headrace.model.session import DriverLease
 from headrace.store.database import Tx
 from headrace.store.tables import sessions, statements
 
 
-def lock_statement(tx: Tx, statement_id: str) -> Row[Any] | None:
-    """State and session of a statement, which nobody else changes until this transaction ends."""
-    return tx.execute(_lock(fenced=False), {"statement": statement_id}).one_or_none()
+class LockedStatement(NamedTuple):
+    """A statement that no other transaction can change until this one ends."""
+
+    state: StatementState
+    session_id: str
 
 
-def lock_owned_statement(tx: Tx, statement_id: str, epoch: int) -> Row[Any] | None:
-    """The same, only while the driver of that epoch has the statement, and the session too.
+# SQLAlchemy takes longer to build a query than SQLite takes to run it: build each once.
+_LOCK = (
+    select(statements.c.state, statements.c.session_id)
+    .where(statements.c.id == bindparam("statement"))
+    .with_for_update()
+)
+_LOCK_OWNED = (
+    select(statements.c.state, statements.c.session_id)
+    .join_from(sessions, statements, sessions.c.id == statements.c.session_id)
+    .where(
+        statements.c.id == bindparam("statement"),
+        statements.c.epoch == bindparam("lease_epoch"),
+        sessions.c.id == bindparam("session"),
+        sessions.c.epoch == bindparam("lease_epoch"),
+    )
+    .with_for_update()
+)
 
-    From a lost driver its statements are taken later than the session.
+
+def lock_statement(tx: Tx, statement_id: str) -> LockedStatement | None:
+    """Lock a statement. Return None if there is no such statement."""
+    return _lock(tx, _LOCK, {"statement": statement_id})
+
+
+def lock_owned_statement(tx: Tx, statement_id: str, lease: DriverLease) -> LockedStatement | None:
+    """Lock a statement that the given driver still owns.
+
+    Args:
+        lease: Session and epoch of the calling driver, from its token.
+
+    Returns:
+        State and session of the statement. None if the statement belongs to another session, or if
+        a takeover has raised the epoch of the statement or of its session.
     """
-    names = {"statement": statement_id, "holder": epoch}
-    return tx.execute(_lock(fenced=True), names).one_or_none()
+    names = {"statement": statement_id, "session": lease.session_id, "lease_epoch": lease.epoch}
+    return _lock(tx, _LOCK_OWNED, names)
 
 
-def lock_owned_state(tx: Tx, statement_id: str, epoch: int) -> StatementState | None:
-    """The state alone."""
-    row = lock_owned_statement(tx, statement_id, epoch)
-    return None if row is None else row.state
+def lock_owned_state(tx: Tx, statement_id: str, lease: DriverLease) -> StatementState | None:
+    """Lock a statement as `lock_owned_statement` does. Return its state alone, or None."""
+    statement = lock_owned_statement(tx, statement_id, lease)
+    return None if statement is None else statement.state
 
 
-@cache
-def _lock(*, fenced: bool) -> Select[Any]:
-    query = select(statements.c.state, statements.c.session_id)
-    query = query.where(statements.c.id == bindparam("statement"))
-    if not fenced:
-        return query.with_for_update()
-    joined = query.join_from(sessions, statements, sessions.c.id == statements.c.session_id)
-    return joined.where(
-        statements.c.epoch == bindparam("holder"), sessions.c.epoch == bindparam("holder")
-    ).with_for_update()
+def _lock(tx: Tx, query: Select[Any], names: dict[str, Any]) -> LockedStatement | None:
+    row = tx.execute(query, names).one_or_none()
+    return None if row is None else LockedStatement(row.state, row.session_id)

@@ -1,4 +1,4 @@
-"""Brings a database to this version's schema; the steps are in migrations/versions/."""
+"""Upgrade of a database to this version's schema; the steps are in migrations/versions/."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from sqlalchemy import Connection, text
 
 from headrace.errors import SchemaTooNew
 
-# Any number that no other program is likely to lock.
-_LOCK = 0x68656164
+# An arbitrary key that no other program is likely to use for an advisory lock.
+_LOCK_KEY = 0x68656164
 
-# Alembic keeps the migration that is running in module globals.
-_one_at_a_time = threading.Lock()
+# Alembic keeps the running migration in module globals.
+_alembic_lock = threading.Lock()
 
 
 def upgrade(connection: Connection) -> None:
-    """Run what is missing, in the connection's transaction. Raises SchemaTooNew."""
+    """Run the missing steps in the connection's transaction.
+
+    Raises:
+        SchemaTooNew: The database has a step that this version does not know.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET LOCAL statement_timeout = 0"))
         connection.execute(text("SET LOCAL lock_timeout = 0"))
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = connection
@@ -34,10 +38,10 @@ def upgrade(connection: Connection) -> None:
     present = set(MigrationContext.configure(connection).get_current_heads())
     if unknown := present - known:
         raise SchemaTooNew(
-            f"The store has the schema {', '.join(sorted(unknown))}, which this Headrace does not "
-            f"know (it knows up to {scripts.get_current_head()}).",
-            hint="Start the Headrace that migrated it, or a newer one.",
+            f"The store has schema version {', '.join(sorted(unknown))}. This Headrace supports "
+            f"versions up to {scripts.get_current_head()}.",
+            hint="Start the Headrace version that migrated the store, or a newer one.",
         )
     if present != set(scripts.get_heads()):
-        with _one_at_a_time:
+        with _alembic_lock:
             command.upgrade(config, "head")

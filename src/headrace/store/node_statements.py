@@ -1,4 +1,4 @@
-"""Statements that no driver runs."""
+"""Statements of kind `local`, which a node executes without a driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.store.database import Tx
 from headrace.store.tables import statements
 
 _earlier = statements.alias("earlier")
-_DUE = select(statements.c.id).where(
+_RUNNABLE = select(statements.c.id).where(
     statements.c.ended_at.is_(None),
     statements.c.kind == SessionKind.LOCAL,
     statements.c.state == StatementState.WAITING,
@@ -23,6 +23,12 @@ _DUE = select(statements.c.id).where(
 
 
 def runnable(tx: Tx, session_id: str | None, limit: int) -> list[str]:
-    """Local statements whose turn it is, of one session or of all."""
-    query = _DUE if session_id is None else _DUE.where(statements.c.session_id == session_id)
+    """Return the ids of at most `limit` local statements with no live statement before them.
+
+    Args:
+        session_id: Only statements of this session; None: of all sessions.
+    """
+    query = _RUNNABLE
+    if session_id is not None:
+        query = query.where(statements.c.session_id == session_id)
     return list(tx.execute(query.order_by(statements.c.id).limit(limit)).scalars())

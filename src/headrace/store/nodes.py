@@ -1,7 +1,8 @@
-"""Nodes in the store. Each start of a node is a registration; the newest one counts.
+"""Nodes: registrations and leases.
 
-A node keeps its id over restarts, and `gone` stays `gone`: a node that comes back is registered
-anew, and what is left of its former registration ends.
+Each start of a node is a registration, and the newest registration counts. A node keeps its id over
+restarts. A registration that is `gone` stays `gone`: the next start creates another one and ends
+the one before.
 """
 
 from __future__ import annotations
@@ -21,30 +22,37 @@ _SELECT = select(*(column for column in nodes.c if column.name != "registration"
 
 
 def register(tx: Tx, node_id: str, *, address: str, version: str, seconds: float) -> int:
-    """Enter a node that has started, with a lease; returns the number of the registration."""
-    transition(tx, node_id, NodeState.GONE, actor=node_id, detail={"reason": "started anew"})
+    """Register a node that has started, with a lease. Return the number of the registration."""
+    transition(tx, node_id, NodeState.GONE, actor=node_id, detail={"reason": "restarted"})
     row = {
         "id": node_id,
         "address": address,
         "version": version,
         "state": NODE.initial,
     }
-    entered = (
+    query = (
         nodes.insert()
         .values(started_at=clock(), lease_until=clock(seconds))
         .returning(nodes.c.registration)
     )
-    registration: int = tx.execute(entered, row).scalar_one()
+    registration: int = tx.execute(query, row).scalar_one()
     events.append(tx, _ENTITY, node_id, None, NODE.initial, actor=node_id)
     return registration
 
 
 def renew(tx: Tx, node_id: str, seconds: float, *, registration: int | None = None) -> bool:
-    """Prolong a node's lease; False when it is gone, or was registered anew since."""
-    prolonged = update(nodes).where(nodes.c.id == node_id, _LIVE)
+    """Renew a node's lease.
+
+    Args:
+        registration: Renew only this registration; None: whichever is live.
+
+    Returns:
+        Whether the lease was renewed. False if the node is gone or was registered again.
+    """
+    renewal = update(nodes).where(nodes.c.id == node_id, _LIVE)
     if registration is not None:
-        prolonged = prolonged.where(nodes.c.registration == registration)
-    return tx.execute(prolonged.values(lease_until=clock(seconds))).rowcount > 0
+        renewal = renewal.where(nodes.c.registration == registration)
+    return tx.execute(renewal.values(lease_until=clock(seconds))).rowcount > 0
 
 
 def transition(
@@ -55,30 +63,30 @@ def transition(
     actor: str,
     detail: dict[str, str] | None = None,
 ) -> bool:
-    """Change the state, when the lifecycle allows it. Returns whether it landed."""
+    """Change the state of a node, if the lifecycle allows it. Return whether it was changed."""
     query = select(nodes.c.registration, nodes.c.state).where(nodes.c.id == node_id, _LIVE)
-    held = tx.execute(query.with_for_update()).one_or_none()
-    if held is None or not NODE.allows(held.state, target):
+    node = tx.execute(query.with_for_update()).one_or_none()
+    if node is None or not NODE.allows(node.state, target):
         return False
-    same = update(nodes).where(
-        nodes.c.registration == held.registration, nodes.c.state == held.state
+    change = update(nodes).where(
+        nodes.c.registration == node.registration, nodes.c.state == node.state
     )
     ended = {"ended_at": clock()} if target in NODE.terminal else {}
-    applied = tx.execute(same.values(state=target, **ended)).rowcount > 0
+    applied = tx.execute(change.values(state=target, **ended)).rowcount > 0
     if applied:
-        events.append(tx, _ENTITY, node_id, held.state, target, actor=actor, detail=detail)
+        events.append(tx, _ENTITY, node_id, node.state, target, actor=actor, detail=detail)
     return applied
 
 
 def page(tx: Tx) -> list[NodeRecord]:
-    """Every node as it was last registered, in order of id."""
+    """Return the newest registration of every node, in order of id."""
     newest = select(func.max(nodes.c.registration)).group_by(nodes.c.id)
     query = _SELECT.where(nodes.c.registration.in_(newest)).order_by(nodes.c.id)
     return [NodeRecord(**row) for row in tx.execute(query).mappings()]
 
 
 def addresses(tx: Tx) -> list[str]:
-    """Where the nodes listen that are up and have a lease, newest first."""
+    """Return the addresses of the nodes that are `up` and have a valid lease, newest first."""
     query = select(nodes.c.address).where(
         _LIVE, nodes.c.state == NodeState.UP, nodes.c.lease_until > clock()
     )

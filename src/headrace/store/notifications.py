@@ -1,7 +1,7 @@
-"""Wake-ups inside one process. They are hints: losing one costs a poll interval, nothing else.
+"""Wake-ups inside one process.
 
-Topics are `session:<id>`, `statement:<id>`, LAUNCH (a session waits for its driver) and EVENTS
-(the event log grew).
+Wake-ups are hints: a lost one costs a poll interval, and nothing else. Topics are `session:<id>`,
+`statement:<id>`, LAUNCH (a session needs a driver) and EVENTS (the event log has grown).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _log = logging.getLogger(__name__)
 
 
 def session_topic(session_id: str) -> str:
-    """Woken by the changes of this session and its statements that concern its driver."""
+    """Return the topic of changes that concern a session's driver."""
     return f"session:{session_id}"
 
 
 def statement_topic(statement_id: str) -> str:
-    """Woken by the end of this statement."""
+    """Return the topic of a statement's end."""
     return f"statement:{statement_id}"
 
 
 class Subscription:
-    """Interest in one topic, from the moment of `subscribe` until `close`.
+    """A subscription to one topic, until `close`.
 
-    A wake-up that comes before `wait` is kept for it; several become one.
+    A wake-up that comes before `wait` is kept for it. Several wake-ups become one.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Subscription:
         self._woken = False
 
     def wait(self, timeout: float) -> bool:
-        """Block for at most `timeout` seconds; whether a wake-up came. Clears it."""
+        """Wait for a wake-up and clear it. Return False if none came within `timeout` seconds."""
         with self._condition:
             woken = self._condition.wait_for(lambda: self._woken, timeout)
             self._woken = False
             return woken
 
     def wake(self) -> None:
-        """Let one `wait` through, and call the callback in this thread."""
+        """Let one `wait` return, and call the callback in this thread."""
         with self._condition:
             self._woken = True
             self._condition.notify_all()
@@ -59,11 +59,11 @@ class Subscription:
             return
         try:
             self._callback()
-        except Exception:  # noqa: BLE001 - the publisher has committed, and others are to be woken
-            _log.exception("a callback for %s failed", self.topic)
+        except Exception:  # noqa: BLE001 - the commit is done, and other subscribers must be woken
+            _log.exception("The callback for topic %s failed", self.topic)
 
     def close(self) -> None:
-        """Lose interest. Harmless when repeated."""
+        """Cancel the subscription. A repeated call does nothing."""
         self._notifications.discard(self)
 
     def __enter__(self) -> Self:
@@ -79,43 +79,43 @@ class Subscription:
 
 
 class Notifications:
-    """Who waits for what. Safe to use from any thread."""
+    """The subscriptions of one process. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._topics: dict[str, set[Subscription]] = {}
 
     def subscribe(self, topic: str, callback: Callable[[], None] | None = None) -> Subscription:
-        """Wait for a topic. `callback` runs in the publishing thread: it must be quick."""
+        """Subscribe to a topic. The callback runs in the publishing thread, so it must be quick."""
         subscription = Subscription(self, topic, callback)
         with self._lock:
             self._topics.setdefault(topic, set()).add(subscription)
         return subscription
 
     def discard(self, subscription: Subscription) -> None:
-        """Forget a subscription, and its topic when it was the last."""
+        """Remove a subscription, and its topic if it was the last one."""
         with self._lock:
-            waiting = self._topics.get(subscription.topic, set())
-            waiting.discard(subscription)
-            if not waiting:
+            subscriptions = self._topics.get(subscription.topic, set())
+            subscriptions.discard(subscription)
+            if not subscriptions:
                 self._topics.pop(subscription.topic, None)
 
     def publish(self, topics: Iterable[str]) -> None:
-        """Wake everyone who waits for one of these."""
+        """Wake the subscribers of these topics."""
         with self._lock:
             woken = [entry for topic in topics for entry in self._topics.get(topic, ())]
         for subscription in woken:
             subscription.wake()
 
     def publish_all(self) -> None:
-        """Wake everyone: news may have been missed."""
+        """Wake every subscriber, because wake-ups may have been missed."""
         with self._lock:
-            woken = [entry for waiting in self._topics.values() for entry in waiting]
+            woken = [entry for entries in self._topics.values() for entry in entries]
         for subscription in woken:
             subscription.wake()
 
     @property
     def topics(self) -> int:
-        """How many topics are waited for."""
+        """Number of topics with a subscription."""
         with self._lock:
             return len(self._topics)

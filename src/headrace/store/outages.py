@@ -1,4 +1,4 @@
-"""Which errors of a database mean that the store is not there, told by class and code."""
+"""Classification of database errors: which ones mean that the store is unavailable."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from sqlalchemy import exc
 
 from headrace.errors import StoreUnavailable
 
-# A fault in the SQL itself. Everything else that SQLite calls operational (busy, full, I/O error,
-# cannot open, corrupt, read-only) is the file's or the disk's.
-_SQLITE_OWN_FAULT = sqlite3.SQLITE_ERROR
+# SQLITE_ERROR is a mistake in the SQL. Every other operational error of SQLite (busy, full, I/O
+# error, cannot open, corrupt, read-only) concerns the file or the disk.
+_SQL_MISTAKE = sqlite3.SQLITE_ERROR
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html: connection, a read-only server (a
-# standby), rollback forced by others (a deadlock), resources, a lock not had in time, operator's
-# intervention, system error.
+# standby), a rollback that other transactions forced (a deadlock), resources, a lock timeout, an
+# operator's intervention, a system error.
 _POSTGRESQL_CLASSES = ("08", "25006", "40", "53", "55P03", "57", "58")
 
 
-def as_outage(error: Exception) -> StoreUnavailable | None:
-    """The StoreUnavailable that this error stands for, or None when it is something else."""
+def to_outage(error: Exception) -> StoreUnavailable | None:
+    """Return the StoreUnavailable for an error, or None if the error is not an outage."""
     if isinstance(error, exc.TimeoutError):
         return StoreUnavailable("The store has no free connection: it is slow or overloaded.")
     if not isinstance(error, exc.DBAPIError):
@@ -36,9 +36,9 @@ def _is_outage(cause: BaseException | None) -> bool:
             isinstance(cause, sqlite3.DatabaseError)
             and not isinstance(cause, sqlite3.IntegrityError | sqlite3.ProgrammingError)
             and code is not None
-            and code != _SQLITE_OWN_FAULT
+            and code != _SQL_MISTAKE
         )
-    # psycopg's errors: a lost connection has no SQLSTATE.
+    # psycopg reports a lost connection without a SQLSTATE.
     state = getattr(cause, "sqlstate", None)
     if state is None:
         return type(cause).__name__ in {"OperationalError", "InterfaceError"}

@@ -1,6 +1,7 @@
-"""Statements that ended while their driver was lost: the hooks there have not heard of it.
+"""Hook calls that a lost driver could not make.
 
-The session's next driver tells them, before it says hello. With the session ends their list.
+When a driver is lost, a node ends its statements, and no hook runs in a node. The next driver of
+the session makes these calls before it reports `hello`. The end of the session discards them.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from headrace.store.tables import pending_hook_calls, statements
 
 
 def add(tx: Tx, session_id: str, statement_ids: Sequence[str]) -> None:
-    """Note statements that have just ended so."""
+    """Add a pending call for each of these statements, which have just ended."""
     if statement_ids:
-        rows = [{"session_id": session_id, "statement_id": one} for one in statement_ids]
+        rows = [
+            {"session_id": session_id, "statement_id": statement_id}
+            for statement_id in statement_ids
+        ]
         tx.execute(insert(pending_hook_calls), rows)
 
 
 def list_for_session(tx: Tx, session_id: str) -> list[PendingHookCall]:
-    """A session's, oldest first."""
+    """Return the pending calls of a session, in the order of the statements."""
     query = (
         select(
             statements.c.id.label("statement_id"),
@@ -41,8 +45,8 @@ def list_for_session(tx: Tx, session_id: str) -> list[PendingHookCall]:
 
 
 def remove(tx: Tx, session_id: str, statement_ids: Sequence[str] | None = None) -> None:
-    """Those that were told of; all of a session that has ended."""
-    mine = delete(pending_hook_calls).where(pending_hook_calls.c.session_id == session_id)
+    """Remove the pending calls of these statements of a session; None: all of the session."""
+    removal = delete(pending_hook_calls).where(pending_hook_calls.c.session_id == session_id)
     if statement_ids is not None:
-        mine = mine.where(pending_hook_calls.c.statement_id.in_(statement_ids))
-    tx.execute(mine)
+        removal = removal.where(pending_hook_calls.c.statement_id.in_(statement_ids))
+    tx.execute(removal)

@@ -1,4 +1,4 @@
-"""A store in PostgreSQL, which any number of nodes share."""
+"""Connections to a PostgreSQL store, which any number of nodes share."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import psycopg
 from sqlalchemy import URL, Engine, create_engine
 
-# A node that hangs must not hold others up for ever: its locks go with its transaction.
+# A node that hangs must not block other nodes for ever: the end of its transaction frees its locks.
 _LIMITS = {
     "timezone": "UTC",
     "lock_timeout": "15s",
     "statement_timeout": "60s",
     "idle_in_transaction_session_timeout": "30s",
 }
-# A peer that vanished without a word is noticed within half a minute.
+# A peer that vanishes without closing the connection is detected within half a minute.
 _KEEPALIVE = {
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -25,30 +25,33 @@ _KEEPALIVE = {
 }
 
 
-def address(url: URL, connect_timeout: float) -> dict[str, Any]:
-    """Arguments for psycopg.connect."""
-    own = url.query.get("options", "")
-    given = own if isinstance(own, str) else " ".join(own)
+def connect_arguments(url: URL, connect_timeout: float) -> dict[str, Any]:
+    """Return the arguments of `psycopg.connect` for a URL. The URL's own options override ours."""
+    options = url.query.get("options", "")
+    user_options = options if isinstance(options, str) else " ".join(options)
     limits = " ".join(f"-c {name}={value}" for name, value in _LIMITS.items())
     plain = url.set(drivername="postgresql").difference_update_query(["options"])
     return {
         "conninfo": plain.render_as_string(hide_password=False),
         **_KEEPALIVE,
-        # libpq takes whole seconds, and 0 means for ever.
+        # libpq accepts whole seconds, and 0 means no timeout.
         "connect_timeout": max(1, math.ceil(connect_timeout)),
         "application_name": "headrace",
-        "options": f"{limits} {given}".strip(),
+        "options": f"{limits} {user_options}".strip(),
     }
 
 
-def engines(address: dict[str, Any], *, pool_size: int, timeout: float) -> tuple[Engine, Engine]:
-    """An engine for readers, which need no BEGIN, and one for writers, over the same pool.
+def create_engines(
+    arguments: dict[str, Any], *, pool_size: int, timeout: float
+) -> tuple[Engine, Engine]:
+    """Return an engine for readers and one for writers, over the same pool.
 
-    Connections are tried before use, so that a restart of the server heals.
+    Readers run without BEGIN. The pool tests a connection before use, so that a restart of the
+    server goes unnoticed.
     """
     writers = create_engine(
         "postgresql+psycopg://",
-        creator=lambda: psycopg.connect(**address),
+        creator=lambda: psycopg.connect(**arguments),
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=timeout,

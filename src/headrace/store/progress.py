@@ -1,4 +1,7 @@
-"""How far statements are. No change of state: it leaves no event and wakes nobody."""
+"""Progress of running statements.
+
+Progress is no change of state: saving it appends no event and wakes no subscriber.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,30 @@ from sqlalchemy import bindparam, update
 
 from headrace.model.lifecycle import IN_FLIGHT
 from headrace.model.progress import Progress
+from headrace.model.session import DriverLease
 from headrace.store.database import Tx
 from headrace.store.tables import statements
 
-_KEEP = (
+_SAVE = (
     update(statements)
     .where(
         statements.c.id == bindparam("statement"),
         statements.c.session_id == bindparam("session"),
-        statements.c.epoch == bindparam("holder"),
+        statements.c.epoch == bindparam("lease_epoch"),
         statements.c.state.in_(sorted(IN_FLIGHT)),
     )
-    .values(progress=bindparam("made"))
+    .values(progress=bindparam("reported"))
 )
 
 
-def save(tx: Tx, session_id: str, epoch: int, made: dict[str, Progress]) -> int:
-    """Keep the progress of a driver's statements; returns of how many it had any in hand."""
-    names = {"session": session_id, "holder": epoch}
+def save(tx: Tx, lease: DriverLease, progress: dict[str, Progress]) -> int:
+    """Save the progress of a driver's statements, by statement id.
+
+    Return how many were saved. A statement that the driver does not own, or that is no longer in
+    flight, is ignored.
+    """
+    names = {"session": lease.session_id, "lease_epoch": lease.epoch}
     return sum(
-        tx.execute(_KEEP, {**names, "statement": one, "made": progress}).rowcount
-        for one, progress in made.items()
+        tx.execute(_SAVE, {**names, "statement": statement_id, "reported": report}).rowcount
+        for statement_id, report in progress.items()
     )

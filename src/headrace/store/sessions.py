@@ -1,4 +1,4 @@
-"""Sessions in the store: made, leased and ended; takeovers.py launches and takes over drivers."""
+"""Sessions: creation, states, names and leases. takeovers.py launches and takes over drivers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from sqlalchemy.exc import IntegrityError
 from headrace.errors import SessionNameExists
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, SessionState
-from headrace.model.session import NewSession, Session, SessionKind
+from headrace.model.session import DriverLease, NewSession, Session, SessionKind
 from headrace.store import events, pending_hook_calls, snapshots
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
+from headrace.store.records import row_to_session, spec_to_columns
 from headrace.store.tables import sessions, statements
 
 _log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ _log = logging.getLogger(__name__)
 _ENTITY = "session"
 _INTERNAL = {"next_ordinal", "token_hash"}
 _LIVE = sessions.c.ended_at.is_(None)
-# The states in which somebody answers for a session by a lease.
+# The states in which a session can have a lease.
 _LEASED = sorted(SESSION.live - {SessionState.NOT_STARTED})
 
 _HAS_LIVE = exists().where(
@@ -40,32 +41,32 @@ _SELECT = select(
 )
 _GET = _SELECT.where(sessions.c.id == bindparam("session"))
 _ID_OF_NAME = select(sessions.c.id).where(
-    sessions.c.owner == bindparam("actor"), sessions.c.name == bindparam("called"), _LIVE
+    sessions.c.owner == bindparam("caller"), sessions.c.name == bindparam("called"), _LIVE
 )
 _ID_IF_OWNED = select(sessions.c.id).where(
-    sessions.c.owner == bindparam("actor"), sessions.c.id == bindparam("called")
+    sessions.c.owner == bindparam("caller"), sessions.c.id == bindparam("session")
 )
 _IDLE = _SELECT.where(
     _LIVE,
     sessions.c.state.in_([SessionState.RUNNING, SessionState.RECOVERING]),
     sessions.c.streams == 0,
     ~_HAS_LIVE,
-    # A session that was never used is idle since its driver is there.
+    # A session that was never used is idle from the moment its driver is up.
     func.coalesce(sessions.c.last_used_at, sessions.c.started_at) < clock(-sessions.c.idle_seconds),
 )
-# Every driver does this every few seconds.
+# Every driver runs this statement every few seconds.
 _RENEW = (
     update(sessions)
     .where(
         sessions.c.id == bindparam("session"),
-        sessions.c.epoch == bindparam("holder"),
+        sessions.c.epoch == bindparam("lease_epoch"),
         sessions.c.state.in_(_LEASED),
     )
     .values(
         lease_until=clock(bindparam("seconds", type_=Float())),
         last_update_time=clock(),
         streams=bindparam("running_streams"),
-        # While anything is live in it, a session is used: it becomes idle from here on.
+        # A session counts as used while it has a live statement.
         last_used_at=case((_HAS_LIVE, clock()), else_=sessions.c.last_used_at),
     )
     .returning(sessions.c.state)
@@ -73,9 +74,10 @@ _RENEW = (
 
 
 def insert(tx: Tx, new: NewSession, *, actor: str) -> None:
-    """Make a session that waits for its driver.
+    """Insert a session that needs a driver.
 
-    Raises NameTaken when a live session of this owner has the name.
+    Raises:
+        SessionNameExists: A live session of this owner has the name.
     """
     row = {
         "id": new.id,
@@ -83,13 +85,7 @@ def insert(tx: Tx, new: NewSession, *, actor: str) -> None:
         "kind": new.kind,
         "name": new.name,
         "state": SESSION.initial,
-        "profile": new.profile,
-        "conf": new.conf,
-        "catalog": new.catalog,
-        "database": new.database,
-        "jars": new.jars,
-        "files": new.files,
-        "py_files": new.py_files,
+        **spec_to_columns(new.spec),
         "idle_seconds": new.idle_seconds,
         "ttl_seconds": new.ttl_seconds,
         "parallelism": new.parallelism,
@@ -99,26 +95,34 @@ def insert(tx: Tx, new: NewSession, *, actor: str) -> None:
     try:
         tx.execute(query, row)
     except IntegrityError as error:
-        raise SessionNameExists(f"A live session is named {new.name!r} already.") from error
+        raise build_name_error(new) from error
     events.append(tx, _ENTITY, new.id, None, SESSION.initial, actor=actor)
     tx.wake(session_topic(new.id), LAUNCH)
 
 
+def build_name_error(new: NewSession) -> SessionNameExists:
+    """Build the error for a name that another live session of the owner has."""
+    return SessionNameExists(
+        f"A live session named {new.name!r} already exists.",
+        hint="Use that session, close it first, or choose another name.",
+    )
+
+
 def get(tx: Tx, session_id: str) -> Session | None:
-    """The session of that id."""
+    """Return a session, or None if there is no such session."""
     row = tx.execute(_GET, {"session": session_id}).mappings().one_or_none()
-    return None if row is None else Session(**row)
+    return None if row is None else row_to_session(row)
 
 
 def id_of_name(tx: Tx, owner: str, name: str) -> str | None:
-    """The id of the owner's live session of that name."""
-    found: str | None = tx.execute(_ID_OF_NAME, {"actor": owner, "called": name}).scalar()
-    return found
+    """Return the id of the owner's live session with this name, or None if there is none."""
+    session_id: str | None = tx.execute(_ID_OF_NAME, {"caller": owner, "called": name}).scalar()
+    return session_id
 
 
 def is_owned(tx: Tx, owner: str, session_id: str) -> bool:
-    """Whether there is a session of that id and it is this owner's."""
-    return tx.execute(_ID_IF_OWNED, {"actor": owner, "called": session_id}).scalar() is not None
+    """Return whether the session exists and belongs to this owner."""
+    return tx.execute(_ID_IF_OWNED, {"caller": owner, "session": session_id}).scalar() is not None
 
 
 def page(
@@ -129,7 +133,11 @@ def page(
     before: str | None = None,
     limit: int = 100,
 ) -> list[Session]:
-    """At most `limit` sessions, newest first; `before` is the id of the last one seen."""
+    """Return at most `limit` sessions, newest first.
+
+    Args:
+        before: Id of the last session of the previous page; None: the first page.
+    """
     query = _SELECT
     if owner is not None:
         query = query.where(sessions.c.owner == owner)
@@ -139,49 +147,53 @@ def page(
             query = query.where(_LIVE)
     if before is not None:
         query = query.where(sessions.c.id < before)
-    return all_of(tx, query.order_by(sessions.c.id.desc()).limit(limit))
+    return fetch(tx, query.order_by(sessions.c.id.desc()).limit(limit))
 
 
 def launchable(tx: Tx, limit: int) -> list[Session]:
-    """Sessions that need a driver and have none, oldest first.
+    """Return at most `limit` sessions that need a driver and have none, oldest first.
 
-    One whose driver was lost is rebuilt when it is needed: when a statement waits in it.
+    A session whose driver was lost needs another one once a statement waits in it.
     """
-    wanted = or_(
+    needs_driver = or_(
         and_(sessions.c.state == SessionState.NOT_STARTED, sessions.c.kind != SessionKind.LOCAL),
         sessions.c.state == SessionState.STARTING,
         and_(sessions.c.state == SessionState.RECOVERING, _HAS_LIVE),
     )
-    free = (sessions.c.lease_until.is_(None), sessions.c.fenced_driver.is_(None))
-    return all_of(tx, _SELECT.where(_LIVE, wanted, *free).order_by(sessions.c.id).limit(limit))
+    has_none = (sessions.c.lease_until.is_(None), sessions.c.fenced_driver.is_(None))
+    query = _SELECT.where(_LIVE, needs_driver, *has_none)
+    return fetch(tx, query.order_by(sessions.c.id).limit(limit))
 
 
 def live(tx: Tx, *, launched_by: str | None = None) -> list[Session]:
-    """Every session that has not ended, oldest first; those that one node launched, if given."""
-    query = _SELECT.where(_LIVE).order_by(sessions.c.id)
+    """Return the sessions that have not ended, oldest first.
+
+    Args:
+        launched_by: Only sessions whose driver this node launched; None: all.
+    """
+    query = select_live().order_by(sessions.c.id)
     if launched_by is not None:
         query = query.where(sessions.c.launched_by == launched_by)
-    return all_of(tx, query)
+    return fetch(tx, query)
 
 
-def live_query() -> Select[Any]:
-    """Every session that has not ended."""
+def select_live() -> Select[Any]:
+    """Return the query for the sessions that have not ended."""
     return _SELECT.where(_LIVE)
 
 
-def overdue_query(*, over: bool = True) -> Select[Any]:
-    """Live sessions that somebody answers for; with `over`, whose lease has run out."""
-    query = _SELECT.where(_LIVE, sessions.c.lease_until.is_not(None))
-    return query.where(sessions.c.lease_until < clock()) if over else query
+def select_leased() -> Select[Any]:
+    """Return the query for the live sessions that have a lease, expired or not."""
+    return select_live().where(sessions.c.lease_until.is_not(None))
 
 
-def set_handle(tx: Tx, session_id: str, epoch: int, handle: dict[str, Any]) -> bool:
-    """Keep what the launcher finds the driver by.
+def set_handle(tx: Tx, lease: DriverLease, handle: dict[str, Any]) -> bool:
+    """Store the handle by which the launcher finds the driver process.
 
-    False when the epoch was superseded, or the session has ended.
+    Return False if a takeover has raised the epoch, or if the session has ended.
     """
-    kept = update(sessions).where(sessions.c.id == session_id, sessions.c.epoch == epoch, _LIVE)
-    return tx.execute(kept.values(handle=handle)).rowcount > 0
+    current = (sessions.c.id == lease.session_id, sessions.c.epoch == lease.epoch, _LIVE)
+    return tx.execute(update(sessions).where(*current).values(handle=handle)).rowcount > 0
 
 
 def transition(
@@ -197,18 +209,27 @@ def transition(
     lease_seconds: float | None = None,
     lost: list[str] | None = None,
 ) -> bool:
-    """Change the state, when the lifecycle allows it from where the session is.
+    """Change the state of a session, if the lifecycle allows it from the current state.
 
-    With `epoch`, only while that is the session's. Returns whether it landed.
+    Args:
+        epoch: Apply the change only if this is the current epoch; None: in any epoch.
+        failure: Why the session failed.
+        driver: What the driver reported in `hello`.
+        detail: Detail of the event.
+        lease_seconds: Length of a new lease; None: the lease stays as it is.
+        lost: State that the recovery could not restore.
+
+    Returns:
+        Whether the change was applied.
     """
-    source = _lock(tx, session_id, epoch)
+    source = _lock_state(tx, session_id, epoch)
     if source is None or not SESSION.allows(source, target):
         return False
-    values = _entering(target, lease_seconds)
-    known = {"failure": failure, "driver": driver, "lost": lost}
-    values |= {name: value for name, value in known.items() if value is not None}
-    same = update(sessions).where(sessions.c.id == session_id, sessions.c.state == source)
-    applied = tx.execute(same.values(values)).rowcount > 0
+    values = _values_on_entry(target, lease_seconds)
+    optional = {"failure": failure, "driver": driver, "lost": lost}
+    values |= {name: value for name, value in optional.items() if value is not None}
+    change = update(sessions).where(sessions.c.id == session_id, sessions.c.state == source)
+    applied = tx.execute(change.values(values)).rowcount > 0
     if applied and target in SESSION.terminal:
         snapshots.discard(tx, session_id)
         pending_hook_calls.remove(tx, session_id)
@@ -220,8 +241,8 @@ def transition(
     return applied
 
 
-def _entering(target: SessionState, lease_seconds: float | None) -> dict[str, Any]:
-    """What changes with the state."""
+def _values_on_entry(target: SessionState, lease_seconds: float | None) -> dict[str, Any]:
+    """Return the columns that change when a session enters a state."""
     values: dict[str, Any] = {"state": target}
     if target is SessionState.RUNNING:
         values["started_at"] = func.coalesce(sessions.c.started_at, clock())
@@ -235,44 +256,46 @@ def _entering(target: SessionState, lease_seconds: float | None) -> dict[str, An
 
 
 def idle(tx: Tx, limit: int) -> list[Session]:
-    """Sessions that have been idle for longer than they may, by the database's clock.
+    """Return at most `limit` sessions that have been idle for longer than `idle_seconds`.
 
-    One with a live statement or a streaming query is never idle.
+    A session with a live statement or a streaming query is never idle.
     """
-    return all_of(tx, _IDLE.order_by(sessions.c.id).limit(limit))
+    return fetch(tx, _IDLE.order_by(sessions.c.id).limit(limit))
 
 
 def is_idle(tx: Tx, session_id: str) -> bool:
-    """Whether that session has been idle for longer than it may."""
+    """Return whether the session has been idle for longer than its `idle_seconds`."""
     return tx.execute(_IDLE.where(sessions.c.id == session_id)).first() is not None
 
 
 def lock(tx: Tx, session_id: str) -> None:
-    """Nobody else changes the session, or submits to it, until this transaction ends."""
+    """Lock a session. No other transaction changes it, or submits to it, until this one ends."""
     tx.execute(select(sessions.c.id).where(sessions.c.id == session_id).with_for_update())
 
 
 def aged(tx: Tx, limit: int) -> list[Session]:
-    """Sessions that have lived for longer than they may and are not closing yet."""
+    """Return at most `limit` sessions that are older than `ttl_seconds` and not closing yet."""
     query = _SELECT.where(
         _LIVE,
         sessions.c.state != SessionState.CLOSING,
         sessions.c.created_at < clock(-sessions.c.ttl_seconds),
     )
-    return all_of(tx, query.order_by(sessions.c.id).limit(limit))
+    return fetch(tx, query.order_by(sessions.c.id).limit(limit))
 
 
-def renew(
-    tx: Tx, session_id: str, epoch: int, seconds: float, *, streams: int = 0
-) -> SessionState | None:
-    """Prolong a driver's lease, an expired one too, until a takeover has raised the epoch.
+def renew(tx: Tx, lease: DriverLease, seconds: float, *, streams: int = 0) -> SessionState | None:
+    """Renew a driver's lease. An expired lease can be renewed until a takeover raises the epoch.
 
-    The driver says how many streaming queries run in it. Returns the session's state, or None when
-    the lease is lost.
+    Args:
+        seconds: Length of the lease from now.
+        streams: Number of streaming queries that run in the driver.
+
+    Returns:
+        State of the session. None if the lease is lost.
     """
     names = {
-        "session": session_id,
-        "holder": epoch,
+        "session": lease.session_id,
+        "lease_epoch": lease.epoch,
         "seconds": seconds,
         "running_streams": streams,
     }
@@ -281,43 +304,45 @@ def renew(
 
 
 def extend_all(tx: Tx, *, node: str, seconds: float) -> int:
-    """Give every driver at least `seconds` to come back, because `node` was away.
+    """Extend every lease that ends within `seconds`, because `node` was away.
 
-    Returns how many leases were prolonged; none is shortened.
+    Drivers could not renew at that node, so each gets the time to come back. Return the number of
+    leases that were extended.
     """
-    # In order, so that two nodes that come back at once do not wait for each other.
-    late = (
+    # Locks are acquired in order: two nodes that come back together must not deadlock.
+    ending = (
         select(sessions.c.number)
         .where(_LIVE, sessions.c.lease_until < clock(seconds))
         .order_by(sessions.c.number)
         .with_for_update()
     )
-    prolonged = update(sessions).where(sessions.c.number.in_(late))
-    prolonged = prolonged.values(lease_until=clock(seconds))
-    count = tx.execute(prolonged).rowcount
+    extension = update(sessions).where(sessions.c.number.in_(ending))
+    count = tx.execute(extension.values(lease_until=clock(seconds))).rowcount
     if count:
-        _log.info("node %s was away: %d drivers get %g s to come back", node, count, seconds)
+        _log.info(
+            "Node %s was away: extended the leases of %d drivers to %g s", node, count, seconds
+        )
     return count
 
 
-def token_hash(tx: Tx, session_id: str, epoch: int) -> str | None:
-    """The hash of the token that is good for this session and epoch; None when superseded."""
+def token_hash(tx: Tx, lease: DriverLease) -> str | None:
+    """Return the hash of the token that is valid for this lease, or None if the lease is lost."""
     query = select(sessions.c.token_hash)
-    known: str | None = tx.execute(
-        query.where(sessions.c.id == session_id, sessions.c.epoch == epoch)
+    digest: str | None = tx.execute(
+        query.where(sessions.c.id == lease.session_id, sessions.c.epoch == lease.epoch)
     ).scalar_one_or_none()
-    return known
+    return digest
 
 
-def _lock(tx: Tx, session_id: str, epoch: int | None) -> SessionState | None:
-    """The present state, which nobody else changes until this transaction ends."""
+def fetch(tx: Tx, query: Select[Any]) -> list[Session]:
+    """Run a query that selects sessions."""
+    return [row_to_session(row) for row in tx.execute(query).mappings()]
+
+
+def _lock_state(tx: Tx, session_id: str, epoch: int | None) -> SessionState | None:
+    """Lock a session and return its state; None if there is none, or none with this epoch."""
     query = select(sessions.c.state).where(sessions.c.id == session_id).with_for_update()
     if epoch is not None:
         query = query.where(sessions.c.epoch == epoch)
     state: SessionState | None = tx.execute(query).scalar_one_or_none()
     return state
-
-
-def all_of(tx: Tx, query: Select[Any]) -> list[Session]:
-    """The sessions that a query finds."""
-    return [Session(**row) for row in tx.execute(query).mappings()]

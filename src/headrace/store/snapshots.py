@@ -1,4 +1,4 @@
-"""The last snapshot of each session: what a new driver rebuilds it from."""
+"""The last snapshot of each session, from which a new driver restores the session."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from headrace.store.tables import snapshots
 
 
 def save(tx: Tx, session_id: str, snapshot: Snapshot) -> None:
-    """Put a session's snapshot in the place of the one before.
+    """Replace the snapshot of a session.
 
-    Only its driver does, within a transaction that holds one of its statements.
+    The transaction must have locked a statement that the session's driver owns: this fences the
+    write.
     """
     values = {"snapshot": snapshot, "taken_at": clock()}
-    mine = snapshots.c.session_id == session_id
-    if not tx.execute(update(snapshots).where(mine).values(values)).rowcount:
+    of_session = snapshots.c.session_id == session_id
+    if not tx.execute(update(snapshots).where(of_session).values(values)).rowcount:
         tx.execute(snapshots.insert().values(session_id=session_id, **values))
 
 
 def get(tx: Tx, session_id: str) -> Snapshot | None:
-    """A session's last snapshot; None when nothing has changed since it was opened."""
+    """Return the last snapshot, or None if nothing has changed since the session started."""
     query = select(snapshots.c.snapshot).where(snapshots.c.session_id == session_id)
-    found: Snapshot | None = tx.execute(query).scalar_one_or_none()
-    return found
+    snapshot: Snapshot | None = tx.execute(query).scalar_one_or_none()
+    return snapshot
 
 
 def discard(tx: Tx, session_id: str) -> None:
-    """Forget the snapshot of a session that has ended."""
+    """Delete the snapshot of a session that has ended."""
     tx.execute(delete(snapshots).where(snapshots.c.session_id == session_id))

@@ -1,4 +1,4 @@
-"""A store in one SQLite file, which belongs to one process with many threads."""
+"""Connections to a SQLite store: one file, which belongs to one process with many threads."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from sqlalchemy import URL, Engine, create_engine, event
 
 from headrace.errors import InvalidSetting, StoreInUse, StoreUnavailable
-from headrace.store.clock import CLOCK_FUNCTION, microseconds
+from headrace.store.clock import CLOCK_FUNCTION, read_process_clock
 
 _BUSY_MS = 5000
 
 
 class FileLock:
-    """The proof that this process alone has the file: an exclusive lock on `<file>.lock`.
+    """An exclusive lock on `<file>.lock`: proof that no other process has the file open.
 
-    The system drops it when the process ends, however it ends.
+    The operating system releases the lock when the process ends, however it ends.
     """
 
     def __init__(self, path: Path) -> None:
@@ -31,19 +31,23 @@ class FileLock:
             holder = os.pread(self._file, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(self._file)
             raise StoreInUse(
-                f"Another node (process {holder}) has the store {path} open.",
-                hint="One SQLite file serves one node; several nodes share a PostgreSQL store.",
+                f"Another node (process {holder}) has the store {path} open. A SQLite file serves "
+                "one node at a time.",
+                hint="Stop that node, or use a PostgreSQL store for several nodes.",
             ) from None
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
-    def make_file(self) -> None:
-        """Make the database's file, if need be, readable for its owner alone."""
+    def create_file(self) -> None:
+        """Create the database file if it does not exist, readable for its owner only."""
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         self._inode = self._path.stat().st_ino
 
     def verify(self) -> None:
-        """Raises StoreUnavailable when the file is gone: SQLite would go on writing to nowhere."""
+        """Raise StoreUnavailable if the file was removed.
+
+        SQLite would continue to write to the removed file without an error.
+        """
         try:
             same = self._path.stat().st_ino == self._inode
         except OSError:
@@ -52,54 +56,60 @@ class FileLock:
             raise StoreUnavailable(f"The store {self._path} was removed while it was open.")
 
     def release(self) -> None:
-        """Let others have the file. Harmless when repeated."""
+        """Release the lock. A repeated call does nothing."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
-def file_of(url: URL) -> Path:
-    """The file that a `sqlite:///path` names. Raises InvalidSetting."""
+def path_from_url(url: URL) -> Path:
+    """Return the file of a `sqlite:///path` URL.
+
+    Raises:
+        InvalidSetting: The URL names no file.
+    """
     if not url.database or url.database == ":memory:":
-        raise InvalidSetting("A SQLite store is a file: write sqlite:///path/to/headrace.db.")
+        raise InvalidSetting("A SQLite store needs a file. Write sqlite:///path/to/headrace.db.")
     return Path(url.database).absolute()
 
 
-def prepare(path: Path) -> FileLock:
-    """Lock the file and make it, with its folders.
+def prepare_file(path: Path) -> FileLock:
+    """Create the file with its directories, and lock it.
 
-    Raises StoreInUse, or StoreUnavailable when it cannot be made.
+    Raises:
+        StoreInUse: Another process has the file open.
+        StoreUnavailable: The file cannot be created.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)
-        lock.make_file()
+        lock.create_file()
     except OSError as error:
         raise StoreUnavailable(f"The store {path} cannot be opened: {error.strerror}.") from error
     return lock
 
 
-def engines(path: Path, *, pool_size: int, timeout: float) -> tuple[Engine, Engine]:
-    """An engine for readers and one for the writer whose turn it is."""
-    readers = _engine(path, pool_size=pool_size, timeout=timeout)
-    writer = _engine(path, pool_size=1, timeout=timeout)
+def create_engines(path: Path, *, pool_size: int, timeout: float) -> tuple[Engine, Engine]:
+    """Return an engine for readers and one for the single writer."""
+    readers = _create_engine(path, pool_size=pool_size, timeout=timeout)
+    writer = _create_engine(path, pool_size=1, timeout=timeout)
 
     @event.listens_for(readers, "connect")
-    def _read_only(connection: Any, _record: Any) -> None:
+    def _set_read_only(connection: Any, _record: Any) -> None:
         connection.execute("PRAGMA query_only = ON")
 
     @event.listens_for(writer, "begin")
-    def _begin(connection: Any) -> None:
-        # Deferred transactions that read first fail to lock later (spark-facts.md, Store).
+    def _begin_immediate(connection: Any) -> None:
+        # A deferred transaction that reads first may fail to get the write lock later.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return readers, writer
 
 
-def _engine(path: Path, *, pool_size: int, timeout: float) -> Engine:
+def _create_engine(path: Path, *, pool_size: int, timeout: float) -> Engine:
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
-        # Without an isolation level the module leaves BEGIN to us.
+        # With isolation_level None, the sqlite3 module issues no BEGIN of its own.
         connect_args={"isolation_level": None, "check_same_thread": False},
         pool_size=pool_size,
         max_overflow=0,
@@ -107,8 +117,8 @@ def _engine(path: Path, *, pool_size: int, timeout: float) -> Engine:
     )
 
     @event.listens_for(engine, "connect")
-    def _prepare(connection: Any, _record: Any) -> None:
-        connection.create_function(CLOCK_FUNCTION, 0, microseconds)
+    def _configure(connection: Any, _record: Any) -> None:
+        connection.create_function(CLOCK_FUNCTION, 0, read_process_clock)
         connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")

@@ -1,6 +1,6 @@
-"""How statements change their state: claimed, told about by drivers, cancelled, ended, run again.
+"""State transitions of statements: claims, reports of drivers, cancels, ends and retries.
 
-Every change is one compare-and-set from the states that may lead there, with its event.
+Every transition is one compare-and-set, with its event.
 """
 
 from __future__ import annotations
@@ -8,7 +8,19 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Float, Row, Update, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy import (
+    Float,
+    Row,
+    Update,
+    and_,
+    bindparam,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from headrace.errors import CommitInDoubt, Committing, StatementTimeout
 from headrace.model.failure import Failure
@@ -20,74 +32,68 @@ from headrace.model.lifecycle import (
     TransactionState,
 )
 from headrace.model.result import ResultReport
-from headrace.model.session import SessionKind
+from headrace.model.session import DriverLease, SessionKind
 from headrace.model.statement import CancelReason, Statement
 from headrace.model.transaction import Transaction
 from headrace.store import events, pending_hook_calls, results, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.locks import lock_owned_statement, lock_statement
+from headrace.store.locks import LockedStatement, lock_owned_statement, lock_statement
 from headrace.store.notifications import session_topic, statement_topic
+from headrace.store.records import row_to_statement
 from headrace.store.tables import sessions, statements
 
 _ENTITY = "statement"
 _LIVE = statements.c.ended_at.is_(None)
 
-# Changes that a session's driver makes itself and need not be told of.
-_DRIVERS_OWN = {StatementState.LAUNCHED, StatementState.RUNNING}
+# A driver makes these changes itself, so they do not wake it.
+_MADE_BY_DRIVER = {StatementState.LAUNCHED, StatementState.RUNNING}
 
-# The lock makes claims of one session take turns, and a takeover wait for its end.
+# The lock serialises the claims of one session, and makes a takeover wait for a claim.
 _LOCK_SESSION = (
     select(sessions.c.parallelism)
     .where(
         sessions.c.id == bindparam("session"),
-        sessions.c.epoch == bindparam("holder"),
+        sessions.c.epoch == bindparam("lease_epoch"),
         sessions.c.state == SessionState.RUNNING,
     )
     .with_for_update()
 )
 
-
-_SETTLED = (
-    statements.c.id,
-    statements.c.state,
-    statements.c.cancel_reason,
-    statements.c.is_query,
-    statements.c.attempts,
-)
-
-
 _IN_DOUBT = (
-    "Its table was being published: the next driver on that catalog, or `headrace recover`, finds"
-    " out whether it is complete, and finishes or removes it."
+    "The commit of its table is in doubt. The next driver on that catalog finishes the table or"
+    " removes it. To start such a driver now, run `headrace recover`."
 )
 
 
 def lock(tx: Tx, statement_id: str) -> StatementState | None:
-    """The state, which nobody else changes until this transaction ends."""
-    held = lock_statement(tx, statement_id)
-    return None if held is None else held.state
+    """Lock a statement until the transaction ends. Return its state, or None if there is none."""
+    statement = lock_statement(tx, statement_id)
+    return None if statement is None else statement.state
 
 
-def claim_next(tx: Tx, session_id: str, epoch: int, *, actor: str) -> Statement | None:
-    """The session's oldest waiting statement, now `launched` for the driver of this epoch.
+def claim_next(tx: Tx, lease: DriverLease) -> Statement | None:
+    """Claim the oldest waiting statement of a session for its driver.
 
-    Queries run beside each other, as many as the session's parallelism allows; anything else runs
-    alone, and nothing overtakes it. None when there is nothing to claim now, or when the session
-    does not run or has another epoch.
+    Queries run beside other queries, up to the session's parallelism. Any other statement runs
+    alone, and no statement overtakes it.
+
+    Returns:
+        The statement, now `launched`. None if no statement can be claimed now, if the session is
+        not running, or if the lease is lost.
     """
-    names = {"session": session_id, "holder": epoch}
-    lock_statement = tx.execute(_LOCK_SESSION, names).one_or_none()
-    if lock_statement is None:
+    names = {"session": lease.session_id, "lease_epoch": lease.epoch}
+    session = tx.execute(_LOCK_SESSION, names).one_or_none()
+    if session is None:
         return None
-    row = (
-        tx.execute(_claim(), names | {"most": lock_statement.parallelism}).mappings().one_or_none()
-    )
+    claim = tx.execute(_claim(), names | {"max_queries": session.parallelism})
+    row = claim.mappings().one_or_none()
     if row is None:
         return None
+    statement = row_to_statement(row)
     source, target = StatementState.WAITING, StatementState.LAUNCHED
-    record(tx, row["id"], session_id, source, target, actor=actor)
-    return Statement(**row, result=None)
+    record(tx, statement.id, lease.session_id, source, target, actor=lease.actor)
+    return statement
 
 
 def transition(
@@ -96,49 +102,66 @@ def transition(
     target: StatementState,
     *,
     actor: str,
-    session_id: str | None = None,
-    epoch: int | None = None,
+    lease: DriverLease | None = None,
     failure: Failure | None = None,
     result: ResultReport | None = None,
     result_seconds: float | None = None,
     detail: dict[str, Any] | None = None,
     ran_seconds: float | None = None,
 ) -> bool:
-    """Change the state, when the lifecycle allows it; returns whether it landed.
+    """Change the state of a statement, if the lifecycle allows it from the current state.
 
-    With `session_id`, only when it is that session's; with `epoch`, only while that driver has it
-    (for `launched`: the driver that gets it). A `result` is readable from then on, and kept for
-    `result_seconds`. An end that tells `ran_seconds` stands for its beginning too.
+    Args:
+        lease: Apply the change only while this driver owns the statement. For `launched`: the
+            driver that will own it. None: whichever driver owns it.
+        failure: How the statement failed.
+        result: A result, readable from the commit of this change on.
+        result_seconds: How long the result is kept; required with `result`.
+        detail: Detail of the event.
+        ran_seconds: How long a statement ran whose start was not reported. Its start is recorded
+            too.
+
+    Returns:
+        Whether the change was applied.
     """
-    of = None if target is StatementState.LAUNCHED else epoch
-    held = (
-        lock_statement(tx, statement_id)
-        if of is None
-        else lock_owned_statement(tx, statement_id, of)
-    )
-    if held is None or session_id not in {None, held.session_id}:
+    statement = _lock_for(tx, statement_id, target, lease)
+    if statement is None or not STATEMENT.allows(statement.state, target):
         return False
-    source = held.state
-    if not STATEMENT.allows(source, target):
-        return False
-    ran: dict[str, Any] = {"epoch": epoch, "failure": failure, "ran_seconds": ran_seconds}
-    if not _change(tx, statement_id, source, target, **ran):
+    source = statement.state
+    epoch = None if lease is None else lease.epoch
+    if not _change(
+        tx, statement_id, source, target, epoch=epoch, failure=failure, ran_seconds=ran_seconds
+    ):
         return False
     if result is not None:
-        results.insert(tx, statement_id, result, _stated(result_seconds))
+        if result_seconds is None:
+            raise ValueError("a result needs result_seconds")
+        results.insert(tx, statement_id, result, result_seconds)
     if ran_seconds is not None and source is StatementState.LAUNCHED:
-        running, ago = StatementState.RUNNING, ran_seconds
-        events.append(tx, _ENTITY, statement_id, source, running, actor=actor, seconds_ago=ago)
+        running = StatementState.RUNNING
+        events.append(
+            tx, _ENTITY, statement_id, source, running, actor=actor, seconds_ago=ran_seconds
+        )
         source = running
-    told: dict[str, Any] = {"actor": actor, "detail": detail, "failure": failure}
-    record(tx, statement_id, held.session_id, source, target, **told)
+    session_id = statement.session_id
+    record(
+        tx, statement_id, session_id, source, target, actor=actor, detail=detail, failure=failure
+    )
     return True
 
 
-def _stated(result_seconds: float | None) -> float:
-    if result_seconds is None:
-        raise ValueError("a result is kept for a stated time")
-    return result_seconds
+def _lock_for(
+    tx: Tx, statement_id: str, target: StatementState, lease: DriverLease | None
+) -> LockedStatement | None:
+    """Lock the statement of a transition; None if the driver of the lease may not make it."""
+    if lease is None:
+        return lock_statement(tx, statement_id)
+    if target is not StatementState.LAUNCHED:
+        return lock_owned_statement(tx, statement_id, lease)
+    statement = lock_statement(tx, statement_id)
+    if statement is None or statement.session_id != lease.session_id:
+        return None
+    return statement
 
 
 def request_cancel(
@@ -146,41 +169,49 @@ def request_cancel(
     statement_id: str,
     *,
     actor: str,
-    reason: CancelReason = CancelReason.ASKED,
+    reason: CancelReason = CancelReason.REQUESTED,
     force: bool = False,
 ) -> StatementState | None:
-    """Ask for a cancel: a waiting statement is cancelled at once, one in hand is `cancelling`.
+    """Request the cancel of a statement.
 
-    The first reason holds; force may be added later. Returns the state after that (a terminal one
-    is left as it is), or None when there is no such statement. Raises Committing for one whose
-    table is being published, or may be.
+    A waiting statement becomes `cancelled`, a statement in flight `cancelling`. Later requests do
+    not change the reason, but can add `force`.
+
+    Returns:
+        The state after the request; a statement that has ended keeps its state. None if there is
+        no such statement.
+
+    Raises:
+        Committing: The statement's table is being published, or may be.
     """
-    held = lock_statement(tx, statement_id)
-    if held is None:
+    statement = lock_statement(tx, statement_id)
+    if statement is None:
         return None
-    source: StatementState = held.state
-    waiting = source is StatementState.WAITING
+    source = statement.state
     if source in STATEMENT.live and transactions.is_past_cancelling(tx, statement_id, source):
         raise Committing(
-            f"Statement {statement_id} cannot be cancelled any more: its table is being published."
+            f"Statement {statement_id} is publishing its table and can no longer be cancelled."
         )
+    waiting = source is StatementState.WAITING
     target = StatementState.CANCELLED if waiting else StatementState.CANCELLING
-    asked = update(statements).where(statements.c.id == statement_id)
+    request = update(statements).where(statements.c.id == statement_id)
     if source is StatementState.CANCELLING and force:
-        tx.execute(asked.values(cancel_forced=True))
+        tx.execute(request.values(cancel_forced=True))
     if not STATEMENT.allows(source, target):
         return source
-    tx.execute(asked.values(cancel_requested_at=clock(), cancel_reason=reason, cancel_forced=force))
+    tx.execute(
+        request.values(cancel_requested_at=clock(), cancel_reason=reason, cancel_forced=force)
+    )
     _change(tx, statement_id, source, target)
     detail = {"reason": reason}
-    record(tx, statement_id, held.session_id, source, target, actor=actor, detail=detail)
+    record(tx, statement_id, statement.session_id, source, target, actor=actor, detail=detail)
     return target
 
 
 def set_outcome_notes(tx: Tx, statement_id: str, *, atomic: bool | None, note: str | None) -> None:
-    """Keep what there is to know of how a statement ended."""
-    told = update(statements).where(statements.c.id == statement_id)
-    tx.execute(told.values(atomic=atomic, note=note))
+    """Store whether a CTAS was atomic, and a remark on the outcome."""
+    query = update(statements).where(statements.c.id == statement_id)
+    tx.execute(query.values(atomic=atomic, note=note))
 
 
 def end_all_statements(
@@ -191,10 +222,17 @@ def end_all_statements(
     failure: Failure,
     waiting: Failure | None = None,
 ) -> int:
-    """End everything of a session: `failed`, or as cancelled where a cancel was asked for.
+    """End every live statement of a session.
 
-    Statements that were waiting get the failure `waiting`, if given; those whose tables were being
-    published say so. Returns how many ended.
+    Statements become `failed`, except those with a requested cancel. A statement whose commit is in
+    doubt fails with `commit_in_doubt`.
+
+    Args:
+        failure: Failure of the statements.
+        waiting: Failure of statements that no driver had claimed; None: `failure`.
+
+    Returns:
+        The number of statements that ended.
     """
     query = (
         select(statements.c.id, statements.c.state, statements.c.cancel_reason)
@@ -205,30 +243,39 @@ def end_all_statements(
     rows = tx.execute(query).all()
     for row in rows:
         target: StatementState = StatementState.FAILED
-        known: Failure | None = failure
+        reason: Failure | None = failure
         if transactions.in_doubt(tx, row.id):
-            known = _doubt(failure)
+            reason = _commit_in_doubt(failure)
         elif row.state is StatementState.WAITING:
-            known = waiting or failure
+            reason = waiting or failure
         elif row.state is StatementState.CANCELLING:
-            target, known = outcome_of_cancel(row.cancel_reason)
-        _change(tx, row.id, row.state, target, failure=known)
-        record(tx, row.id, session_id, row.state, target, actor=actor, failure=known)
+            target, reason = outcome_of_cancel(row.cancel_reason)
+        _change(tx, row.id, row.state, target, failure=reason)
+        record(tx, row.id, session_id, row.state, target, actor=actor, failure=reason)
     return len(rows)
 
 
 def resolve_lost_statements(
     tx: Tx, session_id: str, *, actor: str, failure: Failure, max_attempts: int
 ) -> None:
-    """Decide on what a driver had in hand that is gone for certain.
+    """Resolve the statements in flight of a driver that is confirmed to be gone.
 
-    What can change nothing waits for another driver, unless it has been tried `max_attempts` times,
-    and so does a table that can be rolled back. One that was being published waits in any case:
-    the next driver finishes it. The rest is `failed`, or as cancelled where a cancel was asked for;
-    the next driver tells the hooks of it.
+    - A pure query, or a CTAS that can be rolled back, waits for another driver until it has had
+      `max_attempts` attempts.
+    - A CTAS that was committing waits in any case: the next driver finishes it.
+    - A statement with a requested cancel ends as cancelled.
+    - Any other statement fails.
+
+    Statements that end get a pending hook call, which the next driver makes.
     """
     query = (
-        select(*_SETTLED)
+        select(
+            statements.c.id,
+            statements.c.state,
+            statements.c.cancel_reason,
+            statements.c.is_query,
+            statements.c.attempts,
+        )
         .where(
             statements.c.session_id == session_id, _LIVE, statements.c.state.in_(sorted(IN_FLIGHT))
         )
@@ -237,43 +284,70 @@ def resolve_lost_statements(
     )
     ended = []
     for row in tx.execute(query).all():
-        target: StatementState = StatementState.FAILED
-        known: Failure | None = failure
-        begun = None if row.is_query else transactions.live(tx, row.id)
-        in_doubt = begun is not None and begun.in_doubt
-        if row.state is StatementState.CANCELLING and not in_doubt:
-            target, known = outcome_of_cancel(row.cancel_reason)
-        elif row.state is not StatementState.CANCELLING and _goes_on(row, begun, max_attempts):
-            target, known = StatementState.WAITING, None
-        elif in_doubt:
-            known = _doubt(failure)
-        _change(tx, row.id, row.state, target, failure=known)
+        transaction = None if row.is_query else transactions.live(tx, row.id)
+        target, reason = _outcome_of_loss(row, transaction, failure, max_attempts)
         detail = {"reason": failure.message} if target is StatementState.WAITING else None
-        record(tx, row.id, session_id, row.state, target, actor=actor, failure=known, detail=detail)
+        _change(tx, row.id, row.state, target, failure=reason)
+        record(
+            tx, row.id, session_id, row.state, target, actor=actor, detail=detail, failure=reason
+        )
         if target is not StatementState.WAITING:
             ended.append(row.id)
     pending_hook_calls.add(tx, session_id, ended)
 
 
-def _doubt(failure: Failure) -> Failure:
+def _outcome_of_loss(
+    row: Row[Any], transaction: Transaction | None, failure: Failure, max_attempts: int
+) -> tuple[StatementState, Failure | None]:
+    """Return the next state and the failure of a statement whose driver was lost."""
+    in_doubt = transaction is not None and transaction.in_doubt
+    if row.state is StatementState.CANCELLING and not in_doubt:
+        return outcome_of_cancel(row.cancel_reason)
+    if row.state is not StatementState.CANCELLING and _can_retry(row, transaction, max_attempts):
+        return StatementState.WAITING, None
+    return StatementState.FAILED, _commit_in_doubt(failure) if in_doubt else failure
+
+
+def _can_retry(row: Row[Any], transaction: Transaction | None, max_attempts: int) -> bool:
+    attempts_remain: bool = row.attempts < max_attempts
+    if row.is_query:
+        return attempts_remain
+    if transaction is None:
+        return False
+    return transaction.state is TransactionState.COMMITTING or attempts_remain
+
+
+def _commit_in_doubt(failure: Failure) -> Failure:
     return Failure.of(CommitInDoubt(f"{failure.message} {_IN_DOUBT}"))
 
 
-def _goes_on(row: Row[Any], begun: Transaction | None, max_attempts: int) -> bool:
-    """Whether another driver takes up a statement whose driver was lost."""
-    if row.is_query:
-        return bool(row.attempts < max_attempts)
-    if begun is None:
-        return False
-    return begun.state is TransactionState.COMMITTING or row.attempts < max_attempts
-
-
 def outcome_of_cancel(reason: CancelReason | None) -> tuple[StatementState, Failure | None]:
-    """How a statement ends whose cancel has stopped it."""
+    """Return the terminal state and the failure of a statement that a cancel has stopped."""
     if reason is CancelReason.TIMEOUT:
-        failure = Failure.of(StatementTimeout("It ran for longer than its timeout."))
-        return StatementState.TIMEOUT, failure
+        error = StatementTimeout("The statement ran for longer than its timeout and was cancelled.")
+        return StatementState.TIMEOUT, Failure.of(error)
     return StatementState.CANCELLED, None
+
+
+def record(
+    tx: Tx,
+    statement_id: str,
+    session_id: str,
+    source: StatementState | None,
+    target: StatementState,
+    *,
+    actor: str,
+    detail: dict[str, Any] | None = None,
+    failure: Failure | None = None,
+) -> None:
+    """Append the event of a transition, and wake its subscribers after the commit."""
+    events.append(
+        tx, _ENTITY, statement_id, source, target, actor=actor, detail=detail, failure=failure
+    )
+    if target in STATEMENT.terminal:
+        tx.wake(statement_topic(statement_id))
+    if target not in _MADE_BY_DRIVER:
+        tx.wake(session_topic(session_id))
 
 
 def _change(
@@ -286,42 +360,31 @@ def _change(
     failure: Failure | None = None,
     ran_seconds: float | None = None,
 ) -> bool:
+    """Write a new state if the state still is `source`. Return whether it was."""
     names: dict[str, Any] = {"statement": statement_id, "source": source}
-    names.update(holder=epoch, reason=failure)
+    names.update(lease_epoch=epoch, new_failure=failure)
     if ran_seconds is not None:
         names["offset"] = -ran_seconds
     change = _update(target, has_run=ran_seconds is not None)
     return tx.execute(change, names).rowcount > 0
 
 
-def record(
-    tx: Tx,
-    statement_id: str,
-    session_id: str,
-    source: StatementState | None,
-    target: StatementState,
-    **facts: Any,
-) -> None:
-    """Append the event of a change, and wake who waits for it."""
-    events.append(tx, _ENTITY, statement_id, source, target, **facts)
-    if target in STATEMENT.terminal:
-        tx.wake(statement_topic(statement_id))
-    if target not in _DRIVERS_OWN:
-        tx.wake(session_topic(session_id))
+def _values_on_entry(target: StatementState, *, has_run: bool = False) -> dict[str, Any]:
+    """Return the columns that change when a statement enters a state.
 
-
-def _entering(target: StatementState, *, has_run: bool = False) -> dict[str, Any]:
-    """What changes with the state; `has_run`: the parameter `offset` leads to its beginning."""
-    values: dict[str, Any] = {"state": target, "failure": bindparam("reason")}
+    Args:
+        has_run: Whether the bound parameter `offset` says when the statement started.
+    """
+    values: dict[str, Any] = {"state": target, "failure": bindparam("new_failure")}
     if target is StatementState.LAUNCHED:
         values["launched_at"] = clock()
-        values["epoch"] = bindparam("holder")
+        values["epoch"] = bindparam("lease_epoch")
         values["attempts"] = statements.c.attempts + 1
     elif target is StatementState.WAITING:
         values.update(launched_at=None, started_at=None, epoch=None, progress=None)
     elif has_run or target in {StatementState.RUNNING, StatementState.SUCCESS}:
-        began = clock(bindparam("offset", type_=Float())) if has_run else clock()
-        values["started_at"] = func.coalesce(statements.c.started_at, began)
+        started = clock(bindparam("offset", type_=Float())) if has_run else clock()
+        values["started_at"] = func.coalesce(statements.c.started_at, started)
     if target in STATEMENT.terminal:
         values["ended_at"] = clock()
     return values
@@ -332,16 +395,16 @@ def _update(target: StatementState, *, has_run: bool) -> Update:
     return (
         update(statements)
         .where(statements.c.id == bindparam("statement"), statements.c.state == bindparam("source"))
-        .values(_entering(target, has_run=has_run))
+        .values(_values_on_entry(target, has_run=has_run))
     )
 
 
 @cache
-def _claim() -> Any:
-    mine = (statements.c.session_id == bindparam("session"), _LIVE)
+def _claim() -> ReturningUpdate[Any]:
+    in_session = (statements.c.session_id == bindparam("session"), _LIVE)
     oldest = (
         select(statements.c.id)
-        .where(*mine, statements.c.state == StatementState.WAITING)
+        .where(*in_session, statements.c.state == StatementState.WAITING)
         .order_by(statements.c.ordinal)
         .limit(1)
     )
@@ -351,15 +414,18 @@ def _claim() -> Any:
         other.c.ended_at.is_(None),
         other.c.state.in_(sorted(IN_FLIGHT)),
     )
-    nothing = ~exists().where(*in_flight)
-    no_barrier = ~exists().where(*in_flight, other.c.is_query.is_(False))
+    nothing_in_flight = ~exists().where(*in_flight)
+    only_queries_in_flight = ~exists().where(*in_flight, other.c.is_query.is_(False))
     count = select(func.count()).select_from(other).where(*in_flight).scalar_subquery()
-    claimed = update(statements).where(
+    beside_queries = and_(
+        statements.c.is_query, only_queries_in_flight, count < bindparam("max_queries")
+    )
+    claim = update(statements).where(
         statements.c.id == oldest.scalar_subquery(),
         statements.c.state == StatementState.WAITING,
-        # One of a node's own keeps its turn: what follows it waits.
+        # A node executes local statements. Statements after one wait for it.
         statements.c.kind != SessionKind.LOCAL,
-        or_(nothing, and_(statements.c.is_query, no_barrier, count < bindparam("most"))),
+        or_(nothing_in_flight, beside_queries),
     )
-    values = {**_entering(StatementState.LAUNCHED), "failure": None}
-    return claimed.values(values).returning(*statements.c)
+    values = {**_values_on_entry(StatementState.LAUNCHED), "failure": None}
+    return claim.values(values).returning(*statements.c)

@@ -1,10 +1,8 @@
-"""Statements in the store: submitted and looked at; changes.py changes their state."""
+"""Statements: submission and reads. statement_transitions.py changes their states."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import fields
-from typing import Any
 
 from sqlalchemy import bindparam, func, or_, select, update
 
@@ -15,43 +13,31 @@ from headrace.model.statement import NewStatement, Statement
 from headrace.store import results
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.records import RESULT_PREFIX, row_to_statement, spec_to_columns
 from headrace.store.statement_transitions import record
 from headrace.store.tables import results as results_table
 from headrace.store.tables import sessions, statements
 
-_ENTITY = "statement"
 _LIVE = statements.c.ended_at.is_(None)
-_TAKING = sorted(SESSION.live - {SessionState.CLOSING})
+_ACCEPTING = sorted(SESSION.live - {SessionState.CLOSING})
 
-_GIVEN = [field.name for field in fields(NewStatement)]
-_UNTOUCHED: dict[str, Any] = {
-    "attempts": 0,
-    "cancel_forced": False,
-    **dict.fromkeys(
-        field.name
-        for field in fields(Statement)
-        if field.name
-        not in {*_GIVEN, "attempts", "cancel_forced", "ordinal", "state", "created_at"}
-    ),
-}
-"""What a statement is before anybody has taken it up."""
-
-# SQL that every statement runs is built once: building it takes longer than running it.
+# SQLAlchemy takes longer to build a query than SQLite takes to run it: build each once.
 _SELECT = select(
-    *statements.c, *(column.label(f"result_{column.name}") for column in results.INFO_COLUMNS)
+    *statements.c,
+    *(column.label(f"{RESULT_PREFIX}{column.name}") for column in results.INFO_COLUMNS),
 ).outerjoin_from(statements, results_table)
 _GET = _SELECT.where(statements.c.id == bindparam("statement"))
 _INSERT = (
     statements.insert()
     .values(attempts=0, cancel_forced=False, created_at=clock())
-    .returning(statements.c.created_at)
+    .returning(*statements.c)
 )
-_TAKE_ORDINAL = (
+_NEXT_ORDINAL = (
     update(sessions)
     .where(
         sessions.c.id == bindparam("session"),
-        sessions.c.state.in_(_TAKING),
-        # A batch session is for one statement.
+        sessions.c.state.in_(_ACCEPTING),
+        # A batch session accepts one statement.
         or_(sessions.c.kind != SessionKind.BATCH, sessions.c.next_ordinal == 0),
     )
     .values(next_ordinal=sessions.c.next_ordinal + 1, last_used_at=clock())
@@ -65,34 +51,49 @@ _LIVE_IDS = (
 
 
 def insert(tx: Tx, new: NewStatement, *, actor: str) -> Statement:
-    """Make a statement that waits for its session's driver.
+    """Insert a statement that waits for the session's driver.
 
-    Raises SessionNotFound, or SessionEnded when the session takes no more.
+    Raises:
+        SessionNotFound: There is no such session.
+        SessionEnded: The session accepts no more statements.
     """
-    row = {name: getattr(new, name) for name in _GIVEN}
-    row.update(ordinal=_next_ordinal(tx, new.session_id), state=STATEMENT.initial)
-    created_at = tx.execute(_INSERT, row).scalar_one()
+    row = {
+        "id": new.id,
+        "session_id": new.session_id,
+        "ordinal": _next_ordinal(tx, new.session_id),
+        "owner": new.owner,
+        "state": STATEMENT.initial,
+        "is_query": new.is_query,
+        **spec_to_columns(new.spec),
+    }
+    statement = row_to_statement(tx.execute(_INSERT, row).mappings().one())
     record(tx, new.id, new.session_id, None, STATEMENT.initial, actor=actor)
-    return Statement(**_UNTOUCHED | row, created_at=created_at)
+    return statement
 
 
 def _next_ordinal(tx: Tx, session_id: str) -> int:
-    following: int | None = tx.execute(_TAKE_ORDINAL, {"session": session_id}).scalar_one_or_none()
+    following: int | None = tx.execute(_NEXT_ORDINAL, {"session": session_id}).scalar_one_or_none()
     if following is not None:
         return following - 1
     query = select(sessions.c.state, sessions.c.kind).where(sessions.c.id == session_id)
-    known = tx.execute(query).one_or_none()
-    if known is None:
+    session = tx.execute(query).one_or_none()
+    if session is None:
         raise SessionNotFound(f"There is no session {session_id}.")
-    if known.state in _TAKING:
-        raise SessionEnded(f"Session {session_id} is a batch session: it takes one statement.")
-    raise SessionEnded(f"Session {session_id} is {known.state} and takes no more statements.")
+    if session.state in _ACCEPTING:
+        raise SessionEnded(
+            f"Session {session_id} is a batch session and has had its one statement.",
+            hint="Submit the statement without a session, or to an interactive one.",
+        )
+    raise SessionEnded(
+        f"Session {session_id} is {session.state} and accepts no more statements.",
+        hint="Submit the statement to another session.",
+    )
 
 
 def get(tx: Tx, statement_id: str) -> Statement | None:
-    """The statement of that id, with what is known of its result."""
-    row = tx.execute(_GET, {"statement": statement_id}).one_or_none()
-    return None if row is None else _statement(row)
+    """Return a statement with the description of its result, or None if there is none."""
+    row = tx.execute(_GET, {"statement": statement_id}).mappings().one_or_none()
+    return None if row is None else row_to_statement(row)
 
 
 def page(
@@ -104,7 +105,12 @@ def page(
     before: str | None = None,
     limit: int = 100,
 ) -> list[Statement]:
-    """At most `limit` statements, newest first; `before` is the id of the last one seen."""
+    """Return at most `limit` statements, newest first.
+
+    Args:
+        session: Only statements of the session with this id.
+        before: Id of the last statement of the previous page; None: the first page.
+    """
     query = _SELECT
     if owner is not None:
         query = query.where(statements.c.owner == owner)
@@ -119,22 +125,15 @@ def page(
     if before is not None:
         query = query.where(statements.c.id < before)
     query = query.order_by(statements.c.id.desc()).limit(limit)
-    return [_statement(row) for row in tx.execute(query)]
+    return [row_to_statement(row) for row in tx.execute(query).mappings()]
 
 
 def live_ids(tx: Tx, session_id: str) -> list[str]:
-    """The session's statements that have not ended, in order."""
+    """Return the ids of a session's statements that have not ended, in order of submission."""
     return list(tx.execute(_LIVE_IDS, {"session": session_id}).scalars())
 
 
 def active_count(tx: Tx) -> int:
-    """How many statements have not ended, in the whole store."""
+    """Return the number of statements in the whole store that have not ended."""
     count: int = tx.execute(select(func.count()).select_from(statements).where(_LIVE)).scalar_one()
     return count
-
-
-def _statement(row: Any) -> Statement:
-    values = iter(row)
-    known = {column.name: next(values) for column in statements.c}
-    result = {column.name: next(values) for column in results.INFO_COLUMNS}
-    return Statement(**known, result=results.info(result))

@@ -1,8 +1,8 @@
-"""The tables. migrations/ makes them; a test holds that both say the same.
+"""The tables. migrations/ creates them; a test compares the two.
 
-`ended_at IS NULL` marks what is live, and every search among live rows says it, word for word:
-that is what lets both databases use the partial indexes, so that a million finished statements
-do not slow a claim.
+A row is live while `ended_at IS NULL`. Every query for live rows repeats this condition verbatim,
+because both databases use a partial index only then. A million finished statements therefore do
+not slow down a claim.
 """
 
 from __future__ import annotations
@@ -29,18 +29,20 @@ from sqlalchemy import (
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import NodeState, SessionState, StatementState, TransactionState
 from headrace.model.progress import Progress
-from headrace.model.result import Disposition
+from headrace.model.result import Disposition, ResultRequest
 from headrace.model.session import FencedDriver, SessionKind
 from headrace.model.snapshot import Snapshot
 from headrace.model.statement import CancelReason, Parameter
 from headrace.model.transaction import Staged
 from headrace.store.clock import Instant
-from headrace.store.columns import Document, identifier, one_of
+from headrace.store.columns import Document, enum_type, id_type
 
 _LIVE = text("ended_at IS NULL")
-_SPARE = text("warm")
-TIMED = text("ended_at IS NULL AND (timeout_seconds IS NOT NULL OR queue_seconds IS NOT NULL)")
-PUBLISHING = text("state = 'committing'")
+_WARM = text("warm")
+TIMED = text(
+    "ended_at IS NULL AND (timeout_seconds IS NOT NULL OR queue_timeout_seconds IS NOT NULL)"
+)
+_PUBLISHING = text("state = 'committing'")
 
 metadata = MetaData(
     naming_convention={
@@ -52,7 +54,7 @@ metadata = MetaData(
     }
 )
 
-# SQLite counts up without reuse only in a column that is INTEGER PRIMARY KEY AUTOINCREMENT.
+# SQLite never reuses a number only in a column that is INTEGER PRIMARY KEY AUTOINCREMENT.
 _COUNTER = BigInteger().with_variant(Integer(), "sqlite")
 _NULLABLE_JSON = JSON(none_as_null=True)
 
@@ -60,10 +62,10 @@ nodes = Table(
     "nodes",
     metadata,
     Column("registration", _COUNTER, primary_key=True, autoincrement=True),
-    Column("id", identifier(), nullable=False),
+    Column("id", id_type(), nullable=False),
     Column("address", Text, nullable=False),
     Column("version", Text, nullable=False),
-    Column("state", one_of(NodeState, check="known_state"), nullable=False),
+    Column("state", enum_type(NodeState, check="known_state"), nullable=False),
     Column("started_at", Instant, nullable=False),
     Column("lease_until", Instant, nullable=False),
     Column("ended_at", Instant),
@@ -77,11 +79,11 @@ sessions = Table(
     "sessions",
     metadata,
     Column("number", _COUNTER, primary_key=True, autoincrement=True),
-    Column("id", identifier(), nullable=False, unique=True),
+    Column("id", id_type(), nullable=False, unique=True),
     Column("owner", Text, nullable=False),
-    Column("kind", one_of(SessionKind), nullable=False),
+    Column("kind", enum_type(SessionKind), nullable=False),
     Column("name", Text),
-    Column("state", one_of(SessionState, check="known_state"), nullable=False),
+    Column("state", enum_type(SessionState, check="known_state"), nullable=False),
     Column("profile", Text, nullable=False),
     Column("conf", JSON, nullable=False),
     Column("catalog", Text),
@@ -121,14 +123,14 @@ sessions = Table(
         postgresql_where=_LIVE,
     ),
     Index("sessions_by_owner", "owner", "id"),
-    Index("sessions_spare", "profile", "id", sqlite_where=_SPARE, postgresql_where=_SPARE),
+    Index("sessions_warm", "profile", "id", sqlite_where=_WARM, postgresql_where=_WARM),
     sqlite_autoincrement=True,
 )
 
 snapshots = Table(
     "snapshots",
     metadata,
-    Column("session_id", identifier(), ForeignKey("sessions.id"), primary_key=True),
+    Column("session_id", id_type(), ForeignKey("sessions.id"), primary_key=True),
     Column("snapshot", Document(Snapshot), nullable=False),
     Column("taken_at", Instant, nullable=False),
 )
@@ -136,29 +138,26 @@ snapshots = Table(
 statements = Table(
     "statements",
     metadata,
-    Column("id", identifier(), primary_key=True),
-    Column("session_id", identifier(), ForeignKey("sessions.id"), nullable=False),
+    Column("id", id_type(), primary_key=True),
+    Column("session_id", id_type(), ForeignKey("sessions.id"), nullable=False),
     Column("ordinal", Integer, nullable=False),
     Column("owner", Text, nullable=False),
-    Column("kind", one_of(SessionKind), nullable=False),
-    Column("state", one_of(StatementState, check="known_state"), nullable=False),
+    Column("kind", enum_type(SessionKind), nullable=False),
+    Column("state", enum_type(StatementState, check="known_state"), nullable=False),
     Column("text", Text, nullable=False),
     Column("is_query", Boolean, nullable=False, server_default=false()),
     Column("parameters", Document(list[Parameter]), nullable=False),
     Column("conf", JSON, nullable=False),
-    Column("disposition", one_of(Disposition), nullable=False),
-    Column("row_limit", BigInteger),
-    Column("byte_limit", BigInteger),
-    Column("location", Text),
+    Column("result_request", Document(ResultRequest), nullable=False),
     Column("timeout_seconds", Float),
-    Column("queue_seconds", Float),
+    Column("queue_timeout_seconds", Float),
     Column("epoch", Integer),
     Column("attempts", Integer, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("launched_at", Instant),
     Column("started_at", Instant),
     Column("cancel_requested_at", Instant),
-    Column("cancel_reason", one_of(CancelReason)),
+    Column("cancel_reason", enum_type(CancelReason)),
     Column("cancel_forced", Boolean, nullable=False, server_default=false()),
     Column("cancel_note", Text),
     Column("ended_at", Instant),
@@ -198,11 +197,11 @@ statements = Table(
 transactions = Table(
     "transactions",
     metadata,
-    Column("id", identifier(), primary_key=True),
-    Column("statement_id", identifier(), ForeignKey("statements.id"), nullable=False),
-    Column("session_id", identifier(), ForeignKey("sessions.id"), nullable=False),
+    Column("id", id_type(), primary_key=True),
+    Column("statement_id", id_type(), ForeignKey("statements.id"), nullable=False),
+    Column("session_id", id_type(), ForeignKey("sessions.id"), nullable=False),
     Column("epoch", Integer, nullable=False),
-    Column("state", one_of(TransactionState, check="known_state"), nullable=False),
+    Column("state", enum_type(TransactionState, check="known_state"), nullable=False),
     Column("identity", Text, nullable=False),
     Column("target", Text, nullable=False),
     Column("location", Text),
@@ -211,23 +210,22 @@ transactions = Table(
     Column("ended_at", Instant),
     CheckConstraint("(ended_at IS NOT NULL) = (state IN ('committed', 'aborted'))", name="ended"),
     Index("transactions_live", "statement_id", sqlite_where=_LIVE, postgresql_where=_LIVE),
-    # One at a time publishes a table of a name.
+    # One transaction at a time publishes a table of a given name, or at a given LOCATION.
     Index(
-        "transactions_publishing",
+        "transactions_publishing_target",
         "identity",
         "target",
         unique=True,
-        sqlite_where=PUBLISHING,
-        postgresql_where=PUBLISHING,
+        sqlite_where=_PUBLISHING,
+        postgresql_where=_PUBLISHING,
     ),
-    # The same of a LOCATION.
     Index(
-        "transactions_moving_in",
+        "transactions_publishing_location",
         "identity",
         "location",
         unique=True,
-        sqlite_where=PUBLISHING,
-        postgresql_where=PUBLISHING,
+        sqlite_where=_PUBLISHING,
+        postgresql_where=_PUBLISHING,
     ),
     Index("transactions_by_statement", "statement_id", "id"),
 )
@@ -235,16 +233,16 @@ transactions = Table(
 pending_hook_calls = Table(
     "pending_hook_calls",
     metadata,
-    Column("statement_id", identifier(), ForeignKey("statements.id"), primary_key=True),
-    Column("session_id", identifier(), ForeignKey("sessions.id"), nullable=False),
-    Index("untold_by_session", "session_id"),
+    Column("statement_id", id_type(), ForeignKey("statements.id"), primary_key=True),
+    Column("session_id", id_type(), ForeignKey("sessions.id"), nullable=False),
+    Index("pending_hook_calls_by_session", "session_id"),
 )
 
 results = Table(
     "results",
     metadata,
-    Column("statement_id", identifier(), ForeignKey("statements.id"), primary_key=True),
-    Column("disposition", one_of(Disposition), nullable=False),
+    Column("statement_id", id_type(), ForeignKey("statements.id"), primary_key=True),
+    Column("disposition", enum_type(Disposition), nullable=False),
     Column("spark_schema", JSON, nullable=False),
     Column("row_count", BigInteger, nullable=False),
     Column("byte_count", BigInteger, nullable=False),
@@ -268,7 +266,7 @@ events = Table(
     Column("id", _COUNTER, primary_key=True, autoincrement=True),
     Column("xid", BigInteger, nullable=False),
     Column("entity", Text, nullable=False),
-    Column("entity_id", identifier(), nullable=False),
+    Column("entity_id", id_type(), nullable=False),
     Column("source", Text),
     Column("target", Text, nullable=False),
     Column("at", Instant, nullable=False),
@@ -285,7 +283,7 @@ idempotency = Table(
     Column("owner", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("body_hash", Text, nullable=False),
-    Column("statement_id", identifier(), nullable=False),
+    Column("statement_id", id_type(), nullable=False),
     Column("created_at", Instant, nullable=False),
     Index("idempotency_age", "created_at"),
 )

@@ -1,176 +1,191 @@
-"""Drivers that are lost, in the store: fenced off, then confirmed to be gone.
+"""Launches and takeovers of drivers.
 
-Between the two the session is `condemned`: its epoch is raised, so that the driver can report
-nothing any more, and no other driver is started, because its process may still write elsewhere.
+A takeover has two steps. First, a node fences the lost driver: it raises the epoch, so that the
+driver can no longer change anything in the store. Then the node confirms with the backend that the
+process is gone. Between the two steps the session has a `fenced_driver`, and no other driver is
+launched, because the process may still write files or tables.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Row, select, update
+from sqlalchemy import ColumnElement, Row, select, update
 
 from headrace.model.lifecycle import SESSION, SessionState
-from headrace.model.session import FencedDriver, Session
+from headrace.model.session import DriverLease, FencedDriver, Session
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
-from headrace.store.sessions import all_of, overdue_query
+from headrace.store.sessions import fetch, select_leased
 from headrace.store.tables import sessions
 from headrace.store.timeouts import has_other_work
 
 _ENTITY = "session"
-_HELD = sorted(SESSION.live - {SessionState.NOT_STARTED})
+_LEASED = sorted(SESSION.live - {SessionState.NOT_STARTED})
+_LAUNCHABLE = [SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RECOVERING]
 
 
 def overdue(tx: Tx, limit: int) -> list[Session]:
-    """Sessions whose lease has run out by the database's clock."""
-    return all_of(tx, overdue_query().order_by(sessions.c.id).limit(limit))
+    """Return at most `limit` sessions whose lease has expired by the database's clock."""
+    query = select_leased().where(sessions.c.lease_until < clock())
+    return fetch(tx, query.order_by(sessions.c.id).limit(limit))
 
 
 def unconfirmed_launches(tx: Tx, node: str) -> list[Session]:
-    """Sessions whose launch this node has claimed and whose handle nobody has kept."""
-    query = overdue_query(over=False).where(
+    """Return the sessions whose launch this node has claimed and for which no handle is stored."""
+    query = select_leased().where(
         sessions.c.launched_by == node,
         sessions.c.handle.is_(None),
         sessions.c.fenced_driver.is_(None),
     )
-    return all_of(tx, query.order_by(sessions.c.id))
+    return fetch(tx, query.order_by(sessions.c.id))
 
 
 def fence(
     tx: Tx,
-    session_id: str,
-    epoch: int,
+    lease: DriverLease,
     *,
     actor: str,
     reason: str,
     seconds: float,
-    if_overdue: bool = False,
-    if_alone: str | None = None,
+    only_if_overdue: bool = False,
+    only_if_alone_with: str | None = None,
     start_timed_out: bool = False,
 ) -> int | None:
-    """Take a session from its driver: the new epoch, or None when it has another already.
+    """Fence a driver: take its session from it by raising the epoch.
 
-    The driver can report nothing any more. Who condemns has `seconds` to see that its process is
-    gone; then any node does it. With `if_overdue`, only when its lease has run out; with
-    `if_alone`, only when it has nothing in hand but that statement, and no stream runs in it.
+    Args:
+        reason: Why the driver counts as lost.
+        seconds: Time for the actor to confirm that the process is gone. After that, any node can
+            reclaim the takeover.
+        only_if_overdue: Fence only if the lease has expired.
+        only_if_alone_with: Fence only if this statement is the only one in flight and the driver
+            runs no streaming query.
+        start_timed_out: Whether the driver used up the start timeout.
+
+    Returns:
+        The new epoch. None if the session has another epoch already, or a condition does not hold.
     """
-    found = _held(tx, session_id, epoch, if_overdue=if_overdue, if_alone=if_alone)
-    if found is None:
+    session = _lock_driven(
+        tx, lease, only_if_overdue=only_if_overdue, only_if_alone_with=only_if_alone_with
+    )
+    if session is None:
         return None
-    source = found.state
+    source = session.state
     target = SessionState.RECOVERING if source is SessionState.RUNNING else source
+    fenced_driver = FencedDriver(
+        epoch=lease.epoch, handle=session.handle, reason=reason, start_timed_out=start_timed_out
+    )
     tx.execute(
         update(sessions)
-        .where(sessions.c.id == session_id)
+        .where(sessions.c.id == lease.session_id)
         .values(
             state=target,
-            epoch=epoch + 1,
+            epoch=lease.epoch + 1,
             token_hash=None,
-            fenced_driver=FencedDriver(
-                epoch=epoch, handle=found.handle, reason=reason, start_timed_out=start_timed_out
-            ),
+            fenced_driver=fenced_driver,
             handle=None,
             streams=0,
             lease_until=clock(seconds),
         )
     )
-    detail = {"reason": reason, "epoch": epoch}
-    events.append(tx, _ENTITY, session_id, source, target, actor=actor, detail=detail)
-    tx.wake(session_topic(session_id), LAUNCH)
-    return epoch + 1
+    detail = {"reason": reason, "epoch": lease.epoch}
+    events.append(tx, _ENTITY, lease.session_id, source, target, actor=actor, detail=detail)
+    tx.wake(session_topic(lease.session_id), LAUNCH)
+    return lease.epoch + 1
 
 
-def _held(
-    tx: Tx, session_id: str, epoch: int, *, if_overdue: bool, if_alone: str | None
+def _lock_driven(
+    tx: Tx, lease: DriverLease, *, only_if_overdue: bool, only_if_alone_with: str | None
 ) -> Row[Any] | None:
-    """The state and handle of a session that the driver of this epoch has, on those terms.
+    """Lock a session that a driver owns, under the conditions of `fence`.
 
-    Locked as a claim locks it: no neighbour comes while this looks for one.
+    Return its state and handle, or None if a condition does not hold. A claim takes the same lock,
+    so that no statement is claimed between the check for other work and the fence.
     """
-    mine = select(sessions.c.state, sessions.c.handle).where(
-        sessions.c.id == session_id,
-        sessions.c.epoch == epoch,
-        sessions.c.state.in_(_HELD),
+    query = select(sessions.c.state, sessions.c.handle).where(
+        *_has_epoch(lease),
+        sessions.c.state.in_(_LEASED),
         sessions.c.lease_until.is_not(None),
         sessions.c.fenced_driver.is_(None),
     )
-    if if_overdue:
-        mine = mine.where(sessions.c.lease_until < clock())
-    if if_alone is not None:
-        mine = mine.where(sessions.c.streams == 0)
-    found = tx.execute(mine.with_for_update()).one_or_none()
-    if found is None or (if_alone is not None and has_other_work(tx, session_id, if_alone)):
-        return None
-    return found
+    if only_if_overdue:
+        query = query.where(sessions.c.lease_until < clock())
+    if only_if_alone_with is not None:
+        query = query.where(sessions.c.streams == 0)
+    session = tx.execute(query.with_for_update()).one_or_none()
+    if session is None or only_if_alone_with is None:
+        return session
+    return None if has_other_work(tx, lease.session_id, only_if_alone_with) else session
 
 
-def reclaim_takeover(tx: Tx, session_id: str, epoch: int, *, seconds: float) -> bool:
-    """Go on with a takeover that another has not finished in time. Returns whether it landed."""
-    stale = (
-        sessions.c.id == session_id,
-        sessions.c.epoch == epoch,
+def reclaim_takeover(tx: Tx, lease: DriverLease, *, seconds: float) -> bool:
+    """Reclaim a takeover that another node has not finished in time.
+
+    Return whether the takeover was reclaimed.
+    """
+    expired = (
+        *_has_epoch(lease),
         sessions.c.fenced_driver.is_not(None),
         sessions.c.lease_until < clock(),
     )
-    taken = update(sessions).where(*stale).values(lease_until=clock(seconds))
-    return tx.execute(taken).rowcount > 0
+    claim = update(sessions).where(*expired).values(lease_until=clock(seconds))
+    return tx.execute(claim).rowcount > 0
 
 
-def extend_lease(tx: Tx, session_id: str, epoch: int, *, seconds: float) -> None:
-    """Give an overdue driver another lease: nobody can tell whether it is gone."""
-    mine = (
-        sessions.c.id == session_id,
-        sessions.c.epoch == epoch,
+def extend_lease(tx: Tx, lease: DriverLease, *, seconds: float) -> None:
+    """Extend the lease of an overdue driver, because the backend cannot say whether it is gone."""
+    driven = (
+        *_has_epoch(lease),
         sessions.c.fenced_driver.is_(None),
-        # It may have said goodbye meanwhile.
+        # A driver that has sent `goodbye` in the meantime has no lease.
         sessions.c.lease_until.is_not(None),
     )
-    tx.execute(update(sessions).where(*mine).values(lease_until=clock(seconds)))
+    tx.execute(update(sessions).where(*driven).values(lease_until=clock(seconds)))
 
 
-def finish_takeover(tx: Tx, session_id: str, epoch: int) -> bool:
-    """The condemned driver is gone for certain: nobody answers for the session any more.
+def finish_takeover(tx: Tx, lease: DriverLease) -> bool:
+    """Finish a takeover after the process of the fenced driver is confirmed to be gone.
 
-    Returns whether it landed; another may have been quicker.
+    Return whether it was finished; another node may have finished it before.
     """
-    held = (
-        sessions.c.id == session_id,
-        sessions.c.epoch == epoch,
-        sessions.c.fenced_driver.is_not(None),
-    )
-    freed = update(sessions).where(*held).values(fenced_driver=None, lease_until=None, driver=None)
-    if not tx.execute(freed).rowcount:
+    fenced = (*_has_epoch(lease), sessions.c.fenced_driver.is_not(None))
+    release = update(sessions).where(*fenced)
+    release = release.values(fenced_driver=None, lease_until=None, driver=None)
+    if not tx.execute(release).rowcount:
         return False
-    tx.wake(session_topic(session_id), LAUNCH)
+    tx.wake(session_topic(lease.session_id), LAUNCH)
     return True
 
 
 def claim_launch(
     tx: Tx, session_id: str, *, node: str, seconds: float, token_hash: str
 ) -> int | None:
-    """Win the launch of a session: the new epoch, or None when another node was quicker.
+    """Claim the launch of a session's driver.
 
-    The driver has `seconds` to say hello, and speaks with the token of this hash.
+    Args:
+        seconds: Time until the driver must have reported `hello`.
+        token_hash: Hash of the driver's token.
+
+    Returns:
+        The new epoch. None if the session needs no driver, or if another node claimed the launch
+        first.
     """
-    free = (
+    needs_driver = (
         sessions.c.id == session_id,
-        sessions.c.state.in_(
-            [SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RECOVERING]
-        ),
+        sessions.c.state.in_(_LAUNCHABLE),
         sessions.c.lease_until.is_(None),
         sessions.c.fenced_driver.is_(None),
     )
-    source = tx.execute(select(sessions.c.state).where(*free).with_for_update()).scalar()
+    source = tx.execute(select(sessions.c.state).where(*needs_driver).with_for_update()).scalar()
     if source is None:
         return None
-    new = source is SessionState.NOT_STARTED
-    target = SessionState.STARTING if new else source
-    claimed = (
+    target = SessionState.STARTING if source is SessionState.NOT_STARTED else source
+    claim = (
         update(sessions)
-        .where(*free)
+        .where(*needs_driver)
         .values(
             state=target,
             epoch=sessions.c.epoch + 1,
@@ -183,7 +198,11 @@ def claim_launch(
         )
         .returning(sessions.c.epoch)
     )
-    epoch: int = tx.execute(claimed).scalar_one()
+    epoch: int = tx.execute(claim).scalar_one()
     events.append(tx, _ENTITY, session_id, source, target, actor=node, detail={"epoch": epoch})
     tx.wake(session_topic(session_id))
     return epoch
+
+
+def _has_epoch(lease: DriverLease) -> tuple[ColumnElement[bool], ...]:
+    return (sessions.c.id == lease.session_id, sessions.c.epoch == lease.epoch)

@@ -1,4 +1,4 @@
-"""Statements whose time is over, by the database's clock."""
+"""Statements that exceed a time limit: timeouts, and cancels that the driver does not answer."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Exists, and_, exists, literal, or_, select, update
 
 from headrace.model.lifecycle import IN_FLIGHT, StatementState
+from headrace.model.session import DriverLease
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.tables import TIMED, sessions, statements
 
 
 def timed_out(tx: Tx, limit: int) -> list[tuple[str, StatementState]]:
-    """Statements that have run, or waited, for longer than they may: id and state.
+    """Return at most `limit` statements that exceed a timeout: id and state.
 
-    Those that are being cancelled already are left out.
+    Statements that are being cancelled already are not included.
     """
-    too_long_in_line = and_(
+    waited_too_long = and_(
         statements.c.state == StatementState.WAITING,
-        statements.c.created_at < clock(-statements.c.queue_seconds),
+        statements.c.created_at < clock(-statements.c.queue_timeout_seconds),
     )
-    too_long_at_work = and_(
+    ran_too_long = and_(
         statements.c.state == StatementState.RUNNING,
         statements.c.started_at < clock(-statements.c.timeout_seconds),
     )
     query = (
         select(statements.c.id, statements.c.state)
-        # The words of the partial index, so that both databases use it.
-        .where(TIMED, or_(too_long_in_line, too_long_at_work))
+        # The condition of the partial index, verbatim: otherwise the databases do not use it.
+        .where(TIMED, or_(waited_too_long, ran_too_long))
         .order_by(statements.c.id)
         .limit(limit)
     )
@@ -37,21 +38,21 @@ def timed_out(tx: Tx, limit: int) -> list[tuple[str, StatementState]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnansweredCancel:
-    """A statement whose driver has not stopped it within the grace period."""
+    """A statement that its driver has not stopped within the grace period."""
 
     statement_id: str
-    session_id: str
-    epoch: int
+    lease: DriverLease
     alone: bool
     """Whether nothing else runs in that driver."""
     forced: bool
+    """Whether the cancel may kill a driver in which other work runs."""
     noted: bool
-    """Whether it is known already why it is not done."""
+    """Whether the reason for the delay has been stored already."""
 
 
 def unanswered_cancels(tx: Tx, grace_seconds: float, limit: int) -> list[UnansweredCancel]:
-    """Statements whose cancel was asked for longer ago than the grace period."""
-    neighbour = _others(statements.c.session_id, statements.c.id)
+    """Return at most `limit` cancels that were requested longer ago than the grace period."""
+    has_other = _others_in_flight(statements.c.session_id, statements.c.id)
     query = (
         select(
             statements.c.id,
@@ -59,7 +60,7 @@ def unanswered_cancels(tx: Tx, grace_seconds: float, limit: int) -> list[Unanswe
             statements.c.cancel_forced,
             statements.c.cancel_note,
             sessions.c.epoch,
-            or_(neighbour, sessions.c.streams > 0).label("shared"),
+            or_(has_other, sessions.c.streams > 0).label("shared"),
         )
         .join_from(statements, sessions, sessions.c.id == statements.c.session_id)
         .where(
@@ -74,8 +75,7 @@ def unanswered_cancels(tx: Tx, grace_seconds: float, limit: int) -> list[Unanswe
     return [
         UnansweredCancel(
             statement_id=row.id,
-            session_id=row.session_id,
-            epoch=row.epoch,
+            lease=DriverLease(row.session_id, row.epoch),
             alone=not row.shared,
             forced=row.cancel_forced,
             noted=row.cancel_note is not None,
@@ -85,12 +85,12 @@ def unanswered_cancels(tx: Tx, grace_seconds: float, limit: int) -> list[Unanswe
 
 
 def has_other_work(tx: Tx, session_id: str, statement_id: str) -> bool:
-    """Whether a session's driver has statements in hand beside that one."""
-    beside = select(_others(literal(session_id), literal(statement_id)))
-    return bool(tx.execute(beside).scalar_one())
+    """Return whether a session has statements in flight other than this one."""
+    query = select(_others_in_flight(literal(session_id), literal(statement_id)))
+    return bool(tx.execute(query).scalar_one())
 
 
-def _others(session_id: ColumnElement[str], statement_id: ColumnElement[str]) -> Exists:
+def _others_in_flight(session_id: ColumnElement[str], statement_id: ColumnElement[str]) -> Exists:
     other = statements.alias("other")
     return exists().where(
         other.c.session_id == session_id,
@@ -100,9 +100,10 @@ def _others(session_id: ColumnElement[str], statement_id: ColumnElement[str]) ->
     )
 
 
-def set_cancel_note(tx: Tx, statement_id: str, words: str) -> None:
-    """Keep why a cancel is not done yet."""
-    asked = update(statements).where(
-        statements.c.id == statement_id, statements.c.state == StatementState.CANCELLING
+def set_cancel_note(tx: Tx, statement_id: str, note: str) -> None:
+    """Store why a requested cancel is not done yet."""
+    cancelling = (
+        statements.c.id == statement_id,
+        statements.c.state == StatementState.CANCELLING,
     )
-    tx.execute(asked.values(cancel_note=words))
+    tx.execute(update(statements).where(*cancelling).values(cancel_note=note))

@@ -1,7 +1,7 @@
-"""The journal of two-phase tables: who creates which, and how far it has come.
+"""The journal of table transactions: one row for each two-phase table.
 
-Who holds a transaction is the driver of one epoch of one session. From `committing` on there is
-nothing but its end: whoever finds it without a driver finishes it.
+The driver of one epoch of one session owns a transaction. From `committing` on, a transaction is
+only ever finished: a driver that finds it orphaned publishes the table.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import TableBusy
 from headrace.model.lifecycle import TRANSACTION, StatementState, TransactionState
+from headrace.model.session import DriverLease
 from headrace.model.transaction import Staged, Transaction
 from headrace.store import events
 from headrace.store.clock import clock
@@ -23,7 +24,7 @@ from headrace.store.locks import lock_owned_state
 from headrace.store.tables import sessions, statements, transactions
 
 GONE_SECONDS = 15.0
-"""After its session has ended, a driver's process may be about to end for so long."""
+"""Time that a driver process has to exit after its session has ended."""
 _ENTITY = "transaction"
 _LIVE = transactions.c.ended_at.is_(None)
 _SELECT = select(
@@ -36,9 +37,9 @@ _SELECT = select(
     transactions.c.created_at,
     transactions.c.ended_at,
 )
-# Nobody drives it any more: its statement has ended, and the driver that held it is gone. One of a
-# session that has ended may take a moment to go.
-_LEFT = (
+# The statement has ended and the driver that owned the transaction is gone. After the end of its
+# session, a driver may need a moment to exit.
+_ORPHANED = (
     _LIVE,
     statements.c.ended_at.is_not(None),
     or_(
@@ -53,17 +54,17 @@ _LEFT = (
 
 
 def prepare(tx: Tx, new: Transaction, *, actor: str) -> bool:
-    """Journal a table that is about to be begun, for a statement that this driver has in hand.
+    """Journal a transaction before its driver begins it. Repeating the call changes nothing.
 
-    Returns whether it landed: not for a statement that is being cancelled. Saying it again changes
-    nothing.
+    Return whether the transaction is in the journal. It is not if the driver does not own the
+    statement, or if the statement is being cancelled.
     """
-    state = lock_owned_state(tx, new.statement_id, new.epoch)
+    state = lock_owned_state(tx, new.statement_id, DriverLease(new.session_id, new.epoch))
     if state in {None, StatementState.CANCELLING}:
         return False
-    known = get(tx, new.id)
-    if known is not None:
-        return (known.statement_id, known.epoch) == (new.statement_id, new.epoch)
+    journalled = get(tx, new.id)
+    if journalled is not None:
+        return (journalled.statement_id, journalled.epoch) == (new.statement_id, new.epoch)
     tx.execute(
         insert(transactions).values(
             id=new.id,
@@ -88,53 +89,66 @@ def advance(
     transaction_id: str,
     target: TransactionState,
     *,
-    session_id: str,
-    epoch: int,
+    lease: DriverLease,
     actor: str,
     staged: Staged | None = None,
     published: bool = False,
 ) -> bool:
-    """Change the state, as the lifecycle allows it, while that driver holds the transaction.
+    """Change the state of a transaction that this driver owns, if the lifecycle allows it.
 
-    Nothing begins to commit that a cancel has come for, unless it is `published` already. Returns
-    whether it landed; saying it again lands again. Raises TableBusy while another one publishes a
-    table of that name, or at that LOCATION.
+    A transaction whose statement is being cancelled does not begin to commit. Repeating a change
+    applies it again.
+
+    Args:
+        staged: The staged table, if it differs from the journal.
+        published: Whether the catalog has published the table already, so that a cancel is too
+            late.
+
+    Returns:
+        Whether the change was applied.
+
+    Raises:
+        TableBusy: Another transaction publishes a table of that name, or at that LOCATION.
     """
-    known = get(tx, transaction_id)
-    if known is None:
+    journalled = get(tx, transaction_id)
+    if journalled is None:
         return False
-    # Who cancels locks the statement too, and first.
-    statement = lock_owned_state(tx, known.statement_id, epoch)
-    found = _one(tx, _held(transaction_id, session_id, epoch))
-    if found is None:
+    # A cancel locks the statement first, too.
+    statement = lock_owned_state(tx, journalled.statement_id, lease)
+    owned = _get_one(tx, _select_owned(transaction_id, lease))
+    if owned is None:
         return False
-    if (source := found.state) is target:
+    if (source := owned.state) is target:
         return True
     stopped = statement in {None, StatementState.CANCELLING} and not published
-    too_late = target is TransactionState.COMMITTING and stopped
-    if too_late or not TRANSACTION.allows(source, target):
+    cannot_commit = target is TransactionState.COMMITTING and stopped
+    if cannot_commit or not TRANSACTION.allows(source, target):
         return False
-    values: dict[str, Any] = {"state": target, "staged": staged or found.staged}
+    values: dict[str, Any] = {"state": target, "staged": staged or owned.staged}
     if target in TRANSACTION.terminal:
         values["ended_at"] = clock()
     try:
         tx.execute(update(transactions).where(transactions.c.id == transaction_id).values(values))
     except IntegrityError as error:
         raise TableBusy(
-            f"Another statement is just creating {found.staged.target}, or one at its LOCATION."
+            f"Another statement is publishing {owned.staged.target}, or a table at its LOCATION.",
+            hint="Submit the statement again when the other one has ended.",
         ) from error
     events.append(tx, _ENTITY, transaction_id, source, target, actor=actor)
     return True
 
 
-def adopt(tx: Tx, statement_id: str, session_id: str, epoch: int) -> Transaction | None:
-    """The live transaction of a statement, which a driver before this one has left to it."""
-    found = live(tx, statement_id)
-    if found is None:
+def adopt(tx: Tx, statement_id: str, lease: DriverLease) -> Transaction | None:
+    """Give the live transaction of a statement to the driver that retries the statement.
+
+    Return the transaction, or None if the statement has none.
+    """
+    transaction = live(tx, statement_id)
+    if transaction is None:
         return None
-    mine = update(transactions).where(transactions.c.id == found.id)
-    tx.execute(mine.values(session_id=session_id, epoch=epoch))
-    return replace(found, session_id=session_id, epoch=epoch)
+    adoption = update(transactions).where(transactions.c.id == transaction.id)
+    tx.execute(adoption.values(session_id=lease.session_id, epoch=lease.epoch))
+    return replace(transaction, session_id=lease.session_id, epoch=lease.epoch)
 
 
 def orphaned(
@@ -144,14 +158,18 @@ def orphaned(
     identities: Sequence[str] | None = None,
     among: Sequence[str] | None = None,
 ) -> list[Transaction]:
-    """Transactions that nobody drives any more, oldest first.
+    """Return at most `limit` orphaned transactions, oldest first.
 
-    Of certain catalogs, or among certain ids, if given.
+    A transaction is orphaned when its statement has ended and no driver works on it.
+
+    Args:
+        identities: Only transactions of these catalogs.
+        among: Only transactions with these ids.
     """
     query = (
         _SELECT.join_from(transactions, sessions, sessions.c.id == transactions.c.session_id)
         .join(statements, statements.c.id == transactions.c.statement_id)
-        .where(*_LEFT)
+        .where(*_ORPHANED)
         .order_by(transactions.c.id)
         .limit(limit)
     )
@@ -163,51 +181,60 @@ def orphaned(
 
 
 def take_over_orphaned(
-    tx: Tx, identities: Sequence[str], session_id: str, epoch: int, *, limit: int
+    tx: Tx, identities: Sequence[str], lease: DriverLease, *, limit: int
 ) -> list[Transaction]:
-    """Those that nobody drives, now in the hands of this driver, which has these catalogs."""
-    taken = []
-    for found in orphaned(tx, limit=limit, identities=identities):
-        still = (
-            transactions.c.id == found.id,
-            transactions.c.session_id == found.session_id,
-            transactions.c.epoch == found.epoch,
+    """Give the orphaned transactions of these catalogs to this driver. Return them."""
+    adopted = []
+    for orphan in orphaned(tx, limit=limit, identities=identities):
+        unchanged = (
+            transactions.c.id == orphan.id,
+            transactions.c.session_id == orphan.session_id,
+            transactions.c.epoch == orphan.epoch,
             _LIVE,
         )
-        mine = update(transactions).where(*still).values(session_id=session_id, epoch=epoch)
-        if tx.execute(mine).rowcount:
-            taken.append(replace(found, session_id=session_id, epoch=epoch))
-    return taken
+        adoption = update(transactions).where(*unchanged)
+        adoption = adoption.values(session_id=lease.session_id, epoch=lease.epoch)
+        if tx.execute(adoption).rowcount:
+            adopted.append(replace(orphan, session_id=lease.session_id, epoch=lease.epoch))
+    return adopted
 
 
 def live(tx: Tx, statement_id: str) -> Transaction | None:
-    """The transaction of a statement that has not ended."""
-    return _one(tx, _SELECT.where(transactions.c.statement_id == statement_id, _LIVE))
+    """Return the transaction of a statement that has not ended, or None."""
+    return _get_one(tx, _SELECT.where(transactions.c.statement_id == statement_id, _LIVE))
 
 
 def is_past_cancelling(tx: Tx, statement_id: str, state: StatementState) -> bool:
-    """Whether the statement's table is being published, or may be, so that nothing stops it."""
-    found = live(tx, statement_id)
-    if found is None:
+    """Return whether a cancel is too late because the table is being published, or may be.
+
+    Args:
+        state: Current state of the statement.
+    """
+    transaction = live(tx, statement_id)
+    if transaction is None:
         return False
     if state is StatementState.WAITING:
-        return found.in_doubt
-    return found.state is TransactionState.COMMITTING
+        return transaction.in_doubt
+    return transaction.state is TransactionState.COMMITTING
 
 
 def in_doubt(tx: Tx, statement_id: str) -> bool:
-    """Whether, when its driver is gone, nobody can say if the statement's table is published."""
-    found = live(tx, statement_id)
-    return found is not None and found.in_doubt
+    """Return whether the table of a statement may be visible already, whatever its state."""
+    transaction = live(tx, statement_id)
+    return transaction is not None and transaction.in_doubt
 
 
 def get(tx: Tx, transaction_id: str) -> Transaction | None:
-    """One transaction."""
-    return _one(tx, _SELECT.where(transactions.c.id == transaction_id))
+    """Return a transaction, or None if there is no such transaction."""
+    return _get_one(tx, _SELECT.where(transactions.c.id == transaction_id))
 
 
 def page(tx: Tx, *, owner: str, before: str | None, limit: int) -> list[Transaction]:
-    """An owner's transactions, newest first."""
+    """Return at most `limit` transactions of an owner's statements, newest first.
+
+    Args:
+        before: Id of the last transaction of the previous page; None: the first page.
+    """
     query = _SELECT.join_from(
         transactions, statements, statements.c.id == transactions.c.statement_id
     ).where(statements.c.owner == owner)
@@ -218,7 +245,7 @@ def page(tx: Tx, *, owner: str, before: str | None, limit: int) -> list[Transact
 
 
 def is_owned(tx: Tx, owner: str, transaction_id: str) -> bool:
-    """Whether a transaction is of a statement of theirs."""
+    """Return whether a transaction belongs to a statement of this owner."""
     query = (
         select(transactions.c.id)
         .join_from(transactions, statements, statements.c.id == transactions.c.statement_id)
@@ -227,20 +254,20 @@ def is_owned(tx: Tx, owner: str, transaction_id: str) -> bool:
     return tx.execute(query).one_or_none() is not None
 
 
-def _held(transaction_id: str, session_id: str, epoch: int) -> Select[Any]:
-    """It, while it is that driver's and the driver has its session; nobody else changes it."""
+def _select_owned(transaction_id: str, lease: DriverLease) -> Select[Any]:
+    """Return a locking query for a transaction, if the driver owns it and its own session."""
     return (
         _SELECT.join_from(transactions, sessions, sessions.c.id == transactions.c.session_id)
         .where(
             transactions.c.id == transaction_id,
-            transactions.c.session_id == session_id,
-            transactions.c.epoch == epoch,
-            sessions.c.epoch == epoch,
+            transactions.c.session_id == lease.session_id,
+            transactions.c.epoch == lease.epoch,
+            sessions.c.epoch == lease.epoch,
         )
         .with_for_update()
     )
 
 
-def _one(tx: Tx, query: Select[Any]) -> Transaction | None:
+def _get_one(tx: Tx, query: Select[Any]) -> Transaction | None:
     row = tx.execute(query).mappings().one_or_none()
     return None if row is None else Transaction(**row)

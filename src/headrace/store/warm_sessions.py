@@ -1,34 +1,33 @@
-"""Spare sessions: nobody's yet, each with a warm driver, until somebody's new session takes one."""
+"""Warm sessions: each keeps a driver ready until it is assigned to the owner of a new session."""
 
 from __future__ import annotations
 
 from sqlalchemy import ScalarSelect, case, false, func, select, true, update
 from sqlalchemy.exc import IntegrityError
 
-from headrace.errors import SessionNameExists
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import NewSession, Session
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
-from headrace.store.sessions import all_of, live_query
+from headrace.store.sessions import build_name_error, fetch, select_live
 from headrace.store.tables import sessions
 
 UNASSIGNED_OWNER = ""
-"""The owner of a spare session."""
+"""Owner of a warm session that is not assigned yet."""
 
 _READY = [SessionState.STARTING, SessionState.RUNNING]
 
 
 def live(tx: Tx, profile: str) -> list[Session]:
-    """The spare sessions of a profile, oldest first."""
-    query = live_query().where(sessions.c.warm.is_(true()), sessions.c.profile == profile)
-    return all_of(tx, query.order_by(sessions.c.id))
+    """Return the warm sessions of a profile that have not ended, oldest first."""
+    query = select_live().where(sessions.c.warm.is_(true()), sessions.c.profile == profile)
+    return fetch(tx, query.order_by(sessions.c.id))
 
 
 def failed_recently(tx: Tx, profile: str, seconds: float) -> bool:
-    """Whether a spare session of a profile could not be started within the last `seconds`."""
+    """Return whether a warm session of a profile has failed within the last `seconds`."""
     query = select(func.count()).where(
         sessions.c.warm.is_(true()),
         sessions.c.profile == profile,
@@ -39,13 +38,20 @@ def failed_recently(tx: Tx, profile: str, seconds: float) -> bool:
 
 
 def assign(tx: Tx, new: NewSession) -> str | None:
-    """Make a new session of a spare one: its id, or None when there is none of that profile.
+    """Turn a warm session of the same profile into the new session.
 
-    One whose driver is up goes first. Raises NameTaken as an insert does.
+    A session whose driver is running is preferred to one whose driver is starting.
+
+    Returns:
+        Id of the warm session, which replaces the id of the new one. None if there is no warm
+        session.
+
+    Raises:
+        SessionNameExists: A live session of this owner has the name.
     """
-    taken = (
+    assignment = (
         update(sessions)
-        .where(sessions.c.id == _first(new.profile), sessions.c.warm.is_(true()))
+        .where(sessions.c.id == _first_ready(new.spec.profile), sessions.c.warm.is_(true()))
         .values(
             warm=false(),
             owner=new.owner,
@@ -59,21 +65,24 @@ def assign(tx: Tx, new: NewSession) -> str | None:
         .returning(sessions.c.id, sessions.c.state)
     )
     try:
-        row = tx.execute(taken).one_or_none()
+        row = tx.execute(assignment).one_or_none()
     except IntegrityError as error:
-        raise SessionNameExists(f"A live session is named {new.name!r} already.") from error
+        raise build_name_error(new) from error
     if row is None:
         return None
-    detail = {"reason": "taken with its warm driver"}
-    events.append(tx, "session", row.id, row.state, row.state, actor=new.owner, detail=detail)
-    tx.wake(session_topic(row.id), LAUNCH)
-    taken_id: str = row.id
-    return taken_id
+    session_id: str = row.id
+    detail = {"reason": "assigned with its warm driver"}
+    events.append(tx, "session", session_id, row.state, row.state, actor=new.owner, detail=detail)
+    tx.wake(session_topic(session_id), LAUNCH)
+    return session_id
 
 
-def _first(profile: str) -> ScalarSelect[str]:
-    """The id of the one to take; others that are about to be taken are passed over."""
-    ready = sessions.c.state == SessionState.RUNNING
+def _first_ready(profile: str) -> ScalarSelect[str]:
+    """Return a query for the id of the session to assign.
+
+    It skips sessions that other transactions have locked, because they are being assigned.
+    """
+    running = sessions.c.state == SessionState.RUNNING
     return (
         select(sessions.c.id)
         .where(
@@ -83,7 +92,7 @@ def _first(profile: str) -> ScalarSelect[str]:
             sessions.c.state.in_(_READY),
             sessions.c.fenced_driver.is_(None),
         )
-        .order_by(case((ready, 0), else_=1), sessions.c.id)
+        .order_by(case((running, 0), else_=1), sessions.c.id)
         .limit(1)
         .with_for_update(skip_locked=True)
         .scalar_subquery()

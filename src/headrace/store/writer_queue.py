@@ -1,7 +1,7 @@
-"""The queue of a SQLite file's writers: one at a time, in the order in which they came.
+"""A fair lock for the writers of a SQLite file.
 
-SQLite itself serves waiting writers in no order, so that one may starve (spark-facts.md: 8.4 s);
-so does `threading.Lock`.
+SQLite serves waiting writers in no order, so that a writer can starve (8.4 s were measured). A
+`threading.Lock` is no better.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.errors import StoreUnavailable
 
 
 class WriterQueue:
-    """A lock that is handed from each holder to whoever has waited longest."""
+    """A lock that each holder hands to the thread that has waited longest."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -25,23 +25,28 @@ class WriterQueue:
 
     @property
     def waiting(self) -> int:
-        """How many wait for their turn."""
+        """Number of threads that wait for the lock."""
         return len(self._gates)
 
     @contextmanager
     def turn(self, timeout: float) -> Iterator[None]:
-        """Hold the lock. Raises StoreUnavailable when the turn does not come in `timeout` s."""
+        """Hold the lock for the length of the block.
+
+        Raises:
+            StoreUnavailable: The lock was not free within `timeout` seconds.
+            RuntimeError: The calling thread holds the lock already.
+        """
         if self._holder == threading.get_ident():
-            raise RuntimeError("a write transaction inside another would wait for itself")
-        self._take(timeout)
+            raise RuntimeError("a write transaction inside another one would wait for itself")
+        self._acquire(timeout)
         self._holder = threading.get_ident()
         try:
             yield
         finally:
             self._holder = None
-            self._pass_on()
+            self._release()
 
-    def _take(self, timeout: float) -> None:
+    def _acquire(self, timeout: float) -> None:
         with self._guard:
             if not self._held:
                 self._held = True
@@ -54,10 +59,12 @@ class WriterQueue:
         with self._guard:
             if gate in self._gates:
                 self._gates.remove(gate)
-                raise StoreUnavailable(f"No turn to write came within {timeout:g} s.")
-        # It was handed over in the very last moment: the turn is ours.
+                raise StoreUnavailable(
+                    f"The store is overloaded: no turn to write came within {timeout:g} s."
+                )
+        # The holder handed the lock over just after the timeout: this thread holds it.
 
-    def _pass_on(self) -> None:
+    def _release(self) -> None:
         with self._guard:
             if self._gates:
                 self._gates.popleft().release()

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli.output.base import OutputColumn
-from headrace.cli.output.formats import OutputFormat, writer
-from headrace.cli.output.text import Number, as_json, pad, shown, width
+from headrace.cli.output.formats import OutputFormat, make_writer
+from headrace.cli.output.text import Number, display_width, pad, to_json, to_printable
 from headrace.errors import FormatCannotHold
 
 TEXTS = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"])))
@@ -22,33 +22,34 @@ ROWS = st.integers(1, 4).flatmap(
 )
 
 
-def written(format_: OutputFormat, rows: Sequence[Sequence[Any]], *types: str) -> str:
+def write(format_: OutputFormat, rows: Sequence[Sequence[Any]], *types: str) -> str:
+    """Return the output for these rows; each row is a chunk of its own."""
     names = types or ["string"] * (len(rows[0]) if rows else 1)
     columns = [OutputColumn(f"c{index}", name) for index, name in enumerate(names)]
     out = io.StringIO(newline="")
-    to = writer(format_, out, columns, rows, colour=False)
-    to.begin(columns, rows)
-    for row in rows:  # as if each came in a chunk of its own
-        to.rows([row])
-    to.end()
+    writer = make_writer(format_, out, columns, rows, colour=False)
+    writer.begin(columns, rows)
+    for row in rows:
+        writer.write_rows([row])
+    writer.end()
     return out.getvalue()
 
 
 @given(ROWS)
-def test_csv_is_read_back(rows: list[list[str | None]]) -> None:
-    read = list(csv.reader(io.StringIO(written(OutputFormat.CSV, rows), newline="")))[1:]
-    told = [["" if value is None else value for value in row] for row in rows]
-    assert [row or [""] for row in read] == told
+def test_csv_output_is_read_back_by_a_csv_parser(rows: list[list[str | None]]) -> None:
+    read = list(csv.reader(io.StringIO(write(OutputFormat.CSV, rows), newline="")))[1:]
+    expected = [["" if value is None else value for value in row] for row in rows]
+    assert [row or [""] for row in read] == expected
 
 
 @given(TEXTS)
-def test_csv_tells_null_from_empty(value: str | None) -> None:
-    line = written(OutputFormat.CSV, [[value, "x"]]).partition("\n")[2]
+def test_csv_distinguishes_null_from_an_empty_string(value: str | None) -> None:
+    line = write(OutputFormat.CSV, [[value, "x"]]).partition("\n")[2]
     assert (line == ",x\n") is (value is None)
 
 
 @given(ROWS)
-def test_tsv_is_read_back(rows: list[list[str | None]]) -> None:
+def test_tsv_output_is_read_back(rows: list[list[str | None]]) -> None:
     escapes = {"\\\\": "\\", "\\t": "\t", "\\n": "\n", "\\r": "\r"}
 
     def value(cell: str) -> str | None:
@@ -57,89 +58,89 @@ def test_tsv_is_read_back(rows: list[list[str | None]]) -> None:
         parts = iter(cell)
         return "".join(escapes[char + next(parts)] if char == "\\" else char for char in parts)
 
-    lines = written(OutputFormat.TSV, rows).split("\n")[1:-1]
+    lines = write(OutputFormat.TSV, rows).split("\n")[1:-1]
     assert [[value(cell) for cell in line.split("\t")] for line in lines] == rows
 
 
 @given(ROWS)
-def test_both_forms_of_json_are_read_back(rows: list[list[str | None]]) -> None:
+def test_json_and_jsonl_output_is_read_back_by_a_json_parser(rows: list[list[str | None]]) -> None:
     objects = [{f"c{index}": value for index, value in enumerate(row)} for row in rows]
-    assert json.loads(written(OutputFormat.JSON, rows)) == objects
-    lines = written(OutputFormat.JSONL, rows).split("\n")[:-1]
+    assert json.loads(write(OutputFormat.JSON, rows)) == objects
+    lines = write(OutputFormat.JSONL, rows).split("\n")[:-1]
     assert [json.loads(line) for line in lines] == objects
 
 
-def test_any_name_can_be_a_key() -> None:
+def test_column_names_with_special_characters_are_json_keys() -> None:
     columns = [OutputColumn(name, "int") for name in ("50%", '"q"', "", "%s")]
     out = io.StringIO()
-    to = writer(OutputFormat.JSONL, out, columns, [], colour=False)
-    to.begin(columns, [])
-    to.rows([[1, 2, 3, 4]])
+    writer = make_writer(OutputFormat.JSONL, out, columns, [], colour=False)
+    writer.begin(columns, [])
+    writer.write_rows([[1, 2, 3, 4]])
     assert json.loads(out.getvalue()) == {"50%": 1, '"q"': 2, "": 3, "%s": 4}
 
 
-def test_json_is_a_row_a_line() -> None:
-    assert written(OutputFormat.JSON, [[1], [2]]) == '[{"c0": 1},\n {"c0": 2}]\n'
-    assert written(OutputFormat.JSON, []) == "[]\n"
-    assert written(OutputFormat.JSONL, []) == ""
+def test_json_output_has_one_row_per_line() -> None:
+    assert write(OutputFormat.JSON, [[1], [2]]) == '[{"c0": 1},\n {"c0": 2}]\n'
+    assert write(OutputFormat.JSON, []) == "[]\n"
+    assert write(OutputFormat.JSONL, []) == ""
 
 
-def test_numbers_stay_as_they_were_written() -> None:
+def test_numbers_keep_all_their_digits() -> None:
     row = json.loads('[1.10, 1e400, [2.50, {"a": 12345678901234567890}]]', parse_float=Number)
-    assert written(OutputFormat.CSV, [row]).splitlines()[1] == (
+    assert write(OutputFormat.CSV, [row]).splitlines()[1] == (
         '1.10,1e400,"[2.50, {""a"": 12345678901234567890}]"'
     )
-    assert written(OutputFormat.JSONL, [row]) == (
+    assert write(OutputFormat.JSONL, [row]) == (
         '{"c0": 1.10, "c1": 1e400, "c2": [2.50, {"a": 12345678901234567890}]}\n'
     )
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
-def test_json_of_values(value: Any) -> None:
-    assert json.loads(as_json(value)) == value
+def test_values_are_converted_to_valid_json(value: Any) -> None:
+    assert json.loads(to_json(value)) == value
 
 
-def test_json_refuses_names_that_repeat_and_tells_them() -> None:
+def test_json_refuses_duplicate_column_names_and_lists_them() -> None:
     columns = [OutputColumn(name, "int") for name in ("a", "b", "a", "c", "c", "A")]
     for format_ in (OutputFormat.JSON, OutputFormat.JSONL):
         out = io.StringIO()
-        with pytest.raises(FormatCannotHold, match=r"one name: a, c\."):
-            writer(format_, out, columns, [], colour=False).begin(columns, [])
+        with pytest.raises(FormatCannotHold, match=r"the same name: a, c\."):
+            make_writer(format_, out, columns, [], colour=False).begin(columns, [])
         assert out.getvalue() == ""
 
 
-def test_markdown() -> None:
-    assert written(OutputFormat.MARKDOWN, [["a|b\\", ""], ["x\ny", None]]) == (
+def test_markdown_escapes_pipes_and_line_breaks() -> None:
+    assert write(OutputFormat.MARKDOWN, [["a|b\\", ""], ["x\ny", None]]) == (
         "| c0 | c1 |\n| --- | --- |\n| a\\|b\\\\ |  |\n| x<br>y | NULL |\n"
     )
 
 
-def test_table_and_vertical_without_a_terminal_that_can_draw() -> None:
+def test_table_and_vertical_use_ascii_lines_without_utf8() -> None:
     rows = [[1, "x"], [10, None]]
-    assert written(OutputFormat.TABLE, rows, "int", "string") == (
+    assert write(OutputFormat.TABLE, rows, "int", "string") == (
         " c0 | c1\n----+------\n  1 | x\n 10 | NULL\n"
     )
     head = "-[ 1 ]".ljust(40, "-")
-    assert written(OutputFormat.VERTICAL, rows[:1], "int", "string") == f"{head}\nc0 | 1\nc1 | x\n"
+    assert write(OutputFormat.VERTICAL, rows[:1], "int", "string") == f"{head}\nc0 | 1\nc1 | x\n"
 
 
-def test_a_longer_value_further_down_stays_whole() -> None:
+def test_a_value_longer_than_its_column_is_not_cut() -> None:
     columns = [OutputColumn("a", "string"), OutputColumn("b", "string")]
     out = io.StringIO()
-    to = writer(OutputFormat.TABLE, out, columns, [["x", "y"]], colour=False)
-    to.begin(columns, [["x", "y"]])
-    to.rows([["x", "y"], ["longer", "y"]])
+    writer = make_writer(OutputFormat.TABLE, out, columns, [["x", "y"]], colour=False)
+    writer.begin(columns, [["x", "y"]])
+    writer.write_rows([["x", "y"], ["longer", "y"]])
     assert out.getvalue().splitlines()[2:] == [" x | y", " longer | y"]
 
 
 @given(st.text())
-def test_what_is_shown_cannot_steer_a_terminal(text: str) -> None:
-    steering = {"Cc", "Cf", "Zl", "Zp"}
-    assert not steering & {unicodedata.category(char) for char in shown(text)}
+def test_printable_text_contains_no_control_characters(text: str) -> None:
+    control = {"Cc", "Cf", "Zl", "Zp"}
+    assert not control & {unicodedata.category(char) for char in to_printable(text)}
 
 
-def test_widths() -> None:
-    assert [width(text) for text in ("abc", "日本", "e\u0301")] == [3, 4, 1]
+def test_display_width_and_padding_count_terminal_columns() -> None:
+    assert [display_width(text) for text in ("abc", "日本", "e\u0301")] == [3, 4, 1]
     assert pad("日", 4) == "日  "
     assert pad("日", 4, right=True) == "  日"
     assert pad("longer", 2) == "longer"

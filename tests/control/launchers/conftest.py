@@ -1,4 +1,4 @@
-"""Every backend that has a launcher, for the suite that all of them pass."""
+"""One description of each backend, for the contract suite that all launchers pass."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ import pytest
 from tests.support.aws import Aws, account, moto_server
 from tests.support.clusters import standalone_profile, yarn_cluster_profile
 from tests.support.jvm import free_ports
-from tests.support.launches import Backend, failing, spark_standing_by, standing_by
+from tests.support.launches import (
+    Backend,
+    write_failing_interpreter,
+    write_spark_interpreter,
+    write_waiting_interpreter,
+)
 from tests.support.waiting import wait_until
 
 from headrace.control.launchers.base import Handle, Launcher
 from headrace.control.launchers.emr_serverless import EmrServerlessLauncher
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
+from headrace.home import HomeLayout
 from headrace.settings import Profile
 
 _NO_EXECUTORS = {
@@ -24,7 +30,6 @@ _NO_EXECUTORS = {
     "spark.dynamicAllocation.initialExecutors": "0",
     "spark.executor.instances": "0",
 }
-_BACKENDS: dict[str, Callable[[pytest.FixtureRequest, Path], Backend]] = {}
 
 
 @pytest.fixture(
@@ -37,118 +42,117 @@ _BACKENDS: dict[str, Callable[[pytest.FixtureRequest, Path], Backend]] = {}
     ],
 )
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Backend:
-    """Each in turn. A launcher joins by a function here and its name above."""
+    """Each backend in turn. To add one, add a function to _BACKENDS and its name above."""
     return _BACKENDS[request.param](request, tmp_path_factory.mktemp("programs"))
 
 
 @pytest.fixture
 def launcher(backend: Backend, tmp_path: Path) -> Launcher:
-    return backend.make(tmp_path)
+    return backend.make_launcher(tmp_path)
 
 
 @pytest.fixture
 def handles(launcher: Launcher) -> Iterator[list[Handle]]:
-    """What a test has started; killed at its end."""
-    started: list[Handle] = []
-    yield started
-    for handle in started:
+    """A list for the handles of the drivers that a test starts. They are killed at its end."""
+    handles: list[Handle] = []
+    yield handles
+    for handle in handles:
         launcher.kill(handle)
-        wait_until(lambda one=handle: not launcher.poll(one).alive, what="it is gone")
+        wait_until(lambda handle=handle: not launcher.poll(handle).alive, what="the driver ends")
     launcher.exits()
 
 
-def _backend(
-    make: Callable[[pytest.FixtureRequest, Path], Backend],
-) -> Callable[[pytest.FixtureRequest, Path], Backend]:
-    _BACKENDS[make.__name__.lstrip("_")] = make
-    return make
-
-
-@_backend
 def _local(_request: pytest.FixtureRequest, folder: Path) -> Backend:
     return Backend(
-        make=LocalLauncher,
-        stays=Profile(python=standing_by(folder / "stays")),
-        fails=Profile(python=failing(folder / "fails")),
-        words="exit status 3",
+        make_launcher=lambda home: LocalLauncher(HomeLayout.at(home)),
+        running=Profile(python=write_waiting_interpreter(folder / "running")),
+        failing=Profile(python=write_failing_interpreter(folder / "failing")),
+        failure_message="exit status 3",
     )
 
 
-@_backend
 def _standalone(request: pytest.FixtureRequest, folder: Path) -> Backend:
     cluster = request.getfixturevalue("standalone")
-    # No worker has as much: the application is there, and takes nothing.
-    idle = {"spark.executor.memory": "64g"}
+    # No worker has this much memory, so the application exists but gets no executors.
+    unsatisfiable = {"spark.executor.memory": "64g"}
     profile = standalone_profile(cluster, "python3")
     return Backend(
-        make=_spark_submit,
-        stays=Profile(
+        make_launcher=_spark_submit_launcher,
+        running=Profile(
             **{
                 **profile,
-                "conf": {**profile["conf"], **idle},
-                "python": spark_standing_by(folder / "stays"),
+                "conf": {**profile["conf"], **unsatisfiable},
+                "python": write_spark_interpreter(folder / "running"),
             }
         ),
-        fails=Profile(**{**profile, "python": failing(folder / "fails")}),
-        words="exit status 3",
+        failing=Profile(**{**profile, "python": write_failing_interpreter(folder / "failing")}),
+        failure_message="exit status 3",
         applications=cluster.applications,
-        on_cluster=True,
-        unreachable=Profile(**{**profile, "cluster_url": _nowhere()}),
+        has_cluster=True,
+        unreachable=Profile(**{**profile, "cluster_url": _closed_address()}),
     )
 
 
-@_backend
 def _yarn_cluster(request: pytest.FixtureRequest, folder: Path) -> Backend:
     cluster = request.getfixturevalue("yarn")
-    profile = yarn_cluster_profile(cluster, spark_standing_by(folder / "stays"))
-    idle = {**profile["conf"], **_NO_EXECUTORS}
-    refused = {**profile["conf"], "spark.yarn.queue": "no-such-queue"}
+    profile = yarn_cluster_profile(cluster, write_spark_interpreter(folder / "running"))
+    without_executors = {**profile["conf"], **_NO_EXECUTORS}
+    with_missing_queue = {**profile["conf"], "spark.yarn.queue": "no-such-queue"}
     return Backend(
-        make=_spark_submit,
-        stays=Profile(**{**profile, "conf": idle}),
-        fails=Profile(**{**profile, "conf": refused}),
-        words="no-such-queue",
+        make_launcher=_spark_submit_launcher,
+        running=Profile(**{**profile, "conf": without_executors}),
+        failing=Profile(**{**profile, "conf": with_missing_queue}),
+        failure_message="no-such-queue",
         applications=cluster.applications,
-        on_cluster=True,
-        lags=True,
-        unreachable=Profile(**{**profile, "cluster_url": _nowhere()}),
+        has_cluster=True,
+        processes_lag=True,
+        unreachable=Profile(**{**profile, "cluster_url": _closed_address()}),
     )
 
 
-@_backend
 def _emr_serverless(request: pytest.FixtureRequest, _folder: Path) -> Backend:
     aws = account(request.getfixturevalue("moto"))
     profile = aws.profile()
     return Backend(
-        make=EmrServerlessLauncher,
-        stays=Profile(**profile),
-        fails=Profile(**profile),
-        words="FAILED: out of memory",
+        make_launcher=lambda home: EmrServerlessLauncher(HomeLayout.at(home)),
+        running=Profile(**profile),
+        failing=Profile(**profile),
+        failure_message="FAILED: out of memory",
         applications=aws.live_names,
-        on_cluster=True,
-        unreachable=Profile(**aws.profile(endpoint_url=_nowhere())),
+        has_cluster=True,
+        unreachable=Profile(**aws.profile(endpoint_url=_closed_address())),
         results=aws.results,
         fail=lambda handle: aws.set_state(handle["job_run_id"], "FAILED", "out of memory"),
     )
 
 
-def _spark_submit(home: Path) -> SparkSubmitLauncher:
-    return SparkSubmitLauncher(home, str(home / "results"))
+_BACKENDS: dict[str, Callable[[pytest.FixtureRequest, Path], Backend]] = {
+    "local": _local,
+    "emr_serverless": _emr_serverless,
+    "standalone": _standalone,
+    "yarn_cluster": _yarn_cluster,
+}
 
 
-def _nowhere() -> str:
+def _spark_submit_launcher(home: Path) -> SparkSubmitLauncher:
+    layout = HomeLayout.at(home)
+    return SparkSubmitLauncher(layout, str(layout.results))
+
+
+def _closed_address() -> str:
+    """Return an address of this host at which no process listens."""
     [port] = free_ports(1)
     return f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="package")
 def moto() -> Iterator[str]:
-    """A server's address."""
+    """Address of a moto server."""
     with moto_server() as address:
         yield address
 
 
 @pytest.fixture
 def aws(moto: str) -> Aws:
-    """A bucket and an application of the test's own."""
+    """A new bucket and a new EMR Serverless application."""
     return account(moto)

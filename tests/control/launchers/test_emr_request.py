@@ -1,4 +1,4 @@
-"""What a driver's launch asks of EMR Serverless."""
+"""Tests of the StartJobRun request for a driver."""
 
 from __future__ import annotations
 
@@ -11,29 +11,33 @@ import pytest
 from botocore.validate import ParamValidator
 
 from headrace.control.launchers.base import LaunchRequest
-from headrace.control.launchers.emr_request import bootstrap_to_send, job_run, refuse_unreachable
+from headrace.control.launchers.emr_request import (
+    build_job_run,
+    check_nodes_are_reachable,
+    remote_bootstrap,
+)
 from headrace.control.launchers.remote_artifacts import RemoteArtifacts
 from headrace.errors import LaunchFailed
 from headrace.model.ids import new_id
 from headrace.model.messages import Bootstrap
 from headrace.settings import Profile
 
-BAGGAGE = RemoteArtifacts(
+ARTIFACTS = RemoteArtifacts(
     entry="s3://b/drivers/1/entry.py",
     package="s3://b/drivers/1/headrace.zip",
-    bootstrap="s3://b/handover/x",
+    bootstrap="s3://b/handoff/x",
 )
 
 
 def launch(
     *,
     conf: dict[str, str] | None = None,
-    conf_of_profile: dict[str, str] | None = None,
+    profile_conf: dict[str, str] | None = None,
     bootstrap: dict[str, Any] | None = None,
     **profile: Any,
 ) -> LaunchRequest:
     session_id = new_id("se")
-    known = {
+    defaults = {
         "session_id": session_id,
         "epoch": 12,
         "token": "secret",
@@ -48,12 +52,12 @@ def launch(
     }
     return LaunchRequest(
         name=f"headrace-{session_id}-12",
-        bootstrap=Bootstrap.model_validate({**known, **(bootstrap or {})}),
+        bootstrap=Bootstrap.model_validate({**defaults, **(bootstrap or {})}),
         profile=Profile(
             backend="emr-serverless",
             application_id="00f1abcdefgh1234",
             execution_role_arn="arn:aws:iam::123456789012:role/driver",
-            conf=conf_of_profile or {},
+            conf=profile_conf or {},
             **profile,
         ),
         log=Path("unused"),
@@ -61,42 +65,41 @@ def launch(
 
 
 def properties(request: LaunchRequest) -> dict[str, str]:
-    asked = job_run(request, BAGGAGE)
-    [defaults] = asked["configurationOverrides"]["applicationConfiguration"]
+    job_run = build_job_run(request, ARTIFACTS)
+    [defaults] = job_run["configurationOverrides"]["applicationConfiguration"]
     assert defaults["classification"] == "spark-defaults"
-    found: dict[str, str] = defaults["properties"]
-    return found
+    spark_defaults: dict[str, str] = defaults["properties"]
+    return spark_defaults
 
 
-def test_a_request_is_one_that_aws_takes() -> None:
-    """By its own description; the lengths and patterns are those of real names."""
+def test_a_request_is_valid_by_the_service_model_of_aws() -> None:
     client = boto3.client(
         "emr-serverless", "eu-west-1", aws_access_key_id="x", aws_secret_access_key="x"
     )
     shape = client.meta.service_model.operation_model("StartJobRun").input_shape
-    asked = job_run(launch(log_uri="s3://logs"), BAGGAGE)
-    report = ParamValidator().validate(asked, shape)
+    job_run = build_job_run(launch(log_uri="s3://logs"), ARTIFACTS)
+    report = ParamValidator().validate(job_run, shape)
     assert not report.has_errors(), report.generate_report()
     token = shape.members["clientToken"].metadata
-    assert len(asked["clientToken"]) <= token["max"]
-    assert re.fullmatch(token["pattern"], asked["clientToken"])
+    assert len(job_run["clientToken"]) <= token["max"]
+    assert re.fullmatch(token["pattern"], job_run["clientToken"])
     tag = shape.members["tags"]
-    for key, value in asked["tags"].items():
+    for key, value in job_run["tags"].items():
         assert re.fullmatch(tag.key.metadata["pattern"], key)
         assert re.fullmatch(tag.value.metadata["pattern"], value)
 
 
-def test_what_belongs_to_the_service_is_left_to_it() -> None:
+def test_the_master_and_ui_port_are_left_to_the_service_unless_the_profile_sets_them() -> None:
     request = launch(conf={"spark.app.name": "x"})
-    sent = bootstrap_to_send(request)
-    assert sent.conf == {"spark.app.name": "x"}
-    assert sent.token == "secret"
+    bootstrap = remote_bootstrap(request)
+    assert bootstrap.conf == {"spark.app.name": "x"}
+    assert bootstrap.token == "secret"
     assert properties(request) == {"spark.app.name": "x"}
-    by_profile = launch(conf={"spark.ui.port": "4050"}, conf_of_profile={"spark.ui.port": "4050"})
-    assert bootstrap_to_send(by_profile).conf == {"spark.ui.port": "4050"}
+    set_by_profile = launch(conf={"spark.ui.port": "4050"}, profile_conf={"spark.ui.port": "4050"})
+    assert remote_bootstrap(set_by_profile).conf == {"spark.ui.port": "4050"}
 
 
-def test_what_looks_like_a_secret_reaches_the_driver_alone() -> None:
+def test_configuration_that_looks_like_a_secret_is_in_the_bootstrap_only() -> None:
     request = launch(
         conf={
             "spark.sql.catalog.pg.password": "p",
@@ -109,10 +112,10 @@ def test_what_looks_like_a_secret_reaches_the_driver_alone() -> None:
         "spark.executor.memory": "4g",
         "spark.emr-serverless.driverEnv.TOKENIZERS": "x",
     }
-    assert bootstrap_to_send(request).conf["spark.sql.catalog.pg.password"] == "p"
+    assert remote_bootstrap(request).conf["spark.sql.catalog.pg.password"] == "p"
 
 
-def test_env_and_python_become_the_services_own_settings() -> None:
+def test_env_and_python_of_the_profile_become_configuration_of_the_service() -> None:
     request = launch(env={"TZ": "UTC"}, python="./environment/bin/python")
     assert properties(request) == {
         "spark.emr-serverless.driverEnv.TZ": "UTC",
@@ -122,17 +125,17 @@ def test_env_and_python_become_the_services_own_settings() -> None:
     }
 
 
-def test_python_files_of_the_session_come_behind_the_package() -> None:
+def test_python_files_of_the_session_follow_the_package() -> None:
     request = launch(conf={"spark.submit.pyFiles": "s3://b/a.py,s3://b/b c.zip"})
-    submit = job_run(request, BAGGAGE)["jobDriver"]["sparkSubmit"]
-    files = f"{BAGGAGE.package},s3://b/a.py,s3://b/b c.zip"
+    submit = build_job_run(request, ARTIFACTS)["jobDriver"]["sparkSubmit"]
+    files = f"{ARTIFACTS.package},s3://b/a.py,s3://b/b c.zip"
     assert submit["sparkSubmitParameters"] == f"--py-files '{files}'"
-    assert "spark.submit.pyFiles" not in bootstrap_to_send(request).conf
+    assert "spark.submit.pyFiles" not in remote_bootstrap(request).conf
     assert "spark.submit.pyFiles" not in properties(request)
 
 
 @pytest.mark.parametrize("node", ["http://127.0.0.1:8040", "http://[::1]:1", "http://localhost:1"])
-def test_a_node_that_only_its_host_reaches_is_refused(node: str) -> None:
+def test_a_node_with_only_loopback_addresses_is_refused(node: str) -> None:
     with pytest.raises(LaunchFailed, match=rf"{re.escape(node)}\. Set http\.advertise"):
-        refuse_unreachable(launch(bootstrap={"nodes": [node]}))
-    refuse_unreachable(launch(bootstrap={"nodes": [node, "http://headrace.internal:8040"]}))
+        check_nodes_are_reachable(launch(bootstrap={"nodes": [node]}))
+    check_nodes_are_reachable(launch(bootstrap={"nodes": [node, "http://headrace.internal:8040"]}))

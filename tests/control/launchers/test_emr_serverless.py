@@ -1,4 +1,4 @@
-"""The launcher of EMR Serverless, against moto's: it keeps job runs, and runs none."""
+"""Tests of the launcher `emr-serverless`, against moto, which records job runs but runs none."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.emr_serverless import EmrServerlessLauncher
 from headrace.driver.bootstrap import read_handoff
 from headrace.errors import BackendUnreachable, LaunchFailed
+from headrace.home import HomeLayout
 from headrace.model.messages import Bootstrap
 from headrace.settings import Profile
 
@@ -26,26 +27,30 @@ TOKEN = "the-secret-token"
 
 @pytest.fixture(scope="module")
 def launcher(tmp_path_factory: pytest.TempPathFactory) -> EmrServerlessLauncher:
-    return EmrServerlessLauncher(tmp_path_factory.mktemp("node"))
+    return make_launcher(tmp_path_factory.mktemp("node"))
 
 
 @pytest.fixture
 def launch(aws: Aws, tmp_path: Path) -> LaunchRequest:
-    return request(aws, tmp_path)
+    return make_request(aws, tmp_path)
 
 
-def request(aws: Aws, tmp_path: Path, *, epoch: int = 1, **profile: Any) -> LaunchRequest:
-    """A launch on this application."""
+def make_launcher(home: Path) -> EmrServerlessLauncher:
+    return EmrServerlessLauncher(HomeLayout.at(home))
+
+
+def make_request(aws: Aws, tmp_path: Path, *, epoch: int = 1, **profile: Any) -> LaunchRequest:
+    """Return a launch on the application of the account."""
     return LaunchRequest(
         name=f"headrace-se_1-{epoch}",
-        bootstrap=bootstrap(aws, epoch),
+        bootstrap=make_bootstrap(aws, epoch),
         profile=Profile(**aws.profile(**profile)),
         log=tmp_path / "logs" / "se_1.log",
     )
 
 
-def bootstrap(aws: Aws, epoch: int, **changes: Any) -> Bootstrap:
-    known = {
+def make_bootstrap(aws: Aws, epoch: int) -> Bootstrap:
+    fields = {
         "session_id": "se_1",
         "epoch": epoch,
         "token": TOKEN,
@@ -58,13 +63,13 @@ def bootstrap(aws: Aws, epoch: int, **changes: Any) -> Bootstrap:
         "renew_seconds": 1,
         "orphan_seconds": 1,
     }
-    return Bootstrap.model_validate({**known, **changes})
+    return Bootstrap.model_validate(fields)
 
 
-def there(place: str) -> bool:
-    system, inner = url_to_fs(place)
+def exists(location: str) -> bool:
+    system, path = url_to_fs(location)
     system.invalidate_cache()
-    return bool(system.exists(inner))
+    return bool(system.exists(path))
 
 
 def test_a_driver_is_started_polled_and_killed(
@@ -80,68 +85,67 @@ def test_a_driver_is_started_polled_and_killed(
     assert launcher.exits() == []
     launcher.announce(["http://127.0.0.1:2"])
     launcher.kill(handle)
-    assert [one["state"] for one in aws.job_runs()] == ["CANCELLED"]
-    gone = launcher.poll(handle)
-    assert (gone.alive, gone.words) == (False, "CANCELLED")
+    assert [job_run["state"] for job_run in aws.job_runs()] == ["CANCELLED"]
+    status = launcher.poll(handle)
+    assert (status.alive, status.message) == (False, "CANCELLED")
     launcher.kill(handle)
 
 
-def test_the_token_is_no_argument_and_the_bootstrap_of_one_use(
+def test_the_token_is_not_an_argument_and_the_bootstrap_can_be_read_only_once(
     launcher: EmrServerlessLauncher, aws: Aws, launch: LaunchRequest
 ) -> None:
     handle = launcher.start(launch)
     [run] = aws.job_runs()
     assert TOKEN not in str(run)
     submit = run["jobDriver"]["sparkSubmit"]
-    assert submit["entryPointArguments"] == ["--one-use", handle["bootstrap"]]
-    assert there(handle["bootstrap"])
-    known, token = read_handoff(handle["bootstrap"])
-    assert (known.session_id, known.epoch, token) == ("se_1", 1, TOKEN)
-    assert not there(handle["bootstrap"])
+    assert submit["entryPointArguments"] == ["--handoff", handle["bootstrap"]]
+    assert exists(handle["bootstrap"])
+    bootstrap, token = read_handoff(handle["bootstrap"])
+    assert (bootstrap.session_id, bootstrap.epoch, token) == ("se_1", 1, TOKEN)
+    assert not exists(handle["bootstrap"])
     with pytest.raises(FileNotFoundError):
         read_handoff(handle["bootstrap"])
 
 
-def test_a_bootstrap_that_no_driver_took_goes_with_the_kill(
+def test_a_kill_deletes_an_unread_bootstrap(
     launcher: EmrServerlessLauncher, launch: LaunchRequest
 ) -> None:
     handle = launcher.start(launch)
     launcher.kill(handle)
-    assert not there(handle["bootstrap"])
+    assert not exists(handle["bootstrap"])
 
 
-def test_the_driver_is_found_by_its_name(
+def test_another_node_finds_a_driver_by_its_name(
     launcher: EmrServerlessLauncher, aws: Aws, tmp_path: Path, launch: LaunchRequest
 ) -> None:
     assert launcher.find(launch.name, launch.profile) is None
     handle = launcher.start(launch)
-    # More than a page of newer ones.
+    # More than one page of newer job runs.
     for number in range(60):
         aws.start(f"{launch.name}{number}")
-    # A node that knows nothing of it but the name.
-    another = EmrServerlessLauncher(tmp_path)
-    assert another.find(launch.name, launch.profile) == handle
-    assert another.find("headrace-se_1-2", launch.profile) is None
+    other_node = make_launcher(tmp_path)
+    assert other_node.find(launch.name, launch.profile) == handle
+    assert other_node.find("headrace-se_1-2", launch.profile) is None
     launcher.kill(handle)
-    assert another.find(launch.name, launch.profile) is None
+    assert other_node.find(launch.name, launch.profile) is None
 
 
-def test_of_several_runs_of_one_name_the_newest_is_found(
+def test_the_newest_of_several_job_runs_with_one_name_is_found(
     launcher: EmrServerlessLauncher, aws: Aws, launch: LaunchRequest
 ) -> None:
-    ages = {days: aws.start(launch.name, days_old=days) for days in (2, 1, 3)}
-    found = launcher.find(launch.name, launch.profile)
-    assert found is not None
-    assert found["job_run_id"] == ages[1]
+    run_ids = {days: aws.start(launch.name, days_old=days) for days in (2, 1, 3)}
+    handle = launcher.find(launch.name, launch.profile)
+    assert handle is not None
+    assert handle["job_run_id"] == run_ids[1]
 
 
-def test_a_repeated_start_finds_what_is_there(
+def test_a_repeated_start_returns_the_existing_job_run(
     launcher: EmrServerlessLauncher, aws: Aws, launch: LaunchRequest
 ) -> None:
     handle = launcher.start(launch)
     assert launcher.start(launch) == handle
     assert len(aws.job_runs()) == 1
-    assert there(handle["bootstrap"])
+    assert exists(handle["bootstrap"])
 
 
 @pytest.mark.parametrize(
@@ -158,7 +162,7 @@ def test_a_repeated_start_finds_what_is_there(
         ("CANCELLED", "", False),
     ],
 )
-def test_a_poll_has_the_words_of_aws(
+def test_a_poll_returns_the_state_and_details_of_aws(
     launcher: EmrServerlessLauncher,
     aws: Aws,
     launch: LaunchRequest,
@@ -170,21 +174,21 @@ def test_a_poll_has_the_words_of_aws(
     aws.set_state(handle["job_run_id"], state, details)
     status = launcher.poll(handle)
     assert status.alive is alive
-    assert status.words == (f"{state}: {details}" if details else state)
+    assert status.message == (f"{state}: {details}" if details else state)
     assert (launcher.find(launch.name, launch.profile) == handle) is alive
 
 
-def test_what_aws_has_forgotten_is_gone(
+def test_a_job_run_that_aws_does_not_know_counts_as_ended(
     launcher: EmrServerlessLauncher, launch: LaunchRequest
 ) -> None:
     handle = {**launcher.start(launch), "job_run_id": "00unknown"}
     status = launcher.poll(handle)
     assert not status.alive
-    assert "ResourceNotFoundException" in status.words
+    assert "ResourceNotFoundException" in status.message
     launcher.kill(handle)
 
 
-def test_a_run_that_does_not_end_is_no_success(
+def test_a_kill_fails_if_the_job_run_does_not_end(
     launcher: EmrServerlessLauncher,
     aws: Aws,
     launch: LaunchRequest,
@@ -192,45 +196,47 @@ def test_a_run_that_does_not_end_is_no_success(
 ) -> None:
     handle = launcher.start(launch)
     monkeypatch.setattr(emr_serverless, "_CANCEL_SECONDS", 0.1)
-    monkeypatch.setattr(emr_serverless, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(emr_serverless, "_POLL_SECONDS", 0.05)
 
-    def cancelling(_self: object, application_id: str, job_run_id: str) -> tuple[str, str]:
+    def stay_cancelling(_self: object, application_id: str, job_run_id: str) -> tuple[str, str]:
         aws.set_state(job_run_id, "CANCELLING", "its workers are being stopped")
         return application_id, job_run_id
 
-    monkeypatch.setattr(models.EMRServerlessBackend, "cancel_job_run", cancelling)
+    monkeypatch.setattr(models.EMRServerlessBackend, "cancel_job_run", stay_cancelling)
     with pytest.raises(LaunchFailed, match=r"not ended job run .*CANCELLING: its workers"):
         launcher.kill(handle)
 
 
-def test_a_refused_cancel_has_the_words_of_aws(
+def test_a_refused_cancel_has_the_message_of_aws(
     launcher: EmrServerlessLauncher, launch: LaunchRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = launcher.start(launch)
 
-    def refused(_self: object, application_id: str, job_run_id: str) -> tuple[str, str]:
+    def refuse(_self: object, application_id: str, job_run_id: str) -> tuple[str, str]:
         raise models.AccessDeniedException("not you")
 
-    monkeypatch.setattr(models.EMRServerlessBackend, "cancel_job_run", refused)
+    monkeypatch.setattr(models.EMRServerlessBackend, "cancel_job_run", refuse)
     with pytest.raises(LaunchFailed, match="CancelJobRun: AccessDeniedException: not you"):
         launcher.kill(handle)
 
 
-def test_a_refused_start_has_the_words_of_aws_and_leaves_no_token(
+def test_a_refused_start_has_the_message_of_aws_and_leaves_no_token(
     launcher: EmrServerlessLauncher, aws: Aws, tmp_path: Path
 ) -> None:
-    foreign = request(aws, tmp_path, execution_role_arn=ROLE.replace("123456789012", "1" * 12))
+    other_account = make_request(
+        aws, tmp_path, execution_role_arn=ROLE.replace("123456789012", "1" * 12)
+    )
     with pytest.raises(LaunchFailed, match="AccessDeniedException: Cross-account pass role"):
-        launcher.start(foreign)
-    unknown = request(aws, tmp_path, application_id="00unknown")
+        launcher.start(other_account)
+    unknown_application = make_request(aws, tmp_path, application_id="00unknown")
     with pytest.raises(LaunchFailed, match=r"ResourceNotFoundException: .*00unknown"):
-        launcher.start(unknown)
-    system, inner = url_to_fs(aws.results)
+        launcher.start(unknown_application)
+    system, path = url_to_fs(aws.results)
     system.invalidate_cache()
-    assert not [found for found in system.find(inner) if "/handover/" in found]
+    assert not [name for name in system.find(path) if "/handover/" in name]
 
 
-def test_a_run_that_ended_before_its_cancel_came_is_gone(
+def test_a_kill_succeeds_if_the_job_run_ends_before_the_cancel(
     launcher: EmrServerlessLauncher,
     aws: Aws,
     launch: LaunchRequest,
@@ -238,16 +244,16 @@ def test_a_run_that_ended_before_its_cancel_came_is_gone(
 ) -> None:
     handle = launcher.start(launch)
 
-    def too_late(_self: object, application_id: str, job_run_id: str) -> tuple[str, str]:
+    def end_and_refuse(_self: object, application_id: str, job_run_id: str) -> tuple[str, str]:
         aws.set_state(job_run_id, "SUCCESS")
         raise models.ValidationException("the job run has ended")
 
-    monkeypatch.setattr(models.EMRServerlessBackend, "cancel_job_run", too_late)
+    monkeypatch.setattr(models.EMRServerlessBackend, "cancel_job_run", end_and_refuse)
     launcher.kill(handle)
-    assert launcher.poll(handle).words == "SUCCESS"
+    assert launcher.poll(handle).message == "SUCCESS"
 
 
-def test_credentials_that_have_expired_are_no_answer(
+def test_expired_credentials_count_as_unreachable(
     launcher: EmrServerlessLauncher,
     aws: Aws,
     launch: LaunchRequest,
@@ -255,11 +261,11 @@ def test_credentials_that_have_expired_are_no_answer(
 ) -> None:
     handle = launcher.start(launch)
 
-    def expired(*_arguments: object, **_options: object) -> None:
+    def reject_token(*_arguments: object, **_options: object) -> None:
         raise JsonRESTError("ExpiredTokenException", "the security token has expired")
 
-    monkeypatch.setattr(models.EMRServerlessBackend, "list_job_runs", expired)
-    monkeypatch.setattr(models.EMRServerlessBackend, "get_job_run", expired)
+    monkeypatch.setattr(models.EMRServerlessBackend, "list_job_runs", reject_token)
+    monkeypatch.setattr(models.EMRServerlessBackend, "get_job_run", reject_token)
     for call in (
         lambda: launcher.start(launch),
         lambda: launcher.find(launch.name, launch.profile),
@@ -270,74 +276,74 @@ def test_credentials_that_have_expired_are_no_answer(
             call()
 
 
-def test_a_region_that_nobody_names_is_asked_for(
+def test_a_missing_region_is_reported(
     aws: Aws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     with pytest.raises(LaunchFailed, match="You must specify a region"):
-        EmrServerlessLauncher(tmp_path).start(request(aws, tmp_path, region=None))
+        make_launcher(tmp_path).start(make_request(aws, tmp_path, region=None))
 
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port at which nobody listens, kept from others."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield taken.getsockname()[1]
+    """A reserved port at which no process listens."""
+    with socket.socket() as reservation:
+        reservation.bind(("127.0.0.1", 0))
+        yield reservation.getsockname()[1]
 
 
-def test_a_service_out_of_reach_is_no_answer(
+def test_every_call_reports_an_unreachable_service(
     launcher: EmrServerlessLauncher,
     aws: Aws,
     tmp_path: Path,
     launch: LaunchRequest,
     closed_port: int,
 ) -> None:
-    nowhere = f"http://127.0.0.1:{closed_port}"
-    handle = {**launcher.start(launch), "endpoint_url": nowhere}
-    lost = request(aws, tmp_path, epoch=2, endpoint_url=nowhere)
-    with pytest.raises(BackendUnreachable, match=nowhere):
-        launcher.start(lost)
-    with pytest.raises(BackendUnreachable, match=nowhere):
-        launcher.find(lost.name, lost.profile)
-    with pytest.raises(BackendUnreachable, match=nowhere):
+    address = f"http://127.0.0.1:{closed_port}"
+    handle = {**launcher.start(launch), "endpoint_url": address}
+    second = make_request(aws, tmp_path, epoch=2, endpoint_url=address)
+    with pytest.raises(BackendUnreachable, match=address):
+        launcher.start(second)
+    with pytest.raises(BackendUnreachable, match=address):
+        launcher.find(second.name, second.profile)
+    with pytest.raises(BackendUnreachable, match=address):
         launcher.poll(handle)
-    with pytest.raises(BackendUnreachable, match=nowhere):
+    with pytest.raises(BackendUnreachable, match=address):
         launcher.kill(handle)
 
 
-def test_without_credentials_nothing_is_known(
+def test_missing_credentials_count_as_unreachable(
     tmp_path: Path, launch: LaunchRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(BackendUnreachable, match="Unable to locate credentials"):
-        EmrServerlessLauncher(tmp_path).find(launch.name, launch.profile)
+        make_launcher(tmp_path).find(launch.name, launch.profile)
 
 
-def test_the_log_is_where_the_profile_says_or_with_aws(
+def test_the_log_is_in_the_location_of_the_profile_or_shown_by_a_command_of_aws(
     launcher: EmrServerlessLauncher, aws: Aws, tmp_path: Path, launch: LaunchRequest
 ) -> None:
-    kept = launcher.start(launch)
-    run_id, application_id = kept["job_run_id"], aws.application_id
-    assert kept["log"] == (
+    default = launcher.start(launch)
+    run_id, application_id = default["job_run_id"], aws.application_id
+    assert default["log"] == (
         "aws emr-serverless get-dashboard-for-job-run"
         f" --application-id {application_id} --job-run-id {run_id}"
     )
-    sent = launcher.start(request(aws, tmp_path, epoch=2, log_uri="s3://logs/headrace/"))
+    in_s3 = launcher.start(make_request(aws, tmp_path, epoch=2, log_uri="s3://logs/headrace/"))
     run = aws.job_runs()[1]
     monitoring = run["configurationOverrides"]["monitoringConfiguration"]
     assert monitoring == {"s3MonitoringConfiguration": {"logUri": "s3://logs/headrace/"}}
-    place = f"applications/{application_id}/jobs/{sent['job_run_id']}/SPARK_DRIVER/"
-    assert launcher.poll(sent).log == sent["log"]
-    assert sent["log"] == f"s3://logs/headrace/{place}"
+    folder = f"applications/{application_id}/jobs/{in_s3['job_run_id']}/SPARK_DRIVER/"
+    assert launcher.poll(in_s3).log == in_s3["log"]
+    assert in_s3["log"] == f"s3://logs/headrace/{folder}"
     # `headrace session log` shows this file.
-    told = launch.log.read_text().splitlines()
-    assert [line.rpartition("Its log: ")[2] for line in told] == [kept["log"], sent["log"]]
+    lines = launch.log.read_text().splitlines()
+    assert [line.rpartition("Its log: ")[2] for line in lines] == [default["log"], in_s3["log"]]
 
 
-def test_regions_have_clients_of_their_own(
+def test_each_region_has_its_own_client(
     launcher: EmrServerlessLauncher, aws: Aws, tmp_path: Path, launch: LaunchRequest
 ) -> None:
     handle = launcher.start(launch)

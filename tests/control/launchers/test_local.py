@@ -1,4 +1,4 @@
-"""What is the local launcher's own; test_contract.py holds what it shares with the others."""
+"""Tests of the launcher `local` beyond the contract suite, test_launcher_contract.py."""
 
 from __future__ import annotations
 
@@ -6,103 +6,111 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.launches import READY, program, request, standing_by
+from tests.support.launches import (
+    READY,
+    make_request,
+    write_interpreter,
+    write_waiting_interpreter,
+)
 from tests.support.waiting import wait_until
 
 from headrace.control.launchers.base import Handle
 from headrace.control.launchers.local import LocalLauncher
 from headrace.errors import LaunchFailed
+from headrace.home import HomeLayout
 from headrace.model.messages import Bootstrap
 from headrace.settings import Profile
 
 
 @pytest.fixture
 def launcher(tmp_path: Path) -> LocalLauncher:
-    return LocalLauncher(tmp_path)
+    return LocalLauncher(HomeLayout.at(tmp_path))
 
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Profile:
-    """Its driver waits, in a child as well."""
-    return Profile(python=standing_by(tmp_path / "python"))
+    """Profile whose driver waits, and has a child that waits."""
+    return Profile(python=write_waiting_interpreter(tmp_path / "python"))
 
 
-def at_work(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those that can still do anything."""
-    left = [one for one in processes if one.is_running()]
-    return [one for one in left if one.status() != psutil.STATUS_ZOMBIE]
+def running(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Return the processes that can still act."""
+    existing = [process for process in processes if process.is_running()]
+    return [process for process in existing if process.status() != psutil.STATUS_ZOMBIE]
 
 
-def test_a_driver_is_killed_with_all_it_started(
+def test_a_kill_ends_the_driver_and_all_processes_that_it_started(
     launcher: LocalLauncher, tmp_path: Path, profile: Profile, handles: list[Handle]
 ) -> None:
-    asked = request(tmp_path, profile)
-    handles.append(launcher.start(asked))
-    wait_until(lambda: READY in asked.log.read_text(), what="the driver is up")
+    request = make_request(tmp_path, profile)
+    handles.append(launcher.start(request))
+    wait_until(lambda: READY in request.log.read_text(), what="the driver runs")
     driver = psutil.Process(handles[0]["pid"])
-    family = [driver, *driver.children(recursive=True)]
-    assert len(family) == 2
+    processes = [driver, *driver.children(recursive=True)]
+    assert len(processes) == 2
     launcher.kill(handles[0])
-    # At once: who kills goes on to what the driver must not touch any more.
-    assert not at_work(family)
+    # Without a wait: after `kill`, a takeover touches the files that the driver had.
+    assert not running(processes)
     assert not Path(handles[0]["bootstrap"]).exists()
 
 
-def test_what_a_dead_driver_left_running_is_killed(
+def test_a_kill_ends_the_processes_of_a_driver_that_has_already_ended(
     launcher: LocalLauncher, tmp_path: Path, profile: Profile, handles: list[Handle]
 ) -> None:
-    """A JVM outlives its Python process for a while, and may write."""
-    asked = request(tmp_path, profile)
-    handles.append(launcher.start(asked))
-    wait_until(lambda: READY in asked.log.read_text(), what="the driver is up")
+    """A JVM can outlive its Python process, and write files in that time."""
+    request = make_request(tmp_path, profile)
+    handles.append(launcher.start(request))
+    wait_until(lambda: READY in request.log.read_text(), what="the driver runs")
     driver = psutil.Process(handles[0]["pid"])
     [child] = driver.children()
     driver.kill()
-    wait_until(lambda: not launcher.poll(handles[0]).alive, what="the driver is gone")
-    assert at_work([child])
+    wait_until(lambda: not launcher.poll(handles[0]).alive, what="the driver ends")
+    assert running([child])
     launcher.kill(handles[0])
-    assert not at_work([child])
+    assert not running([child])
 
 
-def test_the_nodes_own_settings_do_not_reach_the_driver(
+def test_a_driver_does_not_inherit_the_settings_of_the_node(
     launcher: LocalLauncher,
     tmp_path: Path,
     handles: list[Handle],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HEADRACE_STORE__URL", "postgresql://user:password@host/db")
-    python = program(tmp_path / "python", "print(sorted(os.environ), 'end')")
-    asked = request(tmp_path, Profile(python=python, env={"SEEN": "yes"}))
-    handles.append(launcher.start(asked))
-    wait_until(lambda: "end" in asked.log.read_text(), what="the driver has written")
-    names = asked.log.read_text()
-    assert "'SEEN'" in names
+    python = write_interpreter(tmp_path / "python", "print(sorted(os.environ), 'end')")
+    request = make_request(tmp_path, Profile(python=python, env={"FROM_PROFILE": "yes"}))
+    handles.append(launcher.start(request))
+    wait_until(lambda: "end" in request.log.read_text(), what="the driver writes its log")
+    names = request.log.read_text()
+    assert "'FROM_PROFILE'" in names
     assert "'JAVA_HOME'" in names
     assert "HEADRACE_" not in names
 
 
-def test_a_pid_that_was_given_to_another_process_is_no_driver(
+def test_another_process_with_the_pid_of_a_driver_is_not_taken_for_the_driver(
     launcher: LocalLauncher, tmp_path: Path, profile: Profile, handles: list[Handle]
 ) -> None:
-    handles.append(launcher.start(request(tmp_path, profile)))
-    another = LocalLauncher(tmp_path)
-    assert another.poll(handles[0]).alive
-    reused = {**handles[0], "created": 1.0}
-    assert not another.poll(reused).alive
-    another.kill(reused)
-    assert another.poll(handles[0]).alive
+    handles.append(launcher.start(make_request(tmp_path, profile)))
+    other_node = LocalLauncher(HomeLayout.at(tmp_path))
+    assert other_node.poll(handles[0]).alive
+    reused_pid = {**handles[0], "created": 1.0}
+    assert not other_node.poll(reused_pid).alive
+    other_node.kill(reused_pid)
+    assert other_node.poll(handles[0]).alive
 
 
-def test_what_cannot_be_started_says_so(launcher: LocalLauncher, tmp_path: Path) -> None:
+def test_a_missing_interpreter_is_reported_and_leaves_no_bootstrap_file(
+    launcher: LocalLauncher, tmp_path: Path
+) -> None:
     with pytest.raises(LaunchFailed, match="no-such-python"):
-        launcher.start(request(tmp_path, Profile(python=str(tmp_path / "no-such-python"))))
+        launcher.start(make_request(tmp_path, Profile(python=str(tmp_path / "no-such-python"))))
     assert not list((tmp_path / "drivers").glob("*.json"))
 
 
-def test_a_new_address_is_announced(
+def test_new_node_addresses_are_written_to_the_bootstrap_files(
     launcher: LocalLauncher, tmp_path: Path, profile: Profile, handles: list[Handle]
 ) -> None:
-    handles.append(launcher.start(request(tmp_path, profile)))
+    handles.append(launcher.start(make_request(tmp_path, profile)))
     launcher.announce(["http://127.0.0.1:2"])
-    known = Bootstrap.model_validate_json(Path(handles[0]["bootstrap"]).read_text())
-    assert known.nodes == ["http://127.0.0.1:2"]
+    bootstrap = Bootstrap.model_validate_json(Path(handles[0]["bootstrap"]).read_text())
+    assert bootstrap.nodes == ["http://127.0.0.1:2"]

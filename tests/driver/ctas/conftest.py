@@ -1,4 +1,4 @@
-"""A link that keeps a journal in memory, and a database of the test's own."""
+"""Fixtures of CTAS tests: a journal in memory, and databases that belong to one test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.driver.ctas.lake import Shore
+from tests.driver.ctas.lake_namespace import LakeNamespace
 from tests.support.journal import JournalLink
 from tests.support.lakes import Lake, lake_conf
 from tests.support.postgres import PostgresServer
@@ -24,7 +24,7 @@ def link() -> JournalLink:
 
 @pytest.fixture
 def database(spark: SparkSession) -> Iterator[str]:
-    """The name of the current database, which is empty."""
+    """Name of a new database, which is the current one during the test."""
     name = f"d_{secrets.token_hex(4)}"
     spark.sql(f"CREATE DATABASE {name}")
     spark.sql(f"USE {name}")
@@ -34,10 +34,10 @@ def database(spark: SparkSession) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def lakes(
+def lake_session(
     spark: SparkSession, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[SparkSession, Path]:
-    """A session that has all catalogs, and the folder of those that keep files."""
+    """A session that has all catalogs, and the directory of the Iceberg catalogs."""
     folder = tmp_path_factory.mktemp("lakes")
     session = spark.newSession()
     for key, value in lake_conf(folder, postgres, postgres.new_database()).items():
@@ -47,14 +47,15 @@ def lakes(
 
 @pytest.fixture
 def lake(request: pytest.FixtureRequest) -> Lake:
-    """The kind of table that a test is about."""
-    found: Lake = request.param
-    return found
+    """Kind of table that the test creates. Parametrize it indirectly."""
+    lake: Lake = request.param
+    return lake
 
 
 @pytest.fixture
-def shore(lakes: tuple[SparkSession, Path], lake: Lake) -> Iterator[Shore]:
-    session, folder = lakes
-    made = Shore(session, lake, folder)
-    yield made
-    made.drop()
+def namespace(lake_session: tuple[SparkSession, Path], lake: Lake) -> Iterator[LakeNamespace]:
+    """A new namespace for tables of the kind `lake`."""
+    session, folder = lake_session
+    lake_namespace = LakeNamespace(session, lake, folder)
+    yield lake_namespace
+    lake_namespace.drop()

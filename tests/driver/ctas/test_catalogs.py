@@ -1,4 +1,4 @@
-"""Which implementation there is for which catalog, and that looking for it connects to nothing."""
+"""The registry of catalog implementations."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ if TYPE_CHECKING:
 ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
 
 
-class Theirs(IcebergCatalog):
-    """Of somebody else."""
-
-    kind = "theirs"
+class ThirdPartyCatalog(IcebergCatalog):
+    kind = "third-party"
 
 
 class Entry:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def load(self) -> type[Theirs]:
-        return Theirs
+    def load(self) -> type[ThirdPartyCatalog]:
+        return ThirdPartyCatalog
 
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     entries = [Entry(ICEBERG), Entry("org.example.Catalog")]
     monkeypatch.setattr(catalogs, "entry_points", lambda group: entries if group else [])
-    catalogs.implementations.cache_clear()
+    catalogs.load_implementations.cache_clear()
     yield
-    catalogs.implementations.cache_clear()
+    catalogs.load_implementations.cache_clear()
 
 
 @pytest.mark.usefixtures("installed")
-def test_what_is_installed_goes_before_headraces_own() -> None:
-    found = catalogs.implementations()
-    assert found[ICEBERG] is found["org.example.Catalog"] is Theirs
-    assert len(found) > 2
+def test_installed_implementations_override_headraces_own() -> None:
+    implementations = catalogs.load_implementations()
+    assert implementations[ICEBERG] is implementations["org.example.Catalog"] is ThirdPartyCatalog
+    assert len(implementations) > 2
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("installed")
-def test_every_catalog_says_what_it_is_without_being_reached(spark: SparkSession) -> None:
+def test_the_identity_of_a_catalog_needs_no_connection_and_holds_no_secret(
+    spark: SparkSession,
+) -> None:
     session = spark.newSession()
     conf = {
         "a": ICEBERG,
@@ -61,10 +61,10 @@ def test_every_catalog_says_what_it_is_without_being_reached(spark: SparkSession
     }
     for key, value in conf.items():
         session.conf.set(f"spark.sql.catalog.{key}", value)
-    found = catalogs.catalogs_in(session)
-    assert [one.kind for one in found] == [SessionCatalog.kind, "theirs", "jdbc"]
-    told = [one.identity() for one in found]
-    assert len(set(told)) == 3
-    assert "http://127.0.0.1:9" in told[1]
-    assert "127.0.0.1:9/x" in told[2]
-    assert "secret" not in "".join(told)
+    listed = catalogs.list_catalogs(session)
+    assert [catalog.kind for catalog in listed] == [SessionCatalog.kind, "third-party", "jdbc"]
+    identities = [catalog.identity() for catalog in listed]
+    assert len(set(identities)) == 3
+    assert "http://127.0.0.1:9" in identities[1]
+    assert "127.0.0.1:9/x" in identities[2]
+    assert "secret" not in "".join(identities)

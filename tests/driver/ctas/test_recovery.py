@@ -1,4 +1,4 @@
-"""What other drivers have left of tables: finished or removed by the next one."""
+"""Recovery: a driver completes or removes the orphaned transactions of other drivers."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ import pytest
 from tests.support.ctas import (
     ROWS,
     Crash,
-    Ran,
-    abandoned,
+    CtasRun,
     checksum,
-    crash_at,
-    expected,
-    folders,
-    rows,
-    tables,
+    crash_before,
+    expected_checksum,
+    fetch_rows,
+    list_directories,
+    list_tables,
+    orphan_transaction,
 )
 from tests.support.journal import JournalLink
 
 from headrace.driver.ctas import recover
-from headrace.driver.ctas.journal import Journal
 from headrace.driver.ctas.staged_table import StagedTable
 from headrace.model.lifecycle import TransactionState
 
@@ -35,90 +34,83 @@ ABORTING, ABORTED = TransactionState.ABORTING, TransactionState.ABORTED
 COMMITTING, COMMITTED = TransactionState.COMMITTING, TransactionState.COMMITTED
 
 
-def die(*_arguments: object) -> None:
+def crash(*_arguments: object) -> None:
     raise Crash
 
 
-def leave(spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All is written, and the driver dies just when it begins to publish."""
+def crash_in_commit(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leave an orphaned transaction that is complete but not published."""
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(StagedTable, "commit", die)
-        Ran(spark, TEXT, link)
-    abandoned(link)
+        patch.setattr(StagedTable, "commit", crash)
+        CtasRun(spark, TEXT, link)
+    orphan_transaction(link)
 
 
-def test_what_had_begun_is_removed(spark: SparkSession, link: JournalLink) -> None:
-    crash_at(link, COMMITTING)
+def test_a_transaction_that_was_not_committing_is_rolled_back(
+    spark: SparkSession, link: JournalLink
+) -> None:
+    crash_before(link, COMMITTING)
     with pytest.raises(Crash):
-        Ran(spark, TEXT, link)
-    assert len(tables(spark)) == len(folders(spark)) == 1
-    abandoned(link)
+        CtasRun(spark, TEXT, link)
+    assert len(list_tables(spark)) == len(list_directories(spark)) == 1
+    orphan_transaction(link)
     recover(spark, link.as_link())
-    assert tables(spark) == folders(spark) == []
+    assert list_tables(spark) == list_directories(spark) == []
     assert link.steps[-2:] == [ABORTING, ABORTED]
 
 
-def test_what_was_being_published_is(
+def test_a_committing_transaction_is_rolled_forward(
     spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leave(spark, link, monkeypatch)
+    crash_in_commit(spark, link, monkeypatch)
     recover(spark, link.as_link())
-    assert tables(spark) == folders(spark) == ["t"]
-    assert checksum(spark, "t") == expected(spark)
+    assert list_tables(spark) == list_directories(spark) == ["t"]
+    assert checksum(spark, "t") == expected_checksum(spark)
     assert link.steps[-1] is COMMITTED
 
 
-def test_anothers_table_stays_and_the_staged_one_goes(
+def test_another_users_table_is_kept_and_the_staged_one_is_removed(
     spark: SparkSession,
     link: JournalLink,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    leave(spark, link, monkeypatch)
+    crash_in_commit(spark, link, monkeypatch)
     spark.sql("CREATE TABLE t USING json AS SELECT 7 AS x")
     with caplog.at_level(logging.ERROR, "headrace.driver"):
         recover(spark, link.as_link())
-    assert rows(spark, "SELECT * FROM t") == [(7,)]
-    assert tables(spark) == folders(spark) == ["t"]
+    assert fetch_rows(spark, "SELECT * FROM t") == [(7,)]
+    assert list_tables(spark) == list_directories(spark) == ["t"]
     assert link.steps[-2:] == [ABORTING, ABORTED]
-    assert "exists already" in caplog.text
+    assert "already exists" in caplog.text
 
 
-def test_what_nobody_here_knows_is_left(
+def test_a_transaction_of_an_unknown_kind_stays_orphaned(
     spark: SparkSession,
     link: JournalLink,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    leave(spark, link, monkeypatch)
-    [left] = link.left
-    link.left = [left.model_copy(update={"staged": left.staged.model_copy(update={"kind": "odd"})})]
-    recover(spark, link.as_link())
-    assert link.steps[-1] is COMMITTING
-    assert "nothing here knows how to finish a 'odd' one" in caplog.text
-
-
-def test_other_catalogs_are_others_business(
-    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leave(spark, link, monkeypatch)
-    [left] = link.left
-    link.left = [
-        left.model_copy(update={"staged": left.staged.model_copy(update={"identity": "there"})})
+    crash_in_commit(spark, link, monkeypatch)
+    [orphan] = link.orphaned
+    link.orphaned = [
+        orphan.model_copy(update={"staged": orphan.staged.model_copy(update={"kind": "odd"})})
     ]
     recover(spark, link.as_link())
-    assert len(link.left) == 1
     assert link.steps[-1] is COMMITTING
+    assert "no implementation of kind 'odd'" in caplog.text
 
 
-def test_who_waits_for_a_name_finishes_what_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.driver.ctas.journal._LONGEST_PAUSE", 0.05)
-    link = JournalLink()
-    link.steps, link.busy = [TransactionState.BEGUN], 100
-
-    def finish() -> None:
-        link.busy = 0
-
-    journal = Journal(link.as_link(), "tx_1", "st_1", when_busy=finish)
-    journal.write(COMMITTING)
+def test_transactions_of_other_catalogs_are_not_claimed(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crash_in_commit(spark, link, monkeypatch)
+    [orphan] = link.orphaned
+    link.orphaned = [
+        orphan.model_copy(update={"staged": orphan.staged.model_copy(update={"identity": "other"})})
+    ]
+    recover(spark, link.as_link())
+    assert len(link.orphaned) == 1
     assert link.steps[-1] is COMMITTING

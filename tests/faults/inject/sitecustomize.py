@@ -151,18 +151,18 @@ def _store(plan, module):
     write = module.Database.write
 
     @functools.wraps(write)
-    def around(self):
-        return _Around(plan, plan.name("store", sys._getframe(1)), write(self))
+    def around(self, name):
+        return _Around(plan, plan.name("store", sys._getframe(1)), write(self, name))
 
     module.Database.write = around
 
 
 def _link(plan, module):
-    call = module.Link._call
+    call = module.NodeLink._call
 
     @functools.wraps(call)
     def around(self, name, message, *arguments, **options):
-        # The first frame is the Link's own method.
+        # The first frame is the method of NodeLink.
         point = plan.name("link", sys._getframe(2))
         statement = getattr(message, "statement_id", None)
         _pass(plan, point, "before", statement)
@@ -170,12 +170,12 @@ def _link(plan, module):
         _pass(plan, point, "after", statement)
         return answer
 
-    module.Link._call = around
+    module.NodeLink._call = around
 
 
 def _launcher(plan, module):
     for op in _LAUNCHER_CALLS:
-        _launcher_call(plan, module.Backends, op)
+        _launcher_call(plan, module.LauncherRegistry, op)
 
 
 def _launcher_call(plan, backends, op):

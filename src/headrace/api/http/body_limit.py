@@ -1,4 +1,4 @@
-"""A bound on what a request may bring, so that nobody fills the node's memory."""
+"""A limit on the size of request bodies, so that no request can fill the node's memory."""
 
 from __future__ import annotations
 
@@ -8,54 +8,67 @@ from headrace.api.http.errors import ErrorRenderers
 from headrace.errors import StatementTooLarge
 
 BODY_LIMIT = 16 * 1024 * 1024
-"""A statement of 1 MiB in its worst JSON spelling, with parameters; a driver's inline result."""
+"""Enough for a statement of 1 MiB in its longest JSON form, and for an inline result."""
 
 
 class BodyLimit:
-    """Refuses a body beyond the limit, announced or not."""
+    """ASGI middleware that refuses bodies above the limit, with or without a Content-Length."""
 
-    def __init__(self, app: ASGIApp, speakers: ErrorRenderers) -> None:
+    def __init__(self, app: ASGIApp, renderers: ErrorRenderers) -> None:
         self._app = app
-        self._speakers = speakers
+        self._renderers = renderers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the app, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        announced = dict(scope["headers"]).get(b"content-length", b"0")
-        if announced.isdigit() and int(announced) > BODY_LIMIT:
+        content_length = dict(scope["headers"]).get(b"content-length", b"0")
+        if content_length.isdigit() and int(content_length) > BODY_LIMIT:
             await self._refuse(scope, receive, send)
             return
-        seen = 0
-        begun = False
-
-        async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > BODY_LIMIT:
-                raise _TooLarge
-            return message
-
-        async def held_back(message: Message) -> None:
-            """What the app makes of the exception is not sent: the refusal is."""
-            nonlocal begun
-            if begun or seen <= BODY_LIMIT:
-                begun = True
-                await send(message)
-
+        exchange = _Exchange(receive, send)
         try:
-            await self._app(scope, counted, held_back)
-        except _TooLarge:
-            if begun:
+            await self._app(scope, exchange.receive, exchange.send)
+        except _TooLargeError:
+            if exchange.has_responded:
                 raise
-        if seen > BODY_LIMIT and not begun:
+        if exchange.is_too_large and not exchange.has_responded:
             await self._refuse(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = StatementTooLarge(f"A request may hold {BODY_LIMIT} bytes.")
-        await self._speakers.respond(scope["path"], error)(scope, receive, send)
+        error = StatementTooLarge(
+            f"The body of the request is larger than the limit of {BODY_LIMIT} bytes."
+        )
+        await self._renderers.respond(scope["path"], error)(scope, receive, send)
 
 
-class _TooLarge(Exception):
-    """More has come than the limit."""
+class _Exchange:
+    """The messages of one request and its response; counts the bytes of the body."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._received = 0
+        self.has_responded = False
+
+    @property
+    def is_too_large(self) -> bool:
+        return self._received > BODY_LIMIT
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._received += len(message.get("body", b""))
+        if self.is_too_large:
+            raise _TooLargeError
+        return message
+
+    async def send(self, message: Message) -> None:
+        # The app turns the exception into a response of its own, which the refusal replaces.
+        if self.has_responded or not self.is_too_large:
+            self.has_responded = True
+            await self._send(message)
+
+
+class _TooLargeError(Exception):
+    """The body exceeds the limit."""

@@ -1,4 +1,4 @@
-"""Content negotiation: which of the media types on offer an Accept header likes best (RFC 9110)."""
+"""Content negotiation by the Accept header (RFC 9110, section 12.5.1)."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ from collections.abc import Iterable, Sequence
 
 
 def preferred_media_type(accept: str, offered: Sequence[str]) -> str | None:
-    """The offered type of the highest quality, or None when none is accepted.
+    """Return the offered media type with the highest quality; None if none is accepted.
 
-    Of equals, the one that the header names first, then the one that is offered first. An empty
-    header accepts anything.
+    Among equals, the order of the header decides, then the order of the offer. An empty header
+    accepts anything.
     """
-    ranges = [_range(part) for part in accept.split(",") if part.strip()]
+    ranges = [_parse_range(part) for part in accept.split(",") if part.strip()]
     if not ranges:
         return offered[0]
     ranked = [
-        (-quality, place, number)
-        for number, kind in enumerate(offered)
-        for quality, place in [_judged(kind, ranges)]
+        (-quality, range_index, index)
+        for index, media_type in enumerate(offered)
+        for quality, range_index in [_match(media_type, ranges)]
         if quality > 0
     ]
     return offered[min(ranked)[2]] if ranked else None
 
 
-def _range(part: str) -> tuple[str, float]:
-    """A media range and its quality; parameters other than `q` do not matter here."""
-    name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+def _parse_range(part: str) -> tuple[str, float]:
+    """Return a media range and its quality; other parameters are ignored."""
+    name, *parameters = (item.strip().lower() for item in part.split(";"))
     for parameter in parameters:
         key, _, value = parameter.partition("=")
         if key.strip() == "q":
-            return name, _quality(value.strip())
+            return name, _parse_quality(value.strip())
     return name, 1.0
 
 
-def _quality(text: str) -> float:
+def _parse_quality(text: str) -> float:
     try:
         return min(max(float(text), 0.0), 1.0)
     except ValueError:
         return 0.0
 
 
-def _judged(kind: str, ranges: Iterable[tuple[str, float]]) -> tuple[float, int]:
-    """The quality that the most specific range gives a type, and where that range stands."""
-    group = kind.partition("/")[0]
+def _match(media_type: str, ranges: Iterable[tuple[str, float]]) -> tuple[float, int]:
+    """Return the quality and the index of the most specific range that matches a media type."""
+    group = media_type.partition("/")[0]
     best = (-1, 0.0, 0)
-    for place, (name, quality) in enumerate(ranges):
-        specific = {kind: 2, f"{group}/*": 1, "*/*": 0}.get(name, -1)
-        if specific > best[0]:
-            best = (specific, quality, place)
+    for index, (name, quality) in enumerate(ranges):
+        specificity = {media_type: 2, f"{group}/*": 1, "*/*": 0}.get(name, -1)
+        if specificity > best[0]:
+            best = (specificity, quality, index)
     return best[1], best[2]

@@ -1,4 +1,4 @@
-"""An error as any of the APIs tells it, and which of them speaks on a path."""
+"""Errors of requests, independent of the API, and the choice of the API that renders them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ _LOG = logging.getLogger("headrace.api")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestError:
-    """What went wrong with a request."""
+    """An error of one request."""
 
     status: int
     code: str
     title: str
     detail: str
-    error: type[Exception]
-    """Its class."""
+    error_class: type[Exception]
     position: Position | None = None
     hint: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -37,67 +36,67 @@ ErrorRenderer = Callable[[RequestError], Response]
 
 
 class ErrorRenderers:
-    """Who puts faults into words: each API in its own form, told by the path's beginning."""
+    """Renders errors in the format of the API that serves the path."""
 
-    def __init__(self, default: ErrorRenderer, others: Mapping[str, ErrorRenderer]) -> None:
+    def __init__(self, default: ErrorRenderer, by_prefix: Mapping[str, ErrorRenderer]) -> None:
         self._default = default
-        self._others = others
+        self._by_prefix = by_prefix
 
     def respond(self, path: str, error: Exception) -> Response:
-        """The response for an error."""
-        for prefix, speaker in self._others.items():
+        """Return the response for an error on this path."""
+        for prefix, render in self._by_prefix.items():
             if path.startswith(prefix):
-                return speaker(describe_error(error))
+                return render(describe_error(error))
         return self._default(describe_error(error))
 
 
 def describe_error(error: Exception) -> RequestError:
-    """What an error means for the caller. One that nobody foresaw tells nothing of itself."""
+    """Describe an error to the caller. An unexpected error reveals nothing of itself."""
     if isinstance(error, RequestValidationError):
-        return _known(explain(error))
+        return _describe(explain_validation_error(error))
     if isinstance(error, HTTPException):
-        return _http(error)
+        return _describe_http_exception(error)
     if isinstance(error, HeadraceError):
-        return _known(error)
-    return _known(HeadraceError("Something went wrong; the node's log says what."))
+        return _describe(error)
+    return _describe(HeadraceError("The node failed to answer. Its log names the cause."))
 
 
-def explain(error: RequestValidationError) -> InvalidRequest:
-    """Which fields of a request are wrong, and how."""
+def explain_validation_error(error: RequestValidationError) -> InvalidRequest:
+    """Return an error that names the wrong fields of a request."""
     lines = []
-    for one in error.errors():
-        place = ".".join(str(step) for step in one["loc"][1:]) or str(one["loc"][0])
-        if one["type"] == "extra_forbidden":
-            lines.append(f"Unknown field {place!r}.")
-        elif one["type"] == "json_invalid":
-            lines.append(f"The body is no valid JSON: {one['ctx']['error']}.")
+    for problem in error.errors():
+        field_path = ".".join(str(step) for step in problem["loc"][1:]) or str(problem["loc"][0])
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"Unknown field {field_path!r}.")
+        elif problem["type"] == "json_invalid":
+            lines.append(f"The body is not valid JSON: {problem['ctx']['error']}.")
         else:
-            lines.append(f"{place}: {one['msg'].removeprefix('Value error, ')}.")
-    return InvalidRequest(_printable(" ".join(lines)))
+            lines.append(f"{field_path}: {problem['msg'].removeprefix('Value error, ')}.")
+    return InvalidRequest(_escape_surrogates(" ".join(lines)))
 
 
-def install(app: FastAPI, speakers: ErrorRenderers) -> None:
-    """Makes every error of the app a fault that its API tells."""
+def install_error_handlers(app: FastAPI, renderers: ErrorRenderers) -> None:
+    """Make the app render every error with these renderers."""
 
-    async def known(request: Request, error: Exception) -> Response:
+    async def handle_expected(request: Request, error: Exception) -> Response:
         if isinstance(error, HeadraceError) and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             _LOG.error("%s: %s", error.code, error.message)
-        response = speakers.respond(request.url.path, error)
+        response = renderers.respond(request.url.path, error)
         if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            response.headers["Allow"] = ", ".join(sorted(_methods(request)))
+            response.headers["Allow"] = ", ".join(sorted(_allowed_methods(request)))
         return response
 
-    async def unknown(request: Request, error: Exception) -> Response:
+    async def handle_unexpected(request: Request, error: Exception) -> Response:
         _LOG.exception("%s %s failed", request.method, request.url.path, exc_info=error)
-        return speakers.respond(request.url.path, error)
+        return renderers.respond(request.url.path, error)
 
     for kind in (HeadraceError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, known)
-    app.add_exception_handler(Exception, unknown)
+        app.add_exception_handler(kind, handle_expected)
+    app.add_exception_handler(Exception, handle_unexpected)
 
 
-def _methods(request: Request) -> set[str]:
-    """What may be done on a path: the framework names the methods of one of its routes only."""
+def _allowed_methods(request: Request) -> set[str]:
+    """Return the methods of a path. Starlette names the methods of only one matching route."""
     return {
         method
         for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
@@ -106,7 +105,7 @@ def _methods(request: Request) -> set[str]:
     }
 
 
-def _known(error: HeadraceError) -> RequestError:
+def _describe(error: HeadraceError) -> RequestError:
     headers = {}
     if error.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
@@ -117,29 +116,29 @@ def _known(error: HeadraceError) -> RequestError:
         code=error.code,
         title=(type(error).__doc__ or error.code).strip(),
         detail=error.message,
-        error=type(error),
+        error_class=type(error),
         position=error.position,
         hint=error.hint,
         headers=headers,
     )
 
 
-def _http(error: HTTPException) -> RequestError:
-    """What the framework refuses: unknown paths and methods, bodies that cannot be read."""
+def _describe_http_exception(error: HTTPException) -> RequestError:
+    """Describe what the framework refuses: unknown paths and methods, unreadable bodies."""
     if isinstance(error.__cause__, HeadraceError):
-        # FastAPI wraps what reading a body raises.
-        return _known(error.__cause__)
+        # FastAPI wraps an error that is raised while the body is read.
+        return _describe(error.__cause__)
     phrase = HTTPStatus(error.status_code).phrase
     return RequestError(
         status=error.status_code,
         code=phrase.lower().replace(" ", "_"),
         title=phrase,
         detail=str(error.detail),
-        error=type(error),
+        error_class=type(error),
         headers=error.headers or {},
     )
 
 
-def _printable(text: str) -> str:
-    """Half a surrogate pair, which JSON can spell and UTF-8 cannot, as an escape."""
+def _escape_surrogates(text: str) -> str:
+    """Escape unpaired surrogates, which JSON can express and UTF-8 cannot."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,7 +1,7 @@
-"""Errors as OpenSearch's async query API tells them, on every path below it.
+"""Errors in the format of OpenSearch's async query API.
 
-`{"status": 400, "error": {"type": …, "reason": …, "details": …}}`. Where that API has a class for
-a fault, `type` is its name and the status is 400, also for an id that is not known.
+The form is `{"status": 400, "error": {"type": …, "reason": …, "details": …}}`. Where that API has a
+class for an error, `type` is the name of the class and the status is 400, also for an unknown id.
 """
 
 from __future__ import annotations
@@ -9,47 +9,49 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
-from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from headrace.api.http.errors import RequestError
+from headrace.api.http.schemas import ResponseModel
 from headrace.errors import AlreadyEnded, InvalidRequest, NotFound, StatementNotFound
 
 
 class DatasourceNotFound(NotFound):
-    """There is no such datasource."""
+    """The datasource does not exist."""
 
     code = "datasource_not_found"
 
 
 class TooManyRows(InvalidRequest):
-    """The result has more rows than one answer may hold."""
+    """The result has more rows than one response may hold."""
 
     code = "too_many_rows"
 
 
-class OpenSearchErrorCause(BaseModel):
+class OpenSearchErrorCause(ResponseModel):
+    """Class and message of an error."""
+
     type: str
     reason: str
     details: str
 
 
-class OpenSearchError(BaseModel):
-    """What an error looks like here."""
+class OpenSearchError(ResponseModel):
+    """An error response."""
 
     status: int
     error: OpenSearchErrorCause
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """These errors as the API's schema describes them."""
+    """Return the descriptions of these error responses for OpenAPI."""
     return {
         status: {"model": OpenSearchError, "description": HTTPStatus(status).phrase}
         for status in statuses
     }
 
 
-_OWN_CLASSES: dict[type[Exception], str] = {
+_JAVA_CLASSES: dict[type[Exception], str] = {
     StatementNotFound: "AsyncQueryNotFoundException",
     DatasourceNotFound: "DataSourceNotFoundException",
     AlreadyEnded: "IllegalStateException",
@@ -57,13 +59,13 @@ _OWN_CLASSES: dict[type[Exception], str] = {
 }
 
 
-def respond(fault: RequestError) -> Response:
-    """The response for a fault."""
-    status, kind = fault.status, fault.error.__name__
-    if fault.error in _OWN_CLASSES:
-        status, kind = HTTPStatus.BAD_REQUEST, _OWN_CLASSES[fault.error]
-    own = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    reason = "There was internal problem at backend" if own else "Invalid Request"
-    details = fault.detail if fault.hint is None else f"{fault.detail} {fault.hint}"
+def render_opensearch_error(error: RequestError) -> Response:
+    """Return the response for an error."""
+    status, kind = error.status, error.error_class.__name__
+    if error.error_class in _JAVA_CLASSES:
+        status, kind = HTTPStatus.BAD_REQUEST, _JAVA_CLASSES[error.error_class]
+    is_internal = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    reason = "There was internal problem at backend" if is_internal else "Invalid Request"
+    details = error.detail if error.hint is None else f"{error.detail} {error.hint}"
     body = {"status": status, "error": {"type": kind, "reason": reason, "details": details}}
-    return JSONResponse(body, status, fault.headers)
+    return JSONResponse(body, status, error.headers)

@@ -1,4 +1,4 @@
-"""Lists: `{items, next}`, newest first, where `next` goes into `before` of the next request."""
+"""Pages of lists: `{items, next}`, newest first; `next` is the `before` of the next request."""
 
 from __future__ import annotations
 
@@ -7,19 +7,29 @@ from typing import Annotated, Protocol, TypeVar
 
 from fastapi import Query
 
-Before = Annotated[str | None, Query(pattern=r"^[a-z]{2}_[0-9a-f]{32}$")]
-Limit = Annotated[int, Query(ge=1, le=1000)]
+Before = Annotated[
+    str | None,
+    Query(pattern=r"^[a-z]{2}_[0-9a-f]{32}$", description="the `next` of the page before"),
+]
+Limit = Annotated[int, Query(ge=1, le=1000, description="largest number of items")]
 
 
 class Identified(Protocol):
+    """An item of a list."""
+
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """Id, by which the list is sorted."""
 
 
 T = TypeVar("T", bound=Identified)
 
 
-def page_end(found: Sequence[T], limit: int) -> tuple[Sequence[T], str | None]:
-    """Splits what was asked for with one to spare: the page, and where the next begins."""
-    items = found[:limit]
-    return items, items[-1].id if len(found) > limit else None
+def split_page(items: Sequence[T], limit: int) -> tuple[Sequence[T], str | None]:
+    """Split a list that was read with one item more than the limit.
+
+    Returns:
+        The items of the page, and the `next` cursor; None if the page is the last.
+    """
+    page = items[:limit]
+    return page, page[-1].id if len(items) > limit else None

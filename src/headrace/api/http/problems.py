@@ -5,29 +5,37 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
-from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from headrace.api.http.errors import RequestError
+from headrace.api.http.schemas import ResponseModel
 
 MEDIA_TYPE = "application/problem+json"
 
 
-class Problem(BaseModel):
-    """What an error looks like."""
+class Problem(ResponseModel):
+    """An error response."""
 
     type: str
+    """`urn:headrace:error:<code>`."""
     title: str
+    """The error in general."""
     status: int
+    """HTTP status."""
     code: str
+    """Stable code of the error."""
     detail: str
+    """What happened in this request."""
     line: int | None = None
+    """Line in the text of the statement, counted from 1."""
     column: int | None = None
+    """Column in the text of the statement, counted from 1, in code points."""
     hint: str | None = None
+    """What to do."""
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """These errors as the API's schema describes them."""
+    """Return the descriptions of these error responses for OpenAPI."""
     return {
         status: {
             "description": HTTPStatus(status).phrase,
@@ -37,17 +45,17 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def respond(fault: RequestError) -> Response:
-    """The response for a fault."""
+def render_problem(error: RequestError) -> Response:
+    """Return the response for an error."""
     body: dict[str, Any] = {
-        "type": f"urn:headrace:error:{fault.code}",
-        "title": fault.title,
-        "status": fault.status,
-        "code": fault.code,
-        "detail": fault.detail,
+        "type": f"urn:headrace:error:{error.code}",
+        "title": error.title,
+        "status": error.status,
+        "code": error.code,
+        "detail": error.detail,
     }
-    if fault.position is not None:
-        body |= {"line": fault.position.line, "column": fault.position.column}
-    if fault.hint is not None:
-        body["hint"] = fault.hint
-    return JSONResponse(body, fault.status, fault.headers, media_type=MEDIA_TYPE)
+    if error.position is not None:
+        body |= {"line": error.position.line, "column": error.position.column}
+    if error.hint is not None:
+        body["hint"] = error.hint
+    return JSONResponse(body, error.status, error.headers, media_type=MEDIA_TYPE)

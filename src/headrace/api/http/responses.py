@@ -1,4 +1,4 @@
-"""Answers as they go out: serialised once, without a second validation."""
+"""JSON responses from bodies that are already validated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel
 def json_response(
     body: BaseModel, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
-    """A JSON response of a body."""
+    """Return a JSON response. The body is serialised once, without FastAPI's second validation."""
     return Response(
         body.model_dump_json(by_alias=True), status, headers, media_type="application/json"
     )

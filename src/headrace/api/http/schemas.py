@@ -1,4 +1,4 @@
-"""What the native API takes and gives. Unknown fields are refused."""
+"""Bodies of requests and responses of the native API. Requests with unknown fields are refused."""
 
 from __future__ import annotations
 
@@ -10,105 +10,148 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer
 from headrace.durations import Duration
 from headrace.model.lifecycle import NodeState, SessionState, StatementState, TransactionState
 from headrace.model.progress import Progress
-from headrace.model.result import Disposition
-from headrace.model.session import SessionKind
+from headrace.model.result import Disposition, ResultRequest
+from headrace.model.session import SessionKind, SessionSpec
 from headrace.model.statement import CancelReason, Parameter
 
 LONGEST_WAIT = timedelta(seconds=60)
 
 
-def rfc3339(instant: datetime) -> str:
-    """An instant in UTC with microseconds, e.g. `2026-11-21T10:00:00.000000Z`."""
+def format_instant(instant: datetime) -> str:
+    """Return an instant in UTC with microseconds, for example `2026-11-21T10:00:00.000000Z`."""
     return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-Instant = Annotated[datetime, PlainSerializer(rfc3339, return_type=str)]
+Instant = Annotated[datetime, PlainSerializer(format_instant, return_type=str)]
 PositiveInt = Annotated[int, Field(ge=1, le=2**63 - 1, strict=True)]
 Conf = Annotated[
     dict[str, str],
-    Field(json_schema_extra={"propertyNames": {"pattern": r"^(spark\.(?!headrace\.)|hive\.)"}}),
+    Field(
+        json_schema_extra={
+            "propertyNames": {
+                "pattern": r"^(spark\.(?!headrace\.)|hive\.|headrace\.ctas\.(atomicity|trigger)$)"
+            }
+        }
+    ),
 ]
+RequestKind = Literal["interactive", "batch", "streaming"]
 
 
 class RequestModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    """Base of request bodies."""
 
-
-class SessionRequest(RequestModel):
-    """`POST /sessions`."""
-
-    name: str | None = Field(
-        default=None, json_schema_extra={"pattern": "^[A-Za-z][A-Za-z0-9_.-]{0,99}$"}
-    )
-    conf: Conf = {}
-    catalog: str | None = None
-    database: str | None = None
-    jars: list[str] = []
-    files: list[str] = []
-    py_files: list[str] = []
-    profile: str = "default"
-    kind: Literal["interactive", "batch", "streaming"] = "interactive"
-    """Batch: its driver quits after one statement. Streaming: it stays while a stream runs."""
-    parallelism: Annotated[int, Field(ge=1, le=64, strict=True)] = 1
-    """How many of its queries run at once; anything but a query runs alone, in its turn."""
-    idle_timeout: Duration | None = None
-    """Closed after nothing has run in it for so long; default: the node's setting."""
-    ttl: Duration | None = None
-    """Closed so long after it was made, busy or not; default: the node's setting."""
-
-
-class StatementRequest(RequestModel):
-    """`POST /statements`."""
-
-    statement: str = Field(examples=["SELECT 1 AS x"])
-    session: str | None = None
-    """Id or name; without one the statement gets a session of its own."""
-    kind: Literal["interactive", "batch", "streaming"] = "interactive"
-    """Batch and streaming: in a session of that kind, like the one named."""
-    timeout: Duration | None = None
-    """How long it may run."""
-    queue_timeout: Duration | None = None
-    """How long it may wait before it runs."""
-    conf: Conf = {}
-    parameters: list[Parameter] = []
-    wait_timeout: Duration | None = None
-    """How long to wait for its end, at most 60s."""
-    on_wait_timeout: Literal["continue", "cancel"] = "continue"
-    row_limit: PositiveInt | None = None
-    byte_limit: PositiveInt | None = None
-    result: Disposition = Disposition.AUTO
-    location: str | None = None
-    """A results location of its own."""
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class ResponseModel(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    """Base of response bodies."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+
+class SessionRequest(RequestModel, SessionSpec):
+    """Body of `POST /sessions`."""
+
+    conf: Conf = {}
+    """Spark configuration and options of Headrace for this session."""
+    name: str | None = Field(
+        default=None, json_schema_extra={"pattern": "^[A-Za-z][A-Za-z0-9_.-]{0,99}$"}
+    )
+    """Name, unique among the owner's live sessions."""
+    kind: RequestKind = "interactive"
+    """`batch`: the driver quits after one statement; `streaming`: it stays while a stream runs."""
+    parallelism: Annotated[int, Field(ge=1, le=64, strict=True)] = 1
+    """Largest number of queries that run at once. Any other statement runs alone, in its turn."""
+    idle_timeout: Duration | None = None
+    """Idle time after which the session is closed; default: the node's setting."""
+    ttl: Duration | None = None
+    """Age at which the session is closed, busy or not; default: the node's setting."""
+
+    @property
+    def spec(self) -> SessionSpec:
+        """What the driver is started with."""
+        return SessionSpec(**{name: getattr(self, name) for name in SessionSpec.model_fields})
+
+
+class StatementRequest(RequestModel):
+    """Body of `POST /statements`."""
+
+    statement: str = Field(examples=["SELECT 1 AS x"])
+    """The SQL text of one statement."""
+    session: str | None = None
+    """Id or name of a session; without it, the statement gets a session of its own."""
+    kind: RequestKind = "interactive"
+    """`batch` and `streaming` run in a session of that kind, configured like the named one."""
+    timeout: Duration | None = None
+    """Longest time that the statement may run."""
+    queue_timeout: Duration | None = None
+    """Longest time that the statement may wait before it runs."""
+    conf: Conf = {}
+    """Spark configuration and options of Headrace for this statement alone."""
+    parameters: list[Parameter] = []
+    """Values for the markers `:name` or `?` in the text."""
+    wait_timeout: Duration | None = None
+    """How long the response waits for the end of the statement, at most 60s."""
+    on_wait_timeout: Literal["continue", "cancel"] = "continue"
+    """What happens to a statement that has not ended by then."""
+    row_limit: PositiveInt | None = None
+    """Largest number of rows of the result."""
+    byte_limit: PositiveInt | None = None
+    """Largest number of bytes of the result."""
+    result: Disposition = Disposition.AUTO
+    """Where the rows of the result are kept."""
+    result_location: str | None = None
+    """A results location for this result alone."""
+
+    @property
+    def result_request(self) -> ResultRequest:
+        """What the request asks of the result."""
+        return ResultRequest(
+            disposition=self.result,
+            row_limit=self.row_limit,
+            byte_limit=self.byte_limit,
+            location=self.result_location,
+        )
 
 
 class ErrorBody(ResponseModel):
+    """Why a statement or session failed."""
+
     code: str
     message: str
     condition: str | None = None
+    """Spark's error condition, for example TABLE_OR_VIEW_NOT_FOUND."""
     sqlstate: str | None = None
     line: int | None = None
+    """Line in the text of the statement, counted from 1."""
     column: int | None = None
+    """Column in the text of the statement, counted from 1, in code points."""
     trace: str | None = None
+    """Stack trace, with `trace=true` only."""
 
 
-class ColumnModel(ResponseModel):
+class ColumnBody(ResponseModel):
+    """A column of a result."""
+
     name: str
     type: str
+    """Spark SQL type."""
 
 
 class ResultBody(ResponseModel):
-    columns: list[ColumnModel] = Field(serialization_alias="schema")
+    """A result without its rows."""
+
+    columns: list[ColumnBody] = Field(serialization_alias="schema")
     row_count: int
     byte_count: int
+    """Bytes of Arrow record batches."""
     chunks: int
     truncated: bool
+    """Whether a limit cut off rows."""
     disposition: Disposition
     expires_at: Instant
     gone: bool
+    """Whether the rows have been deleted."""
 
 
 class StatementBody(ResponseModel):
@@ -117,6 +160,7 @@ class StatementBody(ResponseModel):
     id: str
     session_id: str
     ordinal: int
+    """Position within the session, from 0."""
     kind: SessionKind
     state: StatementState
     statement: str
@@ -127,69 +171,69 @@ class StatementBody(ResponseModel):
     cancel_requested_at: Instant | None
     cancel_reason: CancelReason | None
     cancel_note: str | None
+    """Why a requested cancel is not done yet."""
     ended_at: Instant | None
     attempts: int
     atomic: bool | None
+    """For a CTAS that ran: whether its table appeared whole."""
     note: str | None
+    """A remark on a success."""
     progress: Progress | None
     error: ErrorBody | None
     result: ResultBody | None
     rows: list[list[JsonValue]] | None = None
-    """In the answer to a submit that waited: all of them, or the first chunk, when they are few."""
+    """In the response to a submit that waited: the first chunk of a small result."""
     next_chunk: int | None = None
+    """Number of the next chunk, if `rows` does not hold all rows."""
 
 
-class SessionBody(ResponseModel):
+class SessionBody(ResponseModel, SessionSpec):
     """A session."""
 
+    conf: Conf = {}
     id: str
     number: int
+    """Serial number, never reused."""
     name: str | None
     owner: str
     kind: SessionKind
     state: SessionState
     busy: bool
-    profile: str
-    conf: Conf
-    catalog: str | None
-    database: str | None
-    jars: list[str]
-    files: list[str]
-    py_files: list[str]
-    idle_seconds: float | None
-    ttl_seconds: float | None
+    """Whether a statement of the session has not ended."""
+    idle_timeout: Duration | None
+    ttl: Duration | None
     parallelism: int
     streams: int
+    """Number of streaming queries that run in the driver."""
     epoch: int
+    """Raised by every launch and every takeover."""
     lost: list[str]
-    """What could not be brought back when its driver was lost the last time."""
+    """State that could not be restored after the last loss of the driver."""
     driver: dict[str, Any] | None
+    """What the driver reported: pid, Spark version, application id, UI address."""
     created_at: Instant
     started_at: Instant | None
     ended_at: Instant | None
     last_update_time: Instant | None
+    """Last renewal of the driver's lease."""
     error: ErrorBody | None
 
 
 class TransactionBody(ResponseModel):
-    """A table that a CTAS creates whole or not at all."""
+    """The transaction of a table that a CTAS creates atomically."""
 
     id: str
     statement_id: str
     session_id: str
-    """Whose driver has it, or had it last."""
+    """Session whose driver works on the transaction, or last did."""
     state: TransactionState
     catalog: str
     target: str
-    left: bool
-    """Whether nobody drives it any more: its statement has ended, and its driver is gone."""
+    """Name of the table within the catalog."""
+    orphaned: bool
+    """Whether the statement has ended and no driver works on the transaction."""
     created_at: Instant
     ended_at: Instant | None
-
-
-class TransactionPage(ResponseModel):
-    items: list[TransactionBody]
-    next: str | None
 
 
 class NodeBody(ResponseModel):
@@ -207,31 +251,49 @@ class EventBody(ResponseModel):
     """A change of state."""
 
     cursor: str
+    """Position in the log, for `after`."""
     entity: str
+    """`statement`, `session`, `transaction` or `node`."""
     entity_id: str
     source: str | None = Field(serialization_alias="from")
     target: str = Field(serialization_alias="to")
     at: Instant
     actor: str
+    """Who made the change: an owner, a node id, or `driver:<session>:<epoch>`."""
     detail: dict[str, Any]
 
 
 class StatementPage(ResponseModel):
+    """A page of statements."""
+
     items: list[StatementBody]
     next: str | None
 
 
 class SessionPage(ResponseModel):
+    """A page of sessions."""
+
     items: list[SessionBody]
     next: str | None
 
 
+class TransactionPage(ResponseModel):
+    """A page of transactions."""
+
+    items: list[TransactionBody]
+    next: str | None
+
+
 class NodePage(ResponseModel):
+    """A page of nodes."""
+
     items: list[NodeBody]
     next: str | None
 
 
 class EventPage(ResponseModel):
+    """A page of events."""
+
     items: list[EventBody]
     next: str | None
 
@@ -239,7 +301,7 @@ class EventPage(ResponseModel):
 class RowsBody(ResponseModel):
     """One chunk of a result."""
 
-    columns: list[ColumnModel] = Field(serialization_alias="schema")
+    columns: list[ColumnBody] = Field(serialization_alias="schema")
     rows: list[list[JsonValue]]
     chunk: int
     next_chunk: int | None

@@ -1,16 +1,20 @@
-"""From what the store holds to what the API gives."""
+"""Response bodies from the records that services return."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from headrace.api.http.schemas import (
-    ColumnModel,
+    ColumnBody,
     ErrorBody,
     EventBody,
     NodeBody,
     ResultBody,
     SessionBody,
     StatementBody,
+    TransactionBody,
 )
+from headrace.control.transactions import TransactionStatus
 from headrace.model.event import Event
 from headrace.model.failure import Failure
 from headrace.model.node import NodeRecord
@@ -21,14 +25,14 @@ from headrace.results.schema import parse_schema
 
 
 def statement_body(statement: Statement, *, trace: bool = False) -> StatementBody:
-    """A statement without rows; the stack trace on request only."""
+    """Return the body of a statement, without rows."""
     return StatementBody(
         id=statement.id,
         session_id=statement.session_id,
         ordinal=statement.ordinal,
-        kind=statement.kind,
+        kind=statement.spec.kind,
         state=statement.state,
-        statement=statement.text,
+        statement=statement.spec.text,
         owner=statement.owner,
         created_at=statement.created_at,
         launched_at=statement.launched_at,
@@ -41,14 +45,15 @@ def statement_body(statement: Statement, *, trace: bool = False) -> StatementBod
         atomic=statement.atomic,
         note=statement.note,
         progress=statement.progress,
-        error=error_body(statement.failure, trace=trace),
+        error=_error_body(statement.failure, trace=trace),
         result=_result_body(statement.result),
     )
 
 
 def session_body(session: Session) -> SessionBody:
-    """A session; whether it is busy follows from its statements."""
+    """Return the body of a session."""
     return SessionBody(
+        **session.spec.model_dump(),
         id=session.id,
         number=session.number,
         name=session.name,
@@ -56,15 +61,8 @@ def session_body(session: Session) -> SessionBody:
         kind=session.kind,
         state=session.state,
         busy=session.active > 0,
-        profile=session.profile,
-        conf=session.conf,
-        catalog=session.catalog,
-        database=session.database,
-        jars=session.jars,
-        files=session.files,
-        py_files=session.py_files,
-        idle_seconds=session.idle_seconds,
-        ttl_seconds=session.ttl_seconds,
+        idle_timeout=_duration(session.idle_seconds),
+        ttl=_duration(session.ttl_seconds),
         parallelism=session.parallelism,
         streams=session.streams,
         epoch=session.epoch,
@@ -74,12 +72,29 @@ def session_body(session: Session) -> SessionBody:
         started_at=session.started_at,
         ended_at=session.ended_at,
         last_update_time=session.last_update_time,
-        error=error_body(session.failure, trace=False),
+        error=_error_body(session.failure, trace=False),
+    )
+
+
+def transaction_body(status: TransactionStatus) -> TransactionBody:
+    """Return the body of a table transaction."""
+    transaction = status.transaction
+    assert transaction.created_at is not None
+    return TransactionBody(
+        id=transaction.id,
+        statement_id=transaction.statement_id,
+        session_id=transaction.session_id,
+        state=transaction.state,
+        catalog=transaction.staged.catalog,
+        target=transaction.staged.target,
+        orphaned=status.orphaned,
+        created_at=transaction.created_at,
+        ended_at=transaction.ended_at,
     )
 
 
 def node_body(node: NodeRecord) -> NodeBody:
-    """A node."""
+    """Return the body of a node."""
     return NodeBody(
         id=node.id,
         address=node.address,
@@ -91,7 +106,7 @@ def node_body(node: NodeRecord) -> NodeBody:
 
 
 def event_body(event: Event) -> EventBody:
-    """An event."""
+    """Return the body of an event."""
     return EventBody(
         cursor=event.cursor,
         entity=event.entity,
@@ -104,19 +119,18 @@ def event_body(event: Event) -> EventBody:
     )
 
 
-def error_body(failure: Failure | None, *, trace: bool) -> ErrorBody | None:
-    """An error, without its stack trace unless asked for."""
+def _error_body(failure: Failure | None, *, trace: bool) -> ErrorBody | None:
     if failure is None:
         return None
-    known = failure.model_dump()
-    return ErrorBody(**known if trace else known | {"trace": None})
+    fields = failure.model_dump()
+    return ErrorBody(**fields if trace else fields | {"trace": None})
 
 
 def _result_body(result: ResultInfo | None) -> ResultBody | None:
     if result is None:
         return None
     return ResultBody(
-        columns=[ColumnModel(**one) for one in parse_schema(result.spark_schema).described()],
+        columns=[ColumnBody(**column) for column in parse_schema(result.spark_schema).describe()],
         row_count=result.row_count,
         byte_count=result.byte_count,
         chunks=result.chunks,
@@ -125,3 +139,7 @@ def _result_body(result: ResultInfo | None) -> ResultBody | None:
         expires_at=result.expires_at,
         gone=result.gone,
     )
+
+
+def _duration(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

@@ -1,4 +1,4 @@
-"""Bodies as RFC 8259 has them: UTF-8, sent as JSON, and nothing that JSON or UTF-8 cannot hold."""
+"""JSON bodies as RFC 8259 defines them: sent as JSON, in UTF-8, without NaN and bad surrogates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 
 from headrace.errors import InvalidRequest, InvalidText
 
-_MAY_BE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_POSSIBLE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class UnsupportedMediaType(InvalidRequest):
@@ -23,10 +23,10 @@ class UnsupportedMediaType(InvalidRequest):
 
 
 class StrictRequest(Request):
-    """A request whose body is read strictly."""
+    """A request whose body is parsed strictly."""
 
     async def json(self) -> Any:
-        """The body's value. Raises json.JSONDecodeError, InvalidRequest and InvalidText."""
+        """Parse the body. Raise json.JSONDecodeError, InvalidRequest or InvalidText."""
         body = await self.body()
         try:
             value = json.loads(body.decode(), parse_constant=_refuse_constant)
@@ -38,43 +38,44 @@ class StrictRequest(Request):
             raise InvalidRequest("The body is nested too deeply.") from error
         except ValueError as error:
             raise InvalidRequest(f"The body is not valid JSON: {error}.") from error
-        if _MAY_BE_SURROGATE.search(body):
+        if _POSSIBLE_SURROGATE.search(body):
             _refuse_surrogates(value)
         return value
 
 
 class StrictRoute(APIRoute):
-    """A route whose body must be JSON; its handler reads nothing else."""
+    """A route whose body must be JSON and is parsed strictly."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of the route, behind the checks of the body."""
         handler = super().get_route_handler()
-        takes_body = self.body_field is not None
+        has_body = self.body_field is not None
 
-        async def strict(request: Request) -> Response:
-            if takes_body:
-                _refuse_media_type(request.headers.get("content-type"))
+        async def handle_strictly(request: Request) -> Response:
+            if has_body:
+                _check_media_type(request.headers.get("content-type"))
             return await handler(StrictRequest(request.scope, request.receive))
 
-        return strict
+        return handle_strictly
 
 
-def _refuse_media_type(content_type: str | None) -> None:
-    kind = (content_type or "").partition(";")[0].strip().lower()
-    if kind != "application/json" and not re.fullmatch(r"application/.+\+json", kind):
-        sent = f"not as {content_type!r}" if content_type else "and say so in Content-Type"
-        raise UnsupportedMediaType(f"Send the body as application/json, {sent}.")
+def _check_media_type(content_type: str | None) -> None:
+    media_type = (content_type or "").partition(";")[0].strip().lower()
+    if media_type != "application/json" and not re.fullmatch(r"application/.+\+json", media_type):
+        reason = f"not as {content_type!r}" if content_type else "with a Content-Type header"
+        raise UnsupportedMediaType(f"Send the body as application/json, {reason}.")
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON's")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _refuse_surrogates(value: Any) -> None:
-    """JSON can spell half a surrogate pair, which is no character and no text can hold."""
+    """Raise InvalidText for an unpaired surrogate, which JSON can express and no text can hold."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        found = ord(error.object[error.start])
+        surrogate = ord(error.object[error.start])
         raise InvalidText(
-            f"The body holds half a surrogate pair (U+{found:04X}), which is no character."
+            f"The body contains the unpaired surrogate U+{surrogate:04X}, which is not a character."
         ) from None

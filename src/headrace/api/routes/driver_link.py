@@ -1,6 +1,6 @@
-"""The link's other end: what drivers call.
+"""The node's end of the link: the calls of drivers.
 
-Plain routes of Starlette's: around every statement a driver calls three times, and FastAPI's own
+These are plain Starlette routes. A driver makes three calls for each statement, and FastAPI's own
 machinery would take longer than the work.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from fastapi.concurrency import run_in_threadpool
 from pydantic import ValidationError
@@ -16,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headrace.api.auth import bearer
-from headrace.api.context import node_of, waiters_of
+from headrace.api.auth import bearer_token
+from headrace.api.context import long_polls_of, node_of
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.errors import InvalidRequest
 from headrace.model.messages import (
@@ -35,84 +36,93 @@ from headrace.model.messages import (
     Started,
     Transact,
 )
-from headrace.store.notifications import session_topic
+from headrace.model.session import DriverLease
+
+Method = Callable[[DriverLinkService, DriverLease, Message], Message]
 
 
 @dataclass(frozen=True, slots=True)
-class _Caller:
-    """A driver that asks: the session and epoch that it claims to serve."""
+class LinkCall:
+    """A call of the link: the message that a driver sends, and the method that answers it."""
+
+    message: type[Message]
+    answer: Method
+
+
+def _call(message: type[Message], answer: Callable[..., Message]) -> LinkCall:
+    # Each method takes the message class beside it, which mypy cannot express for a table.
+    return LinkCall(message, answer)
+
+
+CALLS: dict[str, LinkCall] = {
+    "restore": _call(Restore, DriverLinkService.restore),
+    "hello": _call(Hello, DriverLinkService.hello),
+    "poll": _call(Poll, DriverLinkService.poll),
+    "renew": _call(Renew, DriverLinkService.renew),
+    "started": _call(Started, DriverLinkService.started),
+    "advanced": _call(Advanced, DriverLinkService.advanced),
+    "ended": _call(Ended, DriverLinkService.ended),
+    "transact": _call(Transact, lambda link, *call: link.tables.transact(*call)),
+    "recover": _call(Recover, lambda link, *call: link.tables.recover(*call)),
+    "goodbye": _call(Goodbye, DriverLinkService.goodbye),
+}
+"""The calls of the link, by the last segment of the path."""
+
+_NO_ORDERS = Orders()
+
+
+@dataclass(frozen=True, slots=True)
+class _LinkCaller:
+    """A driver that calls: the lease that it claims, with its token."""
 
     link: DriverLinkService
-    session_id: str
-    epoch: int
+    lease: DriverLease
     token: str
 
-    def ask(self, name: str, message: Message) -> Message:
-        """What the node answers. Raises as the methods of `control.link.Link` do."""
-        self.link.authenticate(self.session_id, self.epoch, self.token)
-        _kind, answer = _CALLS[name]
-        return answer(self.link, self.session_id, self.epoch, message)
+    def answer(self, call: LinkCall, message: Message) -> Message:
+        """Return the node's answer. Raise as the methods of `DriverLinkService` do."""
+        self.link.authenticate(self.lease, self.token)
+        return call.answer(self.link, self.lease, message)
 
 
-_CALLS: dict[str, tuple[type[Message], Callable[..., Message]]] = {
-    "restore": (Restore, DriverLinkService.restore),
-    "hello": (Hello, DriverLinkService.hello),
-    "poll": (Poll, DriverLinkService.poll),
-    "renew": (Renew, DriverLinkService.renew),
-    "started": (Started, DriverLinkService.started),
-    "advanced": (Advanced, DriverLinkService.advanced),
-    "ended": (Ended, DriverLinkService.ended),
-    "transact": (Transact, lambda link, *call: link.tables.transact(*call)),
-    "recover": (Recover, lambda link, *call: link.tables.recover(*call)),
-    "goodbye": (Goodbye, DriverLinkService.goodbye),
-}
-"""By the last word of the path: what a driver sends, and what answers it."""
-
-
-async def _call(request: Request) -> Response:
-    name = request.path_params["call"]
-    if name not in _CALLS:
+async def _serve(request: Request) -> Response:
+    call = CALLS.get(request.path_params["call"])
+    if call is None:
         raise HTTPException(404)
-    caller = _Caller(
-        node_of(request).link,
-        request.path_params["session_id"],
-        request.path_params["epoch"],
-        bearer(request),
-    )
-    message = _read(_CALLS[name][0], await request.body())
+    lease = DriverLease(request.path_params["session_id"], request.path_params["epoch"])
+    caller = _LinkCaller(node_of(request).driver_link, lease, bearer_token(request))
+    message = _parse(call.message, await request.body())
     if isinstance(message, Poll):
-        answer = await _poll(request, caller, message)
+        answer = await _poll(request, caller, call, message)
     else:
-        answer = await run_in_threadpool(caller.ask, name, message)
+        answer = await run_in_threadpool(caller.answer, call, message)
     return Response(answer.model_dump_json(), media_type="application/json")
 
 
-async def _poll(request: Request, caller: _Caller, message: Poll) -> Message:
-    async def look() -> Message | None:
-        orders = await run_in_threadpool(caller.ask, "poll", message)
-        return None if orders == _NOTHING else orders
+async def _poll(request: Request, caller: _LinkCaller, call: LinkCall, message: Poll) -> Message:
+    async def check() -> Message | None:
+        orders = await run_in_threadpool(caller.answer, call, message)
+        return None if orders == _NO_ORDERS else orders
 
-    found = await waiters_of(request).until(
-        session_topic(caller.session_id), look, seconds=message.wait_seconds
-    )
-    return found or _NOTHING
+    subscribe = partial(node_of(request).wake_ups.on_session_change, caller.lease.session_id)
+    orders = await long_polls_of(request).wait(subscribe, check, seconds=message.wait_seconds)
+    return orders or _NO_ORDERS
 
 
-def _read(kind: type[Message], body: bytes) -> Message:
+def _parse(message: type[Message], body: bytes) -> Message:
     try:
-        return kind.model_validate_json(body)
+        return message.model_validate_json(body)
     except ValidationError as error:
-        wrong = "; ".join(
-            f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in error.errors()
+        problems = "; ".join(
+            f"{'.'.join(map(str, problem['loc'])) or 'body'}: {problem['msg']}"
+            for problem in error.errors()
         )
-        raise InvalidRequest(f"No {kind.__name__}: {wrong}.") from error
+        raise InvalidRequest(f"The body is not a {message.__name__}: {problems}.") from error
 
-
-_NOTHING = Orders()
 
 ROUTE = Route(
     f"{LINK_PREFIX}/{{session_id}}/{{epoch:int}}/{{call}}",
-    _call,
+    _serve,
     methods=["POST"],
     include_in_schema=False,
 )

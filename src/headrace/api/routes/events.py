@@ -9,21 +9,22 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from headrace.api.context import node_of, waiters_of
+from headrace.api.context import long_polls_of, node_of
 from headrace.api.http.paging import Limit
 from headrace.api.http.responses import json_response
 from headrace.api.http.schemas import EventPage
 from headrace.api.http.serializers import event_body
-from headrace.api.waiting import Waiters
+from headrace.api.waiting import LongPolls, Subscribe
 from headrace.model.event import Event
-from headrace.store import events
-from headrace.store.notifications import EVENTS
 
 router = APIRouter(prefix="/events", tags=["events"])
 
 _BATCH = 500
 _CURSOR = r"^[0-9]{1,18}\.[0-9]{1,18}$"
-_LOOK_AGAIN_SECONDS = 30.0
+_POLL_SECONDS = 30.0
+
+ReadAfter = Callable[[str | None, int], list[Event]]
+"""Reads at most so many events after a cursor."""
 
 
 @router.get(
@@ -33,46 +34,57 @@ _LOOK_AGAIN_SECONDS = 30.0
 )
 async def list_events(
     request: Request,
-    after: Annotated[str | None, Query(json_schema_extra={"pattern": _CURSOR})] = None,
-    entity: Annotated[str | None, Query(description="statement, session or node")] = None,
+    after: Annotated[
+        str | None,
+        Query(json_schema_extra={"pattern": _CURSOR}, description="the `next` of the page before"),
+    ] = None,
+    entity: Annotated[
+        str | None, Query(description="statement, session, transaction or node")
+    ] = None,
     entity_id: str | None = None,
     limit: Limit = 100,
     accept: Annotated[str, Header(include_in_schema=False)] = "",
     last_event_id: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
-    """Changes of state in order; `next` goes into `after`. With `Accept: text/event-stream`,
-    what has been and what comes, resumed by `Last-Event-ID`."""
+    """List changes of state in order.
+
+    With `Accept: text/event-stream`, the response continues with new events. `Last-Event-ID`
+    resumes a stream.
+    """
     node = node_of(request)
 
-    def read(since: str | None, count: int) -> list[Event]:
-        with node.database.read() as tx:
-            return events.read(tx, after=since, entity=entity, entity_id=entity_id, limit=count)
+    def read_after(cursor: str | None, count: int) -> list[Event]:
+        return node.events.read(after=cursor, entity=entity, entity_id=entity_id, limit=count)
 
     if "text/event-stream" in accept:
-        since = last_event_id or after
-        first = await run_in_threadpool(read, since, _BATCH)
-        return EventSourceResponse(_stream(waiters_of(request), read, since, first))
-    found = await run_in_threadpool(read, after, limit + 1)
-    items = found[:limit]
-    following = items[-1].cursor if len(found) > limit else None
-    return json_response(EventPage(items=[event_body(one) for one in items], next=following))
+        cursor = last_event_id or after
+        first = await run_in_threadpool(read_after, cursor, _BATCH)
+        stream = _stream(long_polls_of(request), node.wake_ups.on_event, read_after, cursor, first)
+        return EventSourceResponse(stream)
+    events = await run_in_threadpool(read_after, after, limit + 1)
+    page = events[:limit]
+    next_ = page[-1].cursor if len(events) > limit else None
+    return json_response(EventPage(items=[event_body(event) for event in page], next=next_))
 
 
 async def _stream(
-    waiters: Waiters,
-    read: Callable[[str | None, int], list[Event]],
-    since: str | None,
-    ready: list[Event],
+    long_polls: LongPolls,
+    subscribe: Subscribe,
+    read_after: ReadAfter,
+    cursor: str | None,
+    first: list[Event],
 ) -> AsyncIterator[ServerSentEvent]:
-    found: list[Event] | None = ready
-    while not waiters.ending:
-        for one in found or []:
+    events: list[Event] | None = first
+    while not long_polls.stopping:
+        for event in events or []:
             yield ServerSentEvent(
-                data=event_body(one).model_dump_json(by_alias=True), event=one.entity, id=one.cursor
+                data=event_body(event).model_dump_json(by_alias=True),
+                event=event.entity,
+                id=event.cursor,
             )
-            since = one.cursor
+            cursor = event.cursor
 
-        async def look() -> list[Event] | None:
-            return await run_in_threadpool(read, since, _BATCH) or None  # noqa: B023 - asked at once
+        async def check() -> list[Event] | None:
+            return await run_in_threadpool(read_after, cursor, _BATCH) or None  # noqa: B023 - awaited within this iteration
 
-        found = await waiters.until(EVENTS, look, seconds=_LOOK_AGAIN_SECONDS)
+        events = await long_polls.wait(subscribe, check, seconds=_POLL_SECONDS)

@@ -14,5 +14,5 @@ router = APIRouter(tags=["health"])
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=problems(401, 503))
 def metrics(request: Request) -> Response:
-    """What this node has done and what is live in the store, in Prometheus's text format."""
+    """Return the metrics of the node and of the store in Prometheus's text format."""
     return Response(generate_latest(node_of(request).metrics), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -1,6 +1,7 @@
 """`/_plugins/_async_query`: the wire format of OpenSearch's async query API.
 
-As docs/opensearch.md has it, after opensearch-project/sql, RestAsyncQueryManagementAction.java.
+docs/guides/opensearch.md describes it. Source of the format: opensearch-project/sql,
+RestAsyncQueryManagementAction.java.
 """
 
 from __future__ import annotations
@@ -10,22 +11,20 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field, JsonValue, StringConstraints
+from pydantic import Field, JsonValue, StringConstraints
 
-from headrace.api.auth import OWNER
+from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
 from headrace.api.http.opensearch_errors import DatasourceNotFound, TooManyRows, errors
-from headrace.api.http.result_responses import open_result, stream_response
-from headrace.api.http.schemas import RequestModel
+from headrace.api.http.result_responses import stream_response
+from headrace.api.http.schemas import RequestModel, ResponseModel
 from headrace.api.http.strict_json import StrictRoute
+from headrace.control.caller import Caller
 from headrace.control.node import Node
-from headrace.control.statements import cancel as cancelling
-from headrace.control.statements.lookup import find
-from headrace.control.statements.submission import Submit
 from headrace.errors import SessionEnded, SessionNotFound
 from headrace.model.lifecycle import SESSION, SessionState, StatementState
 from headrace.model.session import SessionKind
-from headrace.model.statement import Statement
+from headrace.model.statement import Statement, StatementSpec
 from headrace.results.formats.json import write_rows
 from headrace.results.json_encoding import NumberFormat
 from headrace.results.reader import Rows
@@ -39,10 +38,10 @@ router = APIRouter(
 )
 
 _DEFAULT_CATALOG = "spark_catalog"
-_TAKING = SESSION.live - {SessionState.CLOSING}
+_ACCEPTING_STATES = SESSION.live - {SessionState.CLOSING}
 
-# Finished queries speak in capitals there, unfinished ones do not; it has no state between waiting
-# and running, and none for a cancel that is not through.
+# That API writes SUCCESS and FAILED in capitals. It has no state between waiting and running, and
+# none for a cancel that is in progress.
 _STATUS = {
     StatementState.WAITING: "waiting",
     StatementState.LAUNCHED: "waiting",
@@ -54,7 +53,7 @@ _STATUS = {
     StatementState.CANCELLED: "cancelled",
 }
 
-# Spark's own names of types, where they are not those of its SQL.
+# Spark's own type names, where they differ from the names in SQL.
 _TYPES = {
     TypeKind.BYTE: "byte",
     TypeKind.SHORT: "short",
@@ -68,65 +67,74 @@ _TYPES = {
 
 
 class AsyncQueryRequest(RequestModel):
-    """`POST`."""
+    """Body of the `POST`."""
 
     datasource: Annotated[str, StringConstraints(min_length=1)] = Field(examples=[_DEFAULT_CATALOG])
+    """Name of a catalog; see the setting `opensearch.datasources`."""
     lang: Annotated[str, StringConstraints(pattern="^[sS][qQ][lL]$")] = Field(examples=["sql"])
+    """`sql`, in any case."""
     query: str = Field(examples=["SELECT 1 AS x"])
+    """The SQL text of one statement."""
     session_id: str | None = Field(default=None, alias="sessionId")
+    """Session to use. One that no longer accepts statements is replaced by a new one."""
 
 
-class AsyncQueryCreated(BaseModel):
-    """What a query and its session are asked for by."""
+class AsyncQueryCreated(ResponseModel):
+    """Ids of a query and of its session."""
 
     query_id: str = Field(serialization_alias="queryId")
     session_id: str | None = Field(serialization_alias="sessionId")
+    """Only for an interactive query."""
 
 
-class AsyncQueryColumn(BaseModel):
+class AsyncQueryColumn(ResponseModel):
+    """A column of a result."""
+
     name: str
     type: str
 
 
-class AsyncQueryResult(BaseModel):
-    """How a query stands; with its rows once it has succeeded."""
+class AsyncQueryResult(ResponseModel):
+    """State of a query, with its rows once it has succeeded."""
 
     status: str
     columns: list[AsyncQueryColumn] | None = Field(default=None, serialization_alias="schema")
     datarows: list[list[JsonValue]] | None = None
     total: int | None = None
+    """Number of rows."""
     size: int | None = None
+    """Number of rows."""
     error: str | None = None
 
 
 @router.post("", status_code=201, response_model=AsyncQueryCreated, responses=errors(413, 415))
-def create_async_query(request: Request, body: AsyncQueryRequest) -> Response:
-    """Submits a query. A `sessionId` that no longer takes any is silently replaced by a new one."""
+def create_async_query(
+    request: Request, caller: Authenticated, body: AsyncQueryRequest
+) -> Response:
+    """Submit a query. A `sessionId` that accepts no more statements is replaced by a new one."""
     node = node_of(request)
-    catalog = _catalog(node.settings, body.datasource)
-    session = _usable(node, body.session_id, catalog)
-    asked = Submit(text=body.query, owner=OWNER, session=session, catalog=catalog)
+    catalog = _find_catalog(node.settings, body.datasource)
+    session = _usable_session(node, caller, body.session_id, catalog)
+    spec = StatementSpec(text=body.query)
     try:
-        statement = node.submissions.submit(asked)
+        statement = node.statements.submit(caller, spec, session=session, catalog=catalog)
     except (SessionNotFound, SessionEnded):
-        asked = Submit(text=body.query, owner=OWNER, catalog=catalog)
-        statement = node.submissions.submit(asked)
-    shared = statement.kind is SessionKind.INTERACTIVE
+        statement = node.statements.submit(caller, spec, catalog=catalog)
+    is_shared = statement.spec.kind is SessionKind.INTERACTIVE
     created = AsyncQueryCreated(
-        query_id=statement.id, session_id=statement.session_id if shared else None
+        query_id=statement.id, session_id=statement.session_id if is_shared else None
     )
     content = created.model_dump_json(by_alias=True, exclude_none=True)
     return Response(content, 201, media_type="application/json")
 
 
 @router.get("/{query_id}", response_model=AsyncQueryResult, responses=errors(410))
-def show_async_query(request: Request, query_id: str) -> Response:
-    """How a query stands, or all its rows."""
+def show_async_query(request: Request, caller: Authenticated, query_id: str) -> Response:
+    """Show the state of a query, with all its rows once it has succeeded."""
     node = node_of(request)
-    with node.database.read() as tx:
-        statement = find(tx, OWNER, query_id)
+    statement = node.statements.get(caller, query_id)
     if statement.state is StatementState.SUCCESS:
-        return _rows(node, statement)
+        return _result_response(node, statement)
     result = {"status": _STATUS[statement.state]}
     if statement.failure is not None:
         result["error"] = statement.failure.message
@@ -134,51 +142,57 @@ def show_async_query(request: Request, query_id: str) -> Response:
 
 
 @router.delete("/{query_id}", status_code=204)
-def cancel_async_query(request: Request, query_id: str) -> Response:
-    """Asks for a query's end."""
-    cancelling.cancel(node_of(request).database, OWNER, query_id)
+def cancel_async_query(request: Request, caller: Authenticated, query_id: str) -> Response:
+    """Request a cancel."""
+    node_of(request).statements.cancel(caller, query_id)
     return Response(status_code=204)
 
 
-def _catalog(settings: Settings, datasource: str) -> str | None:
-    """The catalog that a datasource stands for; None is Spark's own. Raises DatasourceNotFound."""
-    known = {_DEFAULT_CATALOG: _DEFAULT_CATALOG, **settings.opensearch.datasources}
-    if datasource not in known and settings.opensearch.datasources:
+def _find_catalog(settings: Settings, datasource: str) -> str | None:
+    """Return the catalog for a datasource; None for Spark's own. Raise DatasourceNotFound."""
+    catalogs = {_DEFAULT_CATALOG: _DEFAULT_CATALOG, **settings.opensearch.datasources}
+    if datasource not in catalogs and settings.opensearch.datasources:
         raise DatasourceNotFound(
-            f"There is no datasource {datasource!r}; there are: {', '.join(sorted(known))}."
+            f"The datasource {datasource!r} does not exist. "
+            f"Datasources: {', '.join(sorted(catalogs))}."
         )
-    if datasource not in known:
-        declared = f"spark.sql.catalog.{datasource}" in settings.profile("default").conf
-        return datasource if declared else None
-    return None if known[datasource] == _DEFAULT_CATALOG else known[datasource]
+    if datasource not in catalogs:
+        is_declared = f"spark.sql.catalog.{datasource}" in settings.profile("default").conf
+        return datasource if is_declared else None
+    return None if catalogs[datasource] == _DEFAULT_CATALOG else catalogs[datasource]
 
 
-def _usable(node: Node, session_id: str | None, catalog: str | None) -> str | None:
-    """The session's id when it takes statements and is this catalog's; None asks for a new one."""
+def _usable_session(
+    node: Node, caller: Caller, session_id: str | None, catalog: str | None
+) -> str | None:
+    """Return the session's id if it accepts statements and has this catalog; otherwise None."""
     if session_id is None:
         return None
     try:
-        session = node.sessions.get(OWNER, session_id)
+        session = node.sessions.get(caller, session_id)
     except SessionNotFound:
         return None
-    return session.id if session.state in _TAKING and session.catalog == catalog else None
+    accepts = session.state in _ACCEPTING_STATES and session.spec.catalog == catalog
+    return session.id if accepts else None
 
 
-def _rows(node: Node, statement: Statement) -> Response:
-    rows = open_result(node, statement)
+def _result_response(node: Node, statement: Statement) -> Response:
+    rows = node.statements.open_result(statement)
     assert statement.result is not None
     count, limit = statement.result.row_count, node.settings.opensearch.row_limit
     if count > limit:
         raise TooManyRows(
-            f"The result has {count} rows and an answer here holds {limit} "
-            f"(the node's setting opensearch.row_limit). All of them are at "
+            f"The result has {count} rows, and a response here holds at most {limit} "
+            f"(setting opensearch.row_limit). Read all rows from "
             f"/api/v1/statements/{statement.id}/result."
         )
-    return stream_response(_document(rows, count), "application/json")
+    return stream_response(_write_document(rows, count), "application/json")
 
 
-def _document(rows: Rows, count: int) -> Iterator[bytes]:
-    columns = [{"name": one.name, "type": _type_name(one.type)} for one in rows.schema.columns]
+def _write_document(rows: Rows, count: int) -> Iterator[bytes]:
+    columns = [
+        {"name": column.name, "type": _type_name(column.type)} for column in rows.schema.columns
+    ]
     schema = json.dumps(columns, separators=(",", ":"))
     yield f'{{"status":"SUCCESS","schema":{schema},"datarows":'.encode()
     yield from write_rows(rows, None, numbers=NumberFormat.ALWAYS)

@@ -1,8 +1,9 @@
-"""`/statements`: submit, list, look, cancel, read the result."""
+"""`/statements`: submit, list, show, cancel, read the result."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Annotated
@@ -10,9 +11,9 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from headrace.api.auth import OWNER
-from headrace.api.context import node_of, waiters_of
-from headrace.api.http.paging import Before, Limit, page_end
+from headrace.api.auth import Authenticated
+from headrace.api.context import long_polls_of, node_of
+from headrace.api.http.paging import Before, Limit, split_page
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
 from headrace.api.http.result_responses import (
@@ -30,27 +31,25 @@ from headrace.api.http.schemas import (
 )
 from headrace.api.http.serializers import statement_body
 from headrace.api.http.strict_json import StrictRoute
-from headrace.control.node import Node
-from headrace.control.statements import cancel as cancelling
-from headrace.control.statements.lookup import find
-from headrace.control.statements.submission import Submit
-from headrace.durations import Duration
+from headrace.control.caller import Caller
+from headrace.control.statements.service import RepeatableRequest
+from headrace.durations import Duration, seconds_of
 from headrace.errors import AlreadyEnded, InvalidRequest
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.session import SessionKind
-from headrace.model.statement import Statement
+from headrace.model.statement import Statement, StatementSpec
 from headrace.results.json_encoding import NumberFormat
-from headrace.store import statements
-from headrace.store.notifications import statement_topic
 
 router = APIRouter(prefix="/statements", tags=["statements"], route_class=StrictRoute)
 
 _CANCEL_SECONDS = 30.0
-AskedNumbers = Annotated[
+"""How long a response to `on_wait_timeout: cancel` waits for the cancel to take effect."""
+Numbers = Annotated[
     NumberFormat,
     Query(
-        description="bigint and decimal in JSON: `text` has them as strings, `plain` as numbers "
-        "where a double holds them exactly, `always` as numbers"
+        description="bigint and decimal in JSON: `text` sends strings, `plain` sends numbers where "
+        "a double holds them exactly, `always` sends numbers"
     ),
 ]
 
@@ -63,74 +62,74 @@ AskedNumbers = Annotated[
 )
 async def submit(
     request: Request,
+    caller: Authenticated,
     body: StatementRequest,
-    numbers: AskedNumbers = NumberFormat.TEXT,
+    numbers: Numbers = NumberFormat.TEXT,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> Response:
-    """Submits one statement.
+    """Submit one statement.
 
-    With `wait_timeout`, answers when it has ended or the time is over, with its rows when it has
-    succeeded and they are few. With `Idempotency-Key`, a repeated submit gets the first one's
-    answer.
+    With `wait_timeout`, the response waits for the end of the statement and then holds the rows of
+    a small result. With `Idempotency-Key`, a repeated submit returns the first statement.
     """
-    seconds = _seconds(body.wait_timeout)
-    asked = Submit(
-        text=body.statement,
-        owner=OWNER,
+    seconds = _wait_seconds(body.wait_timeout)
+    statement_id = new_id("st")
+    statements = node_of(request).statements
+    submit_statement = partial(
+        statements.submit,
+        caller,
+        _spec(body),
         session=body.session,
-        parameters=body.parameters,
-        conf=body.conf,
-        disposition=body.result,
-        row_limit=body.row_limit,
-        byte_limit=body.byte_limit,
-        location=body.location,
-        kind=SessionKind(body.kind),
-        timeout=body.timeout,
-        queue_timeout=body.queue_timeout,
-        idempotency_key=idempotency_key,
-        body_hash=_hash(body),
+        repeatable=_repeatable(body, idempotency_key),
+        statement_id=statement_id,
     )
-    if seconds > 0:
-        cancels = body.on_wait_timeout == "cancel"
-        return await _submit_and_wait(request, asked, seconds, cancels=cancels, numbers=numbers)
-    statement = await run_in_threadpool(node_of(request).submissions.submit, asked)
-    return json_response(statement_body(statement), 201, {"Location": statement_url(statement)})
+    if seconds <= 0:
+        statement = await run_in_threadpool(submit_statement)
+        return json_response(statement_body(statement), 201, {"Location": statement_url(statement)})
+    statement, response = await _submit_and_wait(
+        request, caller, submit_statement, statement_id, seconds, numbers
+    )
+    if response is not None:
+        return response
+    if body.on_wait_timeout == "cancel":
+        statement = await _cancel_and_wait(request, caller, statement.id)
+    else:
+        statement = await run_in_threadpool(statements.get, caller, statement.id)
+    return await run_in_threadpool(submit_response, statements, statement, numbers=numbers)
 
 
 @router.get("", response_model=StatementPage, responses=problems(404))
 def list_statements(
     request: Request,
+    caller: Authenticated,
     state: Annotated[list[StatementState] | None, Query()] = None,
     session: str | None = None,
     before: Before = None,
     limit: Limit = 100,
 ) -> Response:
-    """Statements, newest first."""
-    node = node_of(request)
-    session_id = node.sessions.get(OWNER, session).id if session is not None else None
-    with node.database.read() as tx:
-        found = statements.page(
-            tx, owner=OWNER, session=session_id, states=state, before=before, limit=limit + 1
-        )
-    items, following = page_end(found, limit)
-    return json_response(
-        StatementPage(items=[statement_body(one) for one in items], next=following)
+    """List statements, newest first."""
+    statements = node_of(request).statements.page(
+        caller, session=session, states=state, before=before, limit=limit + 1
     )
+    page, next_ = split_page(statements, limit)
+    items = [statement_body(statement) for statement in page]
+    return json_response(StatementPage(items=items, next=next_))
 
 
 @router.get("/{statement_id}", response_model=StatementBody, responses=problems(404))
 async def show_statement(
     request: Request,
+    caller: Authenticated,
     statement_id: str,
     wait_timeout: Duration | None = None,
     trace: bool = False,
 ) -> Response:
-    """One statement; with `wait_timeout`, as soon as it has ended or the time is over."""
-    node = node_of(request)
-    seconds = _seconds(wait_timeout)
-    statement = await run_in_threadpool(_find, node, statement_id)
+    """Show one statement; with `wait_timeout`, once it has ended or the time is over."""
+    seconds = _wait_seconds(wait_timeout)
+    get = partial(node_of(request).statements.get, caller)
+    statement = await run_in_threadpool(get, statement_id)
     if seconds > 0:
-        statement = await _await_end(request, statement, seconds)
+        statement = await _wait_for_end(request, caller, statement, seconds)
     return json_response(statement_body(statement, trace=trace))
 
 
@@ -142,17 +141,19 @@ async def show_statement(
 )
 def cancel_statement(
     request: Request,
+    caller: Authenticated,
     statement_id: str,
     force: Annotated[
-        bool, Query(description="end its driver if need be, even when other work runs there")
+        bool, Query(description="kill the driver if necessary, even if other work runs in it")
     ] = False,
 ) -> Response:
-    """Asks for a cancel. What was published before it arrived is a success, and stays one. A driver
-    that does not stop it within the grace period is ended, unless other work runs there."""
-    database = node_of(request).database
-    return json_response(
-        statement_body(cancelling.cancel(database, OWNER, statement_id, force=force)), 202
-    )
+    """Request a cancel.
+
+    Work that was published before the cancel arrived stays a success. A driver that does not stop
+    the statement within the grace period is killed, unless other work runs in it.
+    """
+    statement = node_of(request).statements.cancel(caller, statement_id, force=force)
+    return json_response(statement_body(statement), 202)
 
 
 @router.get(
@@ -172,95 +173,108 @@ def cancel_statement(
 )
 def statement_result(
     request: Request,
+    caller: Authenticated,
     statement_id: str,
     format: Annotated[ResultFormat | None, Query()] = None,  # noqa: A002 - the parameter's public name
     chunk: Annotated[int | None, Query(ge=0, le=2**31)] = None,
-    numbers: AskedNumbers = NumberFormat.TEXT,
+    numbers: Numbers = NumberFormat.TEXT,
 ) -> Response:
-    """The rows of a successful statement, in the form that `format` or `Accept` names."""
-    node = node_of(request)
+    """Read the rows of a successful statement, in the format that `format` or `Accept` names."""
+    statements = node_of(request).statements
     return result_response(
-        node,
-        _find(node, statement_id),
-        wanted=format,
+        statements,
+        statements.get(caller, statement_id),
+        format_=format,
         accept=request.headers.get("accept", ""),
         chunk=chunk,
         numbers=numbers,
     )
 
 
-def _hash(body: StatementRequest) -> str:
-    """Tells requests apart by what they ask to be run, not by how long they wait for it."""
-    asked = body.model_dump_json(exclude={"wait_timeout", "on_wait_timeout"})
-    return hashlib.sha256(asked.encode()).hexdigest()
+def _spec(body: StatementRequest) -> StatementSpec:
+    return StatementSpec(
+        text=body.statement,
+        kind=SessionKind(body.kind),
+        parameters=body.parameters,
+        conf=body.conf,
+        timeout_seconds=seconds_of(body.timeout),
+        queue_timeout_seconds=seconds_of(body.queue_timeout),
+        result_request=body.result_request,
+    )
 
 
-def _find(node: Node, statement_id: str) -> Statement:
-    with node.database.read() as tx:
-        return find(tx, OWNER, statement_id)
+def _repeatable(body: StatementRequest, key: str | None) -> RepeatableRequest | None:
+    """Return the key with a hash of what the request runs, whatever it does while it waits."""
+    if key is None:
+        return None
+    content = body.model_dump_json(exclude={"wait_timeout", "on_wait_timeout"})
+    return RepeatableRequest(key, hashlib.sha256(content.encode()).hexdigest())
 
 
 async def _submit_and_wait(
-    request: Request, asked: Submit, seconds: float, *, cancels: bool, numbers: NumberFormat
-) -> Response:
-    node, waiters = node_of(request), waiters_of(request)
+    request: Request,
+    caller: Caller,
+    submit_statement: Callable[[], Statement],
+    statement_id: str,
+    seconds: float,
+    numbers: NumberFormat,
+) -> tuple[Statement, Response | None]:
+    """Submit and wait for the end; return the statement, and the response if it has ended."""
+    statements, wake_ups = node_of(request).statements, node_of(request).wake_ups
+    long_polls = long_polls_of(request)
 
-    def ended(statement_id: str) -> Response | None:
-        """In one turn of a thread, which costs about as much as what is done in it."""
-        statement = _find(node, statement_id)
+    def respond_if_ended(statement_id: str) -> Response | None:
+        # One call in a thread: starting a second one costs as much as its work.
+        statement = statements.get(caller, statement_id)
         if statement.state in STATEMENT.live:
             return None
-        return submit_response(node, statement, numbers=numbers)
+        return submit_response(statements, statement, numbers=numbers)
 
-    # From before the submit, so that nobody has to look between it and the end.
-    with waiters.interest(statement_topic(asked.statement_id)) as interest:
-        statement = await run_in_threadpool(node.submissions.submit, asked)
-        look = partial(run_in_threadpool, ended, statement.id)
-        if statement.id == asked.statement_id:
-            response = await interest.until(look, seconds=seconds)
-        else:
-            topic = statement_topic(statement.id)
-            response = await waiters.until(topic, look, seconds=seconds)
-    if response is not None:
-        return response
-    if cancels:
-        statement = await _cancelled(request, statement)
-    else:
-        statement = await run_in_threadpool(_find, node, statement.id)
-    return await run_in_threadpool(submit_response, node, statement, numbers=numbers)
+    # Subscribe before the submit, so that an end between the two is not missed.
+    with long_polls.subscribed(partial(wake_ups.on_statement_end, statement_id)) as poll:
+        statement = await run_in_threadpool(submit_statement)
+        check = partial(run_in_threadpool, respond_if_ended, statement.id)
+        if statement.id == statement_id:
+            return statement, await poll.wait(check, seconds=seconds)
+        # The key was used before: wait for the first statement instead.
+        subscribe = partial(wake_ups.on_statement_end, statement.id)
+        return statement, await long_polls.wait(subscribe, check, seconds=seconds)
 
 
-async def _await_end(request: Request, statement: Statement, seconds: float) -> Statement:
-    """The statement once it has ended, or as it is when the time is over."""
-    node = node_of(request)
+async def _wait_for_end(
+    request: Request, caller: Caller, statement: Statement, seconds: float
+) -> Statement:
+    """Return the statement once it has ended, or as it is after `seconds`."""
+    if statement.state in STATEMENT.terminal:
+        return statement
     latest = statement
-    if latest.state in STATEMENT.terminal:
-        return latest
+    get = partial(node_of(request).statements.get, caller)
 
-    async def look() -> Statement | None:
+    async def check() -> Statement | None:
         nonlocal latest
-        latest = await run_in_threadpool(_find, node, statement.id)
+        latest = await run_in_threadpool(get, statement.id)
         return latest if latest.state in STATEMENT.terminal else None
 
-    await waiters_of(request).until(statement_topic(statement.id), look, seconds=seconds)
+    subscribe = partial(node_of(request).wake_ups.on_statement_end, statement.id)
+    await long_polls_of(request).wait(subscribe, check, seconds=seconds)
     return latest
 
 
-async def _cancelled(request: Request, statement: Statement) -> Statement:
-    node = node_of(request)
+async def _cancel_and_wait(request: Request, caller: Caller, statement_id: str) -> Statement:
+    statements = node_of(request).statements
     try:
-        await run_in_threadpool(cancelling.cancel, node.database, OWNER, statement.id)
+        statement = await run_in_threadpool(statements.cancel, caller, statement_id)
     except AlreadyEnded:
-        return await run_in_threadpool(_find, node, statement.id)
-    return await _await_end(request, statement, _CANCEL_SECONDS)
+        return await run_in_threadpool(statements.get, caller, statement_id)
+    return await _wait_for_end(request, caller, statement, _CANCEL_SECONDS)
 
 
-def _seconds(wait: timedelta | None) -> float:
+def _wait_seconds(wait: timedelta | None) -> float:
     if wait is None:
         return 0.0
     if wait > LONGEST_WAIT:
         raise InvalidRequest(
-            f"wait_timeout: {wait.total_seconds():g}s is longer than "
+            f"wait_timeout: {wait.total_seconds():g}s is longer than the maximum, "
             f"{LONGEST_WAIT.total_seconds():g}s."
         )
     return wait.total_seconds()

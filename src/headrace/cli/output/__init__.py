@@ -1,1 +1,1 @@
-"""Rows as text and files. Standard output gets data and nothing else."""
+"""Output formats for rows. Standard output receives data and nothing else."""

@@ -1,4 +1,4 @@
-"""What every output format does."""
+"""Interface of the output formats."""
 
 from __future__ import annotations
 
@@ -7,27 +7,33 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 Row = Sequence[Any]
-"""A row's values as the API's JSON has them."""
+"""Values of a row, as they appear in the JSON of the API."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """A column of a result; names may repeat."""
+    """A column of a result. Several columns may have the same name."""
 
     name: str
     type: str
-    """A Spark SQL type, e.g. `decimal(10,2)`."""
+    """Spark SQL type, for example `decimal(10,2)`."""
 
 
 class Writer(Protocol):
-    """Writes one result. `rows` may come any number of times between `begin` and `end`."""
+    """Writer of one result: one call of `begin`, any number of calls of `write_rows`, one `end`."""
 
     def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:
-        """`sample` is the first rows, which `rows` gives again; a layout may go by them.
+        """Write what precedes the rows.
 
-        Raises FormatCannotHold, naming the columns, before anything is written.
+        Args:
+            sample: The first rows, from which a format may choose its layout. They are passed to
+                `write_rows` again.
+
+        Raises:
+            FormatCannotHold: The format cannot represent the columns that the message names.
+                Nothing has been written.
         """
 
-    def rows(self, rows: Sequence[Row]) -> None: ...
+    def write_rows(self, rows: Sequence[Row]) -> None: ...
 
     def end(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The output formats by name, and which one a command uses."""
+"""The output formats by name, and the choice of the writer for a result."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TextIO
 
 from headrace.cli.output.base import OutputColumn, Row, Writer
 from headrace.cli.output.delimited import CsvWriter, MarkdownWriter, TsvWriter
-from headrace.cli.output.objects import JsonLinesWriter, JsonWriter
-from headrace.cli.output.table import Lines, TableWriter, VerticalWriter, table_width
+from headrace.cli.output.json import JsonLinesWriter, JsonWriter
+from headrace.cli.output.table import TableStyle, TableWriter, VerticalWriter, table_width
 from headrace.errors import InvalidSetting
 
 
@@ -27,56 +27,66 @@ class OutputFormat(StrEnum):
     NONE = "none"
 
     @property
-    def binary(self) -> bool:
+    def is_binary(self) -> bool:
         return self in {OutputFormat.ARROW, OutputFormat.PARQUET}
 
     @property
-    def objects(self) -> bool:
-        """Whether rows become JSON objects."""
+    def is_json(self) -> bool:
+        """True for the formats that write each row as a JSON object."""
         return self in {OutputFormat.JSON, OutputFormat.JSONL}
 
 
-def pinned(name: str, source: str) -> OutputFormat:
-    """The format that a setting names. Raises InvalidSetting with what is allowed."""
+def parse_format(name: str, source: str) -> OutputFormat:
+    """Return the format with this name.
+
+    Args:
+        source: Origin of the name, for the error message.
+
+    Raises:
+        InvalidSetting: No format has this name; the message lists the formats.
+    """
     try:
         return OutputFormat(name)
     except ValueError:
         raise InvalidSetting(
-            f"There is no format {name!r} (set by {source}); there are: {', '.join(OutputFormat)}."
+            f"The format {name!r} (set by {source}) does not exist. Choose one of: "
+            f"{', '.join(OutputFormat)}."
         ) from None
 
 
 def refuse_terminal(format: OutputFormat, out: TextIO) -> None:  # noqa: A002
-    """Bytes on a terminal help nobody."""
-    if format.binary and out.isatty():
+    """Raise InvalidSetting if a binary format would be written to a terminal."""
+    if format.is_binary and out.isatty():
         raise InvalidSetting(
-            f"The format {format} is binary and is not written to a terminal.",
-            hint=f"redirect it: … --format {format} > result.{format}",
+            f"The format {format} is binary and cannot be shown on a terminal.",
+            hint=f"redirect the output: … --format {format} > result.{format}",
         )
 
 
-def writer(
-    pinned_format: OutputFormat | None,
+def make_writer(
+    output_format: OutputFormat | None,
     out: TextIO,
     columns: Sequence[OutputColumn],
     sample: Sequence[Row],
     *,
     colour: bool,
 ) -> Writer:
-    """The writer for one result.
+    """Return the writer for one result.
 
-    Without a pinned format: on a terminal a table, or vertical where that would be too wide;
-    elsewhere CSV. Not for the binary formats and `none`, which are not made of rows.
+    Args:
+        output_format: One of the text formats; neither a binary one nor `none`. None selects a
+            table on a terminal (vertical if the table would be too wide), and CSV elsewhere.
+        sample: The first rows.
     """
-    chosen = pinned_format or _fitting(out, columns, sample)
-    if chosen is OutputFormat.TABLE:
-        return TableWriter(out, Lines(out.encoding, colour=colour))
-    if chosen is OutputFormat.VERTICAL:
-        return VerticalWriter(out, Lines(out.encoding, colour=colour))
-    return _PLAIN[chosen](out)
+    chosen_format = output_format or _default_format(out, columns, sample)
+    if chosen_format is OutputFormat.TABLE:
+        return TableWriter(out, TableStyle(out.encoding, colour=colour))
+    if chosen_format is OutputFormat.VERTICAL:
+        return VerticalWriter(out, TableStyle(out.encoding, colour=colour))
+    return _TEXT_WRITERS[chosen_format](out)
 
 
-_PLAIN: dict[OutputFormat, Callable[[TextIO], Writer]] = {
+_TEXT_WRITERS: dict[OutputFormat, Callable[[TextIO], Writer]] = {
     OutputFormat.CSV: CsvWriter,
     OutputFormat.TSV: TsvWriter,
     OutputFormat.JSON: JsonWriter,
@@ -85,7 +95,9 @@ _PLAIN: dict[OutputFormat, Callable[[TextIO], Writer]] = {
 }
 
 
-def _fitting(out: TextIO, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> OutputFormat:
+def _default_format(
+    out: TextIO, columns: Sequence[OutputColumn], sample: Sequence[Row]
+) -> OutputFormat:
     if not out.isatty():
         return OutputFormat.CSV
     fits = table_width(columns, sample) <= shutil.get_terminal_size().columns

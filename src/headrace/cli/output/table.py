@@ -1,4 +1,4 @@
-"""Rows for eyes: a table, or one value a line where a table would be too wide."""
+"""Formats for people: a table, or one value per line if a table would be too wide."""
 
 from __future__ import annotations
 
@@ -6,65 +6,75 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from headrace.cli.output.base import OutputColumn, Row
-from headrace.cli.output.text import NULL, is_number, pad, shown, width
+from headrace.cli.output.text import NULL, display_width, is_numeric_type, pad, to_printable
 
 _DIM, _BOLD, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 
 
-class Lines:
-    """The strokes and colours that a terminal can show."""
+class TableStyle:
+    """Lines and colours that an output stream can show."""
 
     def __init__(self, encoding: str | None, *, colour: bool) -> None:
-        drawn = (encoding or "").lower().replace("-", "") == "utf8"
-        self.across, self.down, self.cross = ("─", "│", "┼") if drawn else ("-", "|", "+")
+        box_drawing = (encoding or "").lower().replace("-", "") == "utf8"
+        self.across, self.down, self.cross = ("─", "│", "┼") if box_drawing else ("-", "|", "+")
         self._colour = colour
 
     def bold(self, text: str) -> str:
         return f"{_BOLD}{text}{_RESET}" if self._colour else text
 
     def cell(self, text: str, *, null: bool) -> str:
-        """A cell's text; NULL is dimmed, so that it is told from the word."""
+        """Return the text of a cell. NULL is dimmed, to distinguish it from the string `NULL`."""
         return f"{_DIM}{text}{_RESET}" if null and self._colour else text
 
 
 def table_width(columns: Sequence[OutputColumn], sample: Sequence[Row]) -> int:
-    """Terminal columns that a table of these rows takes."""
-    return sum(_widths(columns, sample)) + 3 * len(columns) - 1
+    """Return the number of terminal columns that a table of these rows needs."""
+    return sum(_column_widths(columns, sample)) + 3 * len(columns) - 1
 
 
-def _widths(columns: Sequence[OutputColumn], sample: Sequence[Row]) -> list[int]:
+def _column_widths(columns: Sequence[OutputColumn], sample: Sequence[Row]) -> list[int]:
     return [
-        max([width(shown(column.name)), *(width(shown(row[index])) for row in sample)])
+        max(
+            [
+                display_width(to_printable(column.name)),
+                *(display_width(to_printable(row[index])) for row in sample),
+            ]
+        )
         for index, column in enumerate(columns)
     ]
 
 
 class TableWriter:
-    """Widths go by the first rows; a longer value further down juts out, but is whole."""
+    """A table whose column widths follow from the first rows.
 
-    def __init__(self, out: TextIO, lines: Lines) -> None:
+    A longer value in a later row exceeds its column, but it is written whole.
+    """
+
+    def __init__(self, out: TextIO, style: TableStyle) -> None:
         self._out = out
-        self._lines = lines
+        self._style = style
         self._widths: list[int] = []
         self._right: list[bool] = []
 
     def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:
-        self._widths = _widths(columns, sample)
-        self._right = [is_number(column.type) for column in columns]
+        self._widths = _column_widths(columns, sample)
+        self._right = [is_numeric_type(column.type) for column in columns]
         names = [
-            self._lines.bold(pad(shown(column.name), size, right=right))
+            self._style.bold(pad(to_printable(column.name), size, right=right))
             for column, size, right in zip(columns, self._widths, self._right, strict=True)
         ]
-        rules = [self._lines.across * (size + 2) for size in self._widths]
-        self._write(names)
-        self._out.write(self._lines.cross.join(rules) + "\n")
+        rules = [self._style.across * (size + 2) for size in self._widths]
+        self._write_line(names)
+        self._out.write(self._style.cross.join(rules) + "\n")
 
-    def rows(self, rows: Sequence[Row]) -> None:
+    def write_rows(self, rows: Sequence[Row]) -> None:
         for row in rows:
             cells = zip(row, self._widths, self._right, strict=True)
-            self._write(
+            self._write_line(
                 [
-                    self._lines.cell(pad(shown(value), size, right=right), null=value is None)
+                    self._style.cell(
+                        pad(to_printable(value), size, right=right), null=value is None
+                    )
                     for value, size, right in cells
                 ]
             )
@@ -72,32 +82,33 @@ class TableWriter:
     def end(self) -> None:
         pass
 
-    def _write(self, cells: list[str]) -> None:
-        self._out.write((" " + f" {self._lines.down} ".join(cells)).rstrip() + "\n")
+    def _write_line(self, cells: list[str]) -> None:
+        self._out.write((" " + f" {self._style.down} ".join(cells)).rstrip() + "\n")
 
 
 class VerticalWriter:
-    """One value a line, under a rule that counts the rows."""
+    """One value per line; a numbered rule precedes each row."""
 
-    def __init__(self, out: TextIO, lines: Lines) -> None:
+    def __init__(self, out: TextIO, style: TableStyle) -> None:
         self._out = out
-        self._lines = lines
+        self._style = style
         self._names: list[str] = []
-        self._count = 0
+        self._row_number = 0
 
     def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:  # noqa: ARG002
-        names = [shown(column.name) for column in columns]
-        size = max(map(width, names), default=0)
+        names = [to_printable(column.name) for column in columns]
+        size = max(map(display_width, names), default=0)
         self._names = [pad(name, size) for name in names]
 
-    def rows(self, rows: Sequence[Row]) -> None:
-        across, down = self._lines.across, self._lines.down
+    def write_rows(self, rows: Sequence[Row]) -> None:
+        across, down = self._style.across, self._style.down
         for row in rows:
-            self._count += 1
-            self._out.write(self._lines.bold(f"{across}[ {self._count} ]".ljust(40, across)) + "\n")
+            self._row_number += 1
+            rule = f"{across}[ {self._row_number} ]".ljust(40, across)
+            self._out.write(self._style.bold(rule) + "\n")
             for name, value in zip(self._names, row, strict=True):
-                text = NULL if value is None else shown(value)
-                cell = self._lines.cell(text, null=value is None)
+                text = NULL if value is None else to_printable(value)
+                cell = self._style.cell(text, null=value is None)
                 self._out.write(f"{name} {down} {cell}\n")
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""Single values as text."""
+"""Conversion of single values to text."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ from json.encoder import encode_basestring
 from typing import Any
 
 NULL = "NULL"
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+_NUMERIC_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class Number(str):
-    """A JSON number as it was written: 1.10 stays 1.10."""
+    """Text of a JSON number, with every digit that the node wrote: 1.10 stays 1.10."""
 
     __slots__ = ()
 
 
-def as_json(value: Any) -> str:
-    """A value of the API's as JSON, numbers as they were written."""
-    return _AS_JSON.get(type(value), str)(value)
+def to_json(value: Any) -> str:
+    """Return a value of the API as JSON. Numbers keep the digits that the node wrote."""
+    return _TO_JSON.get(type(value), str)(value)
 
 
-def _list_as_json(value: list[Any]) -> str:
-    return "[" + ", ".join(map(as_json, value)) + "]"
+def _list_to_json(value: list[Any]) -> str:
+    return "[" + ", ".join(map(to_json, value)) + "]"
 
 
-def _dict_as_json(value: dict[str, Any]) -> str:
-    members = (f"{encode_basestring(key)}: {as_json(each)}" for key, each in value.items())
+def _dict_to_json(value: dict[str, Any]) -> str:
+    members = (f"{encode_basestring(key)}: {to_json(member)}" for key, member in value.items())
     return "{" + ", ".join(members) + "}"
 
 
-_AS_JSON: dict[type, Callable[[Any], str]] = {
+_TO_JSON: dict[type, Callable[[Any], str]] = {
     str: encode_basestring,
     type(None): lambda _: "null",
     bool: lambda value: "true" if value else "false",
-    list: _list_as_json,
-    dict: _dict_as_json,
+    list: _list_to_json,
+    dict: _dict_to_json,
 }
 
 
-def plain(value: Any) -> str:
-    """A value that is not NULL, unescaped; what is nested as JSON."""
+def to_text(value: Any) -> str:
+    """Return the text of a value that is not NULL, without escapes. Nested values are JSON."""
     if isinstance(value, str):
         return value
-    return as_json(value)
+    return to_json(value)
 
 
-def shown(value: Any) -> str:
-    """A value as a terminal may show it on one line: control characters become escapes."""
+def to_printable(value: Any) -> str:
+    """Return a value as one line for a terminal. Control characters become escapes."""
     if value is None:
         return NULL
-    text = plain(value)
-    return text if text.isprintable() else "".join(map(_visible, text))
+    text = to_text(value)
+    return text if text.isprintable() else "".join(map(_escape_character, text))
 
 
-def _visible(char: str) -> str:
+def _escape_character(char: str) -> str:
     if char in _ESCAPES:
         return _ESCAPES[char]
     if char.isprintable() or unicodedata.category(char) in {"Zs", "Co", "Cn"}:
@@ -64,23 +64,26 @@ def _visible(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii")
 
 
-def is_number(type_name: str) -> bool:
-    """Whether a Spark SQL type is read best when aligned to the right."""
-    return type_name.partition("(")[0] in _NUMBERS
+def is_numeric_type(type_name: str) -> bool:
+    """Return True for the Spark SQL types that a table aligns to the right."""
+    return type_name.partition("(")[0] in _NUMERIC_TYPES
 
 
-def width(text: str) -> int:
-    """Columns that a text takes on a terminal."""
-    return len(text) if text.isascii() else sum(map(_char_width, text))
+def display_width(text: str) -> int:
+    """Return the number of terminal columns that a text needs."""
+    return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
-def _char_width(char: str) -> int:
+def _character_width(char: str) -> int:
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 def pad(text: str, columns: int, *, right: bool = False) -> str:
-    """A text filled with spaces to that many terminal columns; a longer one stays whole."""
-    space = " " * (columns - width(text))
+    """Fill a text with spaces to this number of terminal columns. A longer text is not cut.
+
+    With `right`, the text is aligned to the right.
+    """
+    space = " " * (columns - display_width(text))
     return space + text if right else text + space

@@ -1,22 +1,20 @@
-"""Who a driver is to the store: the holder of one epoch of one session."""
+"""The check that a driver still owns its session."""
 
 from __future__ import annotations
 
 from headrace.errors import LeaseLost
 from headrace.model.lifecycle import SESSION
-from headrace.store import driver_view
+from headrace.model.session import DriverLease
 from headrace.store.database import Tx
-from headrace.store.driver_view import DriverView
+from headrace.store.driver_view import DriverView, load_driver_view
 
 
-def load_owned_view(tx: Tx, session_id: str, epoch: int) -> DriverView:
-    """What the driver of an epoch has to do. Raises LeaseLost when the session is not its."""
-    duty = driver_view.load_driver_view(tx, session_id)
-    if duty is None or duty.epoch != epoch or duty.state in SESSION.terminal:
-        raise LeaseLost(f"Epoch {epoch} of session {session_id} is over.")
-    return duty
+def load_owned_view(tx: Tx, lease: DriverLease) -> DriverView:
+    """Return the session as its driver needs it.
 
-
-def driver_actor(session_id: str, epoch: int) -> str:
-    """The driver as events name it."""
-    return f"driver:{session_id}:{epoch}"
+    Raise LeaseLost if the session has ended or another epoch owns it.
+    """
+    view = load_driver_view(tx, lease.session_id)
+    if view is None or view.epoch != lease.epoch or view.state in SESSION.terminal:
+        raise LeaseLost(f"Epoch {lease.epoch} of session {lease.session_id} is superseded.")
+    return view

@@ -1,17 +1,18 @@
-"""The node's end of the link: what drivers ask, decided on the store.
+"""The node's side of the link: what drivers ask, answered from the store.
 
-Every method takes the session and epoch that the driver's token is good for. LeaseLost tells the
-driver to stop: its epoch has been superseded or its session has ended.
+Each method takes the lease that the driver's token proves. LeaseLost makes the driver stop: its
+epoch is superseded, or its session has ended.
 """
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 
-from headrace.control.driver_link.driver_lease import driver_actor, load_owned_view
-from headrace.control.driver_link.table_journal import TableJournal, committed
-from headrace.control.sessions.service import end_session, finish_close
+from headrace.control.context import NodeContext
+from headrace.control.driver_link.driver_lease import load_owned_view
+from headrace.control.driver_link.table_journal import TableJournal, mark_committed
+from headrace.control.sessions.ending import fail_session, finish_close
+from headrace.control.sessions.launch import hash_token
 from headrace.control.statements.node_statements import NodeStatements
 from headrace.errors import DriverLost, LeaseLost, Unauthorized
 from headrace.model.failure import Failure
@@ -32,9 +33,9 @@ from headrace.model.messages import (
     Restored,
     Started,
 )
+from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
 from headrace.model.transaction import Transaction
-from headrace.settings import Settings
 from headrace.store import (
     nodes,
     pending_hook_calls,
@@ -46,221 +47,218 @@ from headrace.store import (
     takeovers,
     transactions,
 )
-from headrace.store.database import Database, Tx
-
-
-def hash_token(token: str) -> str:
-    """What the store keeps of a token."""
-    return hashlib.sha256(token.encode()).hexdigest()
+from headrace.store.database import Tx
+from headrace.store.driver_view import DriverView
 
 
 class DriverLinkService:
-    """Answers drivers; any node serves any driver."""
+    """Answers drivers. Any node serves any driver."""
 
-    def __init__(
-        self, database: Database, settings: Settings, local_statements: NodeStatements
-    ) -> None:
-        self._database = database
-        self._settings = settings
-        self._locals = local_statements
-        self.tables = TableJournal(database)
-        self._tokens: dict[tuple[str, int], str] = {}
+    def __init__(self, context: NodeContext, node_statements: NodeStatements) -> None:
+        self._database = context.database
+        self._lease_seconds = context.lease_seconds
+        self._retention_seconds = context.retention_seconds
+        self._node_statements = node_statements
+        self.tables = TableJournal(context.database)
+        self._token_hashes: dict[DriverLease, str] = {}
 
-    def authenticate(self, session_id: str, epoch: int, token: str) -> None:
-        """Raises Unauthorized unless the token was made for this session and epoch."""
-        key = (session_id, epoch)
-        known = self._tokens.get(key)
-        if known is None:
+    def authenticate(self, lease: DriverLease, token: str) -> None:
+        """Check the token of a call.
+
+        Raises:
+            LeaseLost: If the epoch is superseded.
+            Unauthorized: If the token belongs to another session or epoch.
+        """
+        token_hash = self._token_hashes.get(lease)
+        if token_hash is None:
             with self._database.read() as tx:
-                known = sessions.token_hash(tx, session_id, epoch)
-            if known is None:
-                raise LeaseLost(f"Epoch {epoch} of session {session_id} has been superseded.")
-            self._tokens[key] = known
-        if not secrets.compare_digest(known, hash_token(token)):
-            raise Unauthorized("The token is not good for this session and epoch.")
+                token_hash = sessions.token_hash(tx, lease)
+            if token_hash is None:
+                raise LeaseLost(f"Epoch {lease.epoch} of session {lease.session_id} is superseded.")
+            self._token_hashes[lease] = token_hash
+        if not secrets.compare_digest(token_hash, hash_token(token)):
+            raise Unauthorized("The token is not valid for this session and epoch.")
 
-    def restore(self, session_id: str, epoch: int, _message: Restore) -> Restored:
-        """What the driver has to rebuild before it says hello."""
+    def restore(self, lease: DriverLease, _message: Restore) -> Restored:
+        """Return what the driver must rebuild before `hello`."""
         with self._database.read() as tx:
-            load_owned_view(tx, session_id, epoch)
+            load_owned_view(tx, lease)
             return Restored(
-                snapshot=snapshots.get(tx, session_id),
-                pending_hook_calls=pending_hook_calls.list_for_session(tx, session_id),
+                snapshot=snapshots.get(tx, lease.session_id),
+                pending_hook_calls=pending_hook_calls.list_for_session(tx, lease.session_id),
             )
 
-    def hello(self, session_id: str, epoch: int, message: Hello) -> Acknowledged:
-        """Spark is up: the session runs."""
-        with self._database.write() as tx:
+    def hello(self, lease: DriverLease, message: Hello) -> Acknowledged:
+        """Move the session to `running`: Spark is up and the state is restored."""
+        with self._database.write("link.hello") as tx:
             applied = sessions.transition(
                 tx,
-                session_id,
+                lease.session_id,
                 SessionState.RUNNING,
-                actor=driver_actor(session_id, epoch),
-                epoch=epoch,
-                driver=message.model_dump(exclude={"lost", "told"}),
-                lease_seconds=self._settings.lease.duration.total_seconds(),
+                actor=lease.actor,
+                epoch=lease.epoch,
+                driver=message.model_dump(exclude={"lost", "hook_calls_made"}),
+                lease_seconds=self._lease_seconds,
                 lost=message.lost,
-                detail={"epoch": epoch} | ({"lost": message.lost} if message.lost else {}),
+                detail={"epoch": lease.epoch} | ({"lost": message.lost} if message.lost else {}),
             )
             if not applied:
-                load_owned_view(tx, session_id, epoch)
-            elif message.told:
-                pending_hook_calls.remove(tx, session_id, message.told)
+                load_owned_view(tx, lease)
+            elif message.hook_calls_made:
+                pending_hook_calls.remove(tx, lease.session_id, message.hook_calls_made)
         return Acknowledged(applied=applied)
 
-    def poll(self, session_id: str, epoch: int, message: Poll) -> Orders:
-        """What there is to do now; the caller waits and asks again when there is nothing.
+    def poll(self, lease: DriverLease, message: Poll) -> Orders:
+        """Return what the driver should do now. The caller waits and asks again if that is nothing.
 
-        A statement that this epoch has claimed and the driver does not have in hand was lost on
-        its way: it is handed out again.
+        A statement that this epoch has claimed, and that the driver does not list as in flight, was
+        lost on its way to the driver. It is assigned again.
         """
         with self._database.read() as tx:
-            duty = load_owned_view(tx, session_id, epoch)
-            lost = [one for one, _state in duty.in_flight if one not in message.in_flight]
-            assignment = _handed_out_again(tx, lost[0]) if lost else None
-        closing = duty.state is SessionState.CLOSING
-        if duty.waits and len(duty.in_flight) < duty.parallelism and not closing:
-            assignment = self._claim(session_id, epoch)
+            view = load_owned_view(tx, lease)
+            undelivered = [
+                statement_id
+                for statement_id, _state in view.in_flight
+                if statement_id not in message.in_flight
+            ]
+            assignment = _assign_again(tx, undelivered[0]) if undelivered else None
+        closing = view.state is SessionState.CLOSING
+        if view.has_waiting and len(view.in_flight) < view.parallelism and not closing:
+            assignment = self._claim(lease)
             if assignment is None:
-                self._locals.run_due(session_id)
-        elif duty.spent and not duty.waits and not duty.in_flight and not closing:
-            closing = self._quit(session_id, epoch)
-        unheard = [
-            statement_id
-            for statement_id, state in duty.in_flight
-            if state is StatementState.CANCELLING
-            and statement_id in message.in_flight
-            and statement_id not in message.cancels_received
-        ]
-        return Orders(assignment=assignment, cancel=unheard, close=closing)
+                self._node_statements.run_due(lease.session_id)
+        elif view.finished and not view.has_waiting and not view.in_flight and not closing:
+            closing = self._close_batch(lease)
+        return Orders(assignment=assignment, cancel=_new_cancels(view, message), close=closing)
 
-    def renew(self, session_id: str, epoch: int, message: Renew) -> Renewed:
-        """Prolongs the driver's lease, and says where nodes are now."""
-        with self._database.write() as tx:
-            seconds = self._settings.lease.duration.total_seconds()
-            renewed = sessions.renew(tx, session_id, epoch, seconds, streams=message.streams)
-            if renewed is None:
-                raise LeaseLost(f"Epoch {epoch} of session {session_id} has been superseded.")
+    def renew(self, lease: DriverLease, message: Renew) -> Renewed:
+        """Renew the lease of the driver; return the addresses of the live nodes."""
+        with self._database.write("link.renew") as tx:
+            state = sessions.renew(tx, lease, self._lease_seconds, streams=message.streams)
+            if state is None:
+                raise LeaseLost(f"Epoch {lease.epoch} of session {lease.session_id} is superseded.")
             return Renewed(applied=True, nodes=nodes.addresses(tx))
 
-    def started(self, session_id: str, epoch: int, message: Started) -> Acknowledged:
-        """Execution has begun."""
-        with self._database.write() as tx:
+    def started(self, lease: DriverLease, message: Started) -> Acknowledged:
+        """Move a statement to `running`."""
+        with self._database.write("link.started") as tx:
             applied = statement_transitions.transition(
-                tx,
-                message.statement_id,
-                StatementState.RUNNING,
-                actor=driver_actor(session_id, epoch),
-                session_id=session_id,
-                epoch=epoch,
+                tx, message.statement_id, StatementState.RUNNING, actor=lease.actor, lease=lease
             )
         return Acknowledged(applied=applied)
 
-    def advanced(self, session_id: str, epoch: int, message: Advanced) -> Acknowledged:
-        """How far statements are."""
-        with self._database.write() as tx:
-            kept = progress.save(tx, session_id, epoch, message.progress)
-        return Acknowledged(applied=kept > 0)
+    def advanced(self, lease: DriverLease, message: Advanced) -> Acknowledged:
+        """Store the progress of statements."""
+        with self._database.write("link.advanced") as tx:
+            count = progress.save(tx, lease, message.progress)
+        return Acknowledged(applied=count > 0)
 
-    def ended(self, session_id: str, epoch: int, message: Ended) -> Acknowledged:
-        """How a statement ended; its result becomes readable in the same transaction."""
+    def ended(self, lease: DriverLease, message: Ended) -> Acknowledged:
+        """End a statement. Its result becomes readable in the same transaction."""
         if message.state not in STATEMENT.terminal:
             return Acknowledged(applied=False)
-        with self._database.write() as tx:
-            state, failure = _agreed(tx, message)
+        with self._database.write("link.ended") as tx:
+            state, failure = _accepted_outcome(tx, message)
             if message.committed is not None:
-                committed(tx, session_id, epoch, message.committed)
+                mark_committed(tx, lease, message.committed)
             applied = statement_transitions.transition(
                 tx,
                 message.statement_id,
                 state,
-                actor=driver_actor(session_id, epoch),
-                session_id=session_id,
-                epoch=epoch,
+                actor=lease.actor,
+                lease=lease,
                 failure=failure,
                 result=message.result,
-                result_seconds=self._settings.results.retention.total_seconds(),
+                result_seconds=self._retention_seconds,
                 detail=message.detail,
                 ran_seconds=message.ran_seconds,
             )
             if not applied:
-                load_owned_view(tx, session_id, epoch)
+                load_owned_view(tx, lease)
             else:
-                _keep_what_is_told(tx, session_id, message)
+                _save_report(tx, lease.session_id, message)
         return Acknowledged(applied=applied)
 
-    def goodbye(self, session_id: str, epoch: int, message: Goodbye) -> Acknowledged:
-        """The driver is about to exit.
+    def goodbye(self, lease: DriverLease, message: Goodbye) -> Acknowledged:
+        """Note that the driver is about to exit.
 
-        What keeps Spark from starting would keep the next one from it as well: the session fails.
-        Any other end that nobody asked for is a lost driver; the sweeper sees that it is gone.
+        The session fails if Spark could not start, because Spark would not start for the next
+        driver either. Any other unrequested exit is a lost driver, which the takeover resolves.
         """
         failure = message.failure
-        actor = driver_actor(session_id, epoch)
-        with self._database.write() as tx:
-            duty = load_owned_view(tx, session_id, epoch)
-            if duty.state is SessionState.CLOSING:
-                applied = finish_close(tx, session_id, actor=actor, epoch=epoch)
+        with self._database.write("link.goodbye") as tx:
+            view = load_owned_view(tx, lease)
+            if view.state is SessionState.CLOSING:
+                applied = finish_close(tx, lease.session_id, actor=lease.actor, epoch=lease.epoch)
             elif failure is not None and failure.code != DriverLost.code:
-                applied = end_session(tx, session_id, failure, actor=actor, epoch=epoch)
-            else:
-                reason = failure.message.rstrip(".") if failure else "it ended without being asked"
-                fence = takeovers.fence(
-                    tx, session_id, epoch, actor=actor, reason=reason, seconds=0.0
+                applied = fail_session(
+                    tx, lease.session_id, failure, actor=lease.actor, epoch=lease.epoch
                 )
-                applied = fence is not None
+            else:
+                reason = failure.message.rstrip(".") if failure else "it exited without a request"
+                epoch = takeovers.fence(tx, lease, actor=lease.actor, reason=reason, seconds=0.0)
+                applied = epoch is not None
         return Acknowledged(applied=applied)
 
-    def _quit(self, session_id: str, epoch: int) -> bool:
-        """Closes a batch session that has had its statement. Returns whether it landed."""
-        with self._database.write() as tx:
+    def _close_batch(self, lease: DriverLease) -> bool:
+        """Close a batch session whose statement has ended; return whether it was applied."""
+        with self._database.write("link.close_batch") as tx:
             return sessions.transition(
                 tx,
-                session_id,
+                lease.session_id,
                 SessionState.CLOSING,
-                actor=driver_actor(session_id, epoch),
-                epoch=epoch,
-                detail={"reason": "its one statement has ended"},
+                actor=lease.actor,
+                epoch=lease.epoch,
+                detail={"reason": "the statement of the batch has ended"},
             )
 
-    def _claim(self, session_id: str, epoch: int) -> Assignment | None:
-        with self._database.write() as tx:
-            claimed = statement_transitions.claim_next(
-                tx, session_id, epoch, actor=driver_actor(session_id, epoch)
-            )
-            if claimed is None:
+    def _claim(self, lease: DriverLease) -> Assignment | None:
+        with self._database.write("link.claim") as tx:
+            statement = statement_transitions.claim_next(tx, lease)
+            if statement is None:
                 return None
-            left = None
-            if claimed.attempts > 1:
-                left = transactions.adopt(tx, claimed.id, session_id, epoch)
-            return _work(claimed, left)
+            transaction = None
+            if statement.attempts > 1:
+                transaction = transactions.adopt(tx, statement.id, lease)
+            return _assignment(statement, transaction)
 
 
-def _handed_out_again(tx: Tx, statement_id: str) -> Assignment | None:
+def _new_cancels(view: DriverView, message: Poll) -> list[str]:
+    """Return the statements to cancel that the driver has and is not cancelling yet."""
+    return [
+        statement_id
+        for statement_id, state in view.in_flight
+        if state is StatementState.CANCELLING
+        and statement_id in message.in_flight
+        and statement_id not in message.cancels_received
+    ]
+
+
+def _assign_again(tx: Tx, statement_id: str) -> Assignment | None:
     statement = statements.get(tx, statement_id)
-    return None if statement is None else _work(statement, transactions.live(tx, statement_id))
+    if statement is None:
+        return None
+    return _assignment(statement, transactions.live(tx, statement_id))
 
 
-def _work(statement: Statement, left: Transaction | None) -> Assignment:
-    journalled = None
-    if left is not None:
-        journalled = JournalEntry(id=left.id, state=left.state, staged=left.staged)
+def _assignment(statement: Statement, transaction: Transaction | None) -> Assignment:
+    entry = None
+    if transaction is not None:
+        entry = JournalEntry(id=transaction.id, state=transaction.state, staged=transaction.staged)
+    spec = statement.spec
     return Assignment(
         statement_id=statement.id,
-        text=statement.text,
-        parameters=statement.parameters,
-        conf=statement.conf,
-        disposition=statement.disposition,
-        row_limit=statement.row_limit,
-        byte_limit=statement.byte_limit,
-        location=statement.location,
+        text=spec.text,
+        parameters=spec.parameters,
+        conf=spec.conf,
+        result_request=spec.result_request,
         is_query=statement.is_query,
         attempt=statement.attempts,
-        transaction=journalled,
+        transaction=entry,
     )
 
 
-def _keep_what_is_told(tx: Tx, session_id: str, message: Ended) -> None:
+def _save_report(tx: Tx, session_id: str, message: Ended) -> None:
     if message.snapshot is not None:
         snapshots.save(tx, session_id, message.snapshot)
     if message.atomic is not None or message.note is not None:
@@ -269,8 +267,8 @@ def _keep_what_is_told(tx: Tx, session_id: str, message: Ended) -> None:
         )
 
 
-def _agreed(tx: Tx, message: Ended) -> tuple[StatementState, Failure | None]:
-    """A driver that was told to cancel says `cancelled`; nobody else may."""
+def _accepted_outcome(tx: Tx, message: Ended) -> tuple[StatementState, Failure | None]:
+    """Return state and failure of the end. Only a requested cancel ends as `cancelled`."""
     if message.state is not StatementState.CANCELLED:
         return message.state, message.failure
     statement = statements.get(tx, message.statement_id)

@@ -1,97 +1,92 @@
-"""The journal of two-phase tables, as drivers keep it over the link.
+"""The journal of two-phase tables, as drivers write it over the link.
 
-Every method takes the session and epoch that the driver's token is good for, and raises LeaseLost
-where they are over.
+Every function raises LeaseLost if the driver no longer owns its session.
 """
 
 from __future__ import annotations
 
-from headrace.control.driver_link.driver_lease import driver_actor, load_owned_view
+from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.errors import InvalidRequest, TableBusy
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import OrphanedTransaction, Recover, Recovered, Transact, Transacted
+from headrace.model.session import DriverLease
 from headrace.model.transaction import Transaction
 from headrace.store import transactions
 from headrace.store.database import Database, Tx
 
-_MOST_LEFT = 100
-"""Transactions that one driver takes over at once."""
+_MAX_RECOVERED = 100
+"""Largest number of transactions that a driver takes over with one call."""
 
 
 class TableJournal:
-    """Answers drivers."""
+    """Serves the calls `transact` and `recover`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def transact(self, session_id: str, epoch: int, message: Transact) -> Transacted:
-        """A table transaction comes to its next state."""
-        actor = driver_actor(session_id, epoch)
+    def transact(self, lease: DriverLease, message: Transact) -> Transacted:
+        """Move a table transaction to its next state."""
         try:
-            with self._database.write() as tx:
+            with self._database.write("link.transact") as tx:
                 if message.state is TransactionState.PREPARED:
-                    applied = transactions.prepare(
-                        tx, _new(session_id, epoch, message), actor=actor
-                    )
+                    new = _new_transaction(lease, message)
+                    applied = transactions.prepare(tx, new, actor=lease.actor)
                 else:
                     applied = transactions.advance(
                         tx,
                         message.id,
                         message.state,
-                        session_id=session_id,
-                        epoch=epoch,
-                        actor=actor,
+                        lease=lease,
+                        actor=lease.actor,
                         staged=message.staged,
                         published=message.published,
                     )
                 if not applied:
-                    load_owned_view(tx, session_id, epoch)
+                    load_owned_view(tx, lease)
         except TableBusy:
             return Transacted(applied=False, busy=True)
         return Transacted(applied=applied)
 
-    def recover(self, session_id: str, epoch: int, message: Recover) -> Recovered:
-        """What others have left of the driver's catalogs is its to finish."""
+    def recover(self, lease: DriverLease, message: Recover) -> Recovered:
+        """Hand the orphaned transactions of the driver's catalogs to the driver."""
         with self._database.read() as tx:
-            load_owned_view(tx, session_id, epoch)
-            found = transactions.orphaned(tx, limit=1, identities=message.identities)
-        if not found:
-            return Recovered(left=[])
-        with self._database.write() as tx:
-            load_owned_view(tx, session_id, epoch)
-            taken = transactions.take_over_orphaned(
-                tx, message.identities, session_id, epoch, limit=_MOST_LEFT
+            load_owned_view(tx, lease)
+            orphaned = transactions.orphaned(tx, limit=1, identities=message.identities)
+        if not orphaned:
+            return Recovered(orphaned=[])
+        with self._database.write("link.recover") as tx:
+            load_owned_view(tx, lease)
+            recovered = transactions.take_over_orphaned(
+                tx, message.identities, lease, limit=_MAX_RECOVERED
             )
         return Recovered(
-            left=[
+            orphaned=[
                 OrphanedTransaction(
-                    id=one.id, state=one.state, staged=one.staged, statement_id=one.statement_id
+                    id=transaction.id,
+                    state=transaction.state,
+                    staged=transaction.staged,
+                    statement_id=transaction.statement_id,
                 )
-                for one in taken
+                for transaction in recovered
             ]
         )
 
 
-def committed(tx: Tx, session_id: str, epoch: int, transaction_id: str) -> None:
-    """In the transaction in which its statement becomes a success."""
+def mark_committed(tx: Tx, lease: DriverLease, transaction_id: str) -> None:
+    """Move a transaction to `committed`, in the store transaction that ends its statement."""
     transactions.advance(
-        tx,
-        transaction_id,
-        TransactionState.COMMITTED,
-        session_id=session_id,
-        epoch=epoch,
-        actor=driver_actor(session_id, epoch),
+        tx, transaction_id, TransactionState.COMMITTED, lease=lease, actor=lease.actor
     )
 
 
-def _new(session_id: str, epoch: int, message: Transact) -> Transaction:
+def _new_transaction(lease: DriverLease, message: Transact) -> Transaction:
     if message.staged is None:
-        raise InvalidRequest("A transaction is journalled with what is staged.")
+        raise InvalidRequest("The state 'prepared' needs the record of the staged table.")
     return Transaction(
         id=message.id,
         statement_id=message.statement_id,
-        session_id=session_id,
-        epoch=epoch,
+        session_id=lease.session_id,
+        epoch=lease.epoch,
         state=message.state,
         staged=message.staged,
     )

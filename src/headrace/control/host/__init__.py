@@ -1,1 +1,1 @@
-"""What a node needs of its host: Java, the Hive metastore, health checks, idle shutdown."""
+"""Services of one host for its node: Java, the Hive metastore, health checks, idle shutdown."""

@@ -1,7 +1,8 @@
-"""`python -m headrace.control.host.health_checks`: what this host offers a node, one JSON object a line.
+"""Health checks of a host, printed as one JSON object per line.
 
-Each is `{name, status, found, fix}`: `status` is `ok`, `warning` or `failed`, and `fix` says how to
-mend what is not ok. `headrace doctor` runs this as a process of its own and prints it.
+Each object has the keys `name`, `status` (`ok`, `warning` or `failed`), `found` and `fix`. Every
+check that is not `ok` has a fix. `headrace doctor` runs this module in a process of its own,
+`python -m headrace.control.host.health_checks`, because the checks import what a node imports.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import errno
 import importlib.metadata
 import json
+import os
 import secrets
 import shutil
 import socket
@@ -27,49 +29,60 @@ from headrace.storage import locations
 from headrace.store.database import Database
 
 SPARK = "4.1."
-"""The versions of PySpark that this Headrace is made for."""
-_LITTLE_SPACE = 1 << 30
+"""Prefix of the PySpark versions that Headrace supports."""
+_GIB = 1 << 30
+_LOW_SPACE = _GIB
+"""Free bytes on a disk below which the check is a warning."""
 
 
 class CheckStatus(StrEnum):
     OK = "ok"
-    WARNING = "warning"  # works, but not for everything
+    WARNING = "warning"  # a node can run, with a limitation
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What one probe found."""
+    """The result of one check. The names of the fields are part of the output of `doctor`."""
 
     name: str
     status: CheckStatus
     found: str
+    """What the check has found, for example the version of Java."""
     fix: str | None = None
+    """What the user can do; None if the status is `ok`."""
 
 
-def probe_java(_settings: Settings) -> CheckResult:
-    """The Java that drivers would run on."""
+def check_java(_settings: Settings) -> CheckResult:
+    """Check that drivers have a Java, and that JAVA_HOME is not ignored."""
     java = find_java()
-    return CheckResult(
-        "java", CheckStatus.OK, f"Java {java.version} in {java.path} (from {java.source})"
-    )
+    found = f"Java {java.version} in {java.path} (from {java.source})"
+    java_home = os.environ.get("JAVA_HOME")
+    if java_home and java.source != "JAVA_HOME":
+        return CheckResult(
+            "java",
+            CheckStatus.WARNING,
+            f"{found}; JAVA_HOME is {java_home}, which is not Java 17 or 21",
+            "set JAVA_HOME to Java 17 or 21, or unset it",
+        )
+    return CheckResult("java", CheckStatus.OK, found)
 
 
-def probe_spark(_settings: Settings) -> CheckResult:
-    """PySpark's version, without importing it."""
+def check_spark(_settings: Settings) -> CheckResult:
+    """Check the version of PySpark without importing it."""
     fix = "pip install 'headrace[spark]'"
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
         return CheckResult("spark", CheckStatus.FAILED, "PySpark is not installed", fix)
     if not version.startswith(SPARK):
-        found = f"PySpark {version}, and Headrace is made for {SPARK}x"
+        found = f"PySpark {version}, but Headrace supports only {SPARK}x"
         return CheckResult("spark", CheckStatus.FAILED, found, fix)
     return CheckResult("spark", CheckStatus.OK, f"PySpark {version}")
 
 
-def probe_catalog(settings: Settings) -> CheckResult:
-    """Whether tables outlive the driver that made them."""
+def check_catalog(settings: Settings) -> CheckResult:
+    """Check that tables outlive the driver that created them."""
     if settings.catalog.kind == "memory":
         return CheckResult(
             "catalog",
@@ -82,13 +95,12 @@ def probe_catalog(settings: Settings) -> CheckResult:
     )
 
 
-def probe_store(settings: Settings) -> CheckResult:
-    """Whether the store can be opened. Makes no file and changes no schema."""
+def check_store(settings: Settings) -> CheckResult:
+    """Check that the store can be opened, without creating a file or changing the schema."""
     name, url = "store", settings.store_url
     file = Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
     if file is not None and not file.exists():
-        folder = next(parent for parent in file.absolute().parents if parent.exists())
-        return _folder(name, folder, f"{file} (not there yet)")
+        return _check_folder(name, _existing_parent(file), f"{file} (does not exist yet)")
     try:
         database = Database.open(
             url, connect_timeout=settings.store.connect_timeout.total_seconds()
@@ -102,26 +114,25 @@ def probe_store(settings: Settings) -> CheckResult:
     return CheckResult(name, CheckStatus.OK, str(file or f"{database.dialect} answers"))
 
 
-def probe_results(settings: Settings) -> CheckResult:
-    """Whether results can be written, read and deleted, and what space is left for them."""
+def check_results(settings: Settings) -> CheckResult:
+    """Check that results can be written, read and deleted, and that the disk has free space."""
     name, location = "results", settings.results_location
     path = locations.local_path(location)
     if path is not None and not path.exists():
-        folder = next(parent for parent in path.absolute().parents if parent.exists())
-        return _folder(name, folder, f"{location} (not there yet)")
+        return _check_folder(name, _existing_parent(path), f"{location} (does not exist yet)")
     file = locations.join(location, f".probe-{secrets.token_hex(4)}")
     try:
         locations.write(file, b"headrace")
         locations.read(file)
     finally:
-        _remove(file)
+        _delete_file(file)
     if path is not None:
-        return _folder(name, path, location)
-    return CheckResult(name, CheckStatus.OK, f"{location} can be written")
+        return _check_folder(name, path, location)
+    return CheckResult(name, CheckStatus.OK, f"{location} is writable")
 
 
-def probe_port(settings: Settings) -> CheckResult:
-    """Whether a node could listen, and if not, who does."""
+def check_port(settings: Settings) -> CheckResult:
+    """Check that a node can listen on its port; if not, name the process that does."""
     host, port = settings.http.host, settings.http.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -129,97 +140,120 @@ def probe_port(settings: Settings) -> CheckResult:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             found = f"cannot listen on {host}:{port}: {error.strerror}"
-            return CheckResult(
-                "port", CheckStatus.FAILED, found, "set http.host to an address of this host"
-            )
-        return _taken(port)
+            return CheckResult("port", CheckStatus.FAILED, found, _DEFAULT_FIXES["port"])
+        return _check_occupied_port(port)
     return CheckResult("port", CheckStatus.OK, f"{host}:{port} is free")
 
 
-PROBES: dict[str, Callable[[Settings], CheckResult]] = {
-    "java": probe_java,
-    "spark": probe_spark,
-    "store": probe_store,
-    "catalog": probe_catalog,
-    "results": probe_results,
-    "port": probe_port,
+CHECKS: dict[str, Callable[[Settings], CheckResult]] = {
+    "java": check_java,
+    "spark": check_spark,
+    "store": check_store,
+    "catalog": check_catalog,
+    "results": check_results,
+    "port": check_port,
 }
+_DEFAULT_FIXES = {
+    "settings": "correct the setting in the environment or in headrace.toml",
+    "java": "set JAVA_HOME to Java 17 or 21",
+    "spark": "pip install 'headrace[spark]'",
+    "store": "check the setting store.url, and that the database is running",
+    "catalog": "set catalog.kind to managed or external",
+    "results": "check the setting results.location, and the credentials for it",
+    "port": "set http.host to an address of this host",
+}
+"""Fix for each check that ends with an error without a hint."""
 
 
-def run(name: str, settings: Settings) -> CheckResult:
-    """One probe; whatever it raises is a finding too."""
+def run_check(name: str, settings: Settings) -> CheckResult:
+    """Return the result of one check, which is `failed` if the check raises an error."""
     try:
-        return PROBES[name](settings)
+        return CHECKS[name](settings)
     except HeadraceError as error:
-        return CheckResult(name, CheckStatus.FAILED, error.message, error.hint)
-    except Exception as error:  # noqa: BLE001 - a probe meets any file system and any database
-        return CheckResult(name, CheckStatus.FAILED, f"{type(error).__name__}: {error}")
+        return _failure(name, error)
+    except Exception as error:  # noqa: BLE001 - file systems and databases have their own classes
+        found = f"{type(error).__name__}: {error}"
+        return CheckResult(name, CheckStatus.FAILED, found, _DEFAULT_FIXES[name])
 
 
-def _folder(name: str, folder: Path, found: str) -> CheckResult:
-    """A folder that must take new files, with the space that is left on it."""
+def _failure(name: str, error: HeadraceError) -> CheckResult:
+    fix = error.hint or _DEFAULT_FIXES[name]
+    return CheckResult(name, CheckStatus.FAILED, error.message, fix)
+
+
+def _existing_parent(path: Path) -> Path:
+    """Return the nearest parent folder that exists."""
+    return next(parent for parent in path.absolute().parents if parent.exists())
+
+
+def _check_folder(name: str, folder: Path, found: str) -> CheckResult:
+    """Check that files can be created in a folder and that its disk has free space."""
     try:
         file = folder / f".headrace-probe-{secrets.token_hex(4)}"
         file.touch()
         file.unlink()
     except OSError as error:
-        fix = f"make {folder} writable, or set HEADRACE_HOME to another place"
+        fix = f"make {folder} writable, or set HEADRACE_HOME to another folder"
         return CheckResult(name, CheckStatus.FAILED, f"{found}: {folder}: {error.strerror}", fix)
     free = shutil.disk_usage(folder).free
-    text = f"{found}, {free / (1 << 30):.1f} GiB free"
-    if free < _LITTLE_SPACE:
-        return CheckResult(
-            name, CheckStatus.WARNING, text, f"free some space on the disk of {folder}"
-        )
+    text = f"{found}, {free / _GIB:.1f} GiB free"
+    if free < _LOW_SPACE:
+        return CheckResult(name, CheckStatus.WARNING, text, f"free space on the disk of {folder}")
     return CheckResult(name, CheckStatus.OK, text)
 
 
-def _remove(file: str) -> None:
-    if path := locations.local_path(file):
+def _delete_file(location: str) -> None:
+    if path := locations.local_path(location):
         path.unlink(missing_ok=True)
     else:
-        locations.delete(file)
+        locations.delete(location)
 
 
-def _taken(port: int) -> CheckResult:
-    holder = _holder(port)
-    if holder is None:
-        found = f"port {port} is taken by a process that this user may not see"
+def _check_occupied_port(port: int) -> CheckResult:
+    """Return OK if a node listens on the port, otherwise a warning with the process if visible."""
+    process = _listening_process(port)
+    if process is None:
+        found = f"port {port} is in use by a process of another user"
     else:
-        command = " ".join(holder.cmdline())
+        command = " ".join(process.cmdline())
         if "headrace.api" in command:
             return CheckResult(
-                "port", CheckStatus.OK, f"a node (process {holder.pid}) listens on {port}"
+                "port", CheckStatus.OK, f"a node (process {process.pid}) listens on {port}"
             )
-        found = f"port {port} is taken by process {holder.pid}: {command[:80] or holder.name()}"
+        found = f"port {port} is in use by process {process.pid}: {command[:80] or process.name()}"
     return CheckResult("port", CheckStatus.WARNING, found, "start the node with another --port")
 
 
-def _holder(port: int) -> psutil.Process | None:
+def _listening_process(port: int) -> psutil.Process | None:
+    """Return the process that listens on a TCP port, or None if this user may not see it."""
     try:
-        for one in psutil.net_connections("tcp"):
-            listens = one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port
-            if listens and one.pid:
-                return psutil.Process(one.pid)
+        for connection in psutil.net_connections("tcp"):
+            is_listener = (
+                connection.status == psutil.CONN_LISTEN
+                and connection.laddr
+                and connection.laddr.port == port
+            )
+            if is_listener and connection.pid:
+                return psutil.Process(connection.pid)
     except psutil.Error:
         return None
     return None
 
 
 def main() -> int:
-    """Runs all probes."""
+    """Run all checks and print their results."""
     try:
         settings = load()
     except InvalidSetting as error:
-        _say(CheckResult("settings", CheckStatus.FAILED, error.message, error.hint))
+        _print_result(_failure("settings", error))
         return 0
-    for name in PROBES:
-        _say(run(name, settings))
+    for name in CHECKS:
+        _print_result(run_check(name, settings))
     return 0
 
 
-def _say(finding: CheckResult) -> None:
-    sys.stdout.write(json.dumps(asdict(finding)) + "\n")
+def _print_result(result: CheckResult) -> None:
+    sys.stdout.write(json.dumps(asdict(result)) + "\n")
     sys.stdout.flush()
 
 

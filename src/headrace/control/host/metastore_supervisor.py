@@ -1,8 +1,8 @@
-"""Keeps the home's Hive metastore running while it is used: `python -m …metastore_keeper`.
+"""The supervisor that keeps the Hive metastore of a home running.
 
-A process of its own, so that the metastore depends neither on a node nor on a driver. When the JVM
-dies while somebody uses it, it is started again; when nobody has used it for `--linger` seconds,
-it is ended and so is the keeper.
+The supervisor is a process of its own, so that the metastore depends neither on a node nor on a
+driver. It restarts a metastore that ends while it has users. When the metastore has had no user for
+`--linger` seconds, the supervisor ends it and itself.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ import psutil
 _LOG = logging.getLogger("headrace.metastore")
 _POLL_SECONDS = 0.5
 _RESTART_SECONDS = 2.0
-_MARK = "-Dheadrace.metastore="
+_STOP_SECONDS = 5
+_KILL_SECONDS = 10
+_FOLDER_OPTION = "-Dheadrace.metastore="
+"""JVM option with the folder of the metastore, by which its process can be found."""
 
 
 def main() -> int:
-    """Runs until nobody uses the metastore, or SIGTERM."""
+    """Run until the metastore has no user any more, or until SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    parser = argparse.ArgumentParser(description="Keeps a home's Hive metastore running.")
+    parser = argparse.ArgumentParser(description="Keep the Hive metastore of a home running.")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--warehouse", required=True)
@@ -41,43 +44,48 @@ def main() -> int:
     arguments = parser.parse_args()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())
-    signal.signal(signal.SIGINT, _ignore)
-    _end_stray(arguments.folder)
-    _write_site(arguments.folder, arguments.warehouse)
-    _keep(arguments.folder, arguments.port, arguments.linger, stop)
+    signal.signal(signal.SIGINT, _ignore_interrupt)
+    _kill_orphaned_metastores(arguments.folder)
+    _write_hive_site(arguments.folder, arguments.warehouse)
+    _supervise(arguments.folder, arguments.port, arguments.linger, stop)
     return 0
 
 
-def _keep(folder: Path, port: int, linger: float, stop: threading.Event) -> None:
-    metastore = _start(folder, port)
+def _supervise(folder: Path, port: int, linger: float, stop: threading.Event) -> None:
+    """Keep the metastore running; end it when it has had no user for `linger` seconds."""
+    metastore = _start_metastore(folder, port)
     idle_since: float | None = None
     try:
         while not stop.wait(_POLL_SECONDS):
-            if _in_use(folder / "users.lock"):
+            if _has_users(folder / "users.lock"):
                 idle_since = None
             else:
                 idle_since = idle_since or time.monotonic()
                 if time.monotonic() - idle_since >= linger:
-                    _LOG.info("nobody has used the metastore for %g s: ending it", linger)
+                    _LOG.info("the metastore has had no user for %g s and is stopped", linger)
                     return
             if metastore.poll() is not None:
-                _LOG.warning("the metastore ended with %s: starting it again", metastore.returncode)
+                _LOG.warning(
+                    "the metastore ended with exit status %s and is restarted",
+                    metastore.returncode,
+                )
                 stop.wait(_RESTART_SECONDS)
-                metastore = _start(folder, port)
+                metastore = _start_metastore(folder, port)
     finally:
         metastore.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            metastore.wait(timeout=5)
+            metastore.wait(timeout=_STOP_SECONDS)
         metastore.kill()
         metastore.wait()
 
 
-def _ignore(_signal: int, _frame: FrameType | None) -> None:
-    """A Ctrl-C at the terminal is meant for the command, not for the catalog."""
+def _ignore_interrupt(_signal: int, _frame: FrameType | None) -> None:
+    """Ignore SIGINT: Ctrl-C in the terminal is meant for the command that started the node."""
 
 
-def _in_use(lock: Path) -> bool:
-    with lock.open("a") as stream:
+def _has_users(users_lock: Path) -> bool:
+    """Return whether a process holds the shared lock of the metastore's users."""
+    with users_lock.open("a") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -85,21 +93,21 @@ def _in_use(lock: Path) -> bool:
         return False
 
 
-def _end_stray(folder: Path) -> None:
-    """Ends the JVM of a keeper that was killed: it would hold the database."""
+def _kill_orphaned_metastores(folder: Path) -> None:
+    """Kill the metastore of a supervisor that was killed: it would keep the database locked."""
     for process in psutil.process_iter(["cmdline"]):
-        if f"{_MARK}{folder}" in (process.info["cmdline"] or []):
-            _LOG.warning("ending a metastore left behind by a killed keeper, pid %d", process.pid)
+        if f"{_FOLDER_OPTION}{folder}" in (process.info["cmdline"] or []):
+            _LOG.warning("killing process %d, a metastore without a supervisor", process.pid)
             process.kill()
-            process.wait(timeout=10)
+            process.wait(timeout=_KILL_SECONDS)
 
 
-def _write_site(folder: Path, warehouse: str) -> None:
+def _write_hive_site(folder: Path, warehouse: str) -> None:
     properties = {
         "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder / 'db'};create=true",
         "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
         "datanucleus.schema.autoCreateAll": "true",
-        # Hive's own default is not among PySpark's jars; DROP DATABASE would fail for want of it.
+        # PySpark has no jar of Hive's default pool, BoneCP, without which DROP DATABASE fails.
         "datanucleus.connectionPoolingType": "HikariCP",
         "hive.metastore.schema.verification": "false",
         "hive.metastore.warehouse.dir": warehouse,
@@ -117,15 +125,17 @@ def _write_site(folder: Path, warehouse: str) -> None:
     )
 
 
-def _start(folder: Path, port: int) -> subprocess.Popen[bytes]:
+def _start_metastore(folder: Path, port: int) -> subprocess.Popen[bytes]:
     jars = _spark_home() / "jars"
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
-    opens = [f"--add-opens=java.base/java.{part}=ALL-UNNAMED" for part in ("lang", "net", "util")]
+    opens = [
+        f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "net", "util")
+    ]
     return subprocess.Popen(
         [
             *(str(java), "-Xmx256m", "-XX:+UseSerialGC", *opens),
             f"-Dderby.stream.error.file={folder / 'derby.log'}",
-            f"{_MARK}{folder}",
+            f"{_FOLDER_OPTION}{folder}",
             *("-cp", f"{folder / 'conf'}:{jars}/*"),
             *("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)),
         ],
@@ -137,7 +147,9 @@ def _start(folder: Path, port: int) -> subprocess.Popen[bytes]:
 def _spark_home() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise SystemExit("PySpark is not installed here: pip install 'headrace[spark]'")
+        raise SystemExit(
+            "The metastore needs PySpark, which is not installed: pip install 'headrace[spark]'"
+        )
     return Path(spec.origin).parent
 
 

@@ -1,1 +1,1 @@
-"""Where drivers run: one launcher for each backend, behind the contract in `contract.py`."""
+"""Launchers: one implementation of the contract in `base.py` for each backend."""

@@ -1,10 +1,11 @@
 """The launcher contract: how a node starts, finds, polls and kills drivers on a backend.
 
-A launch is claimed in the store before `start` is called, and what is started carries the name
-`headrace-<session>-<epoch>`, so that it can be found when nobody had the time to keep its handle.
-A handle is a JSON object that the store keeps; its `backend` says whose it is, and every node that
-may reach that backend can use it. Every call but `exits` and `announce` may raise
-BackendUnreachable: nothing is known then, and nothing may be concluded.
+A node claims a launch in the store before it calls `start`. Everything that a launcher starts
+carries the name `headrace-<session>-<epoch>`, so that a driver can be found even if its node ended
+before it stored the handle. Every node that can reach the backend can use a handle.
+
+Every call except `exits` and `announce` may raise BackendUnreachable. The state of the driver is
+then unknown, and the caller must not draw any conclusion from it.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headrace.model.messages import Bootstrap
+from headrace.model.session import DriverLease
 from headrace.settings import Profile
 
 Handle = dict[str, Any]
+"""JSON object in the store by which a launcher identifies a driver. The key `backend` names the
+launcher; the other keys belong to that launcher."""
 
 
-def launch_name(session_id: str, epoch: int) -> str:
-    """The name of a launch."""
-    return f"headrace-{session_id}-{epoch}"
+def launch_name(lease: DriverLease) -> str:
+    """Return the name that everything started for a driver carries."""
+    return f"headrace-{lease.session_id}-{lease.epoch}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,54 +36,61 @@ class LaunchRequest:
     bootstrap: Bootstrap
     profile: Profile
     log: Path
-    """Where the stdout and stderr of what this host starts are appended."""
+    """File to which stdout and stderr of the processes on this host are appended."""
+
+    @property
+    def lease(self) -> DriverLease:
+        """Session and epoch of the driver."""
+        return DriverLease(self.bootstrap.session_id, self.bootstrap.epoch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverStatus:
-    """What a backend says of a driver."""
+    """State of a driver, as its backend reports it."""
 
     alive: bool
-    """Whether it, or anything that belongs to it, may still do something."""
-    words: str
-    """In the backend's own words, e.g. `exit status 1`, `ACCEPTED: waiting for a container`."""
+    """Whether the driver, or any process that belongs to it, may still act."""
+    message: str
+    """State and reason, e.g. `exit status 1` or `ACCEPTED: waiting for a container`."""
     log: str | None = None
-    """A URL of the driver's log, where that is not the request's: the driver runs elsewhere."""
+    """URL of the driver's log if the driver runs elsewhere; None: the log of the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverExit:
-    """A driver that this process started and has seen end."""
+    """End of a driver that this process started."""
 
-    session_id: str
-    epoch: int
+    lease: DriverLease
     reason: str
-    """In words, e.g. `exit status 1` or `killed by SIGKILL`."""
+    """For example `exit status 1` or `killed by SIGKILL`."""
 
 
 class Launcher(Protocol):
-    """Implementations: a module each in this package; backends.py picks one by a profile."""
+    """Starts, finds, polls and kills drivers on one backend."""
 
     backend: str
-    """The backend's name in a profile."""
+    """Name of the backend in profiles and handles."""
 
     def start(self, request: LaunchRequest) -> Handle:
-        """Starts the driver and returns at once. Raises LaunchFailed with the backend's words."""
+        """Start a driver and return without waiting for it.
+
+        Raises LaunchFailed, with the message of the backend, if the driver cannot be started.
+        """
 
     def find(self, name: str, profile: Profile) -> Handle | None:
-        """What was started under a name and has not ended; None when there is nothing."""
+        """Return the handle of the live driver with this launch name, or None."""
 
     def poll(self, handle: Handle) -> DriverStatus:
-        """How a driver is. A call to the backend."""
+        """Ask the backend for the state of a driver."""
 
     def kill(self, handle: Handle) -> None:
-        """Ends the driver and its JVM: when this returns, neither can do anything any more.
+        """End a driver and its JVM. When this returns, neither can act any more.
 
-        Killing what is gone already is no error. Raises LaunchFailed when they do not die.
+        A driver that has already ended is no error. Raises LaunchFailed if the driver does not end.
         """
 
     def exits(self) -> list[DriverExit]:
-        """Drivers seen to end since the last call. No call to the backend."""
+        """Return the exits observed since the last call, without a call to the backend."""
 
     def announce(self, addresses: list[str]) -> None:
-        """Tells drivers that look for a node where to find one, where the backend has a way."""
+        """Give drivers the current node addresses, if the backend has a way to do that."""

@@ -1,4 +1,4 @@
-"""Bootstrap files of the drivers on this host, mode 0600: `<name>.json` in one folder."""
+"""Bootstrap files of the drivers on this host: one file `<launch name>.json` each, mode 0600."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ from headrace.private_files import write_private
 
 
 class BootstrapFiles:
-    """The files in a folder. Drivers look into them again when no node answers."""
+    """The bootstrap files in one folder. A driver reads its file again when no node answers."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def file(self, name: str) -> Path:
-        """Where that of a launch is."""
+    def path(self, name: str) -> Path:
+        """Return the path of the file of a launch, which need not exist."""
         return self._folder / f"{name}.json"
 
     def write(self, name: str, bootstrap: Bootstrap) -> Path:
-        file = self.file(name)
+        """Write the file of a launch and return its path. Raises OSError."""
+        file = self.path(name)
         write_private(file, bootstrap.model_dump_json())
         return file
 
     def remove(self, name: str) -> None:
-        """Also where there is none."""
-        self.file(name).unlink(missing_ok=True)
+        """Delete the file of a launch if it exists."""
+        self.path(name).unlink(missing_ok=True)
 
     def announce(self, addresses: list[str]) -> None:
-        """Names these nodes to all drivers."""
+        """Write the node addresses into every file. Unreadable files are skipped."""
         for file in self._folder.glob("*.json"):
             with contextlib.suppress(OSError, ValueError):
-                known = Bootstrap.model_validate_json(file.read_text())
-                write_private(file, known.model_copy(update={"nodes": addresses}).model_dump_json())
+                bootstrap = Bootstrap.model_validate_json(file.read_text())
+                updated = bootstrap.model_copy(update={"nodes": addresses})
+                write_private(file, updated.model_dump_json())

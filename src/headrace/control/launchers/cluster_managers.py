@@ -1,81 +1,163 @@
-"""The cluster managers that spark-submit starts applications on, as a node looks at them."""
+"""Clients of the cluster managers on which spark-submit starts applications.
+
+This module has the clients of Spark's standalone master and of YARN. The client of Kubernetes, in
+`kubernetes.py`, runs spark-submit instead of calling an HTTP API.
+"""
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import quote, urlencode
 
 import urllib3
 
 from headrace.errors import BackendUnreachable, LaunchFailed
 
 _CALL_SECONDS = 5.0
-_DYING_SECONDS = 60.0
-_LOOK_SECONDS = 0.2
+_STOP_SECONDS = 60.0
+_POLL_SECONDS = 0.2
+_YARN_APPS = "/ws/v1/cluster/apps"
+_ENDED = {"FINISHED", "FAILED", "KILLED"}
+_MESSAGE_LENGTH = 1000
+"""Longest diagnostics or error body in a message: YARN appends the end of a container's log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """What a cluster manager says of one application."""
+    """One application, as its cluster manager reports it."""
 
     id: str
     alive: bool
-    words: str
-    """State and reason, as the manager puts them."""
+    message: str
+    """State and reason from the cluster manager."""
     log: str | None = None
-    """A URL of the driver's log, where the cluster keeps it."""
+    """URL of the driver's log if the cluster keeps it."""
 
 
 class ClusterManager(Protocol):
-    """Every call may raise BackendUnreachable."""
+    """Client of one cluster manager. Every call may raise BackendUnreachable."""
 
     def find(self, name: str) -> Application | None:
-        """The application that carries the name of a launch; one that is alive, if any is."""
+        """Return the application with this launch name, a live one if there are several.
+
+        Returns None if the cluster manager has no application of this name.
+        """
 
     def kill(self, application: Application) -> None:
-        """Asks for its end."""
+        """Request the end of an application, without waiting for it."""
 
 
 def stop_application(cluster: ClusterManager, name: str) -> None:
-    """Returns when the cluster says that nothing of this name is left.
+    """Kill the applications with this launch name and wait until the cluster reports their end.
 
-    Raises BackendUnreachable, LaunchFailed.
+    Raises BackendUnreachable, and LaunchFailed if an application does not end in time.
     """
-    deadline = time.monotonic() + _DYING_SECONDS
-    asked = set()
-    while (found := cluster.find(name)) is not None and found.alive:
-        if found.id not in asked:
-            cluster.kill(found)
-            asked.add(found.id)
+    deadline = time.monotonic() + _STOP_SECONDS
+    killed = set()
+    while (application := cluster.find(name)) is not None and application.alive:
+        if application.id not in killed:
+            cluster.kill(application)
+            killed.add(application.id)
         if time.monotonic() > deadline:
-            raise LaunchFailed(f"The application {found.id} does not end: {found.words}.")
-        time.sleep(_LOOK_SECONDS)
+            raise LaunchFailed(
+                f"The application {application.id} has not ended within {_STOP_SECONDS:g} s"
+                f" of being killed. Its state: {application.message}."
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+class Standalone:
+    """Client of Spark's standalone master. The launch name is the name of the application."""
+
+    def __init__(self, address: str) -> None:
+        """Use the master's web UI at an address such as `http://master:8080`."""
+        self._web = ManagerHttp(address)
+
+    def find(self, name: str) -> Application | None:
+        state = self._web.get_json("/json/")
+        for app in [*state["activeapps"], *state["completedapps"]]:
+            if app["name"] == name:
+                return Application(
+                    id=app["id"], alive=app["state"] not in _ENDED, message=app["state"]
+                )
+        return None
+
+    def kill(self, application: Application) -> None:
+        self._web.request(
+            "POST",
+            "/app/kill/",
+            body=urlencode({"id": application.id, "terminate": "true"}),
+            headers={"Content-Type": "application/x-www-form-urlencoded"},
+            redirect=False,
+        )
+
+
+class Yarn:
+    """Client of YARN's ResourceManager. The launch name is a tag of the application."""
+
+    def __init__(self, address: str) -> None:
+        """Use the ResourceManager's REST API at an address such as `http://rm:8088`."""
+        self._web = ManagerHttp(address)
+
+    def find(self, name: str) -> Application | None:
+        response = self._web.get_json(f"{_YARN_APPS}?applicationTags={quote(name)}")
+        apps = (response.get("apps") or {}).get("app", [])
+        applications = [_yarn_application(app) for app in apps]
+        return max(applications, key=lambda application: application.alive, default=None)
+
+    def kill(self, application: Application) -> None:
+        self._web.request(
+            "PUT",
+            f"{_YARN_APPS}/{application.id}/state",
+            body=json.dumps({"state": "KILLED"}),
+            headers={"Content-Type": "application/json"},
+        )
 
 
 class ManagerHttp:
-    """The HTTP side of a cluster manager."""
+    """HTTP client of a cluster manager."""
 
     def __init__(self, address: str) -> None:
         self._address = address.rstrip("/")
         self._pool = urllib3.PoolManager(retries=False, timeout=_CALL_SECONDS)
 
-    def call(self, method: str, path: str, **content: Any) -> urllib3.BaseHTTPResponse:
-        """An answer that is no error. Raises BackendUnreachable with its words else."""
+    def request(self, method: str, path: str, **content: Any) -> urllib3.BaseHTTPResponse:
+        """Send a request and return the response.
+
+        Raises BackendUnreachable if there is no response, or if its status is an error.
+        """
         url = f"{self._address}{path}"
         try:
-            answer = self._pool.request(method, url, **content)
+            response = self._pool.request(method, url, **content)
         except urllib3.exceptions.HTTPError as error:
             raise BackendUnreachable(f"{self._address} does not answer: {error}") from error
-        if answer.status >= 400:
-            told = answer.data.decode(errors="replace").strip()[:1000]
-            raise BackendUnreachable(f"{method} {url} is answered {answer.status}: {told}")
-        return answer
+        if response.status >= 400:
+            body = response.data.decode(errors="replace").strip()[:_MESSAGE_LENGTH]
+            raise BackendUnreachable(f"{method} {url} failed with status {response.status}: {body}")
+        return response
 
-    def json(self, path: str) -> Any:
-        """What a GET answers. Raises BackendUnreachable."""
-        answer = self.call("GET", path, headers={"Accept": "application/json"})
+    def get_json(self, path: str) -> Any:
+        """Return the parsed JSON response of a GET request. Raises BackendUnreachable."""
+        response = self.request("GET", path, headers={"Accept": "application/json"})
         try:
-            return answer.json()
+            return response.json()
         except ValueError as error:
-            raise BackendUnreachable(f"{self._address}{path} answers no JSON: {error}") from error
+            raise BackendUnreachable(
+                f"The response of {self._address}{path} is not JSON: {error}"
+            ) from error
+
+
+def _yarn_application(app: dict[str, str]) -> Application:
+    state = app["state"]
+    # The state of a failed application is FINISHED if the application itself reported the failure.
+    outcome = app["finalStatus"] if state == "FINISHED" else state
+    diagnostics = app.get("diagnostics", "").strip()[:_MESSAGE_LENGTH]
+    return Application(
+        id=app["id"],
+        alive=state not in _ENDED,
+        message=f"{outcome}: {diagnostics}" if diagnostics else outcome,
+        log=app.get("amContainerLogs"),
+    )

@@ -1,6 +1,7 @@
-"""What travels with a driver that spark-submit starts: `entry.py` and a zip of this package.
+"""The driver's code as two files, for drivers on hosts without Headrace: `entry.py` and a zip.
 
-Made of the installed package, once for each state of it, into a folder of the home.
+The zip holds the installed package. Its folder is named after its content, so that nodes of
+different versions can share a home.
 """
 
 from __future__ import annotations
@@ -22,35 +23,39 @@ from headrace.driver.__main__ import main
 
 sys.exit(main(sys.argv[1:]))
 """
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The same package gives the same bytes."""
+_ZIP_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
+"""Time of all entries: equal packages give equal bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverPackage:
-    """Two files that Spark may copy to other hosts."""
+    """Paths of the files that Spark copies to the host of the driver."""
 
     entry: Path
+    """Python program that starts the driver."""
     package: Path
+    """Zip of the package `headrace`."""
 
 
 def build_driver_package(folder: Path) -> DriverPackage:
-    """The parcel in a folder, made unless it is there. Raises OSError."""
-    content = _package()
-    place = folder / hashlib.sha256(content).hexdigest()[:16]
-    parcel = DriverPackage(entry=place / "entry.py", package=place / "headrace.zip")
-    for file, wanted in ((parcel.entry, _ENTRY.encode()), (parcel.package, content)):
+    """Write the files below a folder, unless they exist, and return their paths. Raises OSError."""
+    content = _zip_installed_package()
+    version_folder = folder / hashlib.sha256(content).hexdigest()[:16]
+    files = DriverPackage(
+        entry=version_folder / "entry.py", package=version_folder / "headrace.zip"
+    )
+    for file, file_content in ((files.entry, _ENTRY.encode()), (files.package, content)):
         if not file.exists():
-            write_private(file, wanted)
-    return parcel
+            write_private(file, file_content)
+    return files
 
 
 @functools.cache
-def _package() -> bytes:
+def _zip_installed_package() -> bytes:
     package = Path(headrace.__file__).parent
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(package.rglob("*.py")):
-            name = file.relative_to(package.parent).as_posix()
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), file.read_bytes(), zipfile.ZIP_DEFLATED)
+            entry = zipfile.ZipInfo(file.relative_to(package.parent).as_posix(), _ZIP_TIMESTAMP)
+            archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""What EMR Serverless is asked for when a driver is started there."""
+"""The StartJobRun request with which a driver is started on EMR Serverless."""
 
 from __future__ import annotations
 
@@ -14,57 +14,60 @@ from headrace.errors import LaunchFailed
 from headrace.model.messages import Bootstrap
 from headrace.settings import Profile
 
-_ONE_USE = "--one-use"
-_LONGEST_MINUTES = 7 * 24 * 60
-"""AWS ends a batch run after twelve hours unless told otherwise, and takes no more than this."""
+_TIMEOUT_MINUTES = 7 * 24 * 60
+"""Longest timeout that AWS accepts. Without a timeout, AWS ends a batch run after twelve hours."""
 _DRIVER_ENV = "spark.emr-serverless.driverEnv."
 _EXECUTOR_ENV = "spark.executorEnv."
-_SERVICE = "spark.emr-serverless."
+_SERVICE_PREFIX = "spark.emr-serverless."
 _PY_FILES = "spark.submit.pyFiles"
-_OF_THE_SERVICE = {"spark.master", "spark.ui.port"}
-# What Spark itself keeps out of its logs and pages (its default of spark.redaction.regex).
-_REDACTED = re.compile("(?i)secret|password|token|access[.]?key")
+_SET_BY_SERVICE = {"spark.master", "spark.ui.port"}
+# Default of spark.redaction.regex: keys that Spark hides in its own logs and UI.
+_SECRET_KEY = re.compile("(?i)secret|password|token|access[.]?key")
 
 
-def refuse_unreachable(request: LaunchRequest) -> None:
-    """Raises LaunchFailed where a driver on AWS could not reach the node."""
+def check_nodes_are_reachable(request: LaunchRequest) -> None:
+    """Raise LaunchFailed if all node addresses are loopback addresses and the service is on AWS."""
     nodes = request.bootstrap.nodes
-    here = _on_this_host(request.profile.endpoint_url)
-    if not here and all(_on_this_host(node) for node in nodes):
+    service_is_local = _is_loopback(request.profile.endpoint_url)
+    if not service_is_local and all(_is_loopback(node) for node in nodes):
         raise LaunchFailed(
-            f"Drivers on emr-serverless cannot reach this node by {', '.join(nodes)}."
-            " Set http.advertise to an address that the application's network reaches."
+            f"Drivers on emr-serverless cannot reach this node at {', '.join(nodes)}."
+            " Set http.advertise to an address that the network of the application can reach."
         )
 
 
-def bootstrap_to_send(request: LaunchRequest) -> Bootstrap:
-    """Without what is the service's to say."""
-    conf = request.bootstrap.conf
-    kept = {
-        key: value
-        for key, value in conf.items()
-        if key != _PY_FILES and (key not in _OF_THE_SERVICE or key in request.profile.conf)
-    }
-    return request.bootstrap.model_copy(update={"conf": kept})
+def remote_bootstrap(request: LaunchRequest) -> Bootstrap:
+    """Return the bootstrap without the configuration that EMR Serverless sets itself.
 
-
-def job_run(request: LaunchRequest, baggage: RemoteArtifacts) -> dict[str, Any]:
-    """The arguments of StartJobRun. Whoever may look at job runs in AWS sees all of it.
-
-    The driver sets its whole configuration itself. It is told here as well, as some of it counts
-    only before the JVM starts; what looks like a secret is left to the driver.
+    A key of that kind is kept if the profile sets it explicitly.
     """
-    profile, sent = request.profile, bootstrap_to_send(request)
-    of_session = request.bootstrap.conf.get(_PY_FILES, "").split(",")
-    py_files = [baggage.package, *filter(None, of_session)]
-    visible = {
+    conf = {
         key: value
-        for key, value in sent.conf.items()
-        if key.startswith(_SERVICE) or not _REDACTED.search(key)
+        for key, value in request.bootstrap.conf.items()
+        if key != _PY_FILES and (key not in _SET_BY_SERVICE or key in request.profile.conf)
+    }
+    return request.bootstrap.model_copy(update={"conf": conf})
+
+
+def build_job_run(request: LaunchRequest, artifacts: RemoteArtifacts) -> dict[str, Any]:
+    """Return the arguments of StartJobRun.
+
+    Everyone who may read job runs in AWS can read the arguments. Configuration whose key looks like
+    a secret is therefore in the bootstrap only, from which the driver sets all its configuration.
+    The rest is in the arguments as well, because some keys have an effect only before the JVM
+    starts.
+    """
+    profile, bootstrap = request.profile, remote_bootstrap(request)
+    session_files = request.bootstrap.conf.get(_PY_FILES, "").split(",")
+    py_files = [artifacts.package, *filter(None, session_files)]
+    public_conf = {
+        key: value
+        for key, value in bootstrap.conf.items()
+        if key.startswith(_SERVICE_PREFIX) or not _SECRET_KEY.search(key)
     }
     defaults = {
         "classification": "spark-defaults",
-        "properties": {**_environment(profile), **visible},
+        "properties": {**_environment_conf(profile), **public_conf},
     }
     return {
         "applicationId": profile.application_id,
@@ -73,8 +76,8 @@ def job_run(request: LaunchRequest, baggage: RemoteArtifacts) -> dict[str, Any]:
         "clientToken": request.name,
         "jobDriver": {
             "sparkSubmit": {
-                "entryPoint": baggage.entry,
-                "entryPointArguments": [_ONE_USE, baggage.bootstrap],
+                "entryPoint": artifacts.entry,
+                "entryPointArguments": ["--handoff", artifacts.bootstrap],
                 "sparkSubmitParameters": shlex.join(["--py-files", ",".join(py_files)]),
             }
         },
@@ -82,22 +85,22 @@ def job_run(request: LaunchRequest, baggage: RemoteArtifacts) -> dict[str, Any]:
             "applicationConfiguration": [defaults],
             **_monitoring(profile),
         },
-        "executionTimeoutMinutes": _LONGEST_MINUTES,
+        "executionTimeoutMinutes": _TIMEOUT_MINUTES,
         "tags": {
-            "headrace:session": sent.session_id,
-            "headrace:epoch": str(sent.epoch),
+            "headrace:session": bootstrap.session_id,
+            "headrace:epoch": str(bootstrap.epoch),
         },
     }
 
 
-def _environment(profile: Profile) -> dict[str, str]:
-    """A profile's `env` and `python`, as the service takes them."""
-    found = {f"{_DRIVER_ENV}{name}": value for name, value in profile.env.items()}
+def _environment_conf(profile: Profile) -> dict[str, str]:
+    """Return the configuration keys by which the service takes `env` and `python` of a profile."""
+    conf = {f"{_DRIVER_ENV}{name}": value for name, value in profile.env.items()}
     if profile.python is not None:
-        found[f"{_DRIVER_ENV}PYSPARK_DRIVER_PYTHON"] = profile.python
-        found[f"{_DRIVER_ENV}PYSPARK_PYTHON"] = profile.python
-        found[f"{_EXECUTOR_ENV}PYSPARK_PYTHON"] = profile.python
-    return found
+        conf[f"{_DRIVER_ENV}PYSPARK_DRIVER_PYTHON"] = profile.python
+        conf[f"{_DRIVER_ENV}PYSPARK_PYTHON"] = profile.python
+        conf[f"{_EXECUTOR_ENV}PYSPARK_PYTHON"] = profile.python
+    return conf
 
 
 def _monitoring(profile: Profile) -> dict[str, Any]:
@@ -108,7 +111,7 @@ def _monitoring(profile: Profile) -> dict[str, Any]:
     }
 
 
-def _on_this_host(address: str | None) -> bool:
+def _is_loopback(address: str | None) -> bool:
     host = urlsplit(address or "").hostname
     if host is None:
         return False

@@ -1,7 +1,7 @@
-"""Drivers as job runs of an EMR Serverless application.
+"""Launcher of the backend `emr-serverless`: each driver is a job run of an application.
 
-What a driver needs goes by the results location, see travelling.py. A node finds AWS's
-credentials where boto3 looks for them; drivers act in the profile's execution role.
+The driver's files are sent through the results location (`remote_artifacts.py`). A node uses the
+AWS credentials that boto3 finds; a driver uses the execution role of its profile.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import boto3
@@ -30,9 +29,14 @@ from botocore.exceptions import ConnectionError as ConnectionFailed
 
 from headrace.control.launchers.base import DriverExit, DriverStatus, Handle, LaunchRequest
 from headrace.control.launchers.driver_package import DriverPackage, build_driver_package
-from headrace.control.launchers.emr_request import bootstrap_to_send, job_run, refuse_unreachable
+from headrace.control.launchers.emr_request import (
+    build_job_run,
+    check_nodes_are_reachable,
+    remote_bootstrap,
+)
 from headrace.control.launchers.remote_artifacts import upload_artifacts
 from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed, ResultsUnavailable
+from headrace.home import HomeLayout
 from headrace.settings import Profile
 from headrace.storage import locations
 
@@ -40,12 +44,12 @@ _LOG = logging.getLogger("headrace.launch")
 _ENDED = {"SUCCESS", "FAILED", "CANCELLED"}
 _LIVE = ["SUBMITTED", "QUEUED", "PENDING", "SCHEDULED", "RUNNING", "CANCELLING"]
 _CANCEL_SECONDS = 60.0
-_LOOK_SECONDS = 1.0
-_PAGE = 50
+_POLL_SECONDS = 1.0
+_PAGE_SIZE = 50
 _CONFIG = Config(
     connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 3}
 )
-_OUT_OF_REACH = (
+_UNREACHABLE_ERRORS = (
     ConnectionFailed,
     HTTPClientError,
     NoCredentialsError,
@@ -54,8 +58,8 @@ _OUT_OF_REACH = (
     TokenRetrievalError,
     UnauthorizedSSOTokenError,
 )
-# Of a request, or of credentials, that may be good again in a while.
-_PASSING = {
+# Error codes after which the same call can succeed later: throttling and expired credentials.
+_TRANSIENT_CODES = {
     "ExpiredToken",
     "ExpiredTokenException",
     "InvalidSignatureException",
@@ -68,78 +72,84 @@ _SERVER_ERRORS = 500
 
 
 class EmrServerlessLauncher:
-    """Starts, finds, polls and cancels job runs by boto3."""
+    """Starts, finds, polls and cancels job runs with boto3."""
 
     backend = "emr-serverless"
 
-    def __init__(self, home: Path) -> None:
-        self._folder = home / "submitted"
+    def __init__(self, layout: HomeLayout) -> None:
+        self._folder = layout.submitted
         self._session = boto3.session.Session()
         self._clients: dict[tuple[str | None, str | None], Any] = {}
         self._lock = threading.Lock()
 
     def start(self, request: LaunchRequest) -> Handle:
         profile = request.profile
-        if found := self._find(request.name, profile, LaunchFailed):
-            return found
-        refuse_unreachable(request)
-        baggage = upload_artifacts(self._parcel(), bootstrap_to_send(request), request.name)
+        if handle := self._find(request.name, profile, refusal=LaunchFailed):
+            return handle
+        check_nodes_are_reachable(request)
+        artifacts = upload_artifacts(self._build_package(), remote_bootstrap(request), request.name)
         try:
-            with _asking("StartJobRun", LaunchFailed):
+            with _translate_errors("StartJobRun", refusal=LaunchFailed):
                 client = self._client(profile.region, profile.endpoint_url)
-                answer = client.start_job_run(**job_run(request, baggage))
+                response = client.start_job_run(**build_job_run(request, artifacts))
         except HeadraceError:
-            # If it did start, for all that, its driver finds nothing to start with.
-            _remove(baggage.bootstrap)
+            # The job run may have started in spite of the error: its driver then has no bootstrap.
+            _remove_bootstrap(artifacts.bootstrap)
             raise
-        handle = self._handle(profile, answer["jobRunId"], baggage.bootstrap)
-        _tell(request, handle)
+        handle = self._handle(profile, response["jobRunId"], artifacts.bootstrap)
+        _write_session_log(request, handle)
         return handle
 
     def find(self, name: str, profile: Profile) -> Handle | None:
-        return self._find(name, profile, BackendUnreachable)
+        return self._find(name, profile, refusal=BackendUnreachable)
 
     def poll(self, handle: Handle) -> DriverStatus:
-        with _asking("GetJobRun", BackendUnreachable):
+        with _translate_errors("GetJobRun", refusal=BackendUnreachable):
             client = self._client_of(handle)
             try:
-                run = client.get_job_run(**_ids(handle))["jobRun"]
+                run = client.get_job_run(**_run_ids(handle))["jobRun"]
             except client.exceptions.ResourceNotFoundException as error:
-                return DriverStatus(alive=False, words=_words(error))
+                return DriverStatus(alive=False, message=_error_text(error))
         state, details = run["state"], run.get("stateDetails")
-        words = f"{state}: {details}" if details else state
-        return DriverStatus(alive=state not in _ENDED, words=words, log=handle["log"])
+        message = f"{state}: {details}" if details else state
+        return DriverStatus(alive=state not in _ENDED, message=message, log=handle["log"])
 
     def kill(self, handle: Handle) -> None:
-        # First, so that a driver that has not begun yet never does.
-        _remove(handle["bootstrap"])
+        # Remove the bootstrap first: a driver that has not read it yet can then never start.
+        _remove_bootstrap(handle["bootstrap"])
         if not self.poll(handle).alive:
             return
         refusal = self._cancel(handle)
         deadline = time.monotonic() + _CANCEL_SECONDS
         while (status := self.poll(handle)).alive:
             if refusal is not None:
-                raise LaunchFailed(f"EMR Serverless does not cancel {_named(handle)}: {refusal}")
+                raise LaunchFailed(
+                    f"EMR Serverless refused to cancel {_describe_run(handle)}: {refusal}"
+                )
             if time.monotonic() > deadline:
                 raise LaunchFailed(
-                    f"EMR Serverless has not ended {_named(handle)} within"
-                    f" {_CANCEL_SECONDS:g} s of its cancel: {status.words}"
+                    f"EMR Serverless has not ended {_describe_run(handle)} within"
+                    f" {_CANCEL_SECONDS:g} s of the cancel request: {status.message}"
                 )
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def exits(self) -> list[DriverExit]:
         return []
 
     def announce(self, addresses: list[str]) -> None:
-        """Drivers learn from their renewals where nodes are."""
+        """Do nothing: the answers to their renewals give drivers the node addresses."""
 
-    def _find(self, name: str, profile: Profile, refused: type[HeadraceError]) -> Handle | None:
-        with _asking("ListJobRuns", refused):
+    def _find(self, name: str, profile: Profile, *, refusal: type[HeadraceError]) -> Handle | None:
+        """Return the handle of the newest live job run of this name, or None.
+
+        Raises BackendUnreachable, and `refusal` if AWS refuses a call.
+        """
+        with _translate_errors("ListJobRuns", refusal=refusal):
             client = self._client(profile.region, profile.endpoint_url)
             pages = client.get_paginator("list_job_runs").paginate(
                 applicationId=profile.application_id,
                 states=_LIVE,
-                PaginationConfig={"PageSize": _PAGE},
+                PaginationConfig={"PageSize": _PAGE_SIZE},
             )
             try:
                 runs = [run for page in pages for run in page["jobRuns"] if run.get("name") == name]
@@ -153,19 +163,24 @@ class EmrServerlessLauncher:
         return self._handle(profile, newest, bootstrap)
 
     def _cancel(self, handle: Handle) -> str | None:
-        """AWS's words when it refuses: a run that has just ended cannot be cancelled either."""
+        """Request the cancel of a job run; return the message of AWS if it refuses, else None.
+
+        AWS also refuses to cancel a job run that has just ended, so a refusal is not yet an error.
+        """
         try:
-            with _asking("CancelJobRun", LaunchFailed):
-                self._client_of(handle).cancel_job_run(**_ids(handle))
+            with _translate_errors("CancelJobRun", refusal=LaunchFailed):
+                self._client_of(handle).cancel_job_run(**_run_ids(handle))
         except LaunchFailed as error:
             return error.message
         return None
 
-    def _parcel(self) -> DriverPackage:
+    def _build_package(self) -> DriverPackage:
         try:
             return build_driver_package(self._folder)
         except OSError as error:
-            raise LaunchFailed(f"The driver's code could not be packed: {error}") from error
+            raise LaunchFailed(
+                f"The zip of the driver's code could not be written to {self._folder}: {error}"
+            ) from error
 
     def _handle(self, profile: Profile, job_run_id: str, bootstrap: str) -> Handle:
         return {
@@ -175,76 +190,81 @@ class EmrServerlessLauncher:
             "region": profile.region,
             "endpoint_url": profile.endpoint_url,
             "bootstrap": bootstrap,
-            "log": _log(profile, job_run_id),
+            "log": _log_location(profile, job_run_id),
         }
 
     def _client_of(self, handle: Handle) -> Any:
         return self._client(handle["region"], handle["endpoint_url"])
 
     def _client(self, region: str | None, endpoint_url: str | None) -> Any:
-        """boto3's clients may be shared by threads; making them takes a while, and a lock."""
+        """Return the client of a region and endpoint, created at its first use.
+
+        Threads may share a client of boto3, but may not create clients from one session at once.
+        """
         with self._lock:
-            known = self._clients.get((region, endpoint_url))
-            if known is None:
-                known = self._session.client(
+            client = self._clients.get((region, endpoint_url))
+            if client is None:
+                client = self._session.client(
                     "emr-serverless", region_name=region, endpoint_url=endpoint_url, config=_CONFIG
                 )
-                self._clients[region, endpoint_url] = known
-            return known
+                self._clients[region, endpoint_url] = client
+            return client
 
 
 @contextlib.contextmanager
-def _asking(call: str, refused: type[HeadraceError]) -> Iterator[None]:
-    """AWS's errors as ours: BackendUnreachable, or `refused` when it said no."""
+def _translate_errors(call: str, *, refusal: type[HeadraceError]) -> Iterator[None]:
+    """Raise errors of boto3 as BackendUnreachable, or as `refusal` if AWS refuses the call."""
     try:
         yield
     except ClientError as error:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        passing = status >= _SERVER_ERRORS or error.response["Error"]["Code"] in _PASSING
-        kind = BackendUnreachable if passing else refused
-        raise kind(f"EMR Serverless answers {call}: {_words(error)}") from error
-    except _OUT_OF_REACH as error:
-        raise BackendUnreachable(f"EMR Serverless cannot be asked for {call}: {error}") from error
+        is_transient = (
+            status >= _SERVER_ERRORS or error.response["Error"]["Code"] in _TRANSIENT_CODES
+        )
+        kind = BackendUnreachable if is_transient else refusal
+        raise kind(f"EMR Serverless returned an error for {call}: {_error_text(error)}") from error
+    except _UNREACHABLE_ERRORS as error:
+        raise BackendUnreachable(f"EMR Serverless could not be called ({call}): {error}") from error
     except (BotoCoreError, ValueError) as error:
-        raise refused(f"EMR Serverless cannot be asked for {call}: {error}") from error
+        raise refusal(f"EMR Serverless could not be called ({call}): {error}") from error
 
 
-def _remove(bootstrap: str) -> None:
-    """Where no driver has taken it."""
+def _remove_bootstrap(bootstrap: str) -> None:
+    """Delete a bootstrap that no driver has read."""
     try:
         locations.delete(bootstrap)
     except ResultsUnavailable as error:
-        # Its token is good for an epoch that is over.
-        _LOG.warning("a bootstrap stays behind: %s", error.message)
+        # The object does no harm: its token is valid only for an epoch that has ended.
+        _LOG.warning("the bootstrap of a driver could not be deleted: %s", error.message)
 
 
-def _words(error: ClientError) -> str:
-    told = error.response["Error"]
-    return f"{told['Code']}: {told.get('Message', '')}"
+def _error_text(error: ClientError) -> str:
+    details = error.response["Error"]
+    return f"{details['Code']}: {details.get('Message', '')}"
 
 
-def _ids(handle: Handle) -> dict[str, str]:
+def _run_ids(handle: Handle) -> dict[str, str]:
     return {"applicationId": handle["application_id"], "jobRunId": handle["job_run_id"]}
 
 
-def _named(handle: Handle) -> str:
+def _describe_run(handle: Handle) -> str:
     return f"job run {handle['job_run_id']} of application {handle['application_id']}"
 
 
-def _log(profile: Profile, job_run_id: str) -> str:
-    """Where the driver's output is: a place in S3, or the command that shows it."""
+def _log_location(profile: Profile, job_run_id: str) -> str:
+    """Return the S3 location of the driver's log, or the command that shows it if AWS keeps it."""
     application_id = profile.application_id
     if profile.log_uri is None:
         ids = f"--application-id {application_id} --job-run-id {job_run_id}"
         return f"aws emr-serverless get-dashboard-for-job-run {ids}"
-    place = f"applications/{application_id}/jobs/{job_run_id}/SPARK_DRIVER/"
-    return f"{profile.log_uri.rstrip('/')}/{place}"
+    folder = f"applications/{application_id}/jobs/{job_run_id}/SPARK_DRIVER/"
+    return f"{profile.log_uri.rstrip('/')}/{folder}"
 
 
-def _tell(request: LaunchRequest, handle: Handle) -> None:
-    """Says in the session's log where the driver's is."""
-    # The job runs already: it must not be lost for a full disk.
+def _write_session_log(request: LaunchRequest, handle: Handle) -> None:
+    """Write to the log of the session where the log of the driver is."""
+    # The job run has already started, so a full disk must not make the launch fail.
     with contextlib.suppress(OSError):
         request.log.parent.mkdir(parents=True, exist_ok=True)
         with request.log.open("a") as log:
-            log.write(f"EMR Serverless: {_named(handle)}. Its log: {handle['log']}\n")
+            log.write(f"EMR Serverless: {_describe_run(handle)}. Its log: {handle['log']}\n")

@@ -1,11 +1,9 @@
-"""Drivers as subprocesses of this host, each in a process group of its own: they outlive the node.
-
-Beside each driver lies its bootstrap file, `drivers/<name>.json` in the home, mode 0600.
-"""
+"""Launcher of the backend `local`: drivers as processes of this host that outlive the node."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from headrace.control.host.java import find_java
@@ -18,66 +16,66 @@ from headrace.control.launchers.base import (
     launch_name,
 )
 from headrace.control.launchers.bootstrap_files import BootstrapFiles
-from headrace.control.launchers.environment import inherited_environment
-from headrace.control.launchers.process_group import ChildGroups, Group, describe_exit
+from headrace.control.launchers.process_group import (
+    ChildGroups,
+    ProcessGroup,
+    describe_exit,
+    inherited_environment,
+)
 from headrace.errors import LaunchFailed
+from headrace.home import HomeLayout
 from headrace.settings import Profile
 
 
 class LocalLauncher:
-    """Starts `python -m headrace.driver`."""
+    """Starts `python -m headrace.driver` with the path of a bootstrap file."""
 
     backend = "local"
 
-    def __init__(self, home: Path) -> None:
-        self._bootstraps = BootstrapFiles(home / "drivers")
+    def __init__(self, layout: HomeLayout) -> None:
+        self._bootstraps = BootstrapFiles(layout.drivers)
         self._children = ChildGroups()
 
     def start(self, request: LaunchRequest) -> Handle:
-        bootstrap = request.bootstrap
-        file = self._bootstraps.write(request.name, bootstrap)
+        file = self._bootstraps.write(request.name, request.bootstrap)
         python = request.profile.python or sys.executable
         command = [python, "-P", "-m", "headrace.driver", str(file)]
-        driver = (bootstrap.session_id, bootstrap.epoch)
         try:
             group = self._children.start(
-                driver, command, log=request.log, env=_environment(request)
+                request.lease, command, log=request.log, env=_environment(request)
             )
         except LaunchFailed:
             self._bootstraps.remove(request.name)
             raise
         return self._handle(group, request.name)
 
-    def find(self, name: str, profile: Profile) -> Handle | None:  # noqa: ARG002 - one host, one place
-        # The driver has the file's name among its arguments, its JVM the application's.
-        marks = {str(self._bootstraps.file(name)), f"spark.app.name={name}"}
-        group = process_group.find(marks)
+    def find(self, name: str, profile: Profile) -> Handle | None:  # noqa: ARG002 - one host for all
+        # The driver has the bootstrap file among its arguments, its JVM the application name.
+        arguments = {str(self._bootstraps.path(name)), f"spark.app.name={name}"}
+        group = process_group.find(arguments)
         return None if group is None else self._handle(group, name)
 
     def poll(self, handle: Handle) -> DriverStatus:
-        return self._children.poll(handle)
+        return self._children.poll(ProcessGroup.from_handle(handle))
 
     def kill(self, handle: Handle) -> None:
-        process_group.kill(handle)
+        process_group.kill(ProcessGroup.from_handle(handle))
         Path(handle["bootstrap"]).unlink(missing_ok=True)
 
     def exits(self) -> list[DriverExit]:
-        ended = self._children.ended()
-        for driver, _status in ended:
-            self._bootstraps.remove(launch_name(*driver))
-        return [
-            DriverExit(session_id=session_id, epoch=epoch, reason=describe_exit(status))
-            for (session_id, epoch), status in ended
-        ]
+        exits = self._children.collect_exits()
+        for lease, _status in exits:
+            self._bootstraps.remove(launch_name(lease))
+        return [DriverExit(lease=lease, reason=describe_exit(status)) for lease, status in exits]
 
     def announce(self, addresses: list[str]) -> None:
         self._bootstraps.announce(addresses)
 
-    def _handle(self, group: Group, name: str) -> Handle:
+    def _handle(self, group: ProcessGroup, name: str) -> Handle:
         return {
             "backend": self.backend,
-            **group,
-            "bootstrap": str(self._bootstraps.file(name)),
+            **asdict(group),
+            "bootstrap": str(self._bootstraps.path(name)),
         }
 
 
@@ -86,7 +84,7 @@ def _environment(request: LaunchRequest) -> dict[str, str]:
         **inherited_environment(),
         "JAVA_HOME": str(find_java().path),
         "PYSPARK_PYTHON": request.profile.python or sys.executable,
-        # Spark's own ports, its UI among them, stay on this host.
+        # Spark's ports, including that of its UI, are reachable from this host only.
         "SPARK_LOCAL_IP": "127.0.0.1",
         **request.profile.env,
     }

@@ -1,8 +1,8 @@
-"""Drivers among the processes of this host, each the leader of a session of processes.
+"""Drivers as processes of this host, each the leader of a session of processes.
 
-A session and not only a group: PySpark's workers make groups of their own. It is known by its
-leader's pid and the time at which that was created, as every node of this host sees them:
-`{"pid": …, "created": …}`.
+A process group is not enough to end a driver with all that it started, because PySpark puts its
+workers into process groups of their own. The processes of a driver therefore share a session
+(setsid), which is called a group here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +22,42 @@ import psutil
 
 from headrace.control.launchers.base import DriverStatus
 from headrace.errors import LaunchFailed
+from headrace.model.session import DriverLease
 
-_DYING_SECONDS = 20.0
-_LOOK_SECONDS = 0.01
+_KILL_SECONDS = 20.0
+_POLL_SECONDS = 0.01
 
-Group = dict[str, Any]
-Driver = tuple[str, int]
-"""Session and epoch."""
+
+@dataclass(frozen=True, slots=True)
+class ProcessGroup:
+    """Identity of a group, valid for every node of this host."""
+
+    pid: int
+    """Process id of the leader."""
+    created: float | None
+    """Creation time of the leader, which tells it from a later process with the same id.
+    None if the leader had ended before the time could be read."""
+
+    @classmethod
+    def from_handle(cls, handle: Mapping[str, Any]) -> ProcessGroup:
+        """Return the group that a launcher described in a handle."""
+        return cls(pid=handle["pid"], created=handle["created"])
 
 
 class ChildGroups:
     """The groups that this process has started. They outlive it. Thread safe."""
 
     def __init__(self) -> None:
-        self._children: dict[Driver, subprocess.Popen[bytes]] = {}
+        self._children: dict[DriverLease, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
 
     def start(
-        self, driver: Driver, command: Sequence[str], *, log: Path, env: Mapping[str, str]
-    ) -> Group:
-        """Starts a command as a group whose output is appended to `log`. Raises LaunchFailed."""
+        self, lease: DriverLease, command: Sequence[str], *, log: Path, env: Mapping[str, str]
+    ) -> ProcessGroup:
+        """Start a command as the leader of a new group, with its output appended to `log`.
+
+        Raises LaunchFailed.
+        """
         log.parent.mkdir(parents=True, exist_ok=True)
         try:
             with log.open("ab") as output:
@@ -53,33 +70,33 @@ class ChildGroups:
                     env=env,
                 )
         except OSError as error:
-            raise LaunchFailed(f"The driver could not be started: {error}.") from error
+            raise LaunchFailed(f"The driver process could not be started: {error}.") from error
         with self._lock:
-            self._children[driver] = child
-        return {"pid": child.pid, "created": _created(child.pid)}
+            self._children[lease] = child
+        return ProcessGroup(pid=child.pid, created=_creation_time(child.pid))
 
-    def poll(self, group: Group) -> DriverStatus:
-        """How the leader is."""
-        if group["created"] is not None and _created(group["pid"]) == group["created"]:
-            return DriverStatus(alive=True, words="it runs")
-        status = self._reaped(group["pid"])
-        words = "its process is gone" if status is None else describe_exit(status)
-        return DriverStatus(alive=False, words=words)
+    def poll(self, group: ProcessGroup) -> DriverStatus:
+        """Return the state of the leader of a group."""
+        if group.created is not None and _creation_time(group.pid) == group.created:
+            return DriverStatus(alive=True, message="the process is running")
+        status = self._exit_status(group.pid)
+        message = "the process no longer exists" if status is None else describe_exit(status)
+        return DriverStatus(alive=False, message=message)
 
-    def ended(self) -> list[tuple[Driver, int]]:
-        """Leaders seen to end since the last call, with their exit statuses.
+    def collect_exits(self) -> list[tuple[DriverLease, int]]:
+        """Return the leaders that have ended since the last call, with their exit statuses.
 
-        What they left running in their groups goes with them.
+        The remaining processes of their groups are killed.
         """
         with self._lock:
-            over = [key for key, child in self._children.items() if child.poll() is not None]
-            children = {key: self._children.pop(key) for key in over}
+            ended = [lease for lease, child in self._children.items() if child.poll() is not None]
+            children = {lease: self._children.pop(lease) for lease in ended}
         for child in children.values():
-            _strike(_members({"pid": child.pid, "created": None}))
-        return [(driver, child.returncode) for driver, child in children.items()]
+            _kill_processes(_group_members(ProcessGroup(pid=child.pid, created=None)))
+        return [(lease, child.returncode) for lease, child in children.items()]
 
-    def _reaped(self, pid: int) -> int | None:
-        """The exit status of a child of this process, where it has ended."""
+    def _exit_status(self, pid: int) -> int | None:
+        """Return the exit status of a child; None if it runs or is not a child of this process."""
         with self._lock:
             for child in self._children.values():
                 if child.pid == pid:
@@ -87,67 +104,80 @@ class ChildGroups:
         return None
 
 
-def find(marks: set[str]) -> Group | None:
-    """The group of a process that has one of these among its arguments."""
+def find(arguments: set[str]) -> ProcessGroup | None:
+    """Return the group of a process that was started with any of these arguments, or None."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if not marks.isdisjoint(process.cmdline()):
+            if not arguments.isdisjoint(process.cmdline()):
                 leader = os.getsid(process.pid)
-                return {"pid": leader, "created": _created(leader)}
+                return ProcessGroup(pid=leader, created=_creation_time(leader))
     return None
 
 
-def kill(group: Group) -> None:
-    """Returns when no process of the group can do anything any more, also if its leader was gone.
+def kill(group: ProcessGroup) -> None:
+    """Kill a group and return when none of its processes can act, even if its leader had ended.
 
-    Raises LaunchFailed when they do not die.
+    Raises LaunchFailed if processes do not end.
     """
-    deadline = time.monotonic() + _DYING_SECONDS
-    # Again and again: what was killed last may have started another just before.
-    while left := [one for one in _members(group) if _may_act(one)]:
-        _strike(left)
+    deadline = time.monotonic() + _KILL_SECONDS
+    # Repeat: a process may have started another one just before it was killed.
+    while remaining := [process for process in _group_members(group) if _may_act(process)]:
+        _kill_processes(remaining)
         if time.monotonic() > deadline:
-            pids = ", ".join(str(one.pid) for one in left)
-            raise LaunchFailed(f"Processes {pids} of a driver do not die.")
-        time.sleep(_LOOK_SECONDS)
+            pids = ", ".join(str(process.pid) for process in remaining)
+            raise LaunchFailed(
+                f"The driver processes {pids} have not ended within {_KILL_SECONDS:g} s of SIGKILL."
+            )
+        time.sleep(_POLL_SECONDS)
 
 
 def describe_exit(status: int) -> str:
-    """An exit status in words."""
+    """Return the text of an exit status, where a negative status is a signal."""
     if status >= 0:
         return f"exit status {status}"
     return f"killed by {signal.Signals(-status).name}"
 
 
-def _members(group: Group) -> list[psutil.Process]:
-    """None when the number is somebody else's: only that of an empty group is given out again."""
-    created = _created(group["pid"])
-    if created not in {None, group["created"]}:
+def inherited_environment() -> dict[str, str]:
+    """Return the environment of the node without its settings.
+
+    The settings (`HEADRACE_…`) can hold secrets, and users' code runs in the driver.
+    """
+    return {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
+
+
+def _group_members(group: ProcessGroup) -> list[psutil.Process]:
+    """Return the processes of a group; an empty list if a later process has the leader's pid.
+
+    The kernel reuses the id of a session only after its last process has ended.
+    """
+    created = _creation_time(group.pid)
+    if created not in {None, group.created}:
         return []
-    found = []
+    members = []
     for process in psutil.process_iter():
         with contextlib.suppress(OSError):
-            if os.getsid(process.pid) == group["pid"]:
-                found.append(process)
-    return found
+            if os.getsid(process.pid) == group.pid:
+                members.append(process)
+    return members
 
 
-def _strike(processes: list[psutil.Process]) -> None:
-    for one in processes:
+def _kill_processes(processes: list[psutil.Process]) -> None:
+    for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
-            one.kill()
+            process.kill()
 
 
 def _may_act(process: psutil.Process) -> bool:
-    """Whether a process that was killed may still do anything: a large one takes a while to go."""
+    """Return whether a killed process still exists: the kernel needs time to end a large one."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
 
-def _created(pid: int) -> float | None:
-    """When a process was created: with the pid, its identity. None when it is gone."""
+def _creation_time(pid: int) -> float | None:
+    """Return the creation time of a live process, or None if it has ended."""
     try:
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()

@@ -1,7 +1,9 @@
-"""All backends of a node behind one launcher, which counts the calls to them: they shall be few."""
+"""The launchers that a node has, and the registry that picks one for each call."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Iterable
 from itertools import chain
 
@@ -14,51 +16,91 @@ from headrace.control.launchers.base import (
     Launcher,
     LaunchRequest,
 )
-from headrace.errors import LaunchFailed
-from headrace.settings import Profile
+from headrace.control.launchers.local import LocalLauncher
+from headrace.control.launchers.spark_submit import SparkSubmitLauncher
+from headrace.errors import InvalidSetting, LaunchFailed
+from headrace.settings import Profile, Settings
+from headrace.storage.locations import local_path
 
 
 class LauncherRegistry:
-    """Passes each call to the launcher of a profile's or handle's backend.
+    """Passes each call to the launcher of the backend, and counts the calls.
 
-    `headrace_backend_calls_total` says how many there were.
+    The metric `headrace_backend_calls_total` shows that a node asks backends only when it must.
     """
 
-    def __init__(self, launchers: Iterable[Launcher], registry: CollectorRegistry) -> None:
+    def __init__(self, launchers: Iterable[Launcher], metrics_registry: CollectorRegistry) -> None:
         self._launchers = {launcher.backend: launcher for launcher in launchers}
         self._calls = Counter(
             "headrace_backend_calls",
             "Calls of this node to the backends that drivers run on.",
             ["backend", "op"],
-            registry=registry,
+            registry=metrics_registry,
         )
         for backend in self._launchers:
-            for op in ("start", "find", "poll", "kill"):
-                self._calls.labels(backend, op)
+            for operation in ("start", "find", "poll", "kill"):
+                self._calls.labels(backend, operation)
 
     def start(self, request: LaunchRequest) -> Handle:
-        return self._called(request.profile.backend, "start").start(request)
+        return self._select(request.profile.backend, "start").start(request)
 
     def find(self, name: str, profile: Profile) -> Handle | None:
-        return self._called(profile.backend, "find").find(name, profile)
+        return self._select(profile.backend, "find").find(name, profile)
 
     def poll(self, handle: Handle) -> DriverStatus:
-        return self._called(handle["backend"], "poll").poll(handle)
+        return self._select(handle["backend"], "poll").poll(handle)
 
     def kill(self, handle: Handle) -> None:
-        self._called(handle["backend"], "kill").kill(handle)
+        self._select(handle["backend"], "kill").kill(handle)
 
     def exits(self) -> list[DriverExit]:
-        return list(chain.from_iterable(one.exits() for one in self._launchers.values()))
+        return list(chain.from_iterable(each.exits() for each in self._launchers.values()))
 
     def announce(self, addresses: list[str]) -> None:
         for launcher in self._launchers.values():
             launcher.announce(addresses)
 
-    def _called(self, backend: str, op: str) -> Launcher:
+    def _select(self, backend: str, operation: str) -> Launcher:
+        """Return the launcher of a backend and count the call. Raises LaunchFailed."""
         launcher = self._launchers.get(backend)
         if launcher is None:
-            known = ", ".join(sorted(self._launchers))
-            raise LaunchFailed(f"This node has no backend {backend!r}; it has: {known}.")
-        self._calls.labels(backend, op).inc()
+            raise LaunchFailed(
+                f"This node has no launcher for the backend {backend!r}."
+                f" Its backends: {', '.join(sorted(self._launchers))}.",
+                hint="Give all nodes of a store the same profiles",
+            )
+        self._calls.labels(backend, operation).inc()
         return launcher
+
+
+def installed_launchers(settings: Settings) -> list[Launcher]:
+    """Return the launchers of a node: the built-in ones, and those that its profiles need.
+
+    Raises InvalidSetting if a backend lacks a library or a setting on this node.
+    """
+    launchers: list[Launcher] = [
+        LocalLauncher(settings.layout),
+        SparkSubmitLauncher(settings.layout, settings.results_location),
+    ]
+    emr_profiles = [
+        name for name, profile in settings.profiles.items() if profile.backend == "emr-serverless"
+    ]
+    if emr_profiles:
+        launchers.append(_emr_serverless_launcher(settings, emr_profiles[0]))
+    return launchers
+
+
+def _emr_serverless_launcher(settings: Settings, profile: str) -> Launcher:
+    """Return the launcher of EMR Serverless, for the profile that needs it."""
+    requirement = f"Setting 'profiles.{profile}.backend': emr-serverless needs"
+    if importlib.util.find_spec("boto3") is None:
+        raise InvalidSetting(f"{requirement} boto3 on the node: pip install 'headrace[emr]'.")
+    if local_path(settings.results_location) is not None:
+        raise InvalidSetting(
+            f"{requirement} a results.location that its drivers can reach, for example"
+            f" s3://bucket/results. The current location is {settings.results_location}."
+        )
+    # Import the module here only: its library, boto3, is an optional dependency.
+    module = importlib.import_module("headrace.control.launchers.emr_serverless")
+    launcher: Launcher = module.EmrServerlessLauncher(settings.layout)
+    return launcher

@@ -1,6 +1,7 @@
-"""What a driver needs, as objects in the results location, where a backend takes no local file.
+"""The files of a driver as objects in the results location, for backends that take no local files.
 
-All drivers of one version share their code; each has a bootstrap to be read once (one_use.py).
+All drivers of one version share the objects with their code. Each driver has its own bootstrap
+object, which it reads once (`storage/handoff.py`).
 """
 
 from __future__ import annotations
@@ -18,40 +19,45 @@ from headrace.storage.locations import filesystem, join
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteArtifacts:
-    """The URIs of what a driver needs."""
+    """URIs of the objects that a driver is started with."""
 
     entry: str
     package: str
     bootstrap: str
-    """To be read once."""
+    """Object that the driver reads once and deletes."""
 
 
-def upload_artifacts(parcel: DriverPackage, bootstrap: Bootstrap, name: str) -> RemoteArtifacts:
-    """Puts all of it below the results location, which is a URI. Raises LaunchFailed.
+def upload_artifacts(
+    driver_package: DriverPackage, bootstrap: Bootstrap, name: str
+) -> RemoteArtifacts:
+    """Write the code and the bootstrap of a driver below the results location, which is a URI.
 
-    The code is written each time, as nobody knows what clears the location out. Nodes of different
-    versions do not meet: the parcel's folder is named after its content.
+    The code is written at every launch, because a lifecycle rule of the bucket may have deleted it.
+    Its folder is named after its content, so nodes of different versions do not overwrite each
+    other's code. Raises LaunchFailed.
     """
     results = bootstrap.results
-    place = join(results, f"drivers/{parcel.package.parent.name}")
-    with _writing(results):
-        system, inner = filesystem(place)
-        for file in (parcel.entry, parcel.package):
-            system.pipe_file(join(inner, file.name), file.read_bytes())
-        left = handoff.put(results, name, bootstrap.model_dump_json().encode())
+    folder = join(results, f"drivers/{driver_package.package.parent.name}")
+    with _report_write_errors(results):
+        system, folder_path = filesystem(folder)
+        for file in (driver_package.entry, driver_package.package):
+            system.pipe_file(join(folder_path, file.name), file.read_bytes())
+        bootstrap_uri = handoff.write_handoff(results, name, bootstrap.model_dump_json().encode())
     return RemoteArtifacts(
-        entry=join(place, parcel.entry.name),
-        package=join(place, parcel.package.name),
-        bootstrap=left,
+        entry=join(folder, driver_package.entry.name),
+        package=join(folder, driver_package.package.name),
+        bootstrap=bootstrap_uri,
     )
 
 
 @contextmanager
-def _writing(results: str) -> Iterator[None]:
+def _report_write_errors(results: str) -> Iterator[None]:
+    """Raise LaunchFailed for every error of the block: each file system has its own classes."""
     try:
         yield
     except Exception as error:
-        words = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
         raise LaunchFailed(
-            f"What a driver needs cannot be written to the results location {results}: {words}"
+            f"The files of the driver could not be written to the results location {results}:"
+            f" {reason}"
         ) from error

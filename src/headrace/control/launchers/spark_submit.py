@@ -1,8 +1,8 @@
-"""Drivers started by Spark's own spark-submit, for every master that Spark has.
+"""Launcher of the backend `spark-submit`, for every master that Spark supports.
 
-In client mode the driver is a process group of this host, under the JVM of spark-submit. In cluster
-mode spark-submit only hands the application in, and the driver runs where the cluster puts it.
-docs/backends.md says what travels how.
+In client mode the driver is a process of this host, in the process group of spark-submit. In
+cluster mode spark-submit only submits the application, and the cluster chooses the host of the
+driver. The page docs/backends.md lists the files that each mode sends to the driver.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from headrace.control.host.java import find_java
 from headrace.control.launchers import process_group, spark_submit_command
@@ -24,210 +23,244 @@ from headrace.control.launchers.base import (
     launch_name,
 )
 from headrace.control.launchers.bootstrap_files import BootstrapFiles
-from headrace.control.launchers.cluster_managers import ClusterManager, stop_application
+from headrace.control.launchers.cluster_managers import (
+    ClusterManager,
+    Standalone,
+    Yarn,
+    stop_application,
+)
 from headrace.control.launchers.driver_package import build_driver_package
-from headrace.control.launchers.environment import inherited_environment
-from headrace.control.launchers.kubernetes import Kubernetes, namespace_of
-from headrace.control.launchers.process_group import ChildGroups, Driver, Group, describe_exit
-from headrace.control.launchers.standalone import Standalone
-from headrace.control.launchers.yarn import Yarn
+from headrace.control.launchers.kubernetes import Kubernetes, pod_namespace
+from headrace.control.launchers.process_group import (
+    ChildGroups,
+    ProcessGroup,
+    describe_exit,
+    inherited_environment,
+)
 from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed, ResultsUnavailable
+from headrace.home import HomeLayout
 from headrace.model.messages import Bootstrap
+from headrace.model.session import DriverLease
 from headrace.private_files import write_private
 from headrace.settings import Profile
-from headrace.spark_log import end_of, last_exception
+from headrace.spark_log import find_last_exception, read_tail
 from headrace.storage import handoff
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
-    """What this node remembers of a spark-submit that it started."""
+class _Submission:
+    """A spark-submit process that this node started."""
 
-    cluster: bool
+    in_cluster_mode: bool
     log: Path
     log_start: int
+    """Size of the log before the process started: earlier drivers of the session wrote to it."""
 
 
 class SparkSubmitLauncher:
-    """Beside each bootstrap file lies the properties file of its launch, both of mode 0600."""
+    """Starts spark-submit with a properties file and, in client mode, a bootstrap file."""
 
     backend = "spark-submit"
 
-    def __init__(self, home: Path, results: str) -> None:
-        """`results` is the results location, for what a driver elsewhere is told."""
-        self._folder = home / "submitted"
+    def __init__(self, layout: HomeLayout, results: str) -> None:
+        """Use the results location to send bootstraps to drivers on other hosts."""
+        self._folder = layout.submitted
         self._results = results
         self._bootstraps = BootstrapFiles(self._folder)
         self._children = ChildGroups()
-        self._begun: dict[str, _Begun] = {}
+        self._submissions: dict[str, _Submission] = {}
         self._failures: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def start(self, request: LaunchRequest) -> Handle:
-        name = request.name
-        properties = spark_submit_command.properties_text(spark_submit_command.conf(request))
-        driver = (request.bootstrap.session_id, request.bootstrap.epoch)
-        log = request.log
-        begun = _Begun(request.profile.deploy_mode == "cluster", log, _size(log))
+        name, profile = request.name, request.profile
+        properties_file = self._properties_file(name)
+        properties = spark_submit_command.format_properties(
+            spark_submit_command.build_conf(request)
+        )
         with self._lock:
-            self._begun[name] = begun
+            self._submissions[name] = _Submission(
+                profile.deploy_mode == "cluster", request.log, _file_size(request.log)
+            )
         try:
-            write_private(self._properties(name), properties)
-            told = self._hand_over(request)
-            command = spark_submit_command.command(
-                request, self._properties(name), build_driver_package(self._folder), told
+            write_private(properties_file, properties)
+            driver_arguments = self._write_bootstrap(request)
+            command = spark_submit_command.build_command(
+                request, properties_file, build_driver_package(self._folder), driver_arguments
             )
             group = self._children.start(
-                driver, command, log=request.log, env=_environment(request.profile)
+                request.lease, command, log=request.log, env=_environment(profile)
             )
         except (HeadraceError, OSError) as error:
             with self._lock:
-                self._begun.pop(name)
-            self._clean_up(name)
-            known = isinstance(error, HeadraceError)
-            raise error if known else LaunchFailed(f"spark-submit: {error}") from error
-        return self._handle(name, request.profile, group)
+                self._submissions.pop(name)
+            self._remove_launch_files(name)
+            if isinstance(error, HeadraceError):
+                raise
+            raise LaunchFailed(f"spark-submit could not be started: {error}") from error
+        return self._handle(name, profile, group)
 
     def find(self, name: str, profile: Profile) -> Handle | None:
-        # spark-submit has the one among its arguments, the driver under it the other.
-        marks = {str(self._properties(name)), str(self._bootstraps.file(name))}
-        group = process_group.find(marks)
+        # spark-submit has the properties file among its arguments, the driver the bootstrap file.
+        arguments = {str(self._properties_file(name)), str(self._bootstraps.path(name))}
+        group = process_group.find(arguments)
         handle = self._handle(name, profile, group)
         if group is not None:
             return handle
-        cluster = _cluster(handle)
+        cluster = _cluster_manager(handle)
         application = None if cluster is None else cluster.find(name)
         return handle if application is not None and application.alive else None
 
     def poll(self, handle: Handle) -> DriverStatus:
-        here = _here(handle)
-        group = self._children.poll(handle) if here else None
-        cluster = _cluster(handle)
+        process = None
+        if _is_on_this_host(handle):
+            process = self._children.poll(ProcessGroup.from_handle(handle))
+        cluster = _cluster_manager(handle)
         application = None if cluster is None else cluster.find(handle["name"])
-        in_cluster = handle["deploy_mode"] == "cluster"
+        in_cluster_mode = handle["deploy_mode"] == "cluster"
         if application is not None:
-            alive = application.alive or (not in_cluster and group is not None and group.alive)
-            log = application.log if in_cluster else None
-            return DriverStatus(alive=alive, words=application.words, log=log)
-        if group is not None:
-            return DriverStatus(alive=group.alive, words=self._words(handle, group))
+            alive = application.alive or (
+                not in_cluster_mode and process is not None and process.alive
+            )
+            log = application.log if in_cluster_mode else None
+            return DriverStatus(alive=alive, message=application.message, log=log)
+        if process is not None:
+            return DriverStatus(alive=process.alive, message=self._describe(handle, process))
         if handle["pid"] is None:
-            return DriverStatus(alive=False, words="the cluster does not know it")
-        host = handle["host"]
-        if in_cluster:
-            return DriverStatus(alive=True, words=f"{host} may still be submitting it")
-        raise BackendUnreachable(f"The driver {handle['name']} is a process of {host}.")
+            return DriverStatus(alive=False, message="the cluster has no application of this name")
+        if in_cluster_mode:
+            return DriverStatus(
+                alive=True,
+                message=f"spark-submit on {handle['host']} may still be submitting the application",
+            )
+        raise BackendUnreachable(_on_other_host(handle))
 
     def kill(self, handle: Handle) -> None:
         name = handle["name"]
-        if _here(handle):
-            process_group.kill(handle)
-        # A driver that comes up hereafter finds no bootstrap, and can do nothing.
-        self._clean_up(name)
+        if _is_on_this_host(handle):
+            process_group.kill(ProcessGroup.from_handle(handle))
+        # Remove the bootstrap before the application: a driver that starts later cannot act.
+        self._remove_launch_files(name)
         with self._lock:
             self._failures.pop(name, None)
-        cluster = _cluster(handle)
+        cluster = _cluster_manager(handle)
         if cluster is not None:
             stop_application(cluster, name)
-        elif handle["pid"] is not None and not _here(handle):
-            raise BackendUnreachable(f"The driver {name} is a process of {handle['host']}.")
+        elif handle["pid"] is not None and not _is_on_this_host(handle):
+            raise BackendUnreachable(_on_other_host(handle))
 
     def exits(self) -> list[DriverExit]:
-        found = []
-        for driver, status in self._children.ended():
-            ended = self._ended(driver, status)
-            if ended is not None:
-                found.append(ended)
-        return found
+        exits = []
+        for lease, status in self._children.collect_exits():
+            driver_exit = self._driver_exit(lease, status)
+            if driver_exit is not None:
+                exits.append(driver_exit)
+        return exits
 
     def announce(self, addresses: list[str]) -> None:
         self._bootstraps.announce(addresses)
 
-    def _ended(self, driver: Driver, status: int) -> DriverExit | None:
-        """A spark-submit that is over. In cluster mode a good end means that the driver begins."""
-        name = launch_name(*driver)
+    def _driver_exit(self, lease: DriverLease, status: int) -> DriverExit | None:
+        """Return the exit of a driver whose spark-submit has ended.
+
+        Returns None in cluster mode if spark-submit succeeded: the driver then runs in the cluster.
+        """
+        name = launch_name(lease)
         with self._lock:
-            begun = self._begun.pop(name)
-        self._properties(name).unlink(missing_ok=True)
-        if begun.cluster and status == 0:
+            submission = self._submissions.pop(name)
+        self._properties_file(name).unlink(missing_ok=True)
+        if submission.in_cluster_mode and status == 0:
             return None
-        told = self._with_last_words(name, begun, describe_exit(status))
-        self._clean_up(name)
+        reason = self._describe_end(name, submission, describe_exit(status))
+        self._remove_launch_files(name)
         with self._lock:
-            self._failures[name] = told
-        return DriverExit(session_id=driver[0], epoch=driver[1], reason=told)
+            self._failures[name] = reason
+        return DriverExit(lease=lease, reason=reason)
 
-    def _words(self, handle: Handle, group: DriverStatus) -> str:
+    def _describe(self, handle: Handle, process: DriverStatus) -> str:
+        """Return the message for a driver whose spark-submit process has the given status."""
         name = handle["name"]
-        in_cluster = handle["deploy_mode"] == "cluster"
-        if group.alive:
-            return "it is being submitted" if in_cluster else group.words
+        if process.alive:
+            in_cluster_mode = handle["deploy_mode"] == "cluster"
+            return "spark-submit is submitting it" if in_cluster_mode else process.message
         with self._lock:
-            failure, begun = self._failures.get(name), self._begun.get(name)
-        if failure is None and begun is not None:
-            failure = self._with_last_words(name, begun, group.words)
-        return failure or group.words
+            failure, submission = self._failures.get(name), self._submissions.get(name)
+        if failure is None and submission is not None:
+            failure = self._describe_end(name, submission, process.message)
+        return failure or process.message
 
-    def _with_last_words(self, name: str, begun: _Begun, told: str) -> str:
-        """What spark-submit said last, unless a driver has spoken since."""
-        if not begun.cluster and not self._untouched(name):
-            return told
-        words = last_exception(end_of(begun.log, begun.log_start))
-        return f"{told}: {words}" if words else told
+    def _describe_end(self, name: str, submission: _Submission, exit_text: str) -> str:
+        """Return the exit text, with the last exception in the log if spark-submit wrote it."""
+        # A driver that has started writes to the same log in client mode.
+        if not submission.in_cluster_mode and not self._has_unread_token(name):
+            return exit_text
+        exception = find_last_exception(read_tail(submission.log, submission.log_start))
+        return f"{exit_text}: {exception}" if exception else exit_text
 
-    def _hand_over(self, request: LaunchRequest) -> list[str]:
-        """Leaves the bootstrap where the driver will be; the arguments that tell it where."""
+    def _write_bootstrap(self, request: LaunchRequest) -> list[str]:
+        """Write the bootstrap to a location that the driver can read.
+
+        Returns the arguments of the driver, which name that location. Raises LaunchFailed, OSError.
+        """
         if request.profile.deploy_mode == "client":
             return [str(self._bootstraps.write(request.name, request.bootstrap))]
-        # Spark's own configuration comes with the application: the driver must not set it again.
-        conf = request.bootstrap.conf
-        rest = {key: one for key, one in conf.items() if not key.startswith("spark.")}
-        bootstrap = request.bootstrap.model_copy(update={"conf": rest})
+        # spark-submit sends Spark's configuration with the application: the driver must not set it.
+        conf = {
+            key: value
+            for key, value in request.bootstrap.conf.items()
+            if not key.startswith("spark.")
+        }
+        bootstrap = request.bootstrap.model_copy(update={"conf": conf})
         content = bootstrap.model_dump_json().encode()
         try:
-            return ["--one-use", handoff.put(self._results, request.name, content)]
+            return ["--handoff", handoff.write_handoff(self._results, request.name, content)]
         except Exception as error:
             raise LaunchFailed(
-                f"What the driver must know could not be left in {self._results}: {error}"
+                f"The bootstrap of the driver could not be written to the results location"
+                f" {self._results}: {error}"
             ) from error
 
-    def _untouched(self, name: str) -> bool:
-        """Whether the driver never began: it would have taken its token."""
+    def _has_unread_token(self, name: str) -> bool:
+        """Return whether the token is in the bootstrap file. A driver removes it when it starts."""
         try:
-            file = self._bootstraps.file(name)
+            file = self._bootstraps.path(name)
             return Bootstrap.model_validate_json(file.read_text()).token is not None
         except (OSError, ValueError):
             return False
 
-    def _clean_up(self, name: str) -> None:
-        self._properties(name).unlink(missing_ok=True)
+    def _remove_launch_files(self, name: str) -> None:
+        self._properties_file(name).unlink(missing_ok=True)
         self._bootstraps.remove(name)
         with contextlib.suppress(ResultsUnavailable):
-            handoff.remove(self._results, name)
+            handoff.delete_handoffs(self._results, name)
 
-    def _properties(self, name: str) -> Path:
+    def _properties_file(self, name: str) -> Path:
         return self._folder / f"{name}.properties"
 
-    def _handle(self, name: str, profile: Profile, group: Group | None) -> Handle:
+    def _handle(self, name: str, profile: Profile, group: ProcessGroup | None) -> Handle:
+        """Return the handle of a driver, whose group is None if no process runs on this host."""
         return {
             "backend": self.backend,
             "name": name,
             "master": profile.master,
             "deploy_mode": profile.deploy_mode,
             "cluster_url": profile.cluster_url,
-            "namespace": namespace_of(profile.conf),
+            "namespace": pod_namespace(profile.conf),
             "host": socket.gethostname() if group else None,
-            **(group or {"pid": None, "created": None}),
+            **(asdict(group) if group else {"pid": None, "created": None}),
         }
 
 
-def _cluster(handle: dict[str, Any]) -> ClusterManager | None:
-    """The cluster manager that is asked; None where only this host knows."""
+def _cluster_manager(handle: Handle) -> ClusterManager | None:
+    """Return the client of the driver's cluster manager.
+
+    Returns None if the process on the host of the node is the only source of the driver's state.
+    """
     master, url = handle["master"], handle["cluster_url"]
     if master.startswith("k8s://") and handle["deploy_mode"] == "cluster":
         profile = Profile(backend="spark-submit", master=master)
-        submit = spark_submit_command.spark_home(profile) / "bin" / "spark-submit"
-        return Kubernetes(submit, master, handle["namespace"], _environment(profile))
+        spark_submit = spark_submit_command.find_spark_home(profile) / "bin" / "spark-submit"
+        return Kubernetes(spark_submit, master, handle["namespace"], _environment(profile))
     if url is None:
         return None
     return Yarn(url) if master == spark_submit_command.YARN else Standalone(url)
@@ -237,14 +270,21 @@ def _environment(profile: Profile) -> dict[str, str]:
     return {
         **inherited_environment(),
         "JAVA_HOME": str(find_java().path),
-        "SPARK_HOME": str(spark_submit_command.spark_home(profile)),
+        "SPARK_HOME": str(spark_submit_command.find_spark_home(profile)),
         **profile.env,
     }
 
 
-def _here(handle: Handle) -> bool:
+def _is_on_this_host(handle: Handle) -> bool:
     return handle["pid"] is not None and handle["host"] == socket.gethostname()
 
 
-def _size(file: Path) -> int:
+def _on_other_host(handle: Handle) -> str:
+    return (
+        f"The driver {handle['name']} is process {handle['pid']} of the host {handle['host']}."
+        f" Only a node on that host can reach it."
+    )
+
+
+def _file_size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0

@@ -1,6 +1,7 @@
-"""What spark-submit is given for one driver: command, properties file, environment. Pure.
+"""The command line and the properties file with which spark-submit starts a driver.
 
-Nothing secret is an argument: Spark's configuration goes into the properties file.
+Spark's configuration can hold secrets and goes into the properties file: other users of a host can
+read the arguments of a process. The functions start nothing and write nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.driver_package import DriverPackage
-from headrace.control.launchers.kubernetes import namespace_of, pod_of
+from headrace.control.launchers.kubernetes import pod_name, pod_namespace
 from headrace.errors import LaunchFailed
 from headrace.settings import Profile
 
@@ -20,96 +21,116 @@ YARN = "yarn"
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 
 
-def spark_home(profile: Profile) -> Path:
-    """The Spark whose spark-submit is used: that of the profile, else PySpark's own.
+def find_spark_home(profile: Profile) -> Path:
+    """Return the Spark whose spark-submit is used: SPARK_HOME of the profile, otherwise PySpark.
 
-    Raises LaunchFailed.
+    Raises LaunchFailed if there is neither.
     """
     if home := profile.env.get("SPARK_HOME"):
         return Path(home)
     package = importlib.util.find_spec("pyspark")
     if package is None or package.origin is None:
         raise LaunchFailed(
-            "The backend spark-submit needs Spark, and none was found.",
-            hint="pip install 'headrace[spark]', or set SPARK_HOME in the profile's env",
+            "The backend spark-submit needs Spark, but PySpark is not installed on this node and"
+            " the profile does not set SPARK_HOME.",
+            hint="pip install 'headrace[spark]', or set SPARK_HOME in the env of the profile",
         )
     return Path(package.origin).parent
 
 
-def command(
-    request: LaunchRequest, properties: Path, parcel: DriverPackage, told: list[str]
+def build_command(
+    request: LaunchRequest,
+    properties_file: Path,
+    driver_package: DriverPackage,
+    driver_arguments: list[str],
 ) -> list[str]:
-    """`told` are the driver's own arguments."""
+    """Return the command that starts a driver.
+
+    In cluster mode the driver's host needs no Headrace: the command sends the package along.
+    """
     profile = request.profile
-    packed = []
+    package_options = []
     if profile.deploy_mode == "cluster":
-        theirs = request.bootstrap.conf.get("spark.submit.pyFiles")
-        packed = ["--py-files", ",".join([str(parcel.package), *([theirs] if theirs else [])])]
+        py_files = [str(driver_package.package)]
+        # The option replaces the property that holds the Python files of the session.
+        if session_files := request.bootstrap.conf.get("spark.submit.pyFiles"):
+            py_files.append(session_files)
+        package_options = ["--py-files", ",".join(py_files)]
     return [
-        str(spark_home(profile) / "bin" / "spark-submit"),
+        str(find_spark_home(profile) / "bin" / "spark-submit"),
         *("--master", profile.master),
         *("--deploy-mode", profile.deploy_mode),
         *("--name", request.name),
         "--load-spark-defaults",
-        *("--properties-file", str(properties)),
-        *packed,
-        str(parcel.entry),
-        *told,
+        *("--properties-file", str(properties_file)),
+        *package_options,
+        str(driver_package.entry),
+        *driver_arguments,
     ]
 
 
-def conf(request: LaunchRequest) -> dict[str, str]:
-    """The bootstrap's configuration and what the way of launching asks for, which comes last."""
+def build_conf(request: LaunchRequest) -> dict[str, str]:
+    """Return the Spark configuration of the bootstrap, with the keys that the launch needs.
+
+    The keys of YARN and Kubernetes override the configuration of the session.
+    """
     profile = request.profile
     python = profile.python or sys.executable
-    given = {key: one for key, one in request.bootstrap.conf.items() if key.startswith("spark.")}
-    pythons = {"spark.pyspark.python": python, "spark.pyspark.driver.python": python}
-    return {**pythons, **given, **_on_yarn(request, given), **_on_kubernetes(request)}
+    bootstrap_conf = {
+        key: value for key, value in request.bootstrap.conf.items() if key.startswith("spark.")
+    }
+    return {
+        "spark.pyspark.python": python,
+        "spark.pyspark.driver.python": python,
+        **bootstrap_conf,
+        **_yarn_conf(request, bootstrap_conf),
+        **_kubernetes_conf(request),
+    }
 
 
-def properties_text(properties: Mapping[str, str]) -> str:
-    """A Java properties file."""
-    return "".join(f"{_key(key)}={_escaped(one)}\n" for key, one in properties.items())
+def format_properties(properties: Mapping[str, str]) -> str:
+    """Return the text of a Java properties file."""
+    return "".join(f"{_escape_key(key)}={_escape(value)}\n" for key, value in properties.items())
 
 
-def _on_yarn(request: LaunchRequest, given: Mapping[str, str]) -> dict[str, str]:
+def _yarn_conf(request: LaunchRequest, bootstrap_conf: Mapping[str, str]) -> dict[str, str]:
     if request.profile.master != YARN:
         return {}
-    tags = [tag for tag in (given.get("spark.yarn.tags"), request.name) if tag]
-    found = {"spark.yarn.tags": ",".join(tags)}
+    tags = [tag for tag in (bootstrap_conf.get("spark.yarn.tags"), request.name) if tag]
+    conf = {"spark.yarn.tags": ",".join(tags)}
     if request.profile.deploy_mode == "cluster":
         python = request.profile.python or sys.executable
-        found |= {
+        conf |= {
             "spark.yarn.submit.waitAppCompletion": "false",
-            # Another attempt would find its bootstrap gone.
+            # A second attempt could not start: the first one has read and deleted the bootstrap.
             "spark.yarn.maxAppAttempts": "1",
             "spark.yarn.appMasterEnv.PYSPARK_PYTHON": python,
         }
-    return found
+    return conf
 
 
-def _on_kubernetes(request: LaunchRequest) -> dict[str, str]:
+def _kubernetes_conf(request: LaunchRequest) -> dict[str, str]:
     if not request.profile.master.startswith("k8s://"):
         return {}
     if request.profile.deploy_mode == "client":
         return {"spark.kubernetes.executor.label.headrace-launch": request.name}
     return {
-        # Not the session's choice: the driver must be found again.
-        "spark.kubernetes.namespace": namespace_of(request.profile.conf),
+        # A session cannot choose its namespace: `find` searches that of the profile.
+        "spark.kubernetes.namespace": pod_namespace(request.profile.conf),
         "spark.kubernetes.submission.waitAppCompletion": "false",
-        "spark.kubernetes.driver.pod.name": pod_of(request.name),
+        "spark.kubernetes.driver.pod.name": pod_name(request.name),
         "spark.kubernetes.driver.label.headrace-launch": request.name,
         "spark.kubernetes.executor.label.headrace-launch": request.name,
     }
 
 
-def _key(key: str) -> str:
-    escaped = _escaped(key)
+def _escape_key(key: str) -> str:
+    escaped = _escape(key)
     for special in " =:#!":
         escaped = escaped.replace(special, f"\\{special}")
     return escaped
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     escaped = "".join(_ESCAPES.get(letter, letter) for letter in text)
     return f"\\{escaped}" if escaped.startswith(" ") else escaped

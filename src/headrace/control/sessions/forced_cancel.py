@@ -1,45 +1,43 @@
-"""Cancels that a driver does not carry out: its process is ended, through the launcher.
+"""Cancels that a driver does not carry out in time: the node kills the driver.
 
-A statement is never called cancelled while its JVM may still write. The session goes on with
+A statement never becomes `cancelled` while its JVM may still write. The session continues with
 another driver.
 """
 
 from __future__ import annotations
 
+from headrace.control.context import NodeContext
 from headrace.control.sessions.takeover import Takeovers
-from headrace.settings import Settings
-from headrace.store.database import Database
 from headrace.store.timeouts import UnansweredCancel, set_cancel_note, unanswered_cancels
 
 _BATCH = 100
-_SHARED = (
-    "Its driver has not stopped it, and other work runs in the same driver. "
-    "Cancel it with force to end that too."
+_SHARED_DRIVER = (
+    "The driver has not stopped the statement, and other work runs in the same driver. "
+    "To end that work too, cancel with force."
 )
 
 
 class ForcedCancels:
-    """Sweeps the whole store; any number of nodes may do so at once."""
+    """Checks the cancels of the whole store. Several nodes may do so at the same time."""
 
-    def __init__(self, database: Database, settings: Settings, takeovers: Takeovers) -> None:
-        self._database = database
-        self._settings = settings
+    def __init__(self, context: NodeContext, takeovers: Takeovers) -> None:
+        self._database = context.database
+        self._grace_seconds = context.settings.lease.cancel_grace.total_seconds()
         self._takeovers = takeovers
 
-    def sweep(self) -> None:
-        """One round: ends the drivers that have not stopped a cancelled statement in time."""
-        grace = self._settings.lease.cancel_grace.total_seconds()
+    def run(self) -> None:
+        """Kill each driver that has not stopped a cancelled statement in time, where allowed."""
         with self._database.read() as tx:
-            found = unanswered_cancels(tx, grace, _BATCH)
-        for stuck in found:
-            if stuck.alone or stuck.forced:
-                self._kill(stuck)
-            elif not stuck.noted:
-                with self._database.write() as tx:
-                    set_cancel_note(tx, stuck.statement_id, _SHARED)
+            cancels = unanswered_cancels(tx, self._grace_seconds, _BATCH)
+        for cancel in cancels:
+            if cancel.alone or cancel.forced:
+                self._kill_driver(cancel)
+            elif not cancel.noted:
+                with self._database.write("statement.note_cancel") as tx:
+                    set_cancel_note(tx, cancel.statement_id, _SHARED_DRIVER)
 
-    def _kill(self, stuck: UnansweredCancel) -> None:
-        reason = f"it was ended because it did not stop {stuck.statement_id} when asked to"
-        # A neighbour may have come since.
-        spared = None if stuck.forced else stuck.statement_id
-        self._takeovers.declare_lost(stuck.session_id, stuck.epoch, reason, if_alone=spared)
+    def _kill_driver(self, cancel: UnansweredCancel) -> None:
+        reason = f"it was killed because it did not stop {cancel.statement_id} after a cancel"
+        # Another statement may have started in the driver since.
+        alone_with = None if cancel.forced else cancel.statement_id
+        self._takeovers.declare_lost(cancel.lease, reason, only_if_alone_with=alone_with)

@@ -1,9 +1,9 @@
-"""Taking over from lost drivers: fence, kill, settle.
+"""Takeover of sessions whose driver is lost: fence, kill, resolve.
 
-First the session's epoch is raised in the store, so that the driver can report nothing any more;
-then its process is ended, and the backend confirms it; only then is it decided what becomes of its
-statements and of the session. A node that dies in between leaves a lease that runs out, and any
-other goes on from there.
+The node first raises the session's epoch in the store, so that the driver can report nothing more.
+Then it ends the process, and the backend confirms the end. Only then does it decide what happens to
+the statements and to the session. If the node dies in between, its lease on the takeover expires,
+and any other node continues.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from functools import partial
 
+from headrace.control.context import NodeContext
 from headrace.control.launchers.base import Handle, launch_name
 from headrace.control.launchers.registry import LauncherRegistry
-from headrace.control.sessions.service import close_session, end_session, finish_close
+from headrace.control.sessions.ending import close_session, fail_session, finish_close
 from headrace.errors import (
     BackendUnreachable,
     DriverLost,
@@ -25,157 +26,177 @@ from headrace.errors import (
 )
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
-from headrace.model.session import FencedDriver, Session, SessionKind
-from headrace.settings import Settings
+from headrace.model.session import DriverLease, FencedDriver, Session, SessionKind
 from headrace.store import sessions, statement_transitions, statements, takeovers
-from headrace.store.database import Database, Tx
+from headrace.store.database import Tx
 
 _LOG = logging.getLogger("headrace.takeover")
 _BATCH = 100
-_MOST_STARTS = 3
+_MAX_STARTS = 3
 _THREADS = 8
 _STARTING = {SessionState.STARTING, SessionState.RECOVERING}
 
 
 class Takeovers:
-    """Sweeps the whole store; any number of nodes may do so at once.
+    """Takes over sessions of the whole store. Several nodes may do so at the same time.
 
-    Backends are asked in threads: one that answers late, or not at all, holds up nothing else.
+    Backend calls run in threads, so that a slow backend delays nothing else.
     """
 
-    def __init__(
-        self, database: Database, settings: Settings, *, node_id: str, backends: LauncherRegistry
-    ) -> None:
-        self._database = database
-        self._settings = settings
-        self._node_id = node_id
-        self._backends = backends
-        self._lease = settings.lease.duration.total_seconds()
+    def __init__(self, context: NodeContext, launchers: LauncherRegistry) -> None:
+        self._database = context.database
+        self._settings = context.settings
+        self._node_id = context.node_id
+        self._lease_seconds = context.lease_seconds
+        self._launchers = launchers
         self._workers = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-takeover")
-        self._in_hand: dict[str, Future[None]] = {}
+        self._in_flight: dict[str, Future[None]] = {}
 
-    def sweep(self) -> None:
-        """One round: drivers that were seen to end, and leases that have run out."""
-        self._in_hand = {key: one for key, one in self._in_hand.items() if not one.done()}
-        for driver in self._backends.exits():
-            # Most have said goodbye before.
-            self.declare_lost(driver.session_id, driver.epoch, driver.reason)
+    def run(self) -> None:
+        """Start takeovers for drivers that have exited and for leases that have expired."""
+        self._in_flight = {
+            session_id: future
+            for session_id, future in self._in_flight.items()
+            if not future.done()
+        }
+        for driver_exit in self._launchers.exits():
+            # Most drivers have said goodbye, so that their epoch is already superseded.
+            self.declare_lost(driver_exit.lease, driver_exit.reason)
         with self._database.read() as tx:
             overdue = takeovers.overdue(tx, _BATCH)
         for session in overdue:
-            if session.id in self._in_hand:
+            if session.id in self._in_flight:
                 continue
             if session.fenced_driver is None:
-                self._begin(session.id, self._overdue, session)
-            elif self._retaken(session):
-                self._begin(session.id, self._finish, session.id, session.epoch)
+                self._submit(session.id, partial(self._check_overdue, session))
+            else:
+                lease = DriverLease(session.id, session.epoch)
+                if self._reclaim(lease):
+                    self._submit(session.id, partial(self._finish, lease))
 
     def declare_lost(
-        self, session_id: str, epoch: int, reason: str, *, if_alone: str | None = None
+        self, lease: DriverLease, reason: str, *, only_if_alone_with: str | None = None
     ) -> None:
-        """Takes a session from the driver of an epoch, unless it has another already.
+        """Take a session from its driver, unless a takeover has already superseded the epoch.
 
-        With `if_alone`, only while that driver has nothing else in hand than that statement.
+        Args:
+            only_if_alone_with: If given, only while nothing but this statement runs in the driver.
         """
-        fence = self._condemned(session_id, epoch, reason, if_alone=if_alone)
-        if fence is not None:
-            self._begin(session_id, self._finish, session_id, fence)
+        fenced = self._fence(lease, reason, only_if_alone_with=only_if_alone_with)
+        if fenced is not None:
+            self._submit(lease.session_id, partial(self._finish, fenced))
 
     def stop(self) -> None:
-        """Waits for what is in hand. What it has not finished, another node does."""
+        """Wait for the takeovers in flight. Another node finishes what they leave."""
         self._workers.shutdown(wait=True)
 
-    def _condemned(self, session_id: str, epoch: int, reason: str, **terms: Any) -> int | None:
-        """The first step, on the terms of `store.takeovers.condemn`. Returns the new epoch."""
-        with self._database.write() as tx:
-            fence = takeovers.fence(
+    def _fence(
+        self,
+        lease: DriverLease,
+        reason: str,
+        *,
+        only_if_overdue: bool = False,
+        only_if_alone_with: str | None = None,
+        start_timed_out: bool = False,
+    ) -> DriverLease | None:
+        """Raise the epoch as `store.takeovers.fence` does; return the session's new lease."""
+        with self._database.write("takeover.fence") as tx:
+            epoch = takeovers.fence(
                 tx,
-                session_id,
-                epoch,
+                lease,
                 actor=self._node_id,
                 reason=reason,
-                seconds=self._lease,
-                **terms,
+                seconds=self._lease_seconds,
+                only_if_overdue=only_if_overdue,
+                only_if_alone_with=only_if_alone_with,
+                start_timed_out=start_timed_out,
             )
-        if fence is not None:
-            _LOG.warning("session %s: driver of epoch %d lost: %s", session_id, epoch, reason)
-        return fence
+        if epoch is None:
+            return None
+        _LOG.warning(
+            "session %s: the driver of epoch %d is lost: %s", lease.session_id, lease.epoch, reason
+        )
+        return DriverLease(lease.session_id, epoch)
 
-    def _begin(self, session_id: str, act: Callable[..., None], *facts: Any) -> None:
-        self._in_hand[session_id] = self._workers.submit(self._guarded, session_id, act, *facts)
+    def _submit(self, session_id: str, act: Callable[[], None]) -> None:
+        self._in_flight[session_id] = self._workers.submit(_run_logged, session_id, act)
 
-    def _guarded(self, session_id: str, act: Callable[..., None], *facts: Any) -> None:
-        try:
-            act(*facts)
-        except StoreUnavailable as error:
-            _LOG.error("session %s: its takeover has to wait: %s", session_id, error.message)
-        except Exception:  # noqa: BLE001 - the lease runs out, and it is tried again
-            _LOG.exception("session %s: its takeover failed", session_id)
+    def _check_overdue(self, session: Session) -> None:
+        """Take over a session whose lease has expired. Only now is the backend asked.
 
-    def _overdue(self, session: Session) -> None:
-        """The lease has run out: only now is the backend asked.
-
-        A driver that renews meanwhile is left alone.
+        Nothing happens to a driver that renews its lease meanwhile.
         """
-        starting = session.state in _STARTING
-        reason = "its start was never finished" if starting else "it did not renew its lease"
+        lease = DriverLease(session.id, session.epoch)
+        is_starting = session.state in _STARTING
+        reason = "its start was not finished" if is_starting else "it did not renew its lease"
         try:
-            handle = session.handle or self._found(session, session.epoch)
+            handle = session.handle or self._find_process(session, lease)
             if handle is not None:
-                status = self._backends.poll(handle)
-                if starting or not status.alive:
-                    reason = status.words
+                status = self._launchers.poll(handle)
+                if is_starting or not status.alive:
+                    reason = status.message
         except BackendUnreachable as error:
-            _LOG.error("session %s: its driver is overdue, and %s", session.id, error.message)
-            with self._database.write() as tx:
-                takeovers.extend_lease(tx, session.id, session.epoch, seconds=self._lease)
+            _LOG.error(
+                "session %s: its driver is overdue, and the backend does not answer: %s",
+                session.id,
+                error.message,
+            )
+            with self._database.write("takeover.extend") as tx:
+                takeovers.extend_lease(tx, lease, seconds=self._lease_seconds)
             return
-        terms = {"if_overdue": True, "start_timed_out": starting and handle is not None}
-        fence = self._condemned(session.id, session.epoch, reason, **terms)
-        if fence is not None:
-            self._finish(session.id, fence)
+        fenced = self._fence(
+            lease,
+            reason,
+            only_if_overdue=True,
+            start_timed_out=is_starting and handle is not None,
+        )
+        if fenced is not None:
+            self._finish(fenced)
 
-    def _retaken(self, session: Session) -> bool:
-        with self._database.write() as tx:
-            return takeovers.reclaim_takeover(tx, session.id, session.epoch, seconds=self._lease)
+    def _reclaim(self, lease: DriverLease) -> bool:
+        with self._database.write("takeover.reclaim") as tx:
+            return takeovers.reclaim_takeover(tx, lease, seconds=self._lease_seconds)
 
-    def _finish(self, session_id: str, epoch: int) -> None:
-        """Ends a condemned driver's process and settles what it left."""
+    def _finish(self, lease: DriverLease) -> None:
+        """End the process of a fenced driver, then resolve its statements and the session."""
         with self._database.read() as tx:
-            session = sessions.get(tx, session_id)
-        if session is None or session.fenced_driver is None or session.epoch != epoch:
+            session = sessions.get(tx, lease.session_id)
+        if session is None or session.fenced_driver is None or session.epoch != lease.epoch:
             return
+        fenced_driver = session.fenced_driver
         try:
-            handle = session.fenced_driver.handle or self._found(
-                session, session.fenced_driver.epoch
+            handle = fenced_driver.handle or self._find_process(
+                session, DriverLease(session.id, fenced_driver.epoch)
             )
             if handle is not None:
-                self._backends.kill(handle)
+                self._launchers.kill(handle)
         except (BackendUnreachable, LaunchFailed) as error:
-            # The lease of this takeover runs out, and then it is tried again.
-            _LOG.error("session %s: its lost driver is not gone: %s", session_id, error.message)
+            # The lease of this takeover expires, and then a node tries again.
+            _LOG.error(
+                "session %s: its lost driver could not be ended: %s", session.id, error.message
+            )
             return
-        with self._database.write() as tx:
-            # It may have been closed meanwhile.
-            sessions.lock(tx, session_id)
-            known = sessions.get(tx, session_id)
-            if known is not None and takeovers.finish_takeover(tx, session_id, epoch):
-                self._settle(tx, known, session.fenced_driver)
+        with self._database.write("takeover.finish") as tx:
+            # The session may have been closed meanwhile.
+            sessions.lock(tx, session.id)
+            current = sessions.get(tx, session.id)
+            if current is not None and takeovers.finish_takeover(tx, lease):
+                self._resolve(tx, current, fenced_driver)
 
-    def _found(self, session: Session, epoch: int) -> Handle | None:
-        """What was started for a session when nobody had the time to keep its handle."""
-        profile = self._settings.profile(session.profile)
-        return self._backends.find(launch_name(session.id, epoch), profile)
+    def _find_process(self, session: Session, lease: DriverLease) -> Handle | None:
+        """Return the handle of a driver that was started and whose handle was never stored."""
+        profile = self._settings.profile(session.spec.profile)
+        return self._launchers.find(launch_name(lease), profile)
 
-    def _settle(self, tx: Tx, session: Session, fenced_driver: FencedDriver) -> None:
-        """The driver is gone: what becomes of its statements, and of the session."""
-        lost = _lost(session.id, fenced_driver.reason)
+    def _resolve(self, tx: Tx, session: Session, fenced_driver: FencedDriver) -> None:
+        """Decide what happens to the session and its statements, now that the driver is gone."""
+        lost = _driver_lost(session.id, fenced_driver.reason)
         if session.state is SessionState.CLOSING:
             finish_close(tx, session.id, actor=self._node_id)
             return
-        end = _end_of(session, fenced_driver, lost)
+        end = _final_error(session, fenced_driver, lost)
         if end is not None:
-            end_session(tx, session.id, Failure.of(end), actor=self._node_id)
+            fail_session(tx, session.id, Failure.of(end), actor=self._node_id)
             return
         statement_transitions.resolve_lost_statements(
             tx,
@@ -185,29 +206,43 @@ class Takeovers:
             max_attempts=self._settings.statements.max_attempts,
         )
         if session.kind is SessionKind.BATCH and not statements.live_ids(tx, session.id):
-            known = sessions.get(tx, session.id)
-            assert known is not None
-            close_session(tx, known, actor=self._node_id, reason="its one statement has ended")
+            current = sessions.get(tx, session.id)
+            assert current is not None
+            close_session(
+                tx, current, actor=self._node_id, reason="the statement of the batch has ended"
+            )
 
 
-def _lost(session_id: str, reason: str) -> DriverLost:
+def _run_logged(session_id: str, act: Callable[[], None]) -> None:
+    try:
+        act()
+    except StoreUnavailable as error:
+        _LOG.error("session %s: its takeover must wait: %s", session_id, error.message)
+    except Exception:  # noqa: BLE001 - the lease of the takeover expires, and a node tries again
+        _LOG.exception("session %s: its takeover failed", session_id)
+
+
+def _driver_lost(session_id: str, reason: str) -> DriverLost:
     return DriverLost(f"The driver was lost: {reason}. See: headrace session log {session_id}")
 
 
-def _end_of(
+def _final_error(
     session: Session, fenced_driver: FencedDriver, lost: DriverLost
 ) -> HeadraceError | None:
-    """Why a session cannot go on without its driver; None when another can be started."""
+    """Return why the session cannot continue; None if another driver can be started."""
     if fenced_driver.start_timed_out:
-        return LaunchFailed(f"Its driver did not start in time. {lost.message}")
-    if session.starts >= _MOST_STARTS:
         return LaunchFailed(
-            f"Its driver did not start in {session.starts} attempts. {lost.message}"
+            "The driver did not report within its start_timeout. Its backend says: "
+            f"{fenced_driver.reason}. See: headrace session log {session.id}"
         )
-    told = session.driver or {}
-    if session.state is SessionState.RECOVERING and not told.get("keeps_tables", True):
+    if session.starts >= _MAX_STARTS:
+        return LaunchFailed(
+            f"The driver did not start in {session.starts} attempts. {lost.message}"
+        )
+    report = session.driver or {}
+    if session.state is SessionState.RECOVERING and not report.get("keeps_tables", True):
         return DriverLost(
-            f"{lost.message}. Its tables were in the memory of that driver: the session cannot be "
-            "rebuilt without a persistent catalog."
+            f"{lost.message}. The tables were in the memory of that driver, so the session cannot "
+            "be restored. A persistent catalog (catalog.kind) would keep them."
         )
     return None

@@ -1,61 +1,67 @@
-"""Warm drivers: as many spare sessions of each profile as it asks for, with their drivers up."""
+"""The warm pool: sessions without an owner, as many per profile as its `warm` says.
+
+A new session is assigned one of them, and with it a driver that is already up.
+"""
 
 from __future__ import annotations
 
 import logging
 
-from headrace.control.sessions.service import close_session
+from headrace.control.context import NodeContext
+from headrace.control.sessions.ending import close_session
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
-from headrace.model.session import NewSession, Session
-from headrace.settings import Settings
+from headrace.model.session import NewSession, Session, SessionSpec
 from headrace.store import sessions, warm_sessions
-from headrace.store.database import Database, Tx
+from headrace.store.database import Tx
 
 _LOG = logging.getLogger("headrace.warm")
 _PAUSE_SECONDS = 60.0
-"""After a driver that could not be started; the next one would hardly do better."""
-_KEPT = {SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RUNNING}
+"""Pause after a driver that could not be started; the next one would probably fail too."""
+_KEPT_STATES = {SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RUNNING}
 
 
 class WarmPool:
-    """Sweeps the whole store; of any number of nodes, each corrects what another did too much."""
+    """Adjusts the pool. Several nodes may do so; each corrects what another did too much."""
 
-    def __init__(self, database: Database, settings: Settings, *, node_id: str) -> None:
-        self._database = database
-        self._node_id = node_id
-        self._wanted = {name: settings.profile(name).warm for name in settings.profiles}
+    def __init__(self, context: NodeContext) -> None:
+        settings = context.settings
+        self._database = context.database
+        self._node_id = context.node_id
+        self._sizes = {name: settings.profile(name).warm for name in settings.profiles}
 
-    def sweep(self) -> None:
-        """One round."""
-        for profile, wanted in self._wanted.items():
+    def run(self) -> None:
+        """Start or close warm sessions until each profile has as many as it asks for."""
+        for profile, size in self._sizes.items():
             with self._database.read() as tx:
-                found, kept = _found(tx, profile, wanted)
-                paused = warm_sessions.failed_recently(tx, profile, _PAUSE_SECONDS)
-            if len(found) > len(kept) or (len(kept) < wanted and not paused):
-                with self._database.write() as tx:
-                    self._correct(tx, profile, wanted)
+                current, kept = _list_pool(tx, profile, size)
+                is_paused = warm_sessions.failed_recently(tx, profile, _PAUSE_SECONDS)
+            if len(current) > len(kept) or (len(kept) < size and not is_paused):
+                with self._database.write("warm_pool.adjust") as tx:
+                    self._adjust(tx, profile, size)
 
-    def _correct(self, tx: Tx, profile: str, wanted: int) -> None:
-        found, kept = _found(tx, profile, wanted)
-        for session in found:
+    def _adjust(self, tx: Tx, profile: str, size: int) -> None:
+        current, kept = _list_pool(tx, profile, size)
+        for session in current:
             if session not in kept:
-                close_session(tx, session, actor=self._node_id, reason="not needed as a spare one")
-        if len(kept) < wanted and not warm_sessions.failed_recently(tx, profile, _PAUSE_SECONDS):
-            for _ in range(wanted - len(kept)):
+                close_session(tx, session, actor=self._node_id, reason="not needed in the pool")
+        if len(kept) < size and not warm_sessions.failed_recently(tx, profile, _PAUSE_SECONDS):
+            for _ in range(size - len(kept)):
                 new = NewSession(
                     id=new_id("se"),
                     owner=warm_sessions.UNASSIGNED_OWNER,
-                    profile=profile,
+                    spec=SessionSpec(profile=profile),
                     warm=True,
                 )
                 sessions.insert(tx, new, actor=self._node_id)
-            _LOG.info("profile %s: %d more warm drivers", profile, wanted - len(kept))
+            _LOG.info("profile %s: starting %d warm drivers", profile, size - len(kept))
 
 
-def _found(tx: Tx, profile: str, wanted: int) -> tuple[list[Session], list[Session]]:
-    """The spare sessions that are not closing yet, and those of them that are to stay."""
-    found = [
-        one for one in warm_sessions.live(tx, profile) if one.state is not SessionState.CLOSING
+def _list_pool(tx: Tx, profile: str, size: int) -> tuple[list[Session], list[Session]]:
+    """Return the warm sessions that are not closing, and those of them that the pool keeps."""
+    current = [
+        session
+        for session in warm_sessions.live(tx, profile)
+        if session.state is not SessionState.CLOSING
     ]
-    return found, [one for one in found if one.state in _KEPT][:wanted]
+    return current, [session for session in current if session.state in _KEPT_STATES][:size]

@@ -1,4 +1,4 @@
-"""Finding statements."""
+"""Statements by id, inside a transaction."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from headrace.store import statements
 from headrace.store.database import Tx
 
 
-def stored(tx: Tx, statement_id: str) -> Statement:
-    """One statement, whoever owns it. Raises StatementNotFound."""
+def get_statement(tx: Tx, statement_id: str) -> Statement:
+    """Return a statement of any owner. Raise StatementNotFound if it does not exist."""
     statement = statements.get(tx, statement_id)
     if statement is None:
-        raise StatementNotFound(f"There is no statement {statement_id!r}.")
+        raise StatementNotFound(f"Statement {statement_id!r} does not exist.")
     return statement
 
 
-def find(tx: Tx, owner: str, statement_id: str) -> Statement:
-    """One statement of the owner's. Raises StatementNotFound."""
-    statement = statements.get(tx, statement_id)
-    if statement is None or statement.owner != owner:
-        raise StatementNotFound(f"There is no statement {statement_id!r}.")
+def get_owned_statement(tx: Tx, owner: str, statement_id: str) -> Statement:
+    """Return a statement of this owner. Raise StatementNotFound if the owner has none such."""
+    statement = get_statement(tx, statement_id)
+    if statement.owner != owner:
+        raise StatementNotFound(f"Statement {statement_id!r} does not exist.")
     return statement

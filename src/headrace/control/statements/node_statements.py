@@ -1,46 +1,56 @@
-"""Statements that a node does by itself, each in one transaction: done wholly or not at all."""
+"""Statements that a node executes itself, each in one transaction."""
 
 from __future__ import annotations
 
-from headrace.control.sessions.service import finish_close
-from headrace.control.statements import cancel
-from headrace.control.statements.lookup import find, stored
+from collections.abc import Callable
+
+from headrace.control.context import NodeContext
+from headrace.control.sessions.ending import finish_close
+from headrace.control.statements.cancel import request_cancel
+from headrace.control.statements.lookup import get_owned_statement, get_statement
 from headrace.errors import HeadraceError, StoreUnavailable
-from headrace.grammar.local import parse_local
+from headrace.grammar.cancel_statement import CancelStatement
+from headrace.grammar.parse import Command, parse
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.result import ResultReport
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement
 from headrace.results.node_result import make_text_result
-from headrace.settings import Settings
 from headrace.store import node_statements, sessions, statement_transitions
-from headrace.store.database import Database, Tx
+from headrace.store.database import Tx
+
+_BATCH = 100
 
 
 class NodeStatements:
-    """Runs local statements when their turn has come; any node may."""
+    """Executes the statements of kind `local` in their turn. Any node may execute them."""
 
-    def __init__(self, database: Database, settings: Settings, *, node_id: str) -> None:
-        self._database = database
-        self._node_id = node_id
-        self._retention = settings.results.retention.total_seconds()
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+        self._node_id = context.node_id
+        self._retention_seconds = context.retention_seconds
 
     def run_due(self, session_id: str | None = None) -> None:
-        """Runs every local statement before which nothing of its session is live any more."""
-        with self._database.read() as tx:
-            found = node_statements.runnable(tx, session_id, 100)
-        for statement_id in found:
-            with self._database.write() as tx:
-                # Locked before anything is done: another node may have found it as well.
-                if statement_transitions.lock(tx, statement_id) is StatementState.WAITING:
-                    self.run(tx, stored(tx, statement_id))
+        """Execute each local statement that no live statement of its session precedes.
 
-    def run(self, tx: Tx, statement: Statement) -> None:
-        """Does what the statement says, and ends it and a session that was made for it."""
+        Args:
+            session_id: Only the statements of this session; None: of all sessions.
+        """
+        with self._database.read() as tx:
+            statement_ids = node_statements.runnable(tx, session_id, _BATCH)
+        for statement_id in statement_ids:
+            with self._database.write("statement.execute") as tx:
+                # Lock first: another node may be about to execute the same statement.
+                state = statement_transitions.lock(tx, statement_id)
+                if state is StatementState.WAITING:
+                    self.execute(tx, get_statement(tx, statement_id))
+
+    def execute(self, tx: Tx, statement: Statement) -> None:
+        """Execute a statement and end it, together with a session that exists only for it."""
         result, failure = None, None
         try:
-            result = _done(tx, statement)
+            result = _execute_command(tx, statement)
         except StoreUnavailable:
             raise
         except HeadraceError as error:
@@ -52,7 +62,7 @@ class NodeStatements:
             actor=self._node_id,
             failure=failure,
             result=result,
-            result_seconds=self._retention,
+            result_seconds=self._retention_seconds,
         )
         session = sessions.get(tx, statement.session_id)
         if session is not None and session.kind is SessionKind.LOCAL:
@@ -60,9 +70,21 @@ class NodeStatements:
             finish_close(tx, session.id, actor=self._node_id)
 
 
-def _done(tx: Tx, statement: Statement) -> ResultReport:
-    asked = parse_local(statement.text)
-    target = find(tx, statement.owner, asked.statement_id)
-    cancel.request(tx, target, actor=statement.owner)
-    state = find(tx, statement.owner, target.id).state
+def _execute_command(tx: Tx, statement: Statement) -> ResultReport:
+    command = parse(statement.spec.text).command
+    assert command is not None
+    return HANDLERS[type(command)](tx, statement.owner, command)
+
+
+def _cancel_statement(tx: Tx, owner: str, command: CancelStatement) -> ResultReport:
+    target = get_owned_statement(tx, owner, command.statement_id)
+    request_cancel(tx, target, actor=owner)
+    state = get_statement(tx, target.id).state
     return make_text_result(["statement", "state"], [[target.id, state]])
+
+
+Handler = Callable[[Tx, str, Command], ResultReport]
+"""Executes a command for an owner. A HeadraceError becomes the failure of the statement."""
+
+HANDLERS: dict[type[Command], Handler] = {CancelStatement: _cancel_statement}
+"""Handler of each command whose kind is `local` (headrace.grammar.parse)."""

@@ -1,32 +1,26 @@
-"""Tables that appear whole or not at all: `CREATE TABLE … AS SELECT` in two phases."""
+"""Atomic `CREATE TABLE … AS SELECT` (CTAS): tables that appear complete or not at all."""
 
 from headrace.driver.ctas.base import (
-    Destination,
+    ExistingTable,
+    RelationKind,
     TableDefinition,
     TablePath,
     TwoPhaseCatalog,
     TwoPhaseTable,
-    UntouchedTable,
+    WriteTarget,
 )
-from headrace.driver.ctas.journal import Cancelled
 from headrace.driver.ctas.recovery import recover
-from headrace.driver.ctas.transaction import CommitUnfinished
-from headrace.driver.hooks import StatementFacts, StatementHook
-from headrace.driver.planner import ExecutionPlan, empty_frame, plan_statement
+from headrace.driver.ctas.transaction import Cancelled, CommitUnfinished
 
 __all__ = [
     "Cancelled",
     "CommitUnfinished",
-    "Destination",
-    "ExecutionPlan",
-    "StatementFacts",
-    "StatementHook",
+    "ExistingTable",
+    "RelationKind",
     "TableDefinition",
     "TablePath",
     "TwoPhaseCatalog",
     "TwoPhaseTable",
-    "UntouchedTable",
-    "empty_frame",
-    "plan_statement",
+    "WriteTarget",
     "recover",
 ]

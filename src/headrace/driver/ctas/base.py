@@ -1,23 +1,32 @@
-"""What a catalog does to create tables whole or not at all; docs/atomic-tables.md tells how.
+"""Base classes for catalogs that create tables in two phases; see docs/atomic-tables.md.
 
-A catalog of somebody else's joins by an entry point of the group `headrace.catalogs`.
+A package can install an implementation for its own catalog with an entry point in the group
+`headrace.catalogs`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pyspark.sql import SparkSession
 
 from headrace.errors import StatementFailed
 from headrace.grammar.quoting import quote_name
 
+TRANSACTION_PROPERTY = "headrace.txn"
+"""Table property with the id of the transaction that created the table."""
+STAGING_PREFIX = "headrace_staged_"
+"""Prefix of the names of staged tables and directories."""
+
+RelationKind = Literal["table", "view"]
+"""What a name in a catalog refers to."""
+
 
 @dataclass(frozen=True, slots=True)
 class TablePath:
-    """The full name of a table."""
+    """Full name of a table."""
 
     catalog: str
     namespace: tuple[str, ...]
@@ -25,136 +34,137 @@ class TablePath:
 
     @property
     def parts(self) -> list[str]:
+        """Catalog, namespace and table as a list."""
         return [self.catalog, *self.namespace, self.table]
 
-    def quoted(self) -> str:
-        """As SQL."""
+    @property
+    def sql_name(self) -> str:
+        """Full name, quoted for SQL."""
         return ".".join(quote_name(part) for part in self.parts)
 
     @property
-    def guarded(self) -> str:
-        """What no two transactions of a catalog may publish at once."""
+    def lock_key(self) -> str:
+        """Key under which the journal serialises commits to this name, in lower case."""
         return ".".join(quote_name(part) for part in [*self.namespace, self.table]).lower()
 
-    def beside(self, table: str) -> TablePath:
-        """Another table of the same namespace."""
+    def sibling(self, table: str) -> TablePath:
+        """Return the path of another table in the same namespace."""
         return TablePath(self.catalog, self.namespace, table)
 
-    def within(self, catalog: str) -> TablePath:
-        """The same table, where its catalog has this name."""
+    def in_catalog(self, catalog: str) -> TablePath:
+        """Return the path of the same table under another name of its catalog."""
         return TablePath(catalog, self.namespace, self.table)
-
-
-PROPERTY = "headrace.txn"
-"""The table property that says which transaction has made a table."""
-STAGED = "headrace_staged_"
-"""How the names of what is staged begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDefinition:
-    """What the statement says of the table, after Spark's analysis has found no fault with it."""
+    """The table that a CTAS defines, after Spark's analysis has accepted the statement."""
 
     transaction: str
-    """The id of the transaction: staged things carry it in their names."""
+    """Id of the transaction. The names of staged objects contain it."""
     epoch: int
-    """That of the driver: so do they carry this."""
-
-    @property
-    def own_name(self) -> str:
-        """A name that nobody else gives to anything."""
-        return f"{STAGED}{self.transaction.removeprefix('tx_')}_{self.epoch}"
-
+    """Epoch of the driver. The names of staged objects contain it."""
     provider: str | None
+    """Format of the USING clause."""
     location: str | None
-    """Of a LOCATION clause."""
+    """Path of the LOCATION clause."""
     properties: dict[str, str]
-    """Of a TBLPROPERTIES clause."""
+    """Table properties of the TBLPROPERTIES clause."""
     replaces: bool
-    """`CREATE OR REPLACE`, or `REPLACE`."""
+    """True for `CREATE OR REPLACE TABLE` and `REPLACE TABLE`."""
     must_exist: bool
-    """`REPLACE` alone."""
+    """True for `REPLACE TABLE` without `CREATE OR`."""
     plan: Any
     """Spark's analysed plan, a JVM object."""
 
+    @property
+    def staging_name(self) -> str:
+        """Table name that is unique to this transaction and driver."""
+        return f"{STAGING_PREFIX}{self.transaction.removeprefix('tx_')}_{self.epoch}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
-    """Where the rows of a CTAS go instead of to its target."""
+class WriteTarget:
+    """The table that Spark writes the rows of a CTAS to. It can differ from the user's table."""
 
     path: TablePath
     location: str | None = None
-    """In the place of the LOCATION clause's; None leaves it as it is."""
+    """URI that overrides the LOCATION clause. None keeps the clause."""
     properties: dict[str, str] = field(default_factory=dict)
-    """Table properties beside the statement's own."""
+    """Table properties in addition to those of the statement."""
     replaces: bool = False
-    """Whether it is run as the replacement that it is; else it creates a table, in any case."""
+    """Whether Spark runs the statement as a replacement. Otherwise Spark creates a table."""
 
 
 class TwoPhaseTable(ABC):
-    """One table between its beginning and its end.
+    """A table that a CTAS creates in two phases: write, then commit or abort.
 
-    It is driven by the statement's lifecycle, at times by more than one process: what `record`
-    gives, the catalog's `restore` makes a table of again, in another driver. `commit` and `abort`
-    may be called again after they were interrupted anywhere.
+    The hooks of the statement call these methods. If the driver dies, another driver rebuilds the
+    table from `to_record` with `TwoPhaseCatalog.restore` and continues. `commit` and `abort`
+    therefore have to work again after an interruption at any point.
     """
 
-    destination: Destination | None
-    """None: there is nothing to write, because the table is there and IF NOT EXISTS was said."""
+    write_target: WriteTarget | None
+    """Where to write the rows. None if the table already exists and IF NOT EXISTS was given."""
     atomic: bool = True
-    """Whether readers see nothing between: neither half a table, nor none in an old one's place."""
-    location: str | None = None
-    """The URI of the user's LOCATION, where the files are published in one.
+    """Whether readers see no intermediate state.
 
-    No two transactions publish in one at once.
+    Intermediate states are an incomplete table and, in a replacement, a missing table.
+    """
+    location: str | None = None
+    """URI of the user's LOCATION, if the commit moves files there.
+
+    The journal never lets two transactions publish in the same location at once.
     """
     commits_natively: bool = False
-    """Whether the catalog makes the table visible at the end of the write, all at once.
+    """Whether the catalog itself publishes the table in one step at the end of the write.
 
-    Nothing keeps a cancel apart from that moment: `published` tells who came first.
+    A cancel can arrive before or after that step. `is_published` then decides the outcome.
     """
 
     @abstractmethod
     def begin(self) -> None:
-        """Make ready what the rows need."""
+        """Prepare the write."""
 
-    def seal(self) -> None:  # noqa: B027 - most have nothing to do
-        """All rows are written: find out what a commit needs to know, before it is journalled."""
+    def finish_write(self) -> None:  # noqa: B027 - most implementations have nothing to do
+        """Collect what the commit needs, when all rows are written and before the journal entry."""
 
     @abstractmethod
-    def published(self) -> bool:
-        """Whether the table is there, whole, as this transaction's own."""
+    def is_published(self) -> bool:
+        """Return whether this transaction has published its table under the target name."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Make the table visible, with all its rows, under its name.
+        """Publish the complete table under the target name.
 
-        Raises TableAlreadyExists, LocationNotEmpty or CatalogError when it is not published and
-        cannot be; another's table and files are untouched then, and `abort` follows. Whatever else
-        it raises, it is called again.
+        Raises:
+            TableAlreadyExists, LocationNotEmpty, CatalogError: the table was not published and
+                cannot be. Tables and files of others are unchanged, and the caller aborts.
+            Exception: for any other error the caller calls `commit` again.
         """
 
-    def refusal(self, error: Exception) -> StatementFailed | None:  # noqa: ARG002 - as below
-        """What the error means by which a catalog has refused to publish a table itself.
+    def explain_commit_refusal(self, error: Exception) -> StatementFailed | None:  # noqa: ARG002 - for overrides
+        """Translate an error of the write into the reason why the catalog refused to commit.
 
-        None where it is no refusal, but e.g. the query's own.
+        Returns:
+            The error for the user, or None if the error has another cause, e.g. the query.
         """
         return None
 
     @abstractmethod
     def abort(self) -> None:
-        """Remove what was staged, and nothing else."""
+        """Remove what this transaction staged, and nothing else."""
 
     @abstractmethod
-    def record(self) -> dict[str, Any]:
-        """What another process needs to go on, as JSON."""
+    def to_record(self) -> dict[str, Any]:
+        """Return the JSON object from which another driver can rebuild this table."""
 
 
 class TwoPhaseCatalog(ABC):
     """Creates two-phase tables in one catalog of a Spark session."""
 
     kind: ClassVar[str]
-    """Names the implementation in the journal."""
+    """Name of the implementation in the journal."""
 
     def __init__(self, session: SparkSession, catalog: str) -> None:
         self.session = session
@@ -162,10 +172,11 @@ class TwoPhaseCatalog(ABC):
 
     @abstractmethod
     def identity(self) -> str:
-        """Which catalog this is, wherever it is configured: the same text means the same tables.
+        """Return a text that is equal for two catalogs exactly if they hold the same tables.
 
-        Every driver asks it of every catalog when it starts: it comes from the configuration, and
-        nothing is connected to. It holds no secret.
+        Every driver calls this method for each of its catalogs at start. An implementation
+        therefore reads the configuration only, and connects to nothing. The text contains no
+        secret.
         """
 
     @abstractmethod
@@ -177,37 +188,48 @@ class TwoPhaseCatalog(ABC):
         ignore_if_exists: bool,
         is_streaming: bool,
     ) -> TwoPhaseTable | None:
-        """A table to be created; nothing has been done yet. None: not atomically, here.
+        """Return a table that is ready to begin. This method changes nothing in the catalog.
 
-        The rows of a stream that ends are written all at once, after its end: `is_streaming` says
-        that they come from one, for catalogs that would rather not. Raises DatabaseNotFound,
-        LocationNotEmpty, CatalogError, and TableAlreadyExists unless `ignore_if_exists` is said.
+        Args:
+            is_streaming: Whether the rows come from a bounded stream. They are written in one
+                step when the stream has ended. A catalog may refuse such tables.
+
+        Returns:
+            None if this catalog cannot create the table in two phases.
+
+        Raises:
+            DatabaseNotFound, TableNotFound, LocationNotEmpty, CatalogError: the table cannot be
+                created.
+            TableAlreadyExists: the name exists and `ignore_if_exists` is False.
         """
 
     @abstractmethod
     def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
-        """The table that another process has left, which may know the catalog by another name."""
+        """Rebuild the table of another driver from its record.
+
+        The other driver may have used another name for the same catalog.
+        """
 
 
-class UntouchedTable(TwoPhaseTable):
-    """One that is there already, where that is no error."""
+class ExistingTable(TwoPhaseTable):
+    """A table that already exists, in a statement with IF NOT EXISTS. Nothing is written."""
 
-    destination = None
+    write_target = None
 
     def __init__(self, path: TablePath) -> None:
         self.path = path
 
     def begin(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
-    def published(self) -> bool:
+    def is_published(self) -> bool:
         return False
 
     def commit(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def abort(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
-    def record(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         return {}

@@ -1,4 +1,4 @@
-"""The implementations of two-phase tables that there are, and which one a table gets."""
+"""Registry of the implementations of two-phase tables, by the Java class of a catalog."""
 
 from __future__ import annotations
 
@@ -19,69 +19,80 @@ from headrace.errors import CatalogError
 from headrace.model.transaction import Staged
 
 _GROUP = "headrace.catalogs"
-"""Entry points: the name of each is the Java class of the catalogs that it is for."""
-_OWN: dict[str, type[TwoPhaseCatalog]] = {
+"""Group of entry points. The name of an entry point is the Java class of a catalog."""
+_BUILT_IN: dict[str, type[TwoPhaseCatalog]] = {
     "org.apache.iceberg.spark.SparkCatalog": IcebergCatalog,
     "org.apache.spark.sql.delta.catalog.DeltaCatalog": DeltaCatalog,
     "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog": JdbcCatalog,
 }
-_SPARKS = "spark_catalog"
-_CONF = "spark.sql.catalog."
+_SESSION_CATALOG = "spark_catalog"
+_CONF_PREFIX = "spark.sql.catalog."
 
 
 @lru_cache(maxsize=1)
-def implementations() -> dict[str, type[TwoPhaseCatalog]]:
-    """By Java class; looked for once, and what is installed goes before Headrace's own."""
-    return _OWN | {one.name: one.load() for one in entry_points(group=_GROUP)}
+def load_implementations() -> dict[str, type[TwoPhaseCatalog]]:
+    """Return all implementations by Java class. Entry points override Headrace's own.
+
+    The entry points are read once per process.
+    """
+    installed = {entry.name: entry.load() for entry in entry_points(group=_GROUP)}
+    return _BUILT_IN | installed
 
 
-def catalog_for(ctas: Ctas) -> TwoPhaseCatalog | None:
-    """The implementation for a statement's target; None where there is none."""
-    if ctas.own_catalog:
+def find_catalog(ctas: Ctas) -> TwoPhaseCatalog | None:
+    """Return the implementation for the target of a CTAS, or None if there is none."""
+    if ctas.is_session_catalog:
         return SessionCatalog(ctas.session, ctas.path.catalog)
-    found = implementations().get(ctas.analysed.name().catalog().getClass().getName())
-    return None if found is None else found(ctas.session, ctas.path.catalog)
+    java_class = ctas.analysed.name().catalog().getClass().getName()
+    implementation = load_implementations().get(java_class)
+    return None if implementation is None else implementation(ctas.session, ctas.path.catalog)
 
 
 def restore_table(session: SparkSession, staged: Staged) -> tuple[TwoPhaseCatalog, TwoPhaseTable]:
-    """The table that another process has left, in the same catalog, whatever its name here.
+    """Rebuild the table of another driver, whose catalog may have another name in this session.
 
-    Raises CatalogError where nothing here knows how to finish it.
+    Raises:
+        CatalogError: this session does not have the catalog, or no implementation for it.
     """
-    place, record = split_record(staged.record)
-    for catalog in _of_kind(session, staged):
+    stream_location, record = split_record(staged.record)
+    for catalog in _catalogs_of_kind(session, staged):
         if catalog.identity() == staged.identity:
             table = catalog.restore(record)
-            return catalog, table if place is None else StreamedTable(
-                table, place, HadoopFiles(session)
-            )
+            if stream_location is not None:
+                table = StreamedTable(table, stream_location, HadoopFiles(session))
+            return catalog, table
     raise CatalogError(
-        f"A table of catalog {staged.catalog!r} was left unfinished, and nothing here knows how to"
-        f" finish a {staged.kind!r} one: the driver that began it had its catalog, and an"
-        f" implementation for it, here or in {_GROUP!r}."
+        f"The unfinished table in catalog {staged.catalog!r} cannot be recovered: this driver does"
+        f" not have that catalog, or no implementation of kind {staged.kind!r}. Configure the"
+        f" catalog in this session and install its implementation (entry points {_GROUP!r})."
     )
 
 
-def catalogs_in(session: SparkSession) -> list[TwoPhaseCatalog]:
-    """Those of a session whose tables can be finished here."""
-    own: list[TwoPhaseCatalog] = [SessionCatalog(session, _SPARKS)]
-    return own + [made(session, name) for name, made in _configured(session)]
+def list_catalogs(session: SparkSession) -> list[TwoPhaseCatalog]:
+    """Return the catalogs of a session whose tables can be recovered in it."""
+    catalogs: list[TwoPhaseCatalog] = [SessionCatalog(session, _SESSION_CATALOG)]
+    configured = _configured_catalogs(session)
+    return catalogs + [implementation(session, name) for name, implementation in configured]
 
 
-def _of_kind(session: SparkSession, staged: Staged) -> list[TwoPhaseCatalog]:
-    """One of the name it was left in comes first."""
-    found: list[TwoPhaseCatalog] = []
+def _catalogs_of_kind(session: SparkSession, staged: Staged) -> list[TwoPhaseCatalog]:
+    """Return the catalogs of the staged table's kind, the one with the same name first."""
+    catalogs: list[TwoPhaseCatalog] = []
     if staged.kind == SessionCatalog.kind:
-        found.append(SessionCatalog(session, _SPARKS))
-    named = sorted(_configured(session), key=lambda one: one[0] != staged.catalog)
-    return found + [made(session, name) for name, made in named if made.kind == staged.kind]
+        catalogs.append(SessionCatalog(session, _SESSION_CATALOG))
+    configured = sorted(_configured_catalogs(session), key=lambda item: item[0] != staged.catalog)
+    return catalogs + [
+        implementation(session, name)
+        for name, implementation in configured
+        if implementation.kind == staged.kind
+    ]
 
 
-def _configured(session: SparkSession) -> list[tuple[str, type[TwoPhaseCatalog]]]:
-    """Names of the session's catalogs and what implements them."""
-    known = implementations()
+def _configured_catalogs(session: SparkSession) -> list[tuple[str, type[TwoPhaseCatalog]]]:
+    """Return name and implementation of each configured catalog that has an implementation."""
+    implementations = load_implementations()
     return [
-        (key.removeprefix(_CONF), known[value])
+        (key.removeprefix(_CONF_PREFIX), implementations[value])
         for key, value in session.conf.getAll.items()
-        if key.startswith(_CONF) and value in known
+        if key.startswith(_CONF_PREFIX) and value in implementations
     ]

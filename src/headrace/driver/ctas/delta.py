@@ -1,8 +1,8 @@
-"""Two-phase tables of Delta in Spark's own catalog.
+"""Two-phase tables of Delta in the session catalog.
 
-A new one is staged under a hidden name and renamed, like those of any format: Delta's own staging
-writes all rows only when it is told to commit, when it is too late for a cancel. A table that is
-there is replaced by one entry of its log, which is Delta's own way and publishes itself.
+A new table is staged under a hidden name and renamed, like a table of any other format. Delta's own
+staging is not used for it: Delta writes all rows during its commit, when a cancel is too late.
+An existing table is replaced by one entry in its Delta log, which commits natively.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.driver.ctas.v2_catalog import V2Catalog
 
 
 class DeltaCatalog(SessionCatalog):
-    """`org.apache.spark.sql.delta.catalog.DeltaCatalog`, in the place of Spark's own."""
+    """`org.apache.spark.sql.delta.catalog.DeltaCatalog`, configured as `spark_catalog`."""
 
     kind = "delta"
 
@@ -29,19 +29,20 @@ class DeltaCatalog(SessionCatalog):
         is_streaming: bool,
     ) -> TwoPhaseTable | None:
         if path.namespace == ("delta",) and not self._has_namespace(path.namespace):
-            # A path instead of a name: its log is all the catalog there is.
+            # delta.`/path` has no catalog entry that could be staged and renamed.
             return None
-        if table.replaces and self._tables.kind_of(path) == "table":
+        if table.replaces and self._v1_catalog.kind_of(path) == "table":
             record = NativeCommitRecord(transaction=table.transaction, target=path, replaces=True)
-            return self._replacing(record)
+            return self._replacement(record)
         return super().create_two_phase_table(
             path, table, ignore_if_exists=ignore_if_exists, is_streaming=is_streaming
         )
 
     def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
+        # Only the record of a StagedTable names a staged table.
         if "staged" in record:
             return super().restore(record)
-        return self._replacing(NativeCommitRecord.model_validate(record))
+        return self._replacement(NativeCommitRecord.model_validate(record))
 
-    def _replacing(self, record: NativeCommitRecord) -> NativeCommitTable:
+    def _replacement(self, record: NativeCommitRecord) -> NativeCommitTable:
         return NativeCommitTable(record, V2Catalog(self.session, self.catalog), self._files)

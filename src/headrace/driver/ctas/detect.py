@@ -1,26 +1,32 @@
-"""Finding the CTAS in a statement, and running it with another target than the one it names.
+"""Detection of a CTAS in a statement, and its execution with another target.
 
-Spark's own parser and analysis say what a text is; its plan is copied with another name, and no
-text is changed: errors speak of what the user wrote.
+Spark's own parser and analyser decide what a text is. Headrace copies the plan with another table
+name and never changes the text, so that errors refer to the user's text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-from headrace.driver.ctas.base import Destination, TablePath
+from headrace.driver.ctas.base import TablePath, WriteTarget
 from headrace.driver.parameters import Binding, parse_statement
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.model.messages import Assignment
 
+# Class names of Spark's plans.
 _CTAS = "CreateTableAsSelect"
 _RTAS = "ReplaceTableAsSelect"
-_BY_EXPRESSION = "PlanWithUnresolvedIdentifier"
-_V1 = {"CreateDataSourceTableAsSelectCommand", "CreateHiveTableAsSelectCommand"}
+_IDENTIFIER_CLAUSE = "PlanWithUnresolvedIdentifier"
+_CREATING = {_CTAS, _RTAS, _IDENTIFIER_CLAUSE}
+_V1_COMMANDS = {"CreateDataSourceTableAsSelectCommand", "CreateHiveTableAsSelectCommand"}
+_EXECUTE_IMMEDIATE = "UnresolvedExecuteImmediate"
+_SCRIPT = "CompoundBody"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,75 +35,88 @@ class Ctas:
 
     session: SparkSession
     plan: Any
-    """As parsed, with the name it has; a replacement is one that creates."""
+    """Parsed plan. For a replacement, this is the plan of the CREATE TABLE instead."""
     analysed: Any
+    """Analysed plan, with the resolved target and query."""
     path: TablePath
     ignore_if_exists: bool
     replaces: bool
+    """True for `CREATE OR REPLACE TABLE` and `REPLACE TABLE`."""
     must_exist: bool
+    """True for `REPLACE TABLE` without `CREATE OR`."""
     provider: str | None
     location: str | None
     is_streaming: bool
     bind: Binding
-    own_catalog: bool
-    """Whether it is a table of Spark's own catalog and formats."""
+    is_session_catalog: bool
+    """Whether Spark's built-in catalog creates the table, in one of Spark's own formats."""
 
     @property
     def properties(self) -> dict[str, str]:
-        """Of the TBLPROPERTIES clause."""
+        """Table properties of the TBLPROPERTIES clause."""
         return Py4JBridge(self.session).map_of(self.plan.tableSpec().properties())
 
     @property
     def query(self) -> DataFrame:
-        """What is selected."""
-        return _frame(self.session, self.analysed.query())
+        """The SELECT of the statement."""
+        return _frame_of_plan(self.session, self.analysed.query())
 
-    def run_into(self, destination: Destination, rows: DataFrame | None = None) -> DataFrame:
-        """Runs it into another table, or other rows into it. Raises as Spark does."""
+    def write_to(self, target: WriteTarget, rows: DataFrame | None = None) -> DataFrame:
+        """Run the CTAS with another target and, optionally, with other rows.
+
+        Raises the errors of Spark.
+        """
         jvm = Py4JBridge(self.session)
         spec = self.plan.tableSpec()
         properties = spec.properties()
-        for key, value in destination.properties.items():
+        for key, value in target.properties.items():
             properties = properties.updated(key, value)
         spec = spec.copy(
             properties,
             spec.provider(),
             spec.optionExpression(),
-            spec.location() if destination.location is None else jvm.some(destination.location),
+            spec.location() if target.location is None else jvm.some(target.location),
             spec.comment(),
             spec.collation(),
             spec.serde(),
             spec.external(),
             spec.constraints(),
         )
-        name = self.plan.name().copy(jvm.sequence(destination.path.parts), False)
-        query = self.plan.query() if rows is None else rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - no public way to a plan
-        kind = _RTAS if destination.replaces else _CTAS
-        last = not self.must_exist if destination.replaces else False
-        plan = _made(jvm, kind, self.plan, name, query, spec, last)
-        return _frame(self.session, self.bind(plan))
+        name = self.plan.name().copy(jvm.sequence(target.path.parts), False)
+        query = self.plan.query() if rows is None else rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public access to a plan
+        plan_class = _RTAS if target.replaces else _CTAS
+        flag = not self.must_exist if target.replaces else False
+        plan = _copy_plan(jvm, plan_class, self.plan, name, query, spec, flag)
+        return _frame_of_plan(self.session, self.bind(plan))
 
 
 def detect_ctas(session: SparkSession, assignment: Assignment) -> Ctas | None:
-    """The CTAS that a statement is, or None. Raises as Spark does for what it finds wrong in it."""
+    """Parse and analyse a statement and describe its CTAS.
+
+    Returns:
+        None if the statement is not a CTAS.
+
+    Raises:
+        PySparkException: Spark rejects the statement.
+    """
     parsed_plan, bind = parse_statement(session, assignment)
     plan = parsed_plan
-    if kind_of_plan(plan) not in {_CTAS, _RTAS, _BY_EXPRESSION}:
+    if plan_class_name(plan) not in _CREATING:
         return None
     jvm = Py4JBridge(session)
-    if kind_of_plan(plan) == _RTAS:
-        # Spark's own catalog knows no replacement: its analysis refuses what can be done here.
-        plan = _creating(jvm, plan)
+    if plan_class_name(plan) == _RTAS:
+        # Spark's analysis refuses a replacement in the session catalog, which Headrace can swap.
+        plan = _as_create_plan(jvm, plan)
     skip = jvm.singleton("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
     analysed = jvm.state.executePlan(bind(plan), skip).analyzed()
-    own = kind_of_plan(analysed) in _V1
-    if not own and kind_of_plan(analysed) not in {_CTAS, _RTAS}:
+    is_session_catalog = plan_class_name(analysed) in _V1_COMMANDS
+    if not is_session_catalog and plan_class_name(analysed) not in {_CTAS, _RTAS}:
         return None
-    path = _v1_path(analysed) if own else _v2_path(analysed)
-    if kind_of_plan(plan) == _BY_EXPRESSION:
+    path = _v1_path(analysed) if is_session_catalog else _v2_path(analysed)
+    if plan_class_name(plan) == _IDENTIFIER_CLAUSE:
         parsed_plan = plan.planBuilder().apply(jvm.sequence(path.parts), plan.children())
-        plan = _creating(jvm, parsed_plan)
-    replaces = kind_of_plan(parsed_plan) == _RTAS
+        plan = _as_create_plan(jvm, parsed_plan)
+    replaces = plan_class_name(parsed_plan) == _RTAS
     spec = plan.tableSpec()
     return Ctas(
         session=session,
@@ -107,41 +126,59 @@ def detect_ctas(session: SparkSession, assignment: Assignment) -> Ctas | None:
         ignore_if_exists=plan.ignoreIfExists(),
         replaces=replaces,
         must_exist=replaces and not parsed_plan.orCreate(),
-        provider=_option(spec.provider()),
-        location=_option(spec.location()),
+        provider=_option_value(spec.provider()),
+        location=_option_value(spec.location()),
         is_streaming=analysed.query().isStreaming(),
-        own_catalog=own,
+        is_session_catalog=is_session_catalog,
         bind=bind,
     )
 
 
-def _creating(jvm: Py4JBridge, plan: Any) -> Any:
-    """The plan that creates what this one may also replace."""
-    if kind_of_plan(plan) == _CTAS:
+def may_create_table(session: SparkSession, assignment: Assignment) -> bool:
+    """Return whether a script or an EXECUTE IMMEDIATE may run a CTAS.
+
+    Spark runs such a CTAS itself, so that it cannot be staged. The answer is True if an EXECUTE
+    IMMEDIATE takes its text from a variable, because the text is unknown before it runs.
+    """
+    plan, _bind = parse_statement(session, assignment)
+    if plan_class_name(plan) not in {_SCRIPT, _EXECUTE_IMMEDIATE}:
+        return False
+    return any(_plan_may_create_table(session, part) for part in _plan_parts(plan))
+
+
+def plan_class_name(plan: Any) -> str:
+    """Return the name of the plan's Java class without its package."""
+    return str(plan.getClass().getSimpleName())
+
+
+def _as_create_plan(jvm: Py4JBridge, plan: Any) -> Any:
+    """Return a CREATE TABLE plan for a plan that may be a replacement."""
+    if plan_class_name(plan) == _CTAS:
         return plan
-    return _made(jvm, _CTAS, plan, plan.name(), plan.query(), plan.tableSpec(), False)
+    return _copy_plan(jvm, _CTAS, plan, plan.name(), plan.query(), plan.tableSpec(), False)
 
 
-def _made(
-    jvm: Py4JBridge, kind: str, of: Any, name: Any, query: Any, spec: Any, if_not_there: bool
+def _copy_plan(
+    jvm: Py4JBridge, plan_class: str, source: Any, name: Any, query: Any, spec: Any, flag: bool
 ) -> Any:
-    """A plan of that kind; the last is IF NOT EXISTS of the one and OR CREATE of the other."""
-    return jvm.type(f"org.apache.spark.sql.catalyst.plans.logical.{kind}")(
-        name, of.partitioning(), query, spec, of.writeOptions(), if_not_there, of.isAnalyzed()
+    """Return a plan of that class. `flag` is IF NOT EXISTS of a CTAS, and OR CREATE of an RTAS."""
+    return jvm.type(f"org.apache.spark.sql.catalyst.plans.logical.{plan_class}")(
+        name, source.partitioning(), query, spec, source.writeOptions(), flag, source.isAnalyzed()
     )
 
 
-def _frame(session: SparkSession, plan: Any) -> DataFrame:
+def _frame_of_plan(session: SparkSession, plan: Any) -> DataFrame:
+    """Return a DataFrame of the plan. Spark runs the plan here if it is a command."""
     jvm = Py4JBridge(session)
-    made = jvm.singleton("org.apache.spark.sql.classic.Dataset").ofRows(jvm.session, plan)
-    return ClassicDataFrame(made, session)
+    dataset = jvm.singleton("org.apache.spark.sql.classic.Dataset").ofRows(jvm.session, plan)
+    return ClassicDataFrame(dataset, session)
 
 
 def _v1_path(analysed: Any) -> TablePath:
-    command = kind_of_plan(analysed)
+    command = plan_class_name(analysed)
     table = analysed.table() if command.startswith("CreateData") else analysed.tableDesc()
     identifier = table.identifier()
-    catalog = _option(identifier.catalog()) or "spark_catalog"
+    catalog = _option_value(identifier.catalog()) or "spark_catalog"
     return TablePath(catalog, (identifier.database().get(),), identifier.table())
 
 
@@ -151,10 +188,38 @@ def _v2_path(analysed: Any) -> TablePath:
     return TablePath(resolved.catalog().name(), tuple(identifier.namespace()), identifier.name())
 
 
-def kind_of_plan(plan: Any) -> str:
-    """The name of its class in Spark, without its package."""
-    return str(plan.getClass().getSimpleName())
+def _option_value(option: Any) -> str | None:
+    """Return the value of a Scala Option, or None if the option is empty."""
+    return option.get() if option.isDefined() else None
 
 
-def _option(value: Any) -> str | None:
-    return value.get() if value.isDefined() else None
+def _plan_may_create_table(session: SparkSession, plan: Any) -> bool:
+    if plan_class_name(plan) != _EXECUTE_IMMEDIATE:
+        return plan_class_name(plan) in _CREATING
+    text = plan.sqlStmtStr()
+    if plan_class_name(text) != "Literal":
+        return True
+    try:
+        inner = Py4JBridge(session).state.sqlParser().parsePlan(str(text.value().toString()))
+    except PySparkException:
+        # Spark reports the syntax error when it runs the statement.
+        return False
+    return any(_plan_may_create_table(session, part) for part in _plan_parts(inner))
+
+
+def _plan_parts(plan: Any) -> Iterator[Any]:
+    """Yield a plan and all its descendants.
+
+    A script's handlers are included, although Spark's CompoundBody does not list them as children.
+    For a statement of a script, only the parsed plan itself is yielded.
+    """
+    if plan_class_name(plan) == "SingleStatement":
+        yield plan.parsedPlan()
+        return
+    yield plan
+    groups = [plan.children()]
+    if plan_class_name(plan) == _SCRIPT:
+        groups.append(plan.handlers())
+    for group in groups:
+        for index in range(group.size()):
+            yield from _plan_parts(group.apply(index))

@@ -1,4 +1,4 @@
-"""Files as Spark's Hadoop sees them: what a table's location holds, wherever that is."""
+"""File operations on table locations through Hadoop's FileSystem, as Spark uses it."""
 
 from __future__ import annotations
 
@@ -12,88 +12,94 @@ from headrace.driver.py4j_bridge import Py4JBridge
 
 
 class HadoopFiles:
-    """Paths are URIs, or paths of the default file system. Every call may raise Py4JError."""
+    """Files of any Hadoop file system.
+
+    A location is a URI or a path of the default file system. Every call may raise Py4JError.
+    """
 
     def __init__(self, session: SparkSession) -> None:
         self._jvm = Py4JBridge(session)
 
-    def full(self, place: str) -> str:
-        """The URI of a place, with its scheme."""
-        path, system = self._at(place)
+    def qualify(self, location: str) -> str:
+        """Return the complete URI of a location, with its scheme."""
+        path, system = self._resolve(location)
         return str(system.makeQualified(path).toString())
 
-    def exists(self, place: str) -> bool:
-        path, system = self._at(place)
+    def exists(self, location: str) -> bool:
+        path, system = self._resolve(location)
         return bool(system.exists(path))
 
-    def is_empty(self, place: str, *, but: str | None = None) -> bool:
-        """Whether there is nothing, or a directory with nothing in it.
+    def is_empty(self, location: str, *, ignore_prefix: str | None = None) -> bool:
+        """Return whether the location does not exist or is an empty directory.
 
-        What it holds under names that begin with `but` does not count.
+        Entries whose names begin with `ignore_prefix` do not count.
         """
-        path, system = self._at(place)
-        return not system.exists(path) or _holds_nothing(path, system, but)
+        path, system = self._resolve(location)
+        return not system.exists(path) or _is_empty_directory(path, system, ignore_prefix)
 
-    def remove(self, place: str) -> None:
-        """A file, or a directory with all that it holds; nothing where there is nothing."""
-        path, system = self._at(place)
+    def remove(self, location: str) -> None:
+        """Remove a file, or a directory with its contents. Do nothing if it does not exist."""
+        path, system = self._resolve(location)
         system.delete(path, True)
 
-    def remove_if_empty(self, place: str) -> bool:
-        """An empty directory, and nothing else; returns whether nothing is there any more."""
-        path, system = self._at(place)
+    def remove_if_empty(self, location: str) -> bool:
+        """Remove an empty directory. Return whether nothing exists at the location afterwards."""
+        path, system = self._resolve(location)
         return not system.exists(path) or (
-            _holds_nothing(path, system) and bool(system.delete(path, False))
+            _is_empty_directory(path, system) and bool(system.delete(path, False))
         )
 
-    def files_below(self, place: str) -> list[str]:
-        """The files of a directory and those below it, relative to it.
+    def list_files(self, location: str) -> list[str]:
+        """Return the paths of all files below a directory, relative to it.
 
-        Last those whose names begin with `_`: what makes the others a table, where there is any.
+        Paths that begin with `_` come last: they are the logs and markers (`_delta_log`,
+        `_SUCCESS`) that make the other files a table.
         """
-        return sorted(self._below(place), key=lambda file: (file.startswith("_"), file))
+        return sorted(self._walk(location), key=lambda file: (file.startswith("_"), file))
 
-    def first_below(self, place: str) -> str | None:
-        """One file of a directory or those below it, relative to it: of the table, if there is any.
+    def find_data_file(self, location: str) -> str | None:
+        """Return the relative path of one file below a directory, a data file if possible.
 
-        The names of others, or of directories above them, begin with `_` or `.`.
+        Data files are those without a component that begins with `_` or `.`. Returns None if the
+        directory holds no file.
         """
-        other = None
-        for file in self._below(place):
+        hidden_file = None
+        for file in self._walk(location):
             if not any(name.startswith(("_", ".")) for name in file.split("/")):
                 return file
-            other = other or file
-        return other
+            hidden_file = hidden_file or file
+        return hidden_file
 
     def move(self, source: str, target: str) -> bool:
-        """A file or directory to where there is none; returns whether it could."""
-        from_path, system = self._at(source)
-        to_path, _system = self._at(target)
-        if system.exists(to_path):
+        """Move a file or directory. Return False if the target exists or the move fails."""
+        source_path, system = self._resolve(source)
+        target_path, _system = self._resolve(target)
+        if system.exists(target_path):
             return False
-        system.mkdirs(to_path.getParent())
-        return bool(system.rename(from_path, to_path))
+        system.mkdirs(target_path.getParent())
+        return bool(system.rename(source_path, target_path))
 
-    def _below(self, place: str) -> Iterator[str]:
-        path, system = self._at(place)
+    def _walk(self, location: str) -> Iterator[str]:
+        path, system = self._resolve(location)
         if not system.exists(path):
             return
         root = system.makeQualified(path).toString().rstrip("/") + "/"
-        listed = system.listFiles(path, True)
-        while listed.hasNext():
-            yield str(listed.next().getPath().toString()).removeprefix(root)
+        files = system.listFiles(path, True)
+        while files.hasNext():
+            yield str(files.next().getPath().toString()).removeprefix(root)
 
     @cached_property
     def _conf(self) -> Any:
         return self._jvm.state.newHadoopConf()
 
-    def _at(self, place: str) -> tuple[Any, Any]:
-        path = self._jvm.type("org.apache.hadoop.fs.Path")(place)
+    def _resolve(self, location: str) -> tuple[Any, Any]:
+        """Return Hadoop's Path and FileSystem of a location."""
+        path = self._jvm.type("org.apache.hadoop.fs.Path")(location)
         return path, path.getFileSystem(self._conf)
 
 
-def _holds_nothing(path: Any, system: Any, but: str | None = None) -> bool:
+def _is_empty_directory(path: Any, system: Any, ignore_prefix: str | None = None) -> bool:
     if not system.getFileStatus(path).isDirectory():
         return False
-    names = (str(one.getPath().getName()) for one in system.listStatus(path))
-    return all(but is not None and name.startswith(but) for name in names)
+    names = (str(entry.getPath().getName()) for entry in system.listStatus(path))
+    return all(ignore_prefix is not None and name.startswith(ignore_prefix) for name in names)

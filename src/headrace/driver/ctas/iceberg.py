@@ -1,7 +1,8 @@
-"""Two-phase tables of Iceberg's catalogs, which publish a table by one change of their own.
+"""Two-phase tables of Iceberg catalogs, which commit natively.
 
-All that is written of a table goes to a directory of the transaction's own below the table's, by
-table properties that go back to what they were once it is published: what a kill leaves is known.
+Each transaction writes to a directory of its own below the table's location. Table properties
+select this directory, and the commit restores their previous values. The abort of a killed
+transaction can therefore find and remove its files.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.base import (
+    ExistingTable,
     TableDefinition,
     TablePath,
     TwoPhaseCatalog,
     TwoPhaseTable,
-    UntouchedTable,
 )
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.native_commit import NativeCommitRecord, NativeCommitTable
-from headrace.driver.ctas.preconditions import check_target, location_not_empty
+from headrace.driver.ctas.preconditions import check_target, location_not_empty_error
 from headrace.driver.ctas.v2_catalog import V2Catalog
 
 _DATA, _METADATA = "write.data.path", "write.metadata.path"
@@ -28,7 +29,7 @@ _IDENTIFYING = ("type", "catalog-impl", "uri", "warehouse", "jdbc.catalog-name")
 
 
 class IcebergCatalog(TwoPhaseCatalog):
-    """`org.apache.iceberg.spark.SparkCatalog`, whatever it stands on."""
+    """`org.apache.iceberg.spark.SparkCatalog`, on any Iceberg backend."""
 
     kind = "iceberg"
 
@@ -38,9 +39,9 @@ class IcebergCatalog(TwoPhaseCatalog):
         self._files = HadoopFiles(session)
 
     def identity(self) -> str:
-        # What follows a question mark may be a password, and does not say which catalog it is.
-        known = {key: self._conf(key).partition("?")[0] for key in _IDENTIFYING if self._conf(key)}
-        return json.dumps({"kind": self.kind, **known}, sort_keys=True)
+        # The query part of a URI may hold a password, and does not identify the catalog.
+        values = {key: self._conf(key).partition("?")[0] for key in _IDENTIFYING if self._conf(key)}
+        return json.dumps({"kind": self.kind, **values}, sort_keys=True)
 
     def create_two_phase_table(
         self,
@@ -48,39 +49,44 @@ class IcebergCatalog(TwoPhaseCatalog):
         table: TableDefinition,
         *,
         ignore_if_exists: bool,
-        is_streaming: bool,  # noqa: ARG002 - all the same here
+        is_streaming: bool,  # noqa: ARG002 - makes no difference for Iceberg
     ) -> TwoPhaseTable | None:
-        there = self._plugin.kind_of(path)
+        existing = self._plugin.kind_of(path)
         if check_target(
-            path, there, self._plugin.has_namespace, table, ignore_if_exists=ignore_if_exists
+            path, existing, self._plugin.has_namespace, table, ignore_if_exists=ignore_if_exists
         ):
-            return UntouchedTable(path)
-        now = self._plugin.properties(path)
-        if table.location is not None and not now and not self._files.is_empty(table.location):
-            raise location_not_empty(path, table.location)
-        root = table.location or now.get("location") or self._default_location(path)
-        place = f"{root.rstrip('/')}/data/{table.own_name}"
-        leads = {_DATA: place}
-        if not self._hadoop:
-            # A catalog of files finds a table by where its metadata is.
-            leads[_METADATA] = f"{place}/metadata"
+            return ExistingTable(path)
+        previous = self._plugin.properties(path)
+        location = table.location
+        if location is not None and not previous and not self._files.is_empty(location):
+            raise location_not_empty_error(path, location)
+        root = location or previous.get("location") or self._default_location(path)
+        write_location = f"{root.rstrip('/')}/data/{table.staging_name}"
+        write_properties = {_DATA: write_location}
+        if not self._is_hadoop_catalog:
+            # A Hadoop catalog finds a table by the location of its metadata, which must not move.
+            write_properties[_METADATA] = f"{write_location}/metadata"
         record = NativeCommitRecord(
             transaction=table.transaction,
             target=path,
             replaces=table.replaces,
-            place=place,
-            while_writing=leads,
-            afterwards={key: table.properties.get(key, now.get(key)) for key in leads},
+            write_location=write_location,
+            write_properties=write_properties,
+            final_properties={
+                key: table.properties.get(key, previous.get(key)) for key in write_properties
+            },
         )
         return NativeCommitTable(record, self._plugin, self._files)
 
     def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
-        known = NativeCommitRecord.model_validate(record)
-        mine = known.model_copy(update={"target": known.target.within(self.catalog)})
-        return NativeCommitTable(mine, self._plugin, self._files)
+        restored = NativeCommitRecord.model_validate(record)
+        target = restored.target.in_catalog(self.catalog)
+        return NativeCommitTable(
+            restored.model_copy(update={"target": target}), self._plugin, self._files
+        )
 
     @property
-    def _hadoop(self) -> bool:
+    def _is_hadoop_catalog(self) -> bool:
         return self._conf("type") == "hadoop" or self._conf("catalog-impl").endswith(
             "HadoopCatalog"
         )
@@ -89,7 +95,10 @@ class IcebergCatalog(TwoPhaseCatalog):
         return str(self.session.conf.get(f"spark.sql.catalog.{self.catalog}.{key}", ""))
 
     def _default_location(self, path: TablePath) -> str:
-        """Where the catalog would put it: a table is begun and let go, which leaves nothing."""
+        """Return the location that the catalog would choose for a new table.
+
+        Only a staged table has this location. Staging one without a commit leaves nothing behind.
+        """
         jvm = self._plugin.jvm
         sql = "org.apache.spark.sql"
         column: Any = jvm.type(f"{sql}.connector.catalog.Column")
@@ -98,8 +107,8 @@ class IcebergCatalog(TwoPhaseCatalog):
             [column.create("x", jvm.singleton(f"{sql}.types.IntegerType"))],
         )
         transforms = jvm.array_of(f"{sql}.connector.expressions.Transform", [])
-        nothing = jvm.type("java.util.HashMap")()
-        staged = self._plugin.java.stageCreate(
-            self._plugin.identifier(path), columns, transforms, nothing
+        properties = jvm.type("java.util.HashMap")()
+        staged = self._plugin.java_catalog.stageCreate(
+            self._plugin.identifier(path), columns, transforms, properties
         )
         return str(staged.properties().get("location"))

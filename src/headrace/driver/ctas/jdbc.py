@@ -1,7 +1,8 @@
 """Two-phase tables of JDBC catalogs on PostgreSQL.
 
-The rows go to a table of a hidden name, which one transaction of the database renames: that also
-drops what it replaces. Other databases are left to Spark: their catalogs change one by one.
+The rows go to a table with a hidden name. One database transaction drops the replaced table, if
+any, and renames the staged one. A CTAS on any other database runs as plain Spark, because not every
+database can drop and rename in one transaction.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.base import (
+    ExistingTable,
     TableDefinition,
     TablePath,
     TwoPhaseCatalog,
     TwoPhaseTable,
-    UntouchedTable,
 )
 from headrace.driver.ctas.jdbc_connection import JdbcConnection
 from headrace.driver.ctas.jdbc_table import JdbcTable, JdbcTableRecord
@@ -33,7 +34,7 @@ class JdbcCatalog(TwoPhaseCatalog):
         self._connection = JdbcConnection(session, catalog)
 
     def identity(self) -> str:
-        # What follows the question mark may be a password, and does not say which database it is.
+        # The query part of the URL may hold a password, and does not identify the database.
         url = self._connection.url.partition("?")[0]
         return json.dumps({"kind": self.kind, "url": url})
 
@@ -43,27 +44,29 @@ class JdbcCatalog(TwoPhaseCatalog):
         table: TableDefinition,
         *,
         ignore_if_exists: bool,
-        is_streaming: bool,  # noqa: ARG002 - all the same here
+        is_streaming: bool,  # noqa: ARG002 - makes no difference for JDBC
     ) -> TwoPhaseTable | None:
         if not self._connection.url.startswith("jdbc:postgresql:") or len(path.namespace) != 1:
             return None
         with self._connection.open() as database:
-            there = database.find(path)
+            existing = database.find(path)
             if check_target(
                 path,
-                None if there is None else there.kind,
+                None if existing is None else existing.kind,
                 lambda namespace: database.has_schema(namespace[0]),
                 table,
                 ignore_if_exists=ignore_if_exists,
             ):
-                return UntouchedTable(path)
+                return ExistingTable(path)
         record = JdbcTableRecord(
-            target=path, staged=path.beside(table.own_name), replaces=there is not None
+            target=path, staged=path.sibling(table.staging_name), replaces=existing is not None
         )
         return JdbcTable(record, self._connection)
 
     def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
-        known = JdbcTableRecord.model_validate(record)
-        here = {"target": known.target.within(self.catalog)}
-        here["staged"] = known.staged.within(self.catalog)
-        return JdbcTable(known.model_copy(update=here), self._connection)
+        restored = JdbcTableRecord.model_validate(record)
+        paths = {
+            "target": restored.target.in_catalog(self.catalog),
+            "staged": restored.staged.in_catalog(self.catalog),
+        }
+        return JdbcTable(restored.model_copy(update=paths), self._connection)

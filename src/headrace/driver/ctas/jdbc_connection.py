@@ -1,4 +1,4 @@
-"""Connections to the PostgreSQL of a JDBC catalog, as Spark itself makes them."""
+"""Connections to the PostgreSQL database of a JDBC catalog, opened the way Spark opens them."""
 
 from __future__ import annotations
 
@@ -11,33 +11,37 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.base import TablePath
+from headrace.driver.ctas.base import RelationKind, TablePath
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.errors import CatalogError, TableAlreadyExists
 
-_FIND = """
+_FIND_RELATION = """
 SELECT relation.oid, relation.relkind FROM pg_class relation
 JOIN pg_namespace namespace ON namespace.oid = relation.relnamespace
 WHERE namespace.nspname = ? AND relation.relname = ?
 """
-_SCHEMA = "SELECT oid, 's' FROM pg_namespace WHERE nspname = ?"
-_VIEWS = {"v", "m"}
-_DUPLICATE = {"42P07", "42710"}
-_REFUSALS = ("42", "2B", "55", "0A")
-"""Classes of SQLSTATE with which PostgreSQL refuses: a rule, dependents, a lock, what it cannot."""
+_FIND_SCHEMA = "SELECT oid, 's' FROM pg_namespace WHERE nspname = ?"
+_VIEW_KINDS = {"v", "m"}
+"""Values of pg_class.relkind: view and materialized view."""
+_DUPLICATE_STATES = {"42P07", "42710"}
+"""SQLSTATEs duplicate_table and duplicate_object."""
+_REFUSAL_CLASSES = ("42", "2B", "55", "0A")
+"""Classes of SQLSTATE with which PostgreSQL refuses a change for good.
+
+They are: rule violation, dependent objects, object not in the required state, not supported.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseRelation:
-    """What has a name in the database."""
+    """A table or view in the database."""
 
     oid: str
-    kind: str
-    """`table` or `view`."""
+    kind: RelationKind
 
 
 class JdbcConnection:
-    """What connects to the database of one catalog."""
+    """Opens transactions in the database of one JDBC catalog."""
 
     def __init__(self, session: SparkSession, catalog: str) -> None:
         self._session = session
@@ -45,7 +49,7 @@ class JdbcConnection:
         self.url = str(session.conf.get(f"spark.sql.catalog.{catalog}.url", ""))
 
     @cached_property
-    def _factory(self) -> Any:
+    def _connection_factory(self) -> Any:
         jvm = Py4JBridge(self._session)
         plugin = jvm.catalog(self._catalog)
         dialects = jvm.singleton("org.apache.spark.sql.jdbc.JdbcDialects")
@@ -53,74 +57,77 @@ class JdbcConnection:
 
     @contextmanager
     def open(self) -> Iterator[JdbcTransaction]:
-        """One transaction: committed at the end of the block, and not after an error.
+        """Open a transaction that commits at the end of the block and rolls back on an error.
 
-        Raises TableAlreadyExists and CatalogError for what the database refuses, and RuntimeError
-        where it cannot be asked.
+        Raises:
+            TableAlreadyExists, CatalogError: the database refuses a change.
+            RuntimeError: the database cannot be reached.
         """
-        java = self._factory.apply(-1)
+        connection = self._connection_factory.apply(-1)
         try:
-            java.setAutoCommit(False)
-            yield JdbcTransaction(java)
-            java.commit()
+            connection.setAutoCommit(False)
+            yield JdbcTransaction(connection)
+            connection.commit()
         except Py4JJavaError as error:
-            raise _refusal(error) from error
+            raise _translate_error(error) from error
         finally:
-            java.close()
+            connection.close()
 
 
 class JdbcTransaction:
-    """A transaction of the database."""
+    """One database transaction."""
 
-    def __init__(self, java: Any) -> None:
-        self._java = java
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
 
     def has_schema(self, schema: str) -> bool:
-        return self._one(_SCHEMA, schema) is not None
+        return self._fetch_first(_FIND_SCHEMA, schema) is not None
 
     def find(self, path: TablePath) -> DatabaseRelation | None:
-        found = self._one(_FIND, path.namespace[0], path.table)
-        if found is None:
+        """Return the table or view of that name, or None if there is none."""
+        row = self._fetch_first(_FIND_RELATION, path.namespace[0], path.table)
+        if row is None:
             return None
-        oid, kind = found
-        return DatabaseRelation(oid, "view" if kind in _VIEWS else "table")
+        oid, kind = row
+        return DatabaseRelation(oid, "view" if kind in _VIEW_KINDS else "table")
 
     def rename(self, path: TablePath, name: str) -> None:
-        self._change(f"ALTER TABLE {_quoted(path)} RENAME TO {_name(name)}")
+        self._execute(f"ALTER TABLE {_quote_path(path)} RENAME TO {_quote_identifier(name)}")
 
     def drop(self, path: TablePath) -> None:
-        """Nothing where there is none."""
-        self._change(f"DROP TABLE IF EXISTS {_quoted(path)}")
+        """Drop a table. Do nothing if it does not exist."""
+        self._execute(f"DROP TABLE IF EXISTS {_quote_path(path)}")
 
-    def _one(self, query: str, *values: str) -> tuple[str, str] | None:
-        statement = self._java.prepareStatement(query)
-        for at, value in enumerate(values, 1):
-            statement.setString(at, value)
+    def _fetch_first(self, query: str, *values: str) -> tuple[str, str] | None:
+        statement = self._connection.prepareStatement(query)
+        for position, value in enumerate(values, 1):
+            statement.setString(position, value)
         rows = statement.executeQuery()
         return (rows.getString(1), rows.getString(2)) if rows.next() else None
 
-    def _change(self, text: str) -> None:
-        self._java.createStatement().execute(text)
+    def _execute(self, text: str) -> None:
+        self._connection.createStatement().execute(text)
 
 
-def _quoted(path: TablePath) -> str:
-    return f"{_name(path.namespace[0])}.{_name(path.table)}"
+def _quote_path(path: TablePath) -> str:
+    return f"{_quote_identifier(path.namespace[0])}.{_quote_identifier(path.table)}"
 
 
-def _name(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
 
 
-def _refusal(error: Py4JJavaError) -> Exception:
-    """What the database says no to; anything else may be otherwise the next time."""
-    java, unknown = error.java_exception, RuntimeError(f"The database does not answer: {error}")
+def _translate_error(error: Py4JJavaError) -> Exception:
+    """Return a Headrace error for a refusal, and a RuntimeError for an error worth a retry."""
+    java_error, transient = error.java_exception, RuntimeError(f"The database failed: {error}")
     try:
-        state, told = java.getSQLState(), str(java.getMessage()).partition("\n")[0]
+        state, message = java_error.getSQLState(), str(java_error.getMessage()).partition("\n")[0]
     except Py4JError:
-        return unknown
-    if state in _DUPLICATE:
-        return TableAlreadyExists(f"The database refuses: {told}")
-    if state is not None and state.startswith(_REFUSALS):
-        return CatalogError(f"The database refuses: {told}")
-    return unknown
+        # Not a java.sql.SQLException.
+        return transient
+    if state in _DUPLICATE_STATES:
+        return TableAlreadyExists(f"The database refused the change: {message}")
+    if state is not None and state.startswith(_REFUSAL_CLASSES):
+        return CatalogError(f"The database refused the change: {message}")
+    return transient

@@ -1,4 +1,4 @@
-"""A table of a database that is written under a hidden name and published by a rename."""
+"""A PostgreSQL table that is written under a hidden name and published by a rename."""
 
 from __future__ import annotations
 
@@ -6,68 +6,66 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from headrace.driver.ctas.base import Destination, TablePath, TwoPhaseTable
+from headrace.driver.ctas.base import TablePath, TwoPhaseTable, WriteTarget
 from headrace.driver.ctas.jdbc_connection import JdbcConnection
-from headrace.driver.ctas.preconditions import already_exists
+from headrace.driver.ctas.preconditions import staged_table_missing_error, table_exists_error
 from headrace.errors import CatalogError
 
 
 class JdbcTableRecord(BaseModel):
-    """What the journal keeps of it."""
+    """Journal record of a JdbcTable."""
 
     target: TablePath
     staged: TablePath
     replaces: bool
+    """Whether the commit drops a table that has the target name."""
     oid: str | None = None
-    """What the database calls the table, whatever its name; None before all rows are written."""
+    """PostgreSQL's id of the staged table, which a rename keeps. None until the write has ended."""
 
 
 class JdbcTable(TwoPhaseTable):
-    """Drives one of them; see TwoPhaseTable."""
+    """A two-phase table in PostgreSQL."""
 
     def __init__(self, record: JdbcTableRecord, connection: JdbcConnection) -> None:
-        self._is = record
+        self._record = record
         self._connection = connection
-        self.destination = Destination(path=record.staged)
+        self.write_target = WriteTarget(path=record.staged)
 
     def begin(self) -> None:
-        """The statement's own write makes all there is."""
+        """Do nothing: Spark's write creates the staged table."""
 
-    def seal(self) -> None:
+    def finish_write(self) -> None:
         with self._connection.open() as database:
-            staged = database.find(self._is.staged)
+            staged = database.find(self._record.staged)
         if staged is None:
-            raise self._gone()
-        self._is = self._is.model_copy(update={"oid": staged.oid})
+            raise self._staged_table_missing()
+        self._record = self._record.model_copy(update={"oid": staged.oid})
 
-    def published(self) -> bool:
+    def is_published(self) -> bool:
         with self._connection.open() as database:
-            there = database.find(self._is.target)
-        return there is not None and there.oid == self._is.oid
+            existing = database.find(self._record.target)
+        return existing is not None and existing.oid == self._record.oid
 
     def commit(self) -> None:
-        if self.published():
+        if self.is_published():
             return
         with self._connection.open() as database:
-            staged = database.find(self._is.staged)
-            if staged is None or staged.oid != self._is.oid:
-                raise self._gone()
-            there = database.find(self._is.target)
-            if there is not None:
-                if not self._is.replaces or there.kind != "table":
-                    raise already_exists(self._is.target, there.kind)
-                database.drop(self._is.target)
-            database.rename(self._is.staged, self._is.target.table)
+            staged = database.find(self._record.staged)
+            if staged is None or staged.oid != self._record.oid:
+                raise self._staged_table_missing()
+            existing = database.find(self._record.target)
+            if existing is not None:
+                if not self._record.replaces or existing.kind != "table":
+                    raise table_exists_error(self._record.target, existing.kind)
+                database.drop(self._record.target)
+            database.rename(self._record.staged, self._record.target.table)
 
     def abort(self) -> None:
         with self._connection.open() as database:
-            database.drop(self._is.staged)
+            database.drop(self._record.staged)
 
-    def record(self) -> dict[str, Any]:
-        return self._is.model_dump(mode="json")
+    def to_record(self) -> dict[str, Any]:
+        return self._record.model_dump(mode="json")
 
-    def _gone(self) -> CatalogError:
-        return CatalogError(
-            f"The rows of {self._is.target.quoted()} are gone: somebody has dropped "
-            f"{self._is.staged.quoted()}."
-        )
+    def _staged_table_missing(self) -> CatalogError:
+        return staged_table_missing_error(self._record.target, self._record.staged)

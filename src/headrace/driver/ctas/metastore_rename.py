@@ -1,8 +1,9 @@
-"""Renames of managed tables, which a metastore makes in two steps.
+"""Detection and repair of half-finished renames of managed tables.
 
-Hive's (`HiveAlterHandler.alterTable`) moves the directory, then the partitions' and the table's
-entries, in a transaction of its database: with many partitions that takes seconds. One that dies
-meanwhile leaves the files where the new name's are, while the catalog has the old name.
+A Hive metastore (`HiveAlterHandler.alterTable`) first moves the directory. It then changes the
+entries of partitions and table in one transaction of its database, which takes seconds with many
+partitions. If the metastore dies in between, the files are at the new location while the catalog
+still has the old name.
 """
 
 from __future__ import annotations
@@ -16,52 +17,84 @@ from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.errors import CatalogError
 
 _LOG = logging.getLogger("headrace.driver")
-_STILL_AT_IT = 15.0
-"""A metastore may go on with what its client did not live to see: it is given so many seconds."""
-_PAUSE = 0.25
+_METASTORE_GRACE_SECONDS = 15.0
+"""How long a metastore may still work on a rename after its client has died."""
+_POLL_SECONDS = 0.25
 
 
 class MetastoreRenames:
-    """Finds those that are half made."""
+    """Finds and repairs half-finished renames in one catalog."""
 
-    def __init__(self, tables: V1Catalog, files: HadoopFiles) -> None:
-        self._tables = tables
+    def __init__(self, catalog: V1Catalog, files: HadoopFiles) -> None:
+        self._catalog = catalog
         self._files = files
 
-    def under_way(self, path: TablePath) -> bool:
-        """Whether files of a staged table beside that one may just be on their way to its place."""
-        return any(not self._files.exists(one) for one in self._tables.staged_places(path))
+    def may_be_in_progress(self, path: TablePath) -> bool:
+        """Return whether a rename of a staged table in the target's namespace may be in progress.
 
-    def undo_half(self, path: TablePath, new_place: str, mark: str | None = None) -> None:
-        """Brings the files of a table back that is still called so, if they were moved.
-
-        `mark` is one of them, relative to the table's place, where others may have been faster.
-        Raises CatalogError when they cannot be moved.
+        The files of such a table are no longer at the location that the catalog names.
         """
-        until = time.monotonic() + _STILL_AT_IT
-        while (place := self._left(path, new_place, mark)) is not None:
-            if time.monotonic() < until:
-                time.sleep(_PAUSE)
+        return any(
+            not self._files.exists(location) for location in self._catalog.staged_locations(path)
+        )
+
+    def is_half_finished(
+        self, path: TablePath, new_location: str, marker_file: str | None = None
+    ) -> bool:
+        """Return whether the rename moved the files of the table but did not change its name.
+
+        Args:
+            marker_file: Relative path of a file of the table. It tells the table's files from
+                those of another table at the new location.
+        """
+        return self._find_abandoned_location(path, new_location, marker_file) is not None
+
+    def undo_half_finished(
+        self, path: TablePath, new_location: str, marker_file: str | None = None
+    ) -> None:
+        """Move the files of a table back to the location that the catalog names.
+
+        Do nothing if the rename is not half-finished, or if the metastore completes it meanwhile.
+
+        Raises:
+            CatalogError: the files cannot be moved.
+        """
+        deadline = time.monotonic() + _METASTORE_GRACE_SECONDS
+        while (
+            location := self._find_abandoned_location(path, new_location, marker_file)
+        ) is not None:
+            if time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
                 continue
-            if not self._files.move(new_place, place):
-                raise CatalogError(f"{new_place} cannot be moved back to {place}.")
+            if not self._files.move(new_location, location):
+                raise CatalogError(
+                    f"A rename of {path.sql_name} was interrupted, and its files cannot be moved"
+                    f" back from {new_location} to {location}. Run headrace recover to try again."
+                )
             _LOG.warning(
-                "a rename of %s was cut short: its files are back from %s", path.quoted(), new_place
+                "repaired an interrupted rename of %s: moved its files back from %s",
+                path.sql_name,
+                new_location,
             )
             return
 
-    def follow(self, place: str, new_place: str) -> None:
-        """A table has its new name, but its files were brought back before it had: they follow."""
-        if self._files.exists(place) and self._files.remove_if_empty(new_place):
-            self._files.move(place, new_place)
+    def move_files_to_new_name(self, location: str, new_location: str) -> None:
+        """Move the files of a renamed table to the location of its new name.
 
-    def is_half(self, path: TablePath, new_place: str, mark: str | None = None) -> bool:
-        """Whether its files were moved, but not its name; `mark` as in `undo_half`."""
-        return self._left(path, new_place, mark) is not None
+        This is needed if `undo_half_finished` moved the files just before the rename completed.
+        """
+        if self._files.exists(location) and self._files.remove_if_empty(new_location):
+            self._files.move(location, new_location)
 
-    def _left(self, path: TablePath, new_place: str, mark: str | None) -> str | None:
-        """The place that the files of the table have left, while it has its name."""
-        place = self._tables.managed_place(path)
-        if place is None or not self._files.exists(f"{new_place}/{mark}" if mark else new_place):
+    def _find_abandoned_location(
+        self, path: TablePath, new_location: str, marker_file: str | None
+    ) -> str | None:
+        """Return the table's location in the catalog if its files are at the new location instead.
+
+        Returns None if the rename has not begun, has completed, or concerns no managed table.
+        """
+        location = self._catalog.managed_location(path)
+        moved = f"{new_location}/{marker_file}" if marker_file else new_location
+        if location is None or not self._files.exists(moved):
             return None
-        return None if self._files.exists(place) else place
+        return None if self._files.exists(location) else location

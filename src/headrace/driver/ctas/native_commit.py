@@ -1,4 +1,4 @@
-"""A table that its catalog publishes itself, at the end of the write, all at once."""
+"""A table that its catalog publishes in one step at the end of the write."""
 
 from __future__ import annotations
 
@@ -6,68 +6,70 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from headrace.driver.ctas.base import PROPERTY, Destination, TablePath, TwoPhaseTable
+from headrace.driver.ctas.base import TRANSACTION_PROPERTY, TablePath, TwoPhaseTable, WriteTarget
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.driver.ctas.preconditions import already_exists
+from headrace.driver.ctas.preconditions import table_exists_error
 from headrace.driver.ctas.v2_catalog import V2Catalog
 from headrace.errors import CatalogError, StatementFailed
 
 
 class NativeCommitRecord(BaseModel):
-    """What the journal keeps of it."""
+    """Journal record of a NativeCommitTable."""
 
     transaction: str
     target: TablePath
     replaces: bool
-    place: str | None = None
-    """A URI: everything is written there, and nothing but this transaction's is ever there."""
-    while_writing: dict[str, str] = {}
-    """Table properties that lead there."""
-    afterwards: dict[str, str | None] = {}
-    """What they are once it is published; None: not set."""
+    write_location: str | None = None
+    """URI of the directory that only this transaction writes to. None if there is none."""
+    write_properties: dict[str, str] = {}
+    """Table properties that make the catalog write to `write_location`."""
+    final_properties: dict[str, str | None] = {}
+    """Values of the same properties after the commit. None removes a property."""
 
 
 class NativeCommitTable(TwoPhaseTable):
-    """Drives one of them; see TwoPhaseTable."""
+    """A two-phase table that commits natively."""
 
     commits_natively = True
 
     def __init__(self, record: NativeCommitRecord, plugin: V2Catalog, files: HadoopFiles) -> None:
-        self._is = record
+        self._record = record
         self._plugin = plugin
         self._files = files
-        self.destination = Destination(
+        self.write_target = WriteTarget(
             path=record.target,
-            properties={PROPERTY: record.transaction, **record.while_writing},
+            properties={TRANSACTION_PROPERTY: record.transaction, **record.write_properties},
             replaces=record.replaces,
         )
 
     def begin(self) -> None:
-        """The statement's own write makes all there is."""
+        """Do nothing: Spark's write creates the table."""
 
-    def published(self) -> bool:
-        found = self._plugin.properties(self._is.target)
-        return found.get(PROPERTY) == self._is.transaction
+    def is_published(self) -> bool:
+        properties = self._plugin.properties(self._record.target)
+        return properties.get(TRANSACTION_PROPERTY) == self._record.transaction
 
     def commit(self) -> None:
-        if not self.published():
-            # It was: somebody has replaced or dropped it since, as anybody may.
+        if not self.is_published():
+            # The table was published, and another user has replaced or dropped it since.
             return
-        if self._is.afterwards:
-            self._plugin.set_properties(self._is.target, self._is.afterwards)
+        if self._record.final_properties:
+            self._plugin.set_properties(self._record.target, self._record.final_properties)
 
-    def refusal(self, error: Exception) -> StatementFailed | None:
-        # Iceberg's catalogs have different words for it, and no condition.
-        late = "already exists" in str(error) and not self._is.replaces
-        there = self._plugin.kind_of(self._is.target) if late else None
-        return None if there is None else already_exists(self._is.target, there)
+    def explain_commit_refusal(self, error: Exception) -> StatementFailed | None:
+        # Iceberg's catalogs report an existing table in different messages, without a condition.
+        exists = "already exists" in str(error) and not self._record.replaces
+        existing = self._plugin.kind_of(self._record.target) if exists else None
+        return None if existing is None else table_exists_error(self._record.target, existing)
 
     def abort(self) -> None:
-        if self.published():
-            raise CatalogError(f"{self._is.target.quoted()} is published: nothing is removed.")
-        if self._is.place is not None:
-            self._files.remove(self._is.place)
-            self._files.remove_if_empty(self._is.place.rpartition("/")[0])
+        if self.is_published():
+            raise CatalogError(
+                f"Table {self._record.target.sql_name} is already published and was not removed."
+            )
+        if self._record.write_location is not None:
+            self._files.remove(self._record.write_location)
+            self._files.remove_if_empty(self._record.write_location.rpartition("/")[0])
 
-    def record(self) -> dict[str, Any]:
-        return self._is.model_dump(mode="json")
+    def to_record(self) -> dict[str, Any]:
+        return self._record.model_dump(mode="json")

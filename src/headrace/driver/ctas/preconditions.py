@@ -1,48 +1,72 @@
-"""What must hold of a target before anything is begun; the same for every catalog."""
+"""Checks of a CTAS target that are the same for every catalog, and their errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.driver.ctas.base import TableDefinition, TablePath
-from headrace.errors import DatabaseNotFound, LocationNotEmpty, TableAlreadyExists, TableNotFound
+from headrace.driver.ctas.base import RelationKind, TableDefinition, TablePath
+from headrace.errors import (
+    CatalogError,
+    DatabaseNotFound,
+    LocationNotEmpty,
+    TableAlreadyExists,
+    TableNotFound,
+)
 
 
 def check_target(
     path: TablePath,
-    there: str | None,
+    existing: RelationKind | None,
     has_namespace: Callable[[tuple[str, ...]], bool],
     table: TableDefinition,
     *,
     ignore_if_exists: bool,
 ) -> bool:
-    """Returns whether there is nothing to do, because the table is there and that is no error.
+    """Check that the target can be created or replaced.
 
-    `there` says what has the name: a table, a view, or nothing. Raises DatabaseNotFound,
-    TableAlreadyExists and TableNotFound.
+    Args:
+        existing: What the name refers to in the catalog at present. None if it is free.
+
+    Returns:
+        Whether nothing needs to be done, because the table exists and IF NOT EXISTS was given.
+
+    Raises DatabaseNotFound, TableAlreadyExists and TableNotFound.
     """
-    if there is None:
+    if existing is None:
         if not has_namespace(path.namespace):
-            raise DatabaseNotFound(f"There is no database {'.'.join(path.namespace)!r}.")
+            raise DatabaseNotFound(f"Database {'.'.join(path.namespace)!r} does not exist.")
         if table.must_exist:
-            raise TableNotFound(f"There is no table {path.quoted()} to replace.")
+            raise TableNotFound(
+                f"Table {path.sql_name} does not exist and cannot be replaced. Use CREATE OR"
+                " REPLACE TABLE to create it."
+            )
         return False
-    if table.replaces and there == "table":
+    if table.replaces and existing == "table":
         return False
     if ignore_if_exists:
         return True
-    raise TableAlreadyExists(f"{path.quoted()} exists already: it is a {there}.")
+    raise TableAlreadyExists(f"{path.sql_name} already exists: it is a {existing}.")
 
 
-def location_not_empty(path: TablePath, place: str) -> LocationNotEmpty:
-    """Files of others are where the table's are to be."""
+def location_not_empty_error(path: TablePath, location: str) -> LocationNotEmpty:
+    """Return the error for a location that holds files of others."""
     return LocationNotEmpty(
-        f"The location of {path.quoted()} holds files of others, and they stay: {place}"
+        f"The location of table {path.sql_name} is not empty: {location}. Its files were not"
+        " changed. Choose an empty location or remove the files."
     )
 
 
-def already_exists(path: TablePath, there: str) -> TableAlreadyExists:
-    """Somebody else was faster: a table or a view has the name."""
+def table_exists_error(path: TablePath, existing: RelationKind) -> TableAlreadyExists:
+    """Return the error for a table or view that appeared while the statement ran."""
     return TableAlreadyExists(
-        f"{path.quoted()} exists already: somebody has made a {there} of that name meanwhile."
+        f"{path.sql_name} already exists: another writer created a {existing} of that name while"
+        " the statement ran."
+    )
+
+
+def staged_table_missing_error(path: TablePath, staged: TablePath) -> CatalogError:
+    """Return the error for a staged table that disappeared before it was published."""
+    return CatalogError(
+        f"The rows of table {path.sql_name} are lost: the staged table {staged.sql_name} was"
+        " dropped before it could be published. Run the statement again."
     )

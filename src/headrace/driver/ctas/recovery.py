@@ -1,4 +1,4 @@
-"""Recovery: what drivers before this one have left of tables, and no statement will take up."""
+"""Recovery of orphaned table transactions: completes or removes what lost drivers staged."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.catalogs import catalogs_in, restore_table
-from headrace.driver.ctas.journal import Journal
-from headrace.driver.ctas.transaction import CommitUnfinished, CtasHook
+from headrace.driver.ctas.catalogs import list_catalogs, restore_table
+from headrace.driver.ctas.transaction import CommitUnfinished, CtasHook, Journal
 from headrace.driver.hooks import StatementFacts
-from headrace.driver.link import Link
+from headrace.driver.link import NodeLink
 from headrace.errors import StatementFailed
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import OrphanedTransaction
@@ -20,36 +19,46 @@ from headrace.model.messages import OrphanedTransaction
 _LOG = logging.getLogger("headrace.driver")
 
 
-def recover(session: SparkSession, link: Link) -> None:
-    """Finishes or removes them, one by one; what cannot be done is logged, and left.
+def recover(session: SparkSession, link: NodeLink) -> None:
+    """Claim the orphaned transactions of this session's catalogs, and resolve each of them.
 
-    Raises LeaseLost, Orphaned and Refused.
+    An error of one transaction is logged, and the transaction stays orphaned.
+
+    Raises LeaseLost, NoNodeAnswers and LinkRefused.
     """
     try:
-        identities = sorted({catalog.identity() for catalog in catalogs_in(session)})
+        identities = sorted({catalog.identity() for catalog in list_catalogs(session)})
     except (PySparkException, Py4JError) as error:
-        _LOG.error("nothing can be recovered: %s", error)
+        _LOG.error("recovery skipped, the catalogs cannot be identified: %s", error)
         return
-    for left in link.recover(identities):
+    for orphan in link.recover(identities):
         try:
-            _finish(session, left, link)
+            _resolve(session, orphan, link)
         except (PySparkException, Py4JError, StatementFailed, CommitUnfinished) as error:
-            _LOG.error("%s of %s stays as it is: %s", left.id, left.staged.target, error)
+            _LOG.error(
+                "transaction %s of table %s is not resolved: %s",
+                orphan.id,
+                orphan.staged.target,
+                error,
+            )
 
 
-def _finish(session: SparkSession, left: OrphanedTransaction, link: Link) -> None:
-    catalog, table = restore_table(session, left.staged)
-    journal = Journal(link, left.id, left.statement_id)
-    hook = CtasHook(catalog, table, journal, target=left.staged.target, left_as=left.state)
-    facts = StatementFacts(
-        id=left.statement_id, session_id=link.bootstrap.session_id, text="", attempt=0
+def _resolve(session: SparkSession, orphan: OrphanedTransaction, link: NodeLink) -> None:
+    """Roll a committing transaction forward, and any other one back."""
+    catalog, table = restore_table(session, orphan.staged)
+    journal = Journal(link, orphan.id, orphan.statement_id)
+    hook = CtasHook(
+        catalog, table, journal, target=orphan.staged.target, journal_state=orphan.state
     )
-    if not hook.is_done():
-        hook.on_cancelled(facts)
+    statement = StatementFacts(
+        id=orphan.statement_id, session_id=link.bootstrap.session_id, text="", attempt=0
+    )
+    if not hook.must_roll_forward():
+        hook.on_cancelled(statement)
         return
     try:
-        hook.on_finished(facts)
+        hook.on_finished(statement)
     except StatementFailed as error:
-        hook.on_failed(facts, error)
+        hook.on_failed(statement, error)
         raise
     journal.write(TransactionState.COMMITTED)

@@ -1,7 +1,7 @@
-"""Two-phase tables of Spark's own catalog, in memory or on a Hive metastore.
+"""Two-phase tables of Spark's session catalog, in memory or on a Hive metastore.
 
-The rows go to a table of a hidden name, which one rename publishes. With a LOCATION they go to a
-directory within it and are moved, file by file, before the rename.
+The rows go to a table with a hidden name, and one rename publishes it. With a LOCATION, the rows go
+to a directory inside the location, and the commit moves the files up before the rename.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.base import (
-    STAGED,
+    STAGING_PREFIX,
+    ExistingTable,
     TableDefinition,
     TablePath,
     TwoPhaseCatalog,
     TwoPhaseTable,
-    UntouchedTable,
 )
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.metastore_rename import MetastoreRenames
-from headrace.driver.ctas.preconditions import check_target, location_not_empty
+from headrace.driver.ctas.preconditions import check_target, location_not_empty_error
 from headrace.driver.ctas.staged_table import StagedRecord, StagedTable
 from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.driver.py4j_bridge import Py4JBridge
 
-_LENIENT = "spark.sql.legacy.allowNonEmptyLocationInCTAS"
-_METASTORE = ("hive.metastore.uris", "javax.jdo.option.ConnectionURL")
+_ALLOW_NON_EMPTY_LOCATION = "spark.sql.legacy.allowNonEmptyLocationInCTAS"
+_IDENTIFYING = ("hive.metastore.uris", "javax.jdo.option.ConnectionURL")
 
 
 class SessionCatalog(TwoPhaseCatalog):
-    """`spark_catalog`, whatever the file format."""
+    """`spark_catalog`, for all file formats."""
 
     kind = "session"
 
@@ -39,18 +39,18 @@ class SessionCatalog(TwoPhaseCatalog):
         super().__init__(session, catalog)
         self._jvm = Py4JBridge(session)
         self._files = HadoopFiles(session)
-        self._tables = V1Catalog(session, self._jvm)
-        self._renames = MetastoreRenames(self._tables, self._files)
+        self._v1_catalog = V1Catalog(session, self._jvm)
+        self._renames = MetastoreRenames(self._v1_catalog, self._files)
 
     def identity(self) -> str:
-        known: dict[str, Any] = {"kind": "session"}
+        values: dict[str, Any] = {"kind": "session"}
         conf = self._jvm.state.newHadoopConf()
-        if self._tables.persistent:
-            known |= {key: conf.get(key) for key in _METASTORE if conf.get(key)}
+        if self._v1_catalog.persistent:
+            values |= {key: conf.get(key) for key in _IDENTIFYING if conf.get(key)}
         else:
-            # Its tables are gone with their driver; what they left in files is to be found there.
-            known["warehouse"] = self._jvm.state.conf().warehousePath()
-        return json.dumps(known, sort_keys=True)
+            # The tables end with their driver, but their staged files remain in the warehouse.
+            values["warehouse"] = self._jvm.state.conf().warehousePath()
+        return json.dumps(values, sort_keys=True)
 
     def create_two_phase_table(
         self,
@@ -60,45 +60,54 @@ class SessionCatalog(TwoPhaseCatalog):
         ignore_if_exists: bool,
         is_streaming: bool,
     ) -> TwoPhaseTable | None:
-        if self.session.conf.get(_LENIENT) == "true":
+        if self.session.conf.get(_ALLOW_NON_EMPTY_LOCATION) == "true":
             return None
-        there = self._tables.kind_of(path)
-        if check_target(path, there, self._has_namespace, table, ignore_if_exists=ignore_if_exists):
-            return UntouchedTable(path)
-        location = table.location and self._files.full(table.location)
-        final = location or self._tables.default_location(path)
-        # What a table without a LOCATION leaves its place to is moved away with it.
-        if (there is None or location) and not self._is_free(path, final, located=bool(location)):
-            if there is None and self._tables.kind_of(path) is not None:
-                # Somebody was just publishing it.
+        existing = self._v1_catalog.kind_of(path)
+        if check_target(
+            path, existing, self._has_namespace, table, ignore_if_exists=ignore_if_exists
+        ):
+            return ExistingTable(path)
+        location = table.location and self._files.qualify(table.location)
+        final_location = location or self._v1_catalog.default_location(path)
+        # A replaced table without a LOCATION vacates its location when it is renamed.
+        needs_free_location = existing is None or bool(location)
+        if needs_free_location and not self._is_free(
+            path, final_location, is_external=bool(location)
+        ):
+            if existing is None and self._v1_catalog.kind_of(path) is not None:
+                # Another transaction published the table between the two checks.
                 return self.create_two_phase_table(
                     path, table, ignore_if_exists=ignore_if_exists, is_streaming=is_streaming
                 )
-            raise location_not_empty(path, final)
-        staged = path.beside(table.own_name)
-        # By a name that readers of the LOCATION pass over.
-        rows_at = f"{location}/_{staged.table}" if location else None
+            raise location_not_empty_error(path, final_location)
+        staged = path.sibling(table.staging_name)
+        backup_name = table.staging_name.replace("staged", "replaced")
+        # Readers of the LOCATION skip names that begin with an underscore.
+        staging_location = f"{location}/_{staged.table}" if location else None
         record = StagedRecord(
             transaction=table.transaction,
             target=path,
             staged=staged,
-            rows_at=rows_at or self._tables.default_location(staged),
-            final=final,
+            staging_location=staging_location or self._v1_catalog.default_location(staged),
+            final_location=final_location,
             external=location is not None,
-            made_final=location is not None and not self._files.exists(final),
-            replaced=path.beside(table.own_name.replace("staged", "replaced")) if there else None,
+            created_final_location=location is not None and not self._files.exists(final_location),
+            backup=path.sibling(backup_name) if existing else None,
         )
-        return StagedTable(record, self._tables, self._files)
-
-    def _is_free(self, path: TablePath, final: str, *, located: bool) -> bool:
-        """Whether nothing is there yet that stays, as far as can be said before the commit."""
-        if located:
-            return self._files.is_empty(final, but=f"_{STAGED}")
-        return self._files.is_empty(final) or self._renames.under_way(path)
-
-    def _has_namespace(self, namespace: tuple[str, ...]) -> bool:
-        return len(namespace) == 1 and self._tables.has_database(namespace[0])
+        return StagedTable(record, self._v1_catalog, self._files)
 
     def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
-        known = StagedRecord.model_validate(record)
-        return StagedTable(known, self._tables, self._files, restored=True)
+        restored = StagedRecord.model_validate(record)
+        return StagedTable(restored, self._v1_catalog, self._files, restored=True)
+
+    def _is_free(self, path: TablePath, final_location: str, *, is_external: bool) -> bool:
+        """Return whether the location holds no files that will stay there.
+
+        The answer can change until the commit, which checks again.
+        """
+        if is_external:
+            return self._files.is_empty(final_location, ignore_prefix=f"_{STAGING_PREFIX}")
+        return self._files.is_empty(final_location) or self._renames.may_be_in_progress(path)
+
+    def _has_namespace(self, namespace: tuple[str, ...]) -> bool:
+        return len(namespace) == 1 and self._v1_catalog.has_database(namespace[0])

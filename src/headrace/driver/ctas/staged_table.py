@@ -1,4 +1,4 @@
-"""A table of Spark's own catalog that is written under a hidden name and published by a rename."""
+"""A session catalog table that is written under a hidden name and published by a rename."""
 
 from __future__ import annotations
 
@@ -8,222 +8,276 @@ from py4j.protocol import Py4JError
 from pydantic import BaseModel
 from pyspark.errors import PySparkException
 
-from headrace.driver.ctas.base import PROPERTY, STAGED, Destination, TablePath, TwoPhaseTable
+from headrace.driver.ctas.base import (
+    STAGING_PREFIX,
+    TRANSACTION_PROPERTY,
+    TablePath,
+    TwoPhaseTable,
+    WriteTarget,
+)
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.metastore_rename import MetastoreRenames
-from headrace.driver.ctas.preconditions import already_exists, location_not_empty
+from headrace.driver.ctas.preconditions import (
+    location_not_empty_error,
+    staged_table_missing_error,
+    table_exists_error,
+)
 from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.errors import CatalogError, StatementFailed
 
 
 class StagedRecord(BaseModel):
-    """What the journal keeps of it. Places are URIs."""
+    """Journal record of a StagedTable. Locations are URIs."""
 
     transaction: str
     target: TablePath
     staged: TablePath
-    rows_at: str
-    """Where the rows are written: nothing but this table's is ever there."""
-    final: str
-    """Where they are when it is published."""
+    staging_location: str
+    """Directory that only this transaction writes to."""
+    final_location: str
+    """Directory of the files after the commit."""
     external: bool
-    """Whether `final` is the user's LOCATION, with `rows_at` in it."""
-    made_final: bool
-    """Whether `final` was not there before."""
-    replaced: TablePath | None = None
-    """The name that the table has while it is being replaced; None where none is."""
+    """Whether `final_location` is the user's LOCATION. It then contains `staging_location`."""
+    created_final_location: bool
+    """Whether `final_location` did not exist before this transaction."""
+    backup: TablePath | None = None
+    """Name of the replaced table until the commit drops it. None if no table is replaced."""
     files: list[str] | None = None
-    """Of an external table, all its files, relative to `rows_at`; None before they are written."""
-    mark: str | None = None
-    """Of any other, one of them, by which they are known wherever they are."""
+    """All files of an external table, relative to `staging_location`, from the end of the write."""
+    marker_file: str | None = None
+    """One file of a managed table, relative to `staging_location`, from the end of the write.
+
+    It identifies the table's files after a half-finished rename has moved them.
+    """
 
 
 class StagedTable(TwoPhaseTable):
-    """Drives one of them; see TwoPhaseTable."""
+    """A two-phase table of the session catalog."""
 
     def __init__(
-        self, record: StagedRecord, tables: V1Catalog, files: HadoopFiles, *, restored: bool = False
+        self,
+        record: StagedRecord,
+        catalog: V1Catalog,
+        files: HadoopFiles,
+        *,
+        restored: bool = False,
     ) -> None:
-        self._is = record
-        self._tables = tables
+        self._record = record
+        self._catalog = catalog
         self._files = files
-        self._renames = MetastoreRenames(tables, files)
-        self._tried = restored
-        self.destination = Destination(
+        self._renames = MetastoreRenames(catalog, files)
+        self._commit_may_have_begun = restored
+        self.write_target = WriteTarget(
             path=record.staged,
-            location=record.rows_at if record.external else None,
-            properties={PROPERTY: record.transaction},
+            location=record.staging_location if record.external else None,
+            properties={TRANSACTION_PROPERTY: record.transaction},
         )
-        self.location = record.final if record.external else None
-        # Between two renames nobody has the name.
-        self.atomic = record.replaced is None
+        self.location = record.final_location if record.external else None
+        # A replacement takes two renames. Between them no table has the name.
+        self.atomic = record.backup is None
 
     def begin(self) -> None:
-        """The statement's own write makes all there is."""
+        """Do nothing: Spark's write creates the staged table."""
 
-    def seal(self) -> None:
-        if self._is.external:
-            files = self._files.files_below(self._is.rows_at)
-            self._is = self._is.model_copy(update={"files": files})
+    def finish_write(self) -> None:
+        location = self._record.staging_location
+        if self._record.external:
+            files = self._files.list_files(location)
+            self._record = self._record.model_copy(update={"files": files})
         else:
-            mark = self._files.first_below(self._is.rows_at)
-            self._is = self._is.model_copy(update={"mark": mark})
+            marker_file = self._files.find_data_file(location)
+            self._record = self._record.model_copy(update={"marker_file": marker_file})
 
-    def published(self) -> bool:
-        target = self._is.target
-        if self._tables.kind_of(target) != "table":
+    def is_published(self) -> bool:
+        target = self._record.target
+        if self._catalog.kind_of(target) != "table":
             return False
-        return self._tables.properties(target).get(PROPERTY) == self._is.transaction
+        transaction = self._catalog.properties(target).get(TRANSACTION_PROPERTY)
+        return transaction == self._record.transaction
 
     def commit(self) -> None:
-        # The first time the rename itself says what stands in its way: every look costs a call.
-        if self._tried:
-            self._undo_halves()
-            if self._finished():
+        # A first attempt skips these checks: each costs a call to the metastore, and the rename
+        # itself reports a conflict.
+        if self._commit_may_have_begun:
+            self._undo_half_finished_renames()
+            if self._complete_if_published():
                 return
-        self._tried = True
-        if self._is.replaced is not None or self._is.external:
-            self._step_aside()
-        if self._is.external:
-            self._move_files()
+        self._commit_may_have_begun = True
+        if self._record.backup is not None or self._record.external:
+            self._free_target_name()
+        if self._record.external:
+            self._move_files_to_location()
         else:
-            self._make_way()
+            self._prepare_rename()
         try:
-            self._tables.publish(self._is.staged, self._is.target)
+            self._catalog.publish(self._record.staged, self._record.target)
         except (PySparkException, Py4JError) as error:
-            # One that was answered by an error may have been made all the same, or half.
-            if self._finished():
+            # A rename that reports an error may still have completed, fully or half.
+            if self._complete_if_published():
                 return
-            if self._is_half():
-                # To be tried again.
+            if self._is_rename_half_finished():
+                # The caller commits again, which repairs the rename first.
                 raise
-            raise self._refused(error) from error
-        self._tidy()
+            raise self._explain_rename_error(error) from error
+        self._clean_up()
 
     def abort(self) -> None:
-        # A commit that was answered by an error may have been made, and not been seen.
-        if self.published():
-            raise CatalogError(f"{self._is.target.quoted()} is published: nothing is removed.")
-        self._undo_halves()
-        self._put_back()
-        self._tables.drop(self._is.staged)
-        if self._is.external:
-            self._take_files_back()
-        self._files.remove(self._is.rows_at)
-        if self._is.made_final:
-            self._files.remove_if_empty(self._is.final)
+        # A commit that reported an error may have published the table without noticing it.
+        if self.is_published():
+            raise CatalogError(
+                f"Table {self._record.target.sql_name} is already published and was not removed."
+            )
+        self._undo_half_finished_renames()
+        self._restore_replaced_table()
+        self._catalog.drop(self._record.staged)
+        if self._record.external:
+            self._remove_moved_files()
+        self._files.remove(self._record.staging_location)
+        if self._record.created_final_location:
+            self._files.remove_if_empty(self._record.final_location)
 
-    def record(self) -> dict[str, Any]:
-        return self._is.model_dump(mode="json")
+    def to_record(self) -> dict[str, Any]:
+        return self._record.model_dump(mode="json")
 
-    def _is_half(self) -> bool:
-        known = self._is
-        return known.mark is not None and self._renames.is_half(
-            known.staged, known.final, known.mark
+    def _is_rename_half_finished(self) -> bool:
+        record = self._record
+        return record.marker_file is not None and self._renames.is_half_finished(
+            record.staged, record.final_location, record.marker_file
         )
 
-    def _undo_halves(self) -> None:
-        """Of the renames that lead to the new table: where one is half made, none can be."""
-        if self._is.mark is not None:
-            self._renames.undo_half(self._is.staged, self._is.final, self._is.mark)
-        replaced = self._is.replaced
-        if replaced is not None and self._tables.kind_of(replaced) is None:
-            self._renames.undo_half(self._is.target, self._tables.default_location(replaced))
+    def _undo_half_finished_renames(self) -> None:
+        """Undo a half-finished rename of the staged table or of the replaced one.
 
-    def _finished(self) -> bool:
-        """Whether the table was published before; what is left to do then is done."""
-        if not self.published():
+        At most one of the two can be half-finished.
+        """
+        record = self._record
+        if record.marker_file is not None:
+            self._renames.undo_half_finished(
+                record.staged, record.final_location, record.marker_file
+            )
+        if record.backup is not None and self._catalog.kind_of(record.backup) is None:
+            backup_location = self._catalog.default_location(record.backup)
+            self._renames.undo_half_finished(record.target, backup_location)
+
+    def _complete_if_published(self) -> bool:
+        """Finish the remaining steps if the table is published. Return whether it is."""
+        if not self.is_published():
             return False
-        if not self._is.external:
-            self._renames.follow(self._is.rows_at, self._is.final)
-        self._tidy()
+        if not self._record.external:
+            self._renames.move_files_to_new_name(
+                self._record.staging_location, self._record.final_location
+            )
+        self._clean_up()
         return True
 
-    def _step_aside(self) -> None:
-        """The name is free after this: the table that is replaced, and no other, has another."""
-        if self._tables.kind_of(self._is.staged) is None:
-            raise self._gone()
-        there, replaced = self._tables.kind_of(self._is.target), self._is.replaced
-        if there == "table" and replaced is not None and self._tables.kind_of(replaced) is None:
-            self._tables.rename(self._is.target, replaced)
-        elif there is not None:
-            raise already_exists(self._is.target, there)
+    def _free_target_name(self) -> None:
+        """Rename the table that is to be replaced to its backup name.
 
-    def _make_way(self) -> None:
-        """A rename moves the rows to where nothing may be, not even an empty directory."""
-        if not self._files.remove_if_empty(self._is.final):
-            raise self._refused()
-        if not self._tables.persistent:
-            # A rename in memory leaves the partitions where they were.
-            if self._tables.kind_of(self._is.staged) is None:
-                raise self._gone()
-            self._tables.relocate(
-                self._is.staged, self._is.rows_at, self._is.final, table_too=False
+        Raises:
+            TableAlreadyExists: another table or view has the target name.
+            CatalogError: the staged table is missing.
+        """
+        if self._catalog.kind_of(self._record.staged) is None:
+            raise self._staged_table_missing()
+        existing, backup = self._catalog.kind_of(self._record.target), self._record.backup
+        if existing == "table" and backup is not None and self._catalog.kind_of(backup) is None:
+            self._catalog.rename(self._record.target, backup)
+        elif existing is not None:
+            raise table_exists_error(self._record.target, existing)
+
+    def _prepare_rename(self) -> None:
+        """Remove an empty directory at the final location, to which the rename moves the files."""
+        if not self._files.remove_if_empty(self._record.final_location):
+            raise self._explain_rename_error()
+        if not self._catalog.persistent:
+            # Spark's InMemoryCatalog does not change partition locations in a rename.
+            if self._catalog.kind_of(self._record.staged) is None:
+                raise self._staged_table_missing()
+            self._catalog.relocate(
+                self._record.staged,
+                self._record.staging_location,
+                self._record.final_location,
+                include_table=False,
             )
 
-    def _move_files(self) -> None:
-        """Up into the LOCATION. Whoever did so before may have been interrupted anywhere."""
-        rows_at, final, files = self._is.rows_at, self._is.final, self._is.files or []
-        if self._others_are_there():
-            raise location_not_empty(self._is.target, final)
-        for file in files:
-            source, target = f"{rows_at}/{file}", f"{final}/{file}"
+    def _move_files_to_location(self) -> None:
+        """Move the staged files up into the LOCATION, including after an interrupted attempt."""
+        record = self._record
+        if self._has_foreign_files():
+            raise location_not_empty_error(record.target, record.final_location)
+        for file in record.files or []:
+            source, target = f"{record.staging_location}/{file}", f"{record.final_location}/{file}"
             if self._files.exists(source):
                 if not self._files.move(source, target):
-                    raise location_not_empty(self._is.target, self._is.final)
+                    raise location_not_empty_error(record.target, record.final_location)
             elif not self._files.exists(target):
-                raise CatalogError(f"A file of {self._is.target.quoted()} is gone: {source}")
-        self._tables.relocate(self._is.staged, rows_at, final, table_too=True)
-
-    def _others_are_there(self) -> bool:
-        """Whether the LOCATION holds files that are neither its own nor staged."""
-        rows_at, final = self._is.rows_at, self._is.final
-        if self._files.is_empty(final, but=f"_{STAGED}"):
-            return False
-        staging = (f"_{STAGED}", f"{rows_at.rpartition('/')[2]}/")
-        there = set(self._files.files_below(final)).difference(self._is.files or [])
-        return not all(one.startswith(staging) for one in there)
-
-    def _take_files_back(self) -> None:
-        """Removes those that were moved already: `final` was empty, and a move replaces nothing."""
-        if not self._files.exists(self._is.rows_at):
-            return
-        for file in self._is.files or []:
-            if not self._files.exists(f"{self._is.rows_at}/{file}"):
-                self._files.remove(f"{self._is.final}/{file}")
-
-    def _put_back(self) -> None:
-        """The table that was to be replaced, unless somebody has taken its name since."""
-        replaced = self._is.replaced
-        if replaced is None or self._tables.kind_of(replaced) is None:
-            return
-        if self._tables.kind_of(self._is.target) is not None:
-            raise CatalogError(
-                f"The table that {self._is.target.quoted()} was is {replaced.quoted()} now, and "
-                "somebody has made another of its name."
-            )
-        self._renames.undo_half(replaced, self._tables.default_location(self._is.target))
-        self._tables.rename(replaced, self._is.target)
-
-    def _refused(self, error: Exception | None = None) -> StatementFailed:
-        """What stands in the way of the rename, which is not made."""
-        there = self._tables.kind_of(self._is.target)
-        if there is not None:
-            return already_exists(self._is.target, there)
-        if not self._is.external and not self._files.is_empty(self._is.final):
-            return location_not_empty(self._is.target, self._is.final)
-        if self._tables.kind_of(self._is.staged) is None:
-            return self._gone()
-        return CatalogError(f"{self._is.target.quoted()} cannot be published: {error}")
-
-    def _gone(self) -> CatalogError:
-        return CatalogError(
-            f"The rows of {self._is.target.quoted()} are gone: somebody has dropped "
-            f"{self._is.staged.quoted()}."
+                raise CatalogError(
+                    f"A staged file of table {record.target.sql_name} is missing: {source}. Run"
+                    " the statement again."
+                )
+        self._catalog.relocate(
+            record.staged, record.staging_location, record.final_location, include_table=True
         )
 
-    def _tidy(self) -> None:
-        if self._is.replaced is not None:
-            self._tables.drop(self._is.replaced)
-        if self._is.external:
-            self._files.remove(self._is.rows_at)
+    def _has_foreign_files(self) -> bool:
+        """Return whether the LOCATION holds files that are neither this table's nor staged."""
+        staging_location, final_location = (
+            self._record.staging_location,
+            self._record.final_location,
+        )
+        if self._files.is_empty(final_location, ignore_prefix=f"_{STAGING_PREFIX}"):
+            return False
+        staging = (f"_{STAGING_PREFIX}", f"{staging_location.rpartition('/')[2]}/")
+        others = set(self._files.list_files(final_location)).difference(self._record.files or [])
+        return not all(file.startswith(staging) for file in others)
+
+    def _remove_moved_files(self) -> None:
+        """Remove the files that a commit has already moved into the LOCATION.
+
+        They are this transaction's own: the LOCATION was empty, and a move replaces no file.
+        """
+        staging_location = self._record.staging_location
+        if not self._files.exists(staging_location):
+            return
+        for file in self._record.files or []:
+            if not self._files.exists(f"{staging_location}/{file}"):
+                self._files.remove(f"{self._record.final_location}/{file}")
+
+    def _restore_replaced_table(self) -> None:
+        """Rename the replaced table back from its backup name.
+
+        Raises:
+            CatalogError: another table has the target name.
+        """
+        backup, target = self._record.backup, self._record.target
+        if backup is None or self._catalog.kind_of(backup) is None:
+            return
+        if self._catalog.kind_of(target) is not None:
+            raise CatalogError(
+                f"The replaced table {target.sql_name} could not be restored, because another"
+                f" table of that name was created. The replaced table is now {backup.sql_name}."
+                " Rename or drop the other table, and run headrace recover."
+            )
+        self._renames.undo_half_finished(backup, self._catalog.default_location(target))
+        self._catalog.rename(backup, target)
+
+    def _explain_rename_error(self, error: Exception | None = None) -> StatementFailed:
+        """Return the reason why the staged table cannot get the target name."""
+        record = self._record
+        existing = self._catalog.kind_of(record.target)
+        if existing is not None:
+            return table_exists_error(record.target, existing)
+        if not record.external and not self._files.is_empty(record.final_location):
+            return location_not_empty_error(record.target, record.final_location)
+        if self._catalog.kind_of(record.staged) is None:
+            return self._staged_table_missing()
+        return CatalogError(f"Table {record.target.sql_name} could not be published: {error}")
+
+    def _staged_table_missing(self) -> CatalogError:
+        return staged_table_missing_error(self._record.target, self._record.staged)
+
+    def _clean_up(self) -> None:
+        if self._record.backup is not None:
+            self._catalog.drop(self._record.backup)
+        if self._record.external:
+            self._files.remove(self._record.staging_location)

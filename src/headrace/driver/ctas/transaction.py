@@ -1,31 +1,98 @@
-"""Binds a two-phase table to the life of its statement, and journals every step."""
+"""The transaction of one two-phase table: its journal, and the hook that drives it.
+
+The journal entry of each step is written before the step itself.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from functools import cached_property
 
 from py4j.protocol import Py4JNetworkError
 
 from headrace.driver.ctas.base import TwoPhaseCatalog, TwoPhaseTable
-from headrace.driver.ctas.journal import Journal
 from headrace.driver.hooks import StatementFacts, StatementHook
+from headrace.driver.link import NodeLink
 from headrace.errors import HeadraceError, StatementFailed
 from headrace.model.lifecycle import TransactionState
+from headrace.model.messages import Transact
 from headrace.model.transaction import Staged
 
 _LOG = logging.getLogger("headrace.driver")
-_PAUSES = (0.5, 2.0, 5.0)
-"""Before a commit is tried again that the catalog has not refused."""
+_COMMIT_RETRY_PAUSES = (0.5, 2.0, 5.0)
+"""Seconds to wait before each retry of a commit that failed without a refusal."""
+_FIRST_BUSY_PAUSE = 0.05
+_LONGEST_BUSY_PAUSE = 1.0
+"""Seconds between attempts to write a journal entry while the table name is locked."""
+
+
+class Cancelled(HeadraceError):
+    """The statement was cancelled before its table was published."""
+
+    code = "cancelled"
 
 
 class CommitUnfinished(HeadraceError):
-    """A table stays `committing`: whether it is published is for another driver to find out."""
+    """The transaction stays `committing`. Another driver determines whether it was published."""
+
+
+class Journal:
+    """Writes the journal entries of one transaction over the link."""
+
+    def __init__(
+        self,
+        link: NodeLink,
+        transaction_id: str,
+        statement_id: str,
+        *,
+        on_busy: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Create the journal of a transaction.
+
+        Args:
+            on_busy: Called from time to time while another transaction holds the table name.
+        """
+        self.id = transaction_id
+        self._link = link
+        self._statement_id = statement_id
+        self._on_busy = on_busy
+
+    def write(
+        self, state: TransactionState, staged: Staged | None = None, *, published: bool = False
+    ) -> None:
+        """Record the next state, and wait while another transaction holds the table name.
+
+        Args:
+            published: Whether the table is already visible. A cancel is too late then.
+
+        Raises:
+            Cancelled: the statement is being cancelled, and the new state would not undo it.
+        """
+        message = Transact(
+            id=self.id,
+            statement_id=self._statement_id,
+            state=state,
+            staged=staged,
+            published=published,
+        )
+        pause = _FIRST_BUSY_PAUSE
+        while True:
+            answer = self._link.transact(message)
+            if answer.applied:
+                return
+            if not answer.busy:
+                raise Cancelled
+            if pause == _LONGEST_BUSY_PAUSE:
+                # The transaction that holds the name may be orphaned.
+                self._on_busy()
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_BUSY_PAUSE)
 
 
 class CtasHook(StatementHook):
-    """Created: begin. Finished: commit. Failed or cancelled: abort."""
+    """Begins the table when its statement is created, then commits or aborts it at the end."""
 
     def __init__(
         self,
@@ -34,73 +101,96 @@ class CtasHook(StatementHook):
         journal: Journal,
         *,
         target: str,
-        left_as: TransactionState | None = None,
+        journal_state: TransactionState | None = None,
     ) -> None:
-        """`left_as` is the journal's last word on what another process has left."""
+        """Create the hook of one table.
+
+        Args:
+            target: Lock key of the target table.
+            journal_state: Last journalled state, if another driver began this transaction.
+        """
         self._catalog = catalog
         self._table = table
         self._journal = journal
         self._target = target
-        self._left_as = left_as
-        self._prepared = left_as is not None
+        self._journal_state = journal_state
+        self._prepared = journal_state is not None
 
     @property
     def transaction(self) -> str:
+        """Id of the transaction."""
         return self._journal.id
 
     @property
     def atomic(self) -> bool:
+        """See `TwoPhaseTable.atomic`."""
         return self._table.atomic
 
     @property
     def commits_natively(self) -> bool:
+        """See `TwoPhaseTable.commits_natively`."""
         return self._table.commits_natively
 
-    def refusal(self, error: Exception) -> StatementFailed | None:
-        return self._table.refusal(error)
+    def explain_commit_refusal(self, error: Exception) -> StatementFailed | None:
+        """Call `TwoPhaseTable.explain_commit_refusal`."""
+        return self._table.explain_commit_refusal(error)
 
-    def is_done(self) -> bool:
-        """Whether there is nothing but to finish: no cancel and no failure leads back."""
-        if self._left_as is TransactionState.COMMITTING:
+    def must_roll_forward(self) -> bool:
+        """Return whether the transaction can only be completed, and not be aborted any more."""
+        if self._journal_state is TransactionState.COMMITTING:
             return True
-        return self._prepared and self._table.commits_natively and self._table.published()
+        return self._prepared and self._table.commits_natively and self._table.is_published()
 
-    def on_created(self, statement: StatementFacts) -> None:  # noqa: ARG002 - the contract's
-        """Raises Cancelled, and what `begin` raises."""
-        if self._left_as is None:
-            self._journal.write(TransactionState.PREPARED, self._staged())
+    def on_created(self, statement: StatementFacts) -> None:  # noqa: ARG002 - part of the interface
+        """Begin the table. Raises Cancelled and what `TwoPhaseTable.begin` raises."""
+        if self._journal_state is None:
+            self._journal.write(TransactionState.PREPARED, self._describe_staging())
             self._prepared = True
             self._table.begin()
             self._journal.write(TransactionState.BEGUN)
 
     def on_finished(self, statement: StatementFacts) -> None:
-        """Raises Cancelled, Unfinished, and what `commit` raises for a refusal."""
-        if self._left_as is not TransactionState.COMMITTING:
-            self._table.seal()
-            there = self._table.commits_natively
-            self._journal.write(TransactionState.COMMITTING, self._staged(), published=there)
-        self._commit()
-        _LOG.info("statement %s: %s committed: %s", statement.id, self.transaction, self._target)
+        """Commit the table.
 
-    def on_failed(self, statement: StatementFacts, error: Exception) -> None:  # noqa: ARG002 - as above
-        """Raises what `abort` raises: the journal says then that it is still to be done."""
+        Raises:
+            Cancelled: the statement was cancelled before the commit.
+            CommitUnfinished: the commit failed repeatedly, and its outcome is unknown.
+            StatementFailed: the catalog refused the commit.
+        """
+        if self._journal_state is not TransactionState.COMMITTING:
+            self._table.finish_write()
+            self._journal.write(
+                TransactionState.COMMITTING,
+                self._describe_staging(),
+                published=self._table.commits_natively,
+            )
+        self._commit()
+        _LOG.info(
+            "statement %s: committed %s of table %s", statement.id, self.transaction, self._target
+        )
+
+    def on_failed(self, statement: StatementFacts, error: Exception) -> None:  # noqa: ARG002 - part of the interface
+        """Abort the table.
+
+        Raises what `TwoPhaseTable.abort` raises. The journal then still says `aborting`.
+        """
         self._abort(statement)
 
     def on_cancelled(self, statement: StatementFacts) -> None:
-        """As `on_failed`."""
+        """Abort the table, like `on_failed`."""
         self._abort(statement)
 
     def _commit(self) -> None:
-        for pause in (*_PAUSES, None):
+        for pause in (*_COMMIT_RETRY_PAUSES, None):
             try:
                 self._table.commit()
             except (StatementFailed, Py4JNetworkError):
                 raise
             except Exception as error:
-                _LOG.warning("%s of %s: %s", self.transaction, self._target, error)
+                _LOG.warning("commit of %s (table %s): %s", self.transaction, self._target, error)
                 if pause is None:
                     raise CommitUnfinished(
-                        f"{self._target} cannot be published now: {error}"
+                        f"The commit of table {self._target} failed repeatedly: {error}"
                     ) from error
                 time.sleep(pause)
             else:
@@ -112,19 +202,21 @@ class CtasHook(StatementHook):
         self._journal.write(TransactionState.ABORTING)
         self._table.abort()
         self._journal.write(TransactionState.ABORTED)
-        _LOG.info("statement %s: %s rolled back: %s", statement.id, self.transaction, self._target)
+        _LOG.info(
+            "statement %s: rolled back %s of table %s", statement.id, self.transaction, self._target
+        )
 
     @cached_property
-    def _identity(self) -> str:
+    def _catalog_identity(self) -> str:
         return self._catalog.identity()
 
-    def _staged(self) -> Staged:
+    def _describe_staging(self) -> Staged:
         return Staged(
             kind=self._catalog.kind,
             catalog=self._catalog.catalog,
-            identity=self._identity,
+            identity=self._catalog_identity,
             target=self._target,
             location=self._table.location,
-            record=self._table.record(),
+            record=self._table.to_record(),
             commits_natively=self._table.commits_natively,
         )

@@ -1,4 +1,4 @@
-"""The tables of Spark's own catalog, as far as two-phase ones need them looked at and changed."""
+"""Access to the tables of Spark's session catalog, through its internal V1 interface."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.base import STAGED, TablePath
+from headrace.driver.ctas.base import STAGING_PREFIX, RelationKind, TablePath
 from headrace.driver.ctas.v2_catalog import V2Catalog
 from headrace.driver.py4j_bridge import Py4JBridge
 
-_SET_LOCATION = "org.apache.spark.sql.execution.command.AlterTableSetLocationCommand"
+_SET_LOCATION_COMMAND = "org.apache.spark.sql.execution.command.AlterTableSetLocationCommand"
 
 
 class V1Catalog:
-    """What Spark's own catalog holds, and how it is changed."""
+    """The session catalog. Every call may raise Py4JError or PySparkException."""
 
     def __init__(self, session: SparkSession, jvm: Py4JBridge) -> None:
         self._session = session
@@ -25,8 +25,8 @@ class V1Catalog:
     def has_database(self, database: str) -> bool:
         return bool(self._catalog.databaseExists(database))
 
-    def kind_of(self, path: TablePath) -> str | None:
-        """`table` or `view`; None when there is neither."""
+    def kind_of(self, path: TablePath) -> RelationKind | None:
+        """Return what the name refers to, or None if it is free."""
         identifier = self._identifier(path)
         if not self._catalog.tableExists(identifier):
             return None
@@ -34,73 +34,90 @@ class V1Catalog:
         return "view" if is_view else "table"
 
     def properties(self, path: TablePath) -> dict[str, str]:
-        """The table properties of a table that is there."""
-        known = self._catalog.getTableMetadata(self._identifier(path))
-        if known.provider().isDefined() and known.provider().get() == "delta":
-            # Delta keeps them in its log, and none in the catalog.
+        """Return the table properties of an existing table."""
+        metadata = self._catalog.getTableMetadata(self._identifier(path))
+        if metadata.provider().isDefined() and metadata.provider().get() == "delta":
+            # Delta keeps the properties in its log, and none in the catalog.
             return V2Catalog(self._session, path.catalog).properties(path)
-        return self._jvm.map_of(known.properties())
+        return self._jvm.map_of(metadata.properties())
 
     def default_location(self, path: TablePath) -> str:
-        """The URI of a table without a LOCATION."""
+        """Return the URI that the catalog assigns to a table without a LOCATION."""
         return str(self._catalog.defaultTablePath(self._identifier(path)).toString())
 
-    def managed_place(self, path: TablePath) -> str | None:
-        """The URI of a table whose place is the catalog's own choice; None where there is none."""
-        found = self._managed(self._jvm.sequence([self._identifier(path)]))
-        return found[0] if found else None
+    def managed_location(self, path: TablePath) -> str | None:
+        """Return the URI of a managed table, or None if there is no managed table of that name."""
+        locations = self._managed_locations(self._jvm.sequence([self._identifier(path)]))
+        return locations[0] if locations else None
 
-    def staged_places(self, path: TablePath) -> list[str]:
-        """The URIs of the managed ones that are staged beside a table."""
-        return self._managed(self._catalog.listTables(path.namespace[0], f"{STAGED}*", False))
+    def staged_locations(self, path: TablePath) -> list[str]:
+        """Return the URIs of all staged managed tables in the namespace of `path`."""
+        identifiers = self._catalog.listTables(path.namespace[0], f"{STAGING_PREFIX}*", False)
+        return self._managed_locations(identifiers)
 
-    def _managed(self, identifiers: Any) -> list[str]:
-        # Of those that are gone by now it says nothing.
-        known = self._jvm.list_of(self._catalog.getTablesByName(identifiers))
-        managed = [one for one in known if one.tableType().name() == "MANAGED"]
-        return [str(one.location().toString()) for one in managed]
+    def _managed_locations(self, identifiers: Any) -> list[str]:
+        # Spark omits tables that were dropped since they were listed.
+        tables = self._jvm.list_of(self._catalog.getTablesByName(identifiers))
+        managed = [table for table in tables if table.tableType().name() == "MANAGED"]
+        return [str(table.location().toString()) for table in managed]
 
     def publish(self, path: TablePath, target: TablePath) -> None:
-        """Renames a table that nobody has read yet. Raises as `rename` does.
+        """Rename a table that no query has read yet. Raises like `rename`.
 
-        The statement would first resolve the table, to see who has cached it.
+        This skips the ALTER TABLE statement, which resolves the table to find cached queries.
         """
         staged = self._identifier(path)
         self._catalog.invalidateCachedTable(staged)
         self._catalog.renameTable(staged, self._identifier(target))
 
     def rename(self, path: TablePath, target: TablePath) -> None:
-        """Raises PySparkException when there is such a table, or files where it would be."""
-        new = target.quoted().partition(".")[2]
-        self._session.sql(f"ALTER TABLE {path.quoted()} RENAME TO {new}")
+        """Rename a table.
+
+        Raises:
+            PySparkException: the target name exists, or its default location holds files.
+        """
+        new_name = target.sql_name.partition(".")[2]
+        self._session.sql(f"ALTER TABLE {path.sql_name} RENAME TO {new_name}")
 
     def drop(self, path: TablePath) -> None:
-        """A table and, where they are its own, its files; nothing where there is none."""
-        self._session.sql(f"DROP TABLE IF EXISTS {path.quoted()}")
+        """Drop a table, with its files if it is managed. Do nothing if it does not exist."""
+        self._session.sql(f"DROP TABLE IF EXISTS {path.sql_name}")
 
-    def relocate(self, path: TablePath, old: str, new: str, *, table_too: bool) -> None:
-        """Has partitions, and the table itself, say that they are below `new` instead of `old`."""
+    def relocate(
+        self, path: TablePath, old_location: str, new_location: str, *, include_table: bool
+    ) -> None:
+        """Change the catalog's locations of the partitions, and optionally of the table itself.
+
+        This moves no files.
+        """
         external, database = self._catalog.externalCatalog(), path.namespace[0]
-        known = self._catalog.getTableMetadata(self._identifier(path))
-        nothing = self._jvm.none()
-        if not known.partitionColumnNames().isEmpty() and known.tracksPartitionsInCatalog():
-            listed = external.listPartitions(database, path.table, nothing)
-            moved = [self._moved(one, old, new) for one in self._jvm.list_of(listed)]
-            if moved:
-                external.alterPartitions(database, path.table, self._jvm.sequence(moved))
-        if table_too:
-            # By the catalog's own command: Delta looks for its log at the place that is left.
-            command: Any = self._jvm.type(_SET_LOCATION)
-            command(self._identifier(path), nothing, new).run(self._jvm.session)
-        self._session.sql(f"REFRESH TABLE {path.quoted()}")
+        metadata = self._catalog.getTableMetadata(self._identifier(path))
+        no_partition = self._jvm.none()
+        if not metadata.partitionColumnNames().isEmpty() and metadata.tracksPartitionsInCatalog():
+            partitions = self._jvm.list_of(
+                external.listPartitions(database, path.table, no_partition)
+            )
+            relocated = [
+                self._relocate_partition(partition, old_location, new_location)
+                for partition in partitions
+            ]
+            if relocated:
+                external.alterPartitions(database, path.table, self._jvm.sequence(relocated))
+        if include_table:
+            # Not by SQL: Delta's ALTER TABLE looks for its log at the old location.
+            command: Any = self._jvm.type(_SET_LOCATION_COMMAND)
+            command(self._identifier(path), no_partition, new_location).run(self._jvm.session)
+        self._session.sql(f"REFRESH TABLE {path.sql_name}")
 
-    def _moved(self, partition: Any, old: str, new: str) -> Any:
+    def _relocate_partition(self, partition: Any, old_location: str, new_location: str) -> Any:
         storage = partition.storage()
-        place = str(storage.locationUri().get().toString())
-        # One place is written as file:/p and as file:///p: its last name is what is compared.
-        inner = place.partition(f"/{old.rpartition('/')[2]}/")[2]
-        uri = self._jvm.type("java.net.URI")(f"{new.rstrip('/')}/{inner}" if inner else place)
-        moved = storage.copy(
+        location = str(storage.locationUri().get().toString())
+        # Compare the last component only: file:/p and file:///p are the same location.
+        inner = location.partition(f"/{old_location.rpartition('/')[2]}/")[2]
+        uri = self._jvm.type("java.net.URI")(
+            f"{new_location.rstrip('/')}/{inner}" if inner else location
+        )
+        relocated_storage = storage.copy(
             self._jvm.some(uri),
             storage.inputFormat(),
             storage.outputFormat(),
@@ -110,7 +127,7 @@ class V1Catalog:
         )
         return partition.copy(
             partition.spec(),
-            moved,
+            relocated_storage,
             partition.parameters(),
             partition.createTime(),
             partition.lastAccessTime(),

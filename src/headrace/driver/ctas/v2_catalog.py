@@ -1,4 +1,4 @@
-"""A catalog of Spark's DataSource V2, as far as two-phase tables need it looked at and changed."""
+"""Access to the tables of a DataSource V2 catalog."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.base import TablePath
+from headrace.driver.ctas.base import RelationKind, TablePath
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.grammar.quoting import quote_string
 
@@ -16,7 +16,7 @@ _CONNECTOR = "org.apache.spark.sql.connector.catalog"
 
 
 class V2Catalog:
-    """The catalog of a name in a session. Every call may raise Py4JError or PySparkException."""
+    """One catalog of a session. Every call may raise Py4JError or PySparkException."""
 
     def __init__(self, session: SparkSession, catalog: str) -> None:
         self._session = session
@@ -24,47 +24,48 @@ class V2Catalog:
         self._catalog = catalog
 
     @cached_property
-    def java(self) -> Any:
-        """The JVM's object."""
+    def java_catalog(self) -> Any:
+        """Spark's CatalogPlugin object."""
         return self.jvm.catalog(self._catalog)
 
     def has_namespace(self, namespace: tuple[str, ...]) -> bool:
-        return bool(self.java.namespaceExists(self.jvm.array(list(namespace))))
+        return bool(self.java_catalog.namespaceExists(self.jvm.array(list(namespace))))
 
-    def kind_of(self, path: TablePath) -> str | None:
-        """`table` or `view`; None when there is neither, as it is now."""
+    def kind_of(self, path: TablePath) -> RelationKind | None:
+        """Return what the name refers to, bypassing caches, or None if it is free."""
         identifier = self.identifier(path)
-        self.java.invalidateTable(identifier)
-        if self.java.tableExists(identifier):
+        self.java_catalog.invalidateTable(identifier)
+        if self.java_catalog.tableExists(identifier):
             return "table"
         try:
-            return "view" if self.java.viewExists(identifier) else None
+            return "view" if self.java_catalog.viewExists(identifier) else None
         except Py4JError:
-            # A catalog without views.
+            # The catalog is no Spark ViewCatalog.
             return None
 
     def properties(self, path: TablePath) -> dict[str, str]:
-        """The properties of a table as they are now; none where there is no table."""
+        """Return the current table properties. Empty if the table does not exist."""
         identifier = self.identifier(path)
-        # Not only what this session has seen of it.
-        self.java.invalidateTable(identifier)
-        if not self.java.tableExists(identifier):
+        # Other sessions may have changed the table since this session cached it.
+        self.java_catalog.invalidateTable(identifier)
+        if not self.java_catalog.tableExists(identifier):
             return {}
-        return self.jvm.java_map(self.java.loadTable(identifier).properties())
+        return self.jvm.java_map(self.java_catalog.loadTable(identifier).properties())
 
     def set_properties(self, path: TablePath, values: dict[str, str | None]) -> None:
-        """Sets properties, and takes away those of None."""
-        kept = {key: value for key, value in values.items() if value is not None}
-        gone = [quote_string(key) for key in values.keys() - kept]
-        alter = f"ALTER TABLE {path.quoted()}"
-        if kept:
-            said = ", ".join(
-                f"{quote_string(key)} = {quote_string(value)}" for key, value in kept.items()
+        """Set table properties, and remove those whose value is None."""
+        changed = {key: value for key, value in values.items() if value is not None}
+        removed = [quote_string(key) for key in values.keys() - changed]
+        alter = f"ALTER TABLE {path.sql_name}"
+        if changed:
+            assignments = ", ".join(
+                f"{quote_string(key)} = {quote_string(value)}" for key, value in changed.items()
             )
-            self._session.sql(f"{alter} SET TBLPROPERTIES ({said})")
-        if gone:
-            self._session.sql(f"{alter} UNSET TBLPROPERTIES IF EXISTS ({', '.join(gone)})")
+            self._session.sql(f"{alter} SET TBLPROPERTIES ({assignments})")
+        if removed:
+            self._session.sql(f"{alter} UNSET TBLPROPERTIES IF EXISTS ({', '.join(removed)})")
 
     def identifier(self, path: TablePath) -> Any:
-        made: Any = self.jvm.type(f"{_CONNECTOR}.Identifier")
-        return made.of(self.jvm.array(list(path.namespace)), path.table)
+        """Return Spark's Identifier of a table."""
+        identifier_class: Any = self.jvm.type(f"{_CONNECTOR}.Identifier")
+        return identifier_class.of(self.jvm.array(list(path.namespace)), path.table)

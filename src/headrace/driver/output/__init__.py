@@ -1,4 +1,4 @@
-"""Turning a DataFrame into a result, in one pass: the query never runs twice."""
+"""Write the rows of a DataFrame as a result. The query runs once."""
 
 from headrace.driver.output.options import OutputOptions
 from headrace.driver.output.write import write_result

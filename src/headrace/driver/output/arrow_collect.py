@@ -1,4 +1,4 @@
-"""Bringing a frame's rows to the driver as Arrow record batches, by one Spark job."""
+"""Collecting the rows of a DataFrame on the driver as Arrow record batches, with one Spark job."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pyspark.util import local_connect_and_auth
 
 
 def collect_arrow(frame: DataFrame) -> list[pa.RecordBatch]:
-    """The batches of a frame, in order.
+    """Return the batches of a DataFrame in order. Raises what Spark raises.
 
-    What `DataFrame.toArrow` does, without its cast to PySpark's idea of the schema, which fails on
-    some types, and closing the socket that it leaves to the garbage collector.
+    `DataFrame.toArrow` does the same, but casts to PySpark's Arrow schema, which fails for some
+    types, and leaves its socket to the garbage collector.
     """
-    port, secret, server = frame._jdf.collectAsArrowToPython()  # noqa: SLF001 - toArrow's own way
-    # Untyped in PySpark.
+    port, secret, server = frame._jdf.collectAsArrowToPython()  # noqa: SLF001 - as toArrow does
+    # PySpark has no types for these two.
     connect: Any = local_connect_and_auth
     serializer = cast("Callable[[], Any]", ArrowCollectSerializer)()
     file, socket = connect(port, secret)
-    # Connecting has a limit; the query takes as long as it takes.
+    # The timeout of the connection must not limit the query.
     socket.settimeout(None)
     try:
-        # The batches come as their tasks end; last comes where each belongs.
+        # Batches arrive as their tasks end. The last item lists their indices in row order.
         *batches, order = serializer.load_stream(file)
     finally:
         file.close()

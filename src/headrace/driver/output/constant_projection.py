@@ -1,8 +1,9 @@
-"""The row of a `SELECT` without FROM, without a Spark job.
+"""The row of a `SELECT` without FROM, computed without a Spark job.
 
-Spark has a rule that computes a projection over local rows while it plans, but takes no
-`OneRowRelation` for one, and runs a job for `SELECT 1` that takes longer than everything else
-together. Here the same rule is given the same projection over one local row.
+Spark's optimizer rule ConvertToLocalRelation computes projections over local rows at planning time,
+but does not treat OneRowRelation as local rows. `SELECT 1` therefore needs a job, which takes
+longer than the rest of the statement. This module applies the same rule to the same projection over
+one local row.
 """
 
 from __future__ import annotations
@@ -13,19 +14,18 @@ from typing import Any
 _CATALYST = "org.apache.spark.sql.catalyst"
 
 
-def constant_rows(jvm: Any, optimized: Any) -> Any:
-    """The rows of an optimized plan as an iterator in the JVM; None when they need a job.
+def compute_constant_rows(jvm: Any, optimized: Any) -> Any:
+    """Return the rows of an optimized plan as a JVM iterator, or None if they need a job.
 
-    Only what gives the same value at each evaluation: the rest (`rand()`, `reflect(…)`) may take
-    its time, and only a job can be cancelled. Raises what Spark raises when a value cannot be
-    computed.
+    Non-deterministic projections (`rand()`, `reflect(…)`) get a job, because they may take long and
+    only a job can be cancelled. Raises what Spark raises when it cannot compute a value.
     """
     if optimized.nodeName() != "Project" or optimized.child().nodeName() != "OneRowRelation":
         return None
     if not optimized.deterministic():
         return None
-    one_row, project, rule = _jvm_parts(jvm)
-    # Left as it is where Spark holds that its values cannot be computed so, e.g. a Python function.
+    one_row, project, rule = _load_jvm_objects(jvm)
+    # The rule leaves projections that it cannot evaluate unchanged, for example Python functions.
     planned = rule.apply(project(optimized.projectList(), one_row))
     if planned.nodeName() != "LocalRelation":
         return None
@@ -33,14 +33,18 @@ def constant_rows(jvm: Any, optimized: Any) -> Any:
 
 
 @lru_cache(maxsize=1)
-def _jvm_parts(jvm: Any) -> tuple[Any, Any, Any]:
-    """Found once: each step to a class is a round trip to the JVM."""
+def _load_jvm_objects(jvm: Any) -> tuple[Any, Any, Any]:
+    """Return a LocalRelation of one row, the class Project, and the rule.
 
-    def only(name: str) -> Any:
+    They are cached, because each step of a class name is a round trip to the JVM.
+    """
+
+    def get_singleton(name: str) -> Any:
         return getattr(getattr(jvm, f"{name}$"), "MODULE$")
 
-    nothing = only("scala.collection.immutable.Nil")
-    one = getattr(nothing, "$colon$colon")(only(f"{_CATALYST}.InternalRow").empty())
+    nil = get_singleton("scala.collection.immutable.Nil")
+    rows = getattr(nil, "$colon$colon")(get_singleton(f"{_CATALYST}.InternalRow").empty())
     logical = getattr(jvm, f"{_CATALYST}.plans.logical")
-    one_row = logical.LocalRelation(nothing, one, False, only("scala.None"))
-    return one_row, logical.Project, only(f"{_CATALYST}.optimizer.ConvertToLocalRelation")
+    one_row = logical.LocalRelation(nil, rows, False, get_singleton("scala.None"))
+    rule = get_singleton(f"{_CATALYST}.optimizer.ConvertToLocalRelation")
+    return one_row, logical.Project, rule

@@ -1,9 +1,12 @@
-"""Small results: rows brought to the driver.
+"""Small results: their rows are collected on the driver.
 
-Three ways. `constant_rows` computes a `SELECT` without FROM while it is planned. `plan_rows` asks
-the physical plan for its rows and has the JVM put them into Arrow: no Spark job for local rows, and
-only as many partitions as a plain LIMIT needs. `job_rows` is what `toArrow` does: one job over all
-partitions, visible in Spark's SQL page.
+There are three methods:
+
+- `compute_constant_rows` evaluates a `SELECT` without FROM at planning time.
+- `collect_plan_rows` executes the physical plan and converts its rows to Arrow in the JVM. Local
+  rows need no Spark job, and a LIMIT reads only as many partitions as it needs.
+- `collect_by_job` runs one job over all partitions, as `DataFrame.toArrow` does. The job appears on
+  the SQL page of the Spark UI.
 """
 
 from __future__ import annotations
@@ -16,94 +19,99 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.driver.output.arrow_collect import collect_arrow
-from headrace.driver.output.constant_projection import constant_rows
-from headrace.results.batches import conform
+from headrace.driver.output.constant_projection import compute_constant_rows
+from headrace.results.batches import normalize_batch
 from headrace.results.schema import Schema, SparkType, TypeKind
 
 _BATCH_ROWS = 10_000
 _SMALL_ROWS = 1_000
 _SMALL_BYTES = 16 * 1024 * 1024
 
-_UNBOUNDED = (
+_VARIABLE_SIZE_KINDS = (
     TypeKind.STRING,
     TypeKind.BINARY,
     TypeKind.VARIANT,
     TypeKind.GEOMETRY,
     TypeKind.GEOGRAPHY,
+    TypeKind.ARRAY,
+    TypeKind.MAP,
 )
-_UNBOUNDED_NESTS = (TypeKind.ARRAY, TypeKind.MAP)
-_VALUE_BYTES = 16
+_MAX_VALUE_BYTES = 16
+"""Bytes of the largest atomic value of a fixed size."""
 
 
-def collect_small(
-    frame: DataFrame, schema: Schema, stored: pa.Schema
+def collect_if_small(
+    frame: DataFrame, schema: Schema, stored_schema: pa.Schema
 ) -> Iterator[pa.RecordBatch] | None:
-    """The rows of a frame that is known to be small or is here already, else None."""
-    execution = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark's way to its plan
+    """Return the rows of a DataFrame that is small or local, or None if it may be large."""
+    execution = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark offers no other way to plans
     optimized = execution.optimizedPlan()
-    jvm = frame.sparkSession._jvm  # noqa: SLF001 - the way to the JVM
-    constant = constant_rows(jvm, optimized)
+    jvm = frame.sparkSession._jvm  # noqa: SLF001 - PySpark offers no other way to the JVM
+    constant = compute_constant_rows(jvm, optimized)
     if constant is not None:
-        return arrow_rows(jvm, constant, frame._jdf.schema(), stored)  # noqa: SLF001 - as above
+        jvm_schema = frame._jdf.schema()  # noqa: SLF001 - as above
+        return convert_rows(jvm, constant, jvm_schema, stored_schema)
     plan = execution.executedPlan()
-    name = plan.nodeName()
-    if name in {"LocalTableScan", "CommandResult"}:
-        return plan_rows(jvm, plan, stored)
-    bound = optimized.maxRows().toString()
-    if not (bound.startswith("Some(") and _is_small(schema, int(bound[5:-1]))):
+    node = plan.nodeName()
+    if node in {"LocalTableScan", "CommandResult"}:
+        return collect_plan_rows(jvm, plan, stored_schema)
+    max_rows = optimized.maxRows().toString()
+    if not (max_rows.startswith("Some(") and _is_small(schema, int(max_rows[5:-1]))):
         return None
-    if name == "CollectLimit":
-        return plan_rows(jvm, plan, stored)
-    return job_rows(frame, stored)
+    if node == "CollectLimit":
+        return collect_plan_rows(jvm, plan, stored_schema)
+    return collect_by_job(frame, stored_schema)
 
 
 def _is_small(schema: Schema, rows: int) -> bool:
-    """Whether that many rows of a schema may be brought to the driver."""
+    """Return whether this many rows of a schema may be collected on the driver."""
     if rows <= _SMALL_ROWS:
         return True
     types = [column.type for column in schema.columns]
-    if any(kind.contains(*_UNBOUNDED, *_UNBOUNDED_NESTS) for kind in types):
+    if any(spark_type.contains(*_VARIABLE_SIZE_KINDS) for spark_type in types):
         return False
-    return rows * _VALUE_BYTES * max(1, sum(map(_values, types))) <= _SMALL_BYTES
+    return rows * _MAX_VALUE_BYTES * max(1, sum(map(_count_values, types))) <= _SMALL_BYTES
 
 
-def _values(kind: SparkType) -> int:
-    """How many plain values one of a type consists of."""
-    return max(1, sum(map(_values, kind.children)))
+def _count_values(spark_type: SparkType) -> int:
+    """Return how many atomic values a value of this type contains."""
+    return max(1, sum(map(_count_values, spark_type.children)))
 
 
-def plan_rows(jvm: Any, plan: Any, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a physical plan, by its own `executeCollect`."""
+def collect_plan_rows(jvm: Any, plan: Any, stored_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Execute a physical plan with its method `executeCollect` and return the rows."""
     rows = jvm.scala.Predef.genericWrapArray(plan.executeCollect()).iterator()
-    return arrow_rows(jvm, rows, plan.schema(), stored)
+    return convert_rows(jvm, rows, plan.schema(), stored_schema)
 
 
-def arrow_rows(jvm: Any, rows: Any, schema: Any, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """An iterator of the JVM's own rows, with their schema there, as record batches.
+def convert_rows(
+    jvm: Any, rows: Any, jvm_schema: Any, stored_schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Convert a JVM iterator of InternalRow to record batches.
 
-    Every call here is a round trip to the JVM, and every object it returns another one when it is
-    let go of: there are no more of them than needed.
+    The number of calls is minimal: each call is a round trip to the JVM, and releasing each object
+    that a call returns is another.
     """
-    messages = _converters(jvm).toBatchIterator(
-        rows, schema, _BATCH_ROWS, "UTC", False, False, None
+    messages = _get_arrow_converters(jvm).toBatchIterator(
+        rows, jvm_schema, _BATCH_ROWS, "UTC", False, False, None
     )
-    ended = False
+    exhausted = False
     try:
-        while not (ended := not messages.hasNext()):
-            # The message holds no names: it is read with those of the stored form.
-            yield pa.ipc.read_record_batch(pa.py_buffer(messages.next()), stored)
+        while not (exhausted := not messages.hasNext()):
+            # A message contains no names, so it is read with the stored schema.
+            yield pa.ipc.read_record_batch(pa.py_buffer(messages.next()), stored_schema)
     finally:
-        if not ended:
+        if not exhausted:
             messages.close()
 
 
 @lru_cache(maxsize=1)
-def _converters(jvm: Any) -> Any:
-    """Found once: each step to a class is a round trip to the JVM."""
+def _get_arrow_converters(jvm: Any) -> Any:
+    """Return ArrowConverters, cached: each step of a class name is a round trip to the JVM."""
     return getattr(getattr(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters$"), "MODULE$")
 
 
-def job_rows(frame: DataFrame, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a frame by one job over all its partitions, in order."""
+def collect_by_job(frame: DataFrame, stored_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Collect the rows of a DataFrame, in order, with one job over all its partitions."""
     for batch in collect_arrow(frame):
-        yield conform(batch, stored)
+        yield normalize_batch(batch, stored_schema)

@@ -1,8 +1,10 @@
-"""The projection that brings columns into a form that Arrow holds.
+"""A projection that converts columns which Arrow cannot represent.
 
-Needed for year-month intervals (pyarrow cannot read them), calendar intervals (Arrow's nanoseconds
-overflow) and structs whose field names repeat (Spark's Arrow writers refuse them). Any other column
-passes as it is.
+- Year-month intervals become numbers of months: pyarrow cannot read Arrow's type.
+- Calendar intervals become structs: the nanoseconds of Arrow's type overflow.
+- Structs with duplicate field names get positional names: Spark's Arrow writers refuse duplicates.
+
+Other columns stay as they are.
 """
 
 from __future__ import annotations
@@ -10,123 +12,138 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from headrace.errors import FormatCannotHold
+from headrace.results.layout import make_positional_names
 from headrace.results.schema import Schema, SparkType, TypeKind
 
 
 def encode_frame(frame: DataFrame, schema: Schema) -> DataFrame:
-    """The frame as it can be handed to Arrow: unchanged, where nothing stands in the way.
+    """Return the DataFrame with its columns converted, or the same DataFrame if none needs it.
 
-    Raises FormatCannotHold for the one mix that Spark has no cast for.
+    Raises FormatCannotHold for a column that mixes a user-defined type with types that need a
+    conversion, because Spark has no cast for user-defined types.
     """
-    if not any(_needs(column.type) for column in schema.columns):
+    if not any(_needs_encoding(column.type) for column in schema.columns):
         return frame
     for column in schema.columns:
-        if _needs(column.type) and _has_user_defined(column.type):
+        if _needs_encoding(column.type) and _contains_user_defined(column.type):
             raise FormatCannotHold(
-                f"column {column.name!r} has a user-defined type beside intervals of months or"
-                " repeated field names, and Spark cannot cast that: cast it to plain types"
+                f"Column {column.name!r} combines a user-defined type with intervals of months or"
+                " duplicate field names, which Spark cannot cast. Cast the column to built-in types"
+                " without duplicate field names."
             )
-    named = frame.toDF(*positional_names(schema))
-    return named.selectExpr(
+    names = make_positional_names(len(schema.columns))
+    return frame.toDF(*names).selectExpr(
         *[
-            f"{_encoded(_base(f'`_{index}`', column.type), column.type, 0)} AS `_{index}`"
-            if _needs(column.type)
-            else f"`_{index}`"
-            for index, column in enumerate(schema.columns)
+            _encode_column(f"`{name}`", column.type)
+            for name, column in zip(names, schema.columns, strict=True)
         ]
     )
 
 
-def positional_names(schema: Schema) -> list[str]:
-    """The positional names of the columns."""
-    return [f"_{index}" for index in range(len(schema.columns))]
+def _encode_column(name: str, spark_type: SparkType) -> str:
+    if not _needs_encoding(spark_type):
+        return name
+    return f"{_encode(_cast_to_positional_fields(name, spark_type), spark_type, 0)} AS {name}"
 
 
-def _needs(kind: SparkType) -> bool:
+def _needs_encoding(spark_type: SparkType) -> bool:
     return (
-        kind.kind in {TypeKind.YEAR_MONTH, TypeKind.CALENDAR}
-        or kind.repeats_names
-        or any(_needs(child) for child in kind.children)
+        spark_type.kind in {TypeKind.YEAR_MONTH, TypeKind.CALENDAR}
+        or spark_type.has_duplicate_names
+        or any(_needs_encoding(child) for child in spark_type.children)
     )
 
 
-def _has_user_defined(kind: SparkType) -> bool:
-    return kind.user_defined or any(_has_user_defined(child) for child in kind.children)
+def _contains_user_defined(spark_type: SparkType) -> bool:
+    return spark_type.user_defined or any(map(_contains_user_defined, spark_type.children))
 
 
-def _base(expression: str, kind: SparkType) -> str:
-    """The value with fields named by position: they can then be told apart. Casts go by place."""
-    if not kind.contains(TypeKind.STRUCT):
+def _cast_to_positional_fields(expression: str, spark_type: SparkType) -> str:
+    """Name struct fields by position, so that expressions can refer to duplicates.
+
+    Spark casts structs by position, not by name.
+    """
+    if not spark_type.contains(TypeKind.STRUCT):
         return expression
-    return f"CAST({expression} AS {_positional(kind)})"
+    return f"CAST({expression} AS {_positional_sql(spark_type)})"
 
 
-def _positional(kind: SparkType) -> str:
-    match kind.kind:
+def _positional_sql(spark_type: SparkType) -> str:
+    """Return the SQL text of a type with fields named by position."""
+    match spark_type.kind:
         case TypeKind.ARRAY:
-            return f"array<{_positional(kind.children[0])}>"
+            return f"array<{_positional_sql(spark_type.children[0])}>"
         case TypeKind.MAP:
-            key, value = kind.children
-            return f"map<{_positional(key)},{_positional(value)}>"
+            key, value = spark_type.children
+            return f"map<{_positional_sql(key)},{_positional_sql(value)}>"
         case TypeKind.STRUCT:
-            fields = (f"_{at}:{_positional(child)}" for at, child in enumerate(kind.children))
+            children = enumerate(spark_type.children)
+            fields = (f"_{index}:{_positional_sql(child)}" for index, child in children)
             return f"struct<{','.join(fields)}>"
-    return kind.sql
+    return spark_type.sql
 
 
-def _encoded(expression: str, kind: SparkType, depth: int) -> str:
-    if not _needs(kind):
+def _encode(expression: str, spark_type: SparkType, depth: int) -> str:
+    """Return the SQL expression that converts a value.
+
+    `depth` is the number of enclosing lambda functions: it makes the names of their arguments
+    unique.
+    """
+    if not _needs_encoding(spark_type):
         return expression
     item = f"x{depth}"
-    match kind.kind:
+    match spark_type.kind:
         case TypeKind.YEAR_MONTH:
             return f"CAST(CAST({expression} AS INTERVAL MONTH) AS INT)"
         case TypeKind.CALENDAR:
-            return _unless_null(expression, _parts_of_interval(expression))
+            return _unless_null(expression, _split_interval(expression))
         case TypeKind.ARRAY:
-            inner = _encoded(item, kind.children[0], depth + 1)
-            return f"transform({expression}, {item} -> {inner})"
+            element = _encode(item, spark_type.children[0], depth + 1)
+            return f"transform({expression}, {item} -> {element})"
         case TypeKind.MAP:
-            # Laid out as a map is; building a map anew would look for repeated keys.
-            key, value = kind.children
-            inner = _struct(
+            # The entries have the Arrow layout of a map; map_from_entries would check the keys.
+            key, value = spark_type.children
+            entry = _named_struct(
                 [
-                    _encoded(f"{item}.key", key, depth + 1),
-                    _encoded(f"{item}.value", value, depth + 1),
+                    _encode(f"{item}.key", key, depth + 1),
+                    _encode(f"{item}.value", value, depth + 1),
                 ]
             )
-            return f"transform(map_entries({expression}), {item} -> {inner})"
+            return f"transform(map_entries({expression}), {item} -> {entry})"
         case _:
             fields = [
-                _encoded(f"{expression}.`_{at}`", child, depth)
-                for at, child in enumerate(kind.children)
+                _encode(f"{expression}.`_{index}`", child, depth)
+                for index, child in enumerate(spark_type.children)
             ]
-            return _unless_null(expression, _struct(fields))
+            return _unless_null(expression, _named_struct(fields))
 
 
 def _unless_null(expression: str, value: str) -> str:
     return f"CASE WHEN {expression} IS NOT NULL THEN {value} END"
 
 
-def _struct(fields: list[str]) -> str:
-    pairs = ", ".join(f"'_{at}', {field}" for at, field in enumerate(fields))
+def _named_struct(fields: list[str]) -> str:
+    pairs = ", ".join(f"'_{index}', {field}" for index, field in enumerate(fields))
     return f"named_struct({pairs})"
 
 
-def _parts_of_interval(expression: str) -> str:
-    """Months, days and microseconds, exactly: Spark divides the microseconds towards zero."""
+def _split_interval(expression: str) -> str:
+    """Return the struct of the months, days and microseconds of a calendar interval.
 
-    def part(unit: str) -> str:
+    The parts add up exactly, because `extract` divides the microseconds towards zero.
+    """
+
+    def extract(unit: str) -> str:
         return f"extract({unit} FROM {expression})"
 
-    return _struct(
+    return _named_struct(
         [
-            f"CAST({part('YEARS')} * 12 + {part('MONTHS')} AS INT)",
-            f"CAST({part('DAYS')} AS INT)",
+            f"CAST({extract('YEARS')} * 12 + {extract('MONTHS')} AS INT)",
+            f"CAST({extract('DAYS')} AS INT)",
             (
-                f"CAST({part('HOURS')} AS BIGINT) * 3600000000L"
-                f" + CAST({part('MINUTES')} AS BIGINT) * 60000000L"
-                f" + CAST({part('SECONDS')} * 1000000 AS BIGINT)"
+                f"CAST({extract('HOURS')} AS BIGINT) * 3600000000L"
+                f" + CAST({extract('MINUTES')} AS BIGINT) * 60000000L"
+                f" + CAST({extract('SECONDS')} * 1000000 AS BIGINT)"
             ),
         ]
     )

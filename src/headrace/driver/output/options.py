@@ -1,4 +1,4 @@
-"""What is asked of a result."""
+"""Options of a result."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from headrace.model.result import Disposition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputOptions:
-    """How one statement's result is to be written."""
+    """How to write the result of one statement."""
 
     disposition: Disposition
     row_limit: int | None
-    """Rows beyond it are cut off, and the result says so."""
+    """Maximum number of rows. A result with more rows is cut and marked as truncated."""
     byte_limit: int | None
-    """The result is the longest run of first rows whose batches take no more bytes than this."""
+    """Maximum bytes of all record batches. A larger result is cut and marked as truncated."""
     location: str
-    """This result's own directory: a path or a URI; unique to the statement and attempt."""
+    """Directory of this result, a path or a URI, unique to the statement and its attempt."""
     inline_limit: int
-    """Bytes of record batches up to which a result may be inline."""
+    """Maximum bytes of the record batches of an inline result."""
     chunk_limit: int
-    """Bytes of record batches in one chunk, unless a single row is larger."""
+    """Maximum bytes of the record batches of a chunk, unless a single row is larger."""
 
     @property
     def inline_bytes(self) -> int:
-        """What an inline result may take: it is one chunk."""
+        """Maximum bytes of an inline result, which is one chunk."""
         return min(self.inline_limit, self.chunk_limit)

@@ -1,8 +1,8 @@
-"""What a Spark task does with the rows of its partition: hand them back, or write a part.
+"""The function that a Spark task runs on its partition: write the rows as a part or return them.
 
-Executors get this module by value, as they have no Headrace: it stands on pyarrow, pyspark, and
-fsspec where the location is a URI. Of the rest of Headrace it may use only what travels with it
-(`TRAVELS` in `headrace.driver.output.executor_write`).
+Headrace is not installed on executors, so tasks carry this module by value. It uses pyarrow,
+pyspark, and fsspec if the location is a URI. Of Headrace it may import only modules that are
+carried too (`SHIPPED_MODULES` in `headrace.driver.output.executor_write`).
 """
 
 from __future__ import annotations
@@ -17,18 +17,27 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from headrace.results.batches import conform, size, split
+from headrace.results.batches import (
+    batch_bytes,
+    normalize_batch,
+    serialize_batches,
+    split_batch,
+)
 
-# Tasks that may hand back as much as an inline result holds. Later ones may hand back less, so that
-# ten thousand partitions do not fill the driver: it gets some 30 MB at most from them.
-_GENEROUS_TASKS = 16
-_LEAST_HELD = 1024
+# The first tasks may each return as much as an inline result holds, later tasks less. The driver
+# therefore receives about 30 MB at most, even from 10,000 partitions.
+_TASKS_WITH_FULL_BUFFER = 16
+_MIN_BUFFER_BYTES = 1024
 
 REPORT = (
     "partition int, name string, rows array<bigint>, sizes array<bigint>, data binary,"
     " failure string"
 )
-"""A task's one row, as Spark DDL. `data` is an Arrow IPC stream; `name` that of a part."""
+"""Spark DDL of the row that each task returns.
+
+`name` is the file name of the part, `rows` and `sizes` are the rows and bytes of each batch, `data`
+is an Arrow IPC stream of rows without a part, and `failure` is the reason why no part was written.
+"""
 
 _REPORT_SCHEMA = pa.schema(
     [
@@ -44,97 +53,102 @@ _REPORT_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """What every task of a result is told."""
+    """Options of all tasks of a result."""
 
     schema: pa.Schema
-    """The stored form."""
+    """The stored schema."""
     location: str
+    """Directory of the result."""
     local: bool
     """Whether `location` is a plain path."""
-    held_bytes: int
+    buffer_bytes: int
+    """Maximum bytes that a task keeps in memory and returns without writing a part."""
     chunk_limit: int
+    """Maximum bytes of a batch."""
     row_limit: int | None
+    """Number of rows after which a task may stop."""
     byte_limit: int | None
+    """Number of bytes after which a task may stop."""
 
 
-class WriteFailed(Exception):
-    """The part could not be written; the message is the file system's."""
+class LocationNotWritable(Exception):
+    """The results location cannot be written. The message is that of the file system."""
 
 
 @contextmanager
-def writing(on_failure: Callable[[], None] | None = None) -> Iterator[None]:
-    """Whatever a file system raises, as WriteFailed; `on_failure` cleans up before."""
+def convert_write_errors(on_failure: Callable[[], None] | None = None) -> Iterator[None]:
+    """Raise LocationNotWritable for any error of a file system, after calling `on_failure`."""
     try:
         yield
     except Exception as error:
         if on_failure is not None:
             on_failure()
-        raise WriteFailed(str(error) or type(error).__name__) from error
+        raise LocationNotWritable(str(error) or type(error).__name__) from error
 
 
 class PartFile:
-    """One Arrow IPC file that is being written. Every step raises WriteFailed."""
+    """An Arrow IPC file to be written. Every method except `discard` raises LocationNotWritable."""
 
-    def __init__(self, spec: TaskOptions, name: str) -> None:
-        self._path = f"{spec.location}/{name}"
-        self._local = spec.local
+    def __init__(self, options: TaskOptions, name: str) -> None:
+        self._path = f"{options.location}/{name}"
+        self._local = options.local
         self._file: Any = None
-        with writing(self.discard):
-            self._file = self._opened()
-            self._writer = pa.ipc.new_file(self._file, spec.schema)
+        with convert_write_errors(self.discard):
+            self._file = self._open()
+            self._writer = pa.ipc.new_file(self._file, options.schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        with writing(self.discard):
+        with convert_write_errors(self.discard):
             self._writer.write_batch(batch)
 
     def close(self) -> None:
-        with writing(self.discard):
+        with convert_write_errors(self.discard):
             self._writer.close()
             self._file.close()
 
     def discard(self) -> None:
-        """Removes what was written; a failure of that is left to the result's own clean-up."""
-        for step in (self._close_file, self._remove):
+        """Delete the file. Errors are ignored, because the driver cleans up the location too."""
+        for step in (self._close_file, self._delete):
             with suppress(Exception):
                 step()
 
-    def _opened(self) -> Any:
+    def _open(self) -> Any:
         if self._local:
             return pa.OSFile(self._path, "wb")
-        return _fsspec().open(self._path, "wb").open()
+        return _import_fsspec().open(self._path, "wb").open()
 
     def _close_file(self) -> None:
         if self._file is not None:
             self._file.close()
 
-    def _remove(self) -> None:
+    def _delete(self) -> None:
         if self._local:
             Path(self._path).unlink(missing_ok=True)
             return
-        system, inner = _fsspec().core.url_to_fs(self._path)
+        system, inner = _import_fsspec().core.url_to_fs(self._path)
         system.rm(inner)
 
 
-def _fsspec() -> Any:
-    """Imported when a location is a URI: executors need it for nothing else."""
+def _import_fsspec() -> Any:
+    # Executors need fsspec only if the location is a URI.
     return importlib.import_module("fsspec")
 
 
-class Sink:
-    """Takes the pieces of one partition, in order: in memory first, in a part beyond a limit."""
+class PartitionWriter:
+    """Keeps the batches of a partition in memory up to a limit, and writes a part beyond it."""
 
     def __init__(
         self,
-        spec: TaskOptions,
+        options: TaskOptions,
         name: str,
-        held_limit: int,
+        buffer_bytes: int,
         before_part: Callable[[], None] | None = None,
     ) -> None:
-        self._spec = spec
+        self._options = options
         self._before_part = before_part
         self._name = name
-        self._held_limit = held_limit
-        self._held: list[pa.RecordBatch] = []
+        self._buffer_bytes = buffer_bytes
+        self._buffer: list[pa.RecordBatch] = []
         self._part: PartFile | None = None
         self.rows: list[int] = []
         self.sizes: list[int] = []
@@ -142,36 +156,39 @@ class Sink:
         self._byte_total = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Takes a batch in pieces of a chunk's size at most. Raises WriteFailed."""
-        for piece in split(batch, self._spec.chunk_limit):
-            taken = size(piece)
-            self.rows.append(piece.num_rows)
-            self.sizes.append(taken)
-            self._row_total += piece.num_rows
-            self._byte_total += taken
+        """Add a batch in slices of at most a chunk's size. Raises LocationNotWritable."""
+        for rows in split_batch(batch, self._options.chunk_limit):
+            size = batch_bytes(rows)
+            self.rows.append(rows.num_rows)
+            self.sizes.append(size)
+            self._row_total += rows.num_rows
+            self._byte_total += size
             if self._part is not None:
-                self._part.write(piece)
+                self._part.write(rows)
             else:
-                self._held.append(piece)
-                if self._byte_total > self._held_limit:
+                self._buffer.append(rows)
+                if self._byte_total > self._buffer_bytes:
                     self._spill()
-            if self.full:
+            if self.exceeds_limit:
                 return
 
     @property
-    def full(self) -> bool:
-        """Whether the partition alone is beyond a limit: no later row of it can be wanted."""
-        spec = self._spec
-        return (spec.row_limit is not None and self._row_total > spec.row_limit) or (
-            spec.byte_limit is not None and self._byte_total > spec.byte_limit
+    def exceeds_limit(self) -> bool:
+        """Whether the partition exceeds a limit, so that its later rows are not needed."""
+        options = self._options
+        return (options.row_limit is not None and self._row_total > options.row_limit) or (
+            options.byte_limit is not None and self._byte_total > options.byte_limit
         )
 
     def close(self) -> tuple[str | None, bytes | None]:
-        """The name of the part that was written, or else what was held. Raises WriteFailed."""
+        """Return the file name of the part, or else the rows as an Arrow IPC stream.
+
+        The other value is None. Raises LocationNotWritable.
+        """
         if self._part is not None:
             self._part.close()
             return self._name, None
-        return None, write_stream(self._held, self._spec.schema)
+        return None, serialize_batches(self._buffer, self._options.schema)
 
     def discard(self) -> None:
         if self._part is not None:
@@ -180,57 +197,63 @@ class Sink:
     def _spill(self) -> None:
         if self._before_part is not None:
             self._before_part()
-        self._part = PartFile(self._spec, self._name)
-        for piece in self._held:
-            self._part.write(piece)
-        self._held.clear()
+        self._part = PartFile(self._options, self._name)
+        for batch in self._buffer:
+            self._part.write(batch)
+        self._buffer.clear()
 
 
-def write_stream(batches: list[pa.RecordBatch], schema: pa.Schema) -> bytes:
-    """The batches as one Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
+def make_task(
+    options: TaskOptions,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    """Return the function that `mapInArrow` runs on each partition.
 
-
-def make_task(spec: TaskOptions) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """The function that `mapInArrow` runs on each partition; see `REPORT` for what it yields."""
+    The function yields one row of the schema `REPORT`, or no row for an empty partition.
+    """
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
         partition = context.partitionId()
-        # The attempt's id is unique in the application: no retry or twin writes the same file.
+        # The id of the attempt keeps retries and speculative tasks from writing the same file.
         name = f"part-{partition:06d}-{context.taskAttemptId()}.arrow"
-        held = max(spec.held_bytes * _GENEROUS_TASKS // max(partition + 1, _GENEROUS_TASKS), 1)
-        sink = Sink(spec, name, min(spec.held_bytes, max(held, _LEAST_HELD)))
+        writer = PartitionWriter(options, name, _buffer_bytes_of(partition, options))
         try:
             for batch in batches:
-                # Rows without columns come with one that is not theirs (`spread`).
-                sink.add(conform(batch if spec.schema else batch.select([]), spec.schema))
-                if sink.full:
+                # A result without columns comes with a placeholder column (see `write_parts`).
+                rows = batch if options.schema else batch.select([])
+                writer.add(normalize_batch(rows, options.schema))
+                if writer.exceeds_limit:
                     break
-            part, data = sink.close()
-        except WriteFailed as failure:
-            # Reported, not raised: Spark would repeat the task, and a full disk stays full.
-            yield _report(partition, None, sink, None, str(failure))
+            part, data = writer.close()
+        except LocationNotWritable as failure:
+            # Reported instead of raised: Spark would retry the task, but a full disk stays full.
+            yield _make_report(partition, None, writer, None, str(failure))
         except BaseException:
-            sink.discard()
+            writer.discard()
             raise
         else:
-            if sink.rows:
-                yield _report(partition, part, sink, data, None)
+            if writer.rows:
+                yield _make_report(partition, part, writer, data, None)
 
     return task
 
 
-def _report(
-    partition: int, name: str | None, sink: Sink, data: bytes | None, failure: str | None
+def _buffer_bytes_of(partition: int, options: TaskOptions) -> int:
+    """Return how many bytes the task of a partition may return."""
+    full = options.buffer_bytes
+    share = full * _TASKS_WITH_FULL_BUFFER // max(partition + 1, _TASKS_WITH_FULL_BUFFER)
+    return min(full, max(share, _MIN_BUFFER_BYTES))
+
+
+def _make_report(
+    partition: int,
+    name: str | None,
+    writer: PartitionWriter,
+    data: bytes | None,
+    failure: str | None,
 ) -> pa.RecordBatch:
-    values = [partition, name, sink.rows, sink.sizes, data, failure]
+    values = [partition, name, writer.rows, writer.sizes, data, failure]
     return pa.RecordBatch.from_arrays(
         [
             pa.array([value], field.type)

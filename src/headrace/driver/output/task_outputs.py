@@ -1,4 +1,4 @@
-"""The pieces of a result in the order of their rows, and where limits cut them."""
+"""The outputs of tasks in the order of their rows, and the limits of a result."""
 
 from __future__ import annotations
 
@@ -7,53 +7,64 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from headrace.results.batches import rows_within, size
+from headrace.results.batches import batch_bytes, count_rows_within
 
 
 @dataclass(frozen=True)
 class TaskOutput:
-    """What one task left: a part in the results location, or an Arrow IPC stream in memory."""
+    """The rows of one task: either a part in the results location or a stream in memory."""
 
     rows: list[int]
-    """Rows of each of its batches that belong to the result."""
+    """For each batch, the number of its first rows that belong to the result."""
     sizes: list[int]
-    """Bytes of each of them."""
+    """Bytes of each batch."""
     part: str | None
+    """File name of the part."""
     data: bytes | None
+    """Arrow IPC stream of rows in memory."""
 
-    def held(self) -> list[pa.RecordBatch]:
-        """The batches of a piece in memory, without the rows that a limit cut off."""
+    def read_data(self) -> list[pa.RecordBatch]:
+        """Return the batches in memory, without the rows that a limit cut off."""
         with pa.ipc.open_stream(self.data) as stream:
             return [batch.slice(0, rows) for batch, rows in zip(stream, self.rows, strict=False)]
 
 
 def apply_limits(
-    pieces: list[TaskOutput],
+    outputs: list[TaskOutput],
     row_limit: int | None,
     byte_limit: int | None,
-    load: Callable[[TaskOutput, int], pa.RecordBatch],
+    read_batch: Callable[[TaskOutput, int], pa.RecordBatch],
 ) -> tuple[list[TaskOutput], bool]:
-    """The longest run of first rows within both limits, and whether anything was cut off.
+    """Cut the outputs to the longest run of first rows within both limits.
 
-    `load` fetches one batch of a piece: the one in which the cut falls is measured.
+    Args:
+        outputs: Outputs in the order of their rows.
+        row_limit: Maximum number of rows, or None.
+        byte_limit: Maximum number of bytes, or None.
+        read_batch: Returns a batch of an output by index. It is called once, for the batch that
+            must be cut.
+
+    Returns:
+        The outputs within the limits, and whether rows were cut off.
     """
-    rows_left = row_limit if row_limit is not None else sum(sum(piece.rows) for piece in pieces)
-    bytes_left = byte_limit if byte_limit is not None else sum(sum(piece.sizes) for piece in pieces)
-    for at, piece in enumerate(pieces):
-        for index, (rows, taken) in enumerate(zip(piece.rows, piece.sizes, strict=True)):
-            if rows <= rows_left and taken <= bytes_left:
+    rows_left = row_limit if row_limit is not None else sum(sum(each.rows) for each in outputs)
+    bytes_left = byte_limit if byte_limit is not None else sum(sum(each.sizes) for each in outputs)
+    for position, output in enumerate(outputs):
+        for index, (rows, size) in enumerate(zip(output.rows, output.sizes, strict=True)):
+            if rows <= rows_left and size <= bytes_left:
                 rows_left -= rows
-                bytes_left -= taken
+                bytes_left -= size
                 continue
-            batch = load(piece, index).slice(0, min(rows, rows_left))
-            last = _first(piece, index, batch.slice(0, rows_within(batch, bytes_left)))
-            return [*pieces[:at], *([last] if last.rows else [])], True
-    return pieces, False
+            batch = read_batch(output, index).slice(0, min(rows, rows_left))
+            cut_batch = batch.slice(0, count_rows_within(batch, bytes_left))
+            last = _cut_output(output, index, cut_batch)
+            return [*outputs[:position], *([last] if last.rows else [])], True
+    return outputs, False
 
 
-def _first(piece: TaskOutput, index: int, cut_batch: pa.RecordBatch) -> TaskOutput:
-    """The piece up to a batch, of which only some rows stay."""
-    rows, sizes = piece.rows[:index], piece.sizes[:index]
+def _cut_output(output: TaskOutput, index: int, cut_batch: pa.RecordBatch) -> TaskOutput:
+    """Return an output that ends with the rows of `cut_batch`, its batch number `index`."""
+    rows, sizes = output.rows[:index], output.sizes[:index]
     if cut_batch.num_rows:
-        rows, sizes = [*rows, cut_batch.num_rows], [*sizes, size(cut_batch)]
-    return replace(piece, rows=rows, sizes=sizes)
+        rows, sizes = [*rows, cut_batch.num_rows], [*sizes, batch_bytes(cut_batch)]
+    return replace(output, rows=rows, sizes=sizes)

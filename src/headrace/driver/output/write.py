@@ -1,4 +1,4 @@
-"""Writing one result: choose the way, apply the limits, and leave it inline or stored."""
+"""Writing one result: collect small results on the driver, let executors write large ones."""
 
 from __future__ import annotations
 
@@ -9,206 +9,222 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headrace.driver.output.driver_collect import collect_small
+from headrace.driver.output.driver_collect import collect_if_small
 from headrace.driver.output.encode import encode_frame
 from headrace.driver.output.executor_write import write_parts
 from headrace.driver.output.options import OutputOptions
 from headrace.driver.output.task import (
+    LocationNotWritable,
     PartFile,
-    Sink,
+    PartitionWriter,
     TaskOptions,
-    WriteFailed,
-    write_stream,
-    writing,
+    convert_write_errors,
 )
 from headrace.driver.output.task_outputs import TaskOutput, apply_limits
 from headrace.errors import HeadraceError, ResultsWriteFailed, ResultTooLarge
 from headrace.model.result import Disposition, Manifest, ResultPart, ResultReport
-from headrace.results.chunks import count_out
-from headrace.results.layout import stored_schema
-from headrace.results.reader import write_manifest
+from headrace.results.batches import serialize_batches
+from headrace.results.layout import build_stored_schema
+from headrace.results.reader import group_into_chunks, write_manifest
 from headrace.results.schema import Schema, parse_schema
 from headrace.storage import locations
 
-# Spark's own limit spares work that the rows do not need, but lets one task write them all. Above
-# this many rows each task stops by itself, and the driver finds the cut.
-_LIMITED_BY_SPARK = 1_000_000
+# A LIMIT in Spark avoids work, but a single task then writes all rows. For row limits from here on,
+# each task stops by itself, and the driver cuts the result.
+_MAX_SPARK_LIMIT = 1_000_000
 
 
-def write_result(frame: DataFrame, spec: OutputOptions) -> ResultReport:
-    """Runs the frame's query once and writes its rows.
+def write_result(frame: DataFrame, options: OutputOptions) -> ResultReport:
+    """Run the query of a DataFrame once and write its rows.
 
-    Raises ResultTooLarge when an inline result is asked for and it is too large, ResultsWriteFailed
-    when the location cannot be written, FormatCannotHold for a type that no result can hold, and
-    whatever Spark raises. Nothing stays in the location then.
+    Nothing remains in the location if the function raises.
+
+    Raises:
+        ResultTooLarge: The disposition is inline and the result is too large.
+        ResultsWriteFailed: The location cannot be written.
+        FormatCannotHold: The result has a column of a type that results cannot hold.
+        PySparkException, Py4JError: The query failed.
     """
-    schema = parse_schema(json.loads(frame._jdf.schema().json()))  # noqa: SLF001 - unparsed
-    output = _Output(schema, spec)
+    schema = parse_schema(json.loads(frame._jdf.schema().json()))  # noqa: SLF001 - as JSON
+    writer = _ResultWriter(schema, options)
     try:
-        return output.written(encode_frame(frame, schema))
-    except WriteFailed as error:
-        output.remove()
-        raise ResultsWriteFailed(f"cannot write the result to {spec.location}: {error}") from error
+        return writer.write(encode_frame(frame, schema))
+    except LocationNotWritable as error:
+        writer.discard()
+        raise ResultsWriteFailed(
+            f"Cannot write the result to {options.location}: {error}"
+        ) from error
     except BaseException:
-        output.remove()
+        writer.discard()
         raise
 
 
-class _Output:
-    """One result while it is being written."""
+class _ResultWriter:
+    """Writes one result."""
 
-    def __init__(self, schema: Schema, spec: OutputOptions) -> None:
+    def __init__(self, schema: Schema, options: OutputOptions) -> None:
         self._schema = schema
-        self._spec = spec
-        self._stored = stored_schema(schema)
-        path = locations.local_path(spec.location)
-        self._task = TaskOptions(
-            schema=self._stored,
-            location=spec.location if path is None else str(path),
+        self._options = options
+        self._stored_schema = build_stored_schema(schema)
+        path = locations.local_path(options.location)
+        stored = options.disposition is Disposition.STORED
+        self._task_options = TaskOptions(
+            schema=self._stored_schema,
+            location=options.location if path is None else str(path),
             local=path is not None,
-            held_bytes=0 if spec.disposition is Disposition.STORED else spec.inline_bytes,
-            chunk_limit=spec.chunk_limit,
-            row_limit=spec.row_limit,
-            byte_limit=self._wanted_bytes(),
+            buffer_bytes=0 if stored else options.inline_bytes,
+            chunk_limit=options.chunk_limit,
+            row_limit=options.row_limit,
+            byte_limit=self._task_byte_limit(),
         )
-        self._touched = False
+        self._location_created = False
 
-    def written(self, frame: DataFrame) -> ResultReport:
-        """The report of the frame's rows. Raises WriteFailed and what Spark raises."""
-        spec = self._spec
-        if spec.row_limit is not None and spec.row_limit < _LIMITED_BY_SPARK:
-            frame = frame.limit(spec.row_limit + 1)
-        batches = collect_small(frame, self._schema, self._stored)
+    def write(self, frame: DataFrame) -> ResultReport:
+        """Write the rows and return their report.
+
+        Raises ResultTooLarge, LocationNotWritable, and what Spark raises.
+        """
+        options = self._options
+        if options.row_limit is not None and options.row_limit < _MAX_SPARK_LIMIT:
+            # One more row than the limit shows whether the result is truncated.
+            frame = frame.limit(options.row_limit + 1)
+        batches = collect_if_small(frame, self._schema, self._stored_schema)
         if batches is None:
-            self._prepare()
-            pieces = write_parts(frame, self._schema, self._task)
+            self._create_location()
+            outputs = write_parts(frame, self._schema, self._task_options)
         else:
-            pieces = self._taken(batches)
-        pieces, truncated = apply_limits(pieces, spec.row_limit, spec.byte_limit, self._load)
-        if spec.disposition is not Disposition.STORED:
-            taken = sum(sum(piece.sizes) for piece in pieces)
-            if taken <= spec.inline_bytes:
-                return self._inline(pieces, truncated)
-            if spec.disposition is Disposition.INLINE:
+            outputs = [self._write_collected(batches)]
+        outputs, truncated = apply_limits(
+            outputs, options.row_limit, options.byte_limit, self._read_batch
+        )
+        if options.disposition is not Disposition.STORED:
+            size = sum(sum(output.sizes) for output in outputs)
+            if size <= options.inline_bytes:
+                return self._finish_inline(outputs, truncated)
+            if options.disposition is Disposition.INLINE:
                 raise ResultTooLarge(
-                    f"the result takes more than {spec.inline_bytes} bytes, which is what an inline"
-                    " result may hold: ask for the disposition 'auto' or 'stored', or set a limit"
+                    f"The result is larger than {options.inline_bytes} bytes, the limit of"
+                    " an inline result. Use the disposition 'auto' or 'stored', or limit rows or"
+                    " bytes."
                 )
-        return self._store(pieces, truncated)
+        return self._finish_stored(outputs, truncated)
 
-    def remove(self) -> None:
-        """Leaves nothing in the location."""
-        if self._touched:
+    def discard(self) -> None:
+        """Delete everything that was written to the location. Errors are ignored."""
+        if self._location_created:
             with contextlib.suppress(HeadraceError):
-                locations.delete(self._spec.location)
+                locations.delete(self._options.location)
 
-    def _wanted_bytes(self) -> int | None:
-        """Bytes of a partition beyond which none of its rows can be wanted."""
-        limits = [self._spec.byte_limit]
-        if self._spec.disposition is Disposition.INLINE:
-            limits.append(self._spec.inline_bytes)
+    def _task_byte_limit(self) -> int | None:
+        """Return the number of bytes after which rows of a partition cannot be in the result."""
+        limits = [self._options.byte_limit]
+        if self._options.disposition is Disposition.INLINE:
+            limits.append(self._options.inline_bytes)
         return min((limit for limit in limits if limit is not None), default=None)
 
-    def _prepare(self) -> None:
-        if not self._touched:
-            self._touched = True
-            with writing():
-                locations.make(self._spec.location)
+    def _create_location(self) -> None:
+        if not self._location_created:
+            self._location_created = True
+            with convert_write_errors():
+                locations.create_directory(self._options.location)
 
-    def _taken(self, batches: Iterator[pa.RecordBatch]) -> list[TaskOutput]:
-        """Rows that came to the driver, as one piece: written out where they are many."""
-        sink = Sink(self._task, "part-driver.arrow", self._task.held_bytes, self._prepare)
+    def _write_collected(self, batches: Iterator[pa.RecordBatch]) -> TaskOutput:
+        """Return collected rows as one output. Many rows are written as a part."""
+        buffer_bytes = self._task_options.buffer_bytes
+        writer = PartitionWriter(
+            self._task_options, "part-driver.arrow", buffer_bytes, self._create_location
+        )
         try:
             for batch in batches:
-                sink.add(batch)
-                if sink.full:
+                writer.add(batch)
+                if writer.exceeds_limit:
                     break
-            part, data = sink.close()
+            part, data = writer.close()
         except BaseException:
-            sink.discard()
+            writer.discard()
             raise
-        return [TaskOutput(sink.rows, sink.sizes, part, data)]
+        return TaskOutput(writer.rows, writer.sizes, part, data)
 
-    def _load(self, piece: TaskOutput, index: int) -> pa.RecordBatch:
-        if piece.part is None:
-            return piece.held()[index]
-        place = locations.join(self._spec.location, piece.part)
-        with locations.open_to_read(place) as file:
+    def _read_batch(self, output: TaskOutput, index: int) -> pa.RecordBatch:
+        if output.part is None:
+            return output.read_data()[index]
+        part = locations.join(self._options.location, output.part)
+        with locations.open_input_file(part) as file:
             return pa.ipc.open_file(file).get_batch(index)
 
-    def _batches(self, piece: TaskOutput) -> Iterator[pa.RecordBatch]:
-        if piece.part is None:
-            yield from piece.held()
+    def _read_batches(self, output: TaskOutput) -> Iterator[pa.RecordBatch]:
+        if output.part is None:
+            yield from output.read_data()
             return
-        for index, rows in enumerate(piece.rows):
-            yield self._load(piece, index).slice(0, rows)
+        for index, rows in enumerate(output.rows):
+            yield self._read_batch(output, index).slice(0, rows)
 
-    def _inline(self, pieces: list[TaskOutput], truncated: bool) -> ResultReport:
-        batches = [batch for piece in pieces for batch in self._batches(piece)]
+    def _finish_inline(self, outputs: list[TaskOutput], truncated: bool) -> ResultReport:
+        batches = [batch for output in outputs for batch in self._read_batches(output)]
         if len(batches) > 1 and self._schema.columns:
-            table = pa.Table.from_batches(batches, self._stored).combine_chunks()
+            table = pa.Table.from_batches(batches, self._stored_schema).combine_chunks()
             batches = table.to_batches()
-        data = write_stream(batches, self._stored)
-        self.remove()
-        return self._report(Disposition.INLINE, pieces, truncated, chunks=1, data=data)
+        data = serialize_batches(batches, self._stored_schema)
+        self.discard()
+        return self._make_report(Disposition.INLINE, outputs, truncated, chunks=1, data=data)
 
-    def _store(self, pieces: list[TaskOutput], truncated: bool) -> ResultReport:
-        self._prepare()
-        parts = self._parts(pieces)
-        limit = self._spec.chunk_limit
-        report = self._report(
+    def _finish_stored(self, outputs: list[TaskOutput], truncated: bool) -> ResultReport:
+        location, chunk_limit = self._options.location, self._options.chunk_limit
+        self._create_location()
+        parts = self._store_parts(outputs)
+        report = self._make_report(
             Disposition.STORED,
-            pieces,
+            outputs,
             truncated,
-            chunks=len(count_out(parts, limit)),
-            location=self._spec.location,
+            chunks=len(group_into_chunks(parts, chunk_limit)),
+            location=location,
         )
         manifest = Manifest(
             spark_schema=report.spark_schema,
             row_count=report.row_count,
             byte_count=report.byte_count,
             truncated=truncated,
-            chunk_limit=limit,
+            chunk_limit=chunk_limit,
             parts=parts,
         )
-        # What failed attempts of tasks and limits have left over is not part of the result.
+        # Failed task attempts and limits leave parts that do not belong to the result.
         with contextlib.suppress(HeadraceError):
-            locations.keep_only(self._spec.location, {part.name for part in parts})
-        with writing():
-            write_manifest(self._spec.location, manifest)
+            locations.delete_files_except(location, {part.name for part in parts})
+        with convert_write_errors():
+            write_manifest(location, manifest)
         return report
 
-    def _parts(self, pieces: list[TaskOutput]) -> list[ResultPart]:
-        """The parts of all pieces. Neighbours that were held in memory share one."""
+    def _store_parts(self, outputs: list[TaskOutput]) -> list[ResultPart]:
+        """Return the parts of all outputs. Consecutive outputs in memory become one part."""
         parts: list[ResultPart] = []
-        run: list[TaskOutput] = []
-        for piece in [*pieces, None]:
-            if piece is not None and piece.part is None:
-                run += [piece] if piece.rows else []
+        in_memory: list[TaskOutput] = []
+        for output in [*outputs, None]:
+            if output is not None and output.part is None:
+                in_memory += [output] if output.rows else []
                 continue
-            if run:
-                parts.append(self._written_part(run, len(parts)))
-                run = []
-            if piece is not None:
-                parts.append(ResultPart(name=str(piece.part), rows=piece.rows, bytes=piece.sizes))
+            if in_memory:
+                parts.append(self._write_part(in_memory, len(parts)))
+                in_memory = []
+            if output is not None:
+                part = ResultPart(name=str(output.part), rows=output.rows, bytes=output.sizes)
+                parts.append(part)
         return parts
 
-    def _written_part(self, run: list[TaskOutput], number: int) -> ResultPart:
-        name = f"part-held-{number:06d}.arrow"
-        file = PartFile(self._task, name)
-        for piece in run:
-            for batch in piece.held():
+    def _write_part(self, outputs: list[TaskOutput], number: int) -> ResultPart:
+        name = f"part-merged-{number:06d}.arrow"
+        file = PartFile(self._task_options, name)
+        for output in outputs:
+            for batch in output.read_data():
                 file.write(batch)
         file.close()
-        rows = [rows for piece in run for rows in piece.rows]
-        return ResultPart(
-            name=name, rows=rows, bytes=[size for piece in run for size in piece.sizes]
-        )
+        rows = [rows for output in outputs for rows in output.rows]
+        sizes = [size for output in outputs for size in output.sizes]
+        return ResultPart(name=name, rows=rows, bytes=sizes)
 
-    def _report(
+    def _make_report(
         self,
         disposition: Disposition,
-        pieces: list[TaskOutput],
+        outputs: list[TaskOutput],
         truncated: bool,
         *,
         chunks: int,
@@ -218,8 +234,8 @@ class _Output:
         return ResultReport(
             disposition=disposition,
             spark_schema=dict(self._schema.spark),
-            row_count=sum(sum(piece.rows) for piece in pieces),
-            byte_count=sum(sum(piece.sizes) for piece in pieces),
+            row_count=sum(sum(output.rows) for output in outputs),
+            byte_count=sum(sum(output.sizes) for output in outputs),
             truncated=truncated,
             chunks=chunks,
             location=location,

@@ -1,4 +1,4 @@
-"""Temporary functions: of SQL, and of classes."""
+"""Temporary functions: SQL functions, and functions that a Java class implements."""
 
 from __future__ import annotations
 
@@ -10,60 +10,63 @@ from headrace.grammar.quoting import quote_name, quote_string
 from headrace.model.snapshot import EntryForm, SnapshotEntry
 
 _CATALOG = "org.apache.spark.sql.catalyst.catalog"
-_OF_SQL = "sql_udf"
-_OF_A_CLASS = "hive"
+_SQL_SOURCE = "sql_udf"
+_CLASS_SOURCE = "hive"
 
 
 def capture(jvm: Py4JBridge) -> tuple[list[SnapshotEntry], list[str]]:
-    """Every temporary function, and in words those that cannot be taken."""
-    taken, unsaved = [], []
+    """Return the temporary functions, and a description of each that cannot be captured."""
+    entries, unsaved = [], []
     for identifier in jvm.list_of(jvm.state.catalog().listTemporaryFunctions()):
-        called = identifier.funcName()
-        info = _info(jvm, called)
+        name = identifier.funcName()
+        info = _look_up_info(jvm, name)
         source = info.getSource()
-        if source == _OF_SQL:
-            taken.append(
-                SnapshotEntry(name=called, form=EntryForm.FUNCTION, body=_plain(info.getUsage()))
+        if source == _SQL_SOURCE:
+            body = _normalise_definition(info.getUsage())
+            entries.append(SnapshotEntry(name=name, form=EntryForm.FUNCTION, body=body))
+        elif source == _CLASS_SOURCE:
+            body = (
+                f"CREATE OR REPLACE TEMPORARY FUNCTION {quote_name(name)}"
+                f" AS {quote_string(info.getClassName())}"
             )
-        elif source == _OF_A_CLASS:
-            text = f"CREATE OR REPLACE TEMPORARY FUNCTION {quote_name(called)} AS "
-            taken.append(
-                SnapshotEntry(
-                    name=called, form=EntryForm.SQL, body=text + quote_string(info.getClassName())
-                )
-            )
+            entries.append(SnapshotEntry(name=name, form=EntryForm.SQL, body=body))
         else:
-            unsaved.append(f"function {called}: it is neither of SQL nor of a class")
-    return sorted(taken, key=lambda part: part.name), unsaved
+            unsaved.append(f"function {name}: it is neither an SQL function nor a Java class")
+    return sorted(entries, key=lambda entry: entry.name), unsaved
 
 
-def restore(jvm: Py4JBridge, part: SnapshotEntry) -> None:
-    """Makes an SQL function again, with the catalog and the settings that it was made with."""
-    identifier = jvm.type("org.apache.spark.sql.catalyst.FunctionIdentifier")(part.name)
-    shared = jvm.singleton(f"{_CATALOG}.UserDefinedFunction")
-    # The form in which Spark keeps an SQL function in a catalog: numbered pieces of JSON.
-    piece = "0" * shared.INDEX_LENGTH() + part.body
+def restore(jvm: Py4JBridge, entry: SnapshotEntry) -> None:
+    """Register an SQL function, with the catalog and the settings of its creation."""
+    identifier = jvm.type("org.apache.spark.sql.catalyst.FunctionIdentifier")(entry.name)
+    constants = jvm.singleton(f"{_CATALOG}.UserDefinedFunction")
+    # A catalog stores an SQL function as resources whose URIs are numbered chunks of its JSON.
+    chunk = "0" * constants.INDEX_LENGTH() + entry.body
     kind = jvm.singleton(f"{_CATALOG}.FileResource")
-    resources = jvm.sequence([jvm.type(f"{_CATALOG}.FunctionResource")(kind, piece)])
+    resources = jvm.sequence([jvm.type(f"{_CATALOG}.FunctionResource")(kind, chunk)])
     stored = jvm.type(f"{_CATALOG}.CatalogFunction")(identifier, "sqlFunction.", resources)
-    made = jvm.type(f"{_CATALOG}.SQLFunction").fromCatalogFunction(stored, jvm.state.sqlParser())
+    function = jvm.type(f"{_CATALOG}.SQLFunction").fromCatalogFunction(
+        stored, jvm.state.sqlParser()
+    )
     catalog = jvm.state.catalog()
-    if made.isTableFunc():
-        catalog.registerSQLTableFunction(made, True)
+    if function.isTableFunc():
+        catalog.registerSQLTableFunction(function, True)
     else:
-        catalog.registerSQLScalarFunction(made, True)
+        catalog.registerSQLScalarFunction(function, True)
 
 
-def _plain(usage: str) -> str:
-    """The same text for the same function, whenever it was made and however Spark orders it."""
-    known = json.loads(usage)
-    known.pop("sqlFunction.createTime", None)
-    return json.dumps(known, sort_keys=True)
+def _normalise_definition(usage: str) -> str:
+    """Return the JSON definition sorted and without its creation time.
+
+    A function that was not changed thus has an equal entry in every snapshot.
+    """
+    definition = json.loads(usage)
+    definition.pop("sqlFunction.createTime", None)
+    return json.dumps(definition, sort_keys=True)
 
 
-def _info(jvm: Py4JBridge, called: str) -> Any:
+def _look_up_info(jvm: Py4JBridge, name: str) -> Any:
     catalog = jvm.state.catalog()
-    found = catalog.lookupBuiltinOrTempFunction(called)
-    if found.isEmpty():
-        found = catalog.lookupBuiltinOrTempTableFunction(called)
-    return found.get()
+    info = catalog.lookupBuiltinOrTempFunction(name)
+    if info.isEmpty():
+        info = catalog.lookupBuiltinOrTempTableFunction(name)
+    return info.get()

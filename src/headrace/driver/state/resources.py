@@ -10,18 +10,18 @@ KINDS = ("jars", "files", "archives")
 
 
 def capture(jvm: Py4JBridge) -> dict[str, list[str]]:
-    """Where each was added from, by kind."""
+    """Return the original URIs of the added resources, by kind."""
     context = jvm.context
-    listed = {
+    uris = {
         "jars": context.listJars(),
         "files": context.listFiles(),
         "archives": context.listArchives(),
     }
-    return {kind: [_origin(jvm, uri) for uri in jvm.list_of(listed[kind])] for kind in KINDS}
+    return {kind: [_find_original(jvm, uri) for uri in jvm.list_of(uris[kind])] for kind in KINDS}
 
 
 def restore(jvm: Py4JBridge, kind: str, uri: str) -> None:
-    """Adds one again."""
+    """Add a resource."""
     if kind == "jars":
         jvm.state.resourceLoader().addJar(uri)
     elif kind == "files":
@@ -30,12 +30,15 @@ def restore(jvm: Py4JBridge, kind: str, uri: str) -> None:
         jvm.context.addArchive(uri)
 
 
-def _origin(jvm: Py4JBridge, uri: str) -> str:
-    """Where a resource came from that the driver serves to its executors under a name."""
+def _find_original(jvm: Py4JBridge, uri: str) -> str:
+    """Return the URI of the file behind a `spark://` URI; any other URI is returned unchanged.
+
+    Under `spark://` URIs, the file server of the driver serves local files to the executors.
+    """
     parts = urlsplit(uri)
     if parts.scheme != "spark":
         return uri
-    kind, _, called = parts.path.removeprefix("/").partition("/")
+    kind, _, name = parts.path.removeprefix("/").partition("/")
     server = jvm.type("org.apache.spark.SparkEnv").get().rpcEnv().fileServer()
-    file = jvm.field(server, kind).get(unquote(called))
+    file = jvm.field(server, kind).get(unquote(name))
     return uri if file is None else str(file.toURI().toString())

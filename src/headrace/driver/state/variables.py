@@ -1,4 +1,4 @@
-"""Session variables, by value."""
+"""Session variables, which are captured by value."""
 
 from __future__ import annotations
 
@@ -11,34 +11,38 @@ _CATALOG = "org.apache.spark.sql.catalyst.catalog"
 
 
 def capture(jvm: Py4JBridge) -> list[SnapshotEntry]:
-    """Every variable. What is kept is the literal that Spark holds: any type, bit for bit."""
-    definitions = jvm.field(_manager(jvm), "variables").values().toSeq()
-    found = [
+    """Return all variables, with their values as serialised Spark literals, exact for any type."""
+    entries = [
         SnapshotEntry(
             name=definition.identifier().name(),
             form=EntryForm.JAVA,
             body=jvm.serialize(definition.currentValue()),
             default=definition.defaultValueSQL(),
         )
-        for definition in jvm.list_of(definitions)
+        for definition in _list_definitions(jvm)
     ]
-    return sorted(found, key=lambda part: part.name)
+    return sorted(entries, key=lambda entry: entry.name)
 
 
-def restore(jvm: Py4JBridge, part: SnapshotEntry) -> None:
-    """Declares one with the value that it had."""
-    place = jvm.array(["session"])
-    identifier = jvm.type("org.apache.spark.sql.connector.catalog.Identifier").of(place, part.name)
-    make = jvm.type(f"{_CATALOG}.VariableDefinition")
-    definition = make(identifier, part.default, jvm.deserialize(part.body))
-    _manager(jvm).create(jvm.sequence([part.name]), definition, True)
+def restore(jvm: Py4JBridge, entry: SnapshotEntry) -> None:
+    """Declare a variable with its captured value and default."""
+    namespace = jvm.array(["session"])
+    identifier_class = jvm.type("org.apache.spark.sql.connector.catalog.Identifier")
+    identifier = identifier_class.of(namespace, entry.name)
+    definition_class = jvm.type(f"{_CATALOG}.VariableDefinition")
+    definition = definition_class(identifier, entry.default, jvm.deserialize(entry.body))
+    _manager(jvm).create(jvm.sequence([entry.name]), definition, True)
 
 
 def copy(source: Py4JBridge, target: Py4JBridge) -> None:
-    """Declares the variables of one session in another of the same JVM."""
+    """Declare the variables of one session in another session of the same JVM."""
     manager = _manager(target)
-    for definition in source.list_of(source.field(_manager(source), "variables").values().toSeq()):
+    for definition in _list_definitions(source):
         manager.create(source.sequence([definition.identifier().name()]), definition, True)
+
+
+def _list_definitions(jvm: Py4JBridge) -> list[Any]:
+    return jvm.list_of(jvm.field(_manager(jvm), "variables").values().toSeq())
 
 
 def _manager(jvm: Py4JBridge) -> Any:

@@ -1,7 +1,8 @@
-"""Temporary views, of the session and of all sessions of its driver.
+"""Temporary views: those of the session, and the global ones of the whole driver.
 
-A view of SQL is kept as Spark holds it: its text, and the catalog, namespace and settings it was
-made with. One that was made `USING` a source has no text: the statement is written again.
+An SQL view is captured as Spark's own metadata: its text, and the catalog, namespace and settings
+of its creation. A view created with `USING` has no text, so its statement is written anew from the
+options of its source.
 """
 
 from __future__ import annotations
@@ -18,53 +19,55 @@ _JDBC = "JDBCRelation"
 
 
 def capture(jvm: Py4JBridge) -> tuple[list[SnapshotEntry], list[str]]:
-    """The session's own temporary views, and in words those that cannot be taken."""
+    """Return the session's temporary views, and a description of each that cannot be captured."""
     catalog = jvm.state.catalog()
     names = jvm.list_of(catalog.getTempViewNames())
-    return _taken(jvm, [(one, catalog.getRawTempView(one)) for one in names], "TEMPORARY VIEW")
+    views = [(name, catalog.getRawTempView(name)) for name in names]
+    return _capture_views(jvm, views, "TEMPORARY VIEW")
 
 
 def capture_global(jvm: Py4JBridge) -> tuple[list[SnapshotEntry], list[str]]:
-    """Those of all sessions of the driver."""
+    """Return the global temporary views of the driver, in the same form as `capture`."""
     catalog = jvm.state.catalog()
-    # To make it, Spark would ask the metastore: a session that has none shall not wait for that.
+    # Creating the lazy manager asks the metastore for a database. Without global views, skip that.
     if jvm.field(catalog, "globalTempViewManager", f"{_CATALOG}.SessionCatalog") is None:
         return [], []
-    listed = catalog.listTables(catalog.globalTempDatabase(), "*", False)
-    names = [one.table() for one in jvm.list_of(listed)]
-    views = [(one, catalog.getRawGlobalTempView(one)) for one in names]
-    return _taken(jvm, views, "GLOBAL TEMPORARY VIEW")
+    tables = catalog.listTables(catalog.globalTempDatabase(), "*", False)
+    names = [table.table() for table in jvm.list_of(tables)]
+    views = [(name, catalog.getRawGlobalTempView(name)) for name in names]
+    return _capture_views(jvm, views, "GLOBAL TEMPORARY VIEW")
 
 
-def restore(jvm: Py4JBridge, part: SnapshotEntry, *, is_global: bool) -> None:
-    """Makes a view of SQL again as it was; what it reads need not be there."""
-    relation = jvm.type(f"{_CATALOG}.TemporaryViewRelation")
-    view = relation(jvm.deserialize(part.body), jvm.none())
+def restore(jvm: Py4JBridge, entry: SnapshotEntry, *, is_global: bool) -> None:
+    """Create an SQL view from its metadata. The relations that it reads need not exist."""
+    view_class = jvm.type(f"{_CATALOG}.TemporaryViewRelation")
+    view = view_class(jvm.deserialize(entry.body), jvm.none())
     catalog = jvm.state.catalog()
-    make = catalog.createGlobalTempView if is_global else catalog.createTempView
-    make(part.name, view, True)
+    create = catalog.createGlobalTempView if is_global else catalog.createTempView
+    create(entry.name, view, True)
 
 
-def _taken(
+def _capture_views(
     jvm: Py4JBridge, views: list[tuple[str, Any]], kind: str
 ) -> tuple[list[SnapshotEntry], list[str]]:
-    taken, unsaved = [], []
-    for called, found in views:
-        view = found.get()
+    entries, unsaved = [], []
+    for name, option in views:
+        view = option.get()
         if view.plan().isEmpty():
             body = jvm.serialize(view.tableMeta())
-            taken.append(SnapshotEntry(name=called, form=EntryForm.JAVA, body=body))
+            entries.append(SnapshotEntry(name=name, form=EntryForm.JAVA, body=body))
             continue
-        text = _using(jvm, view.plan().get(), f"CREATE OR REPLACE {kind} {quote_name(called)}")
+        create = f"CREATE OR REPLACE {kind} {quote_name(name)}"
+        text = _write_statement(jvm, view.plan().get(), create)
         if text is None:
-            unsaved.append(f"view {called}: Spark keeps no text of it")
+            unsaved.append(f"view {name}: Spark keeps no SQL text for it")
         else:
-            taken.append(SnapshotEntry(name=called, form=EntryForm.SQL, body=text))
-    return sorted(taken, key=lambda part: part.name), unsaved
+            entries.append(SnapshotEntry(name=name, form=EntryForm.SQL, body=text))
+    return sorted(entries, key=lambda entry: entry.name), unsaved
 
 
-def _using(jvm: Py4JBridge, plan: Any, head: str) -> str | None:
-    """The statement that makes a view over a source again; None for a source of another kind."""
+def _write_statement(jvm: Py4JBridge, plan: Any, create: str) -> str | None:
+    """Return the statement that creates a view `USING` files or JDBC; None for other sources."""
     leaves = plan.collectLeaves()
     if leaves.size() != 1 or leaves.apply(0).getClass().getSimpleName() != "LogicalRelation":
         return None
@@ -79,7 +82,7 @@ def _using(jvm: Py4JBridge, plan: Any, head: str) -> str | None:
         options = jvm.map_of(relation.jdbcOptions().parameters().originalMap())
     else:
         return None
-    given = ", ".join(
+    option_list = ", ".join(
         f"{quote_string(key)} {quote_string(value)}" for key, value in sorted(options.items())
     )
-    return f"{head}{columns} USING {source} OPTIONS ({given})"
+    return f"{create}{columns} USING {source} OPTIONS ({option_list})"

@@ -1,1 +1,1 @@
-"""The formats that a result can be read in, each a stream of bytes over its rows."""
+"""The formats in which clients read results. Each module writes rows as a stream of bytes."""

@@ -1,8 +1,8 @@
-"""Parquet with the real names, readable by Spark with its own types.
+"""Parquet with the real column names, which Spark reads with the original types.
 
-Spark's schema is in the file's metadata where Spark's own writer puts it, so that intervals and
-other types that Parquet has no like of come back as they were. Calendar intervals and geometries,
-which Spark does not read from Parquet, are the structs that they are in Arrow.
+The file's metadata contains Spark's schema under the key of Spark's own Parquet writer. Spark
+therefore restores intervals and other types that Parquet lacks. Spark cannot read calendar
+intervals, geometries and geographies from Parquet: they are structs, as in the Arrow format.
 """
 
 from __future__ import annotations
@@ -15,83 +15,92 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.errors import FormatCannotHold
-from headrace.results.batches import relabel
-from headrace.results.formats.select import select_batches
-from headrace.results.layout import shown_schema
-from headrace.results.reader import Rows
-from headrace.results.schema import Schema, SparkType, TypeKind, repeated
+from headrace.results.batches import apply_schema
+from headrace.results.layout import build_client_schema
+from headrace.results.reader import Rows, select_batches
+from headrace.results.schema import Schema, SparkType, TypeKind, find_duplicate
 
-MEDIA_TYPE = "application/vnd.apache.parquet"
-
-_SPARK_KEY = b"org.apache.spark.sql.parquet.row.metadata"
+_SPARK_SCHEMA_KEY = b"org.apache.spark.sql.parquet.row.metadata"
+_KEYS_WITH_TYPES = frozenset({"fields", "type", "elementType", "keyType", "valueType", "sqlType"})
 
 
 def write(rows: Rows, chunk: int | None) -> Iterator[bytes]:
-    """The file of one chunk, or of the whole result.
+    """Write the file of one chunk, or of the whole result if `chunk` is None.
 
-    Raises FormatCannotHold with the first column that Parquet has no place for, and as `Rows` does.
+    Raises FormatCannotHold with the first column that Parquet does not support, and the errors of
+    `Rows`.
     """
-    _check(rows.schema)
-    return _file(rows, select_batches(rows, chunk))
+    _check_schema(rows.schema)
+    return _write_file(rows, select_batches(rows, chunk))
 
 
-def _check(schema: Schema) -> None:
+def _check_schema(schema: Schema) -> None:
     if not schema.columns:
-        raise FormatCannotHold("Parquet cannot hold a result without columns")
-    if name := repeated(schema.names):
-        raise FormatCannotHold(f"Parquet cannot hold two columns named {name!r} (case is ignored)")
+        raise FormatCannotHold("Parquet cannot hold a result without columns. Read it as JSON.")
+    if name := find_duplicate(schema.names):
+        raise FormatCannotHold(
+            f"Parquet cannot hold two columns named {name!r} (case is ignored)."
+            " Rename one of them, or read the result in another format."
+        )
     for column in schema.columns:
-        if reason := _obstacle(column.type):
-            raise FormatCannotHold(f"Parquet cannot hold column {column.name!r}: {reason}")
+        if obstacle := _find_obstacle(column.type):
+            raise FormatCannotHold(
+                f"Parquet cannot hold column {column.name!r}: it has {obstacle}."
+                " Read the result in another format."
+            )
 
 
-def _obstacle(kind: SparkType) -> str | None:
-    if kind.kind is TypeKind.STRUCT:
-        if not kind.children:
-            return "it has a struct without fields"
-        if name := repeated(kind.names):
-            return f"it has a struct with two fields named {name!r} (case is ignored)"
-    return next(filter(None, map(_obstacle, kind.children)), None)
+def _find_obstacle(spark_type: SparkType) -> str | None:
+    """Return what Parquet does not support about a type, or None."""
+    if spark_type.kind is TypeKind.STRUCT:
+        if not spark_type.children:
+            return "a struct without fields"
+        if name := find_duplicate(spark_type.names):
+            return f"a struct with two fields named {name!r} (case is ignored)"
+    return next(filter(None, map(_find_obstacle, spark_type.children)), None)
 
 
-def _file(rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-    shown = shown_schema(rows.schema, json.dumps(rows.schema.spark))
-    schema = pa.schema([field.with_type(_held(field.type)) for field in shown])
-    metadata = {_SPARK_KEY: json.dumps(_readable(rows.schema.spark)).encode()}
-    drain = _Drain()
-    with pq.ParquetWriter(pa.PythonFile(drain, "w"), schema.with_metadata(metadata)) as writer:
+def _write_file(rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+    client_schema = build_client_schema(rows.schema, json.dumps(rows.schema.spark))
+    fields = [field.with_type(_parquet_type(field.type)) for field in client_schema]
+    metadata = {
+        _SPARK_SCHEMA_KEY: json.dumps(_replace_unreadable_types(rows.schema.spark)).encode()
+    }
+    schema = pa.schema(fields, metadata=metadata)
+    buffer = _StreamBuffer()
+    with pq.ParquetWriter(pa.PythonFile(buffer, "w"), schema) as writer:
         for batch in batches:
-            writer.write_batch(_converted(relabel(batch, shown), schema))
-            yield drain.taken()
-    yield drain.taken()
+            writer.write_batch(_cast_batch(apply_schema(batch, client_schema), schema))
+            yield buffer.drain()
+    yield buffer.drain()
 
 
-def _readable(spark: Any) -> Any:
-    """Spark's schema JSON, with the types that Spark does not read from Parquet as structs."""
+def _replace_unreadable_types(spark: Any) -> Any:
+    """Return Spark's schema JSON with structs for types that Spark cannot read from Parquet."""
     if isinstance(spark, dict):
-        return {key: _readable(value) if key in _TYPED else value for key, value in spark.items()}
+        return {
+            key: _replace_unreadable_types(value) if key in _KEYS_WITH_TYPES else value
+            for key, value in spark.items()
+        }
     if isinstance(spark, list):
-        return [_readable(item) for item in spark]
+        return [_replace_unreadable_types(item) for item in spark]
     if spark == "interval":
-        return _struct(months="integer", days="integer", microseconds="long")
+        return _struct_json(months="integer", days="integer", microseconds="long")
     if spark.startswith(("geometry(", "geography(")):
-        return _struct(srid="integer", wkb="binary")
+        return _struct_json(srid="integer", wkb="binary")
     return spark
 
 
-_TYPED = frozenset({"fields", "type", "elementType", "keyType", "valueType", "sqlType"})
-
-
-def _struct(**types: str) -> dict[str, Any]:
+def _struct_json(**types: str) -> dict[str, Any]:
     fields = [
-        {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in types.items()
+        {"name": name, "type": type_, "nullable": True, "metadata": {}}
+        for name, type_ in types.items()
     ]
     return {"type": "struct", "fields": fields}
 
 
-def _converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    # Only where it is needed: Arrow's cast fails on lists of nulls.
+def _cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    # Arrow cannot cast lists of nulls, so a column that has its type already is not cast.
     arrays = [
         array if array.type == field.type else array.cast(field.type)
         for array, field in zip(batch.columns, schema, strict=True)
@@ -99,25 +108,25 @@ def _converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _held(kind: pa.DataType) -> pa.DataType:
-    """The type as Spark reads it from Parquet: times in microseconds."""
-    if pa.types.is_time64(kind):
+def _parquet_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type that Spark can read from Parquet: times in microseconds."""
+    if pa.types.is_time64(type_):
         return pa.time64("us")
-    if pa.types.is_map(kind):
-        return pa.map_(_held_field(kind.key_field), _held_field(kind.item_field))
-    if pa.types.is_list(kind):
-        return pa.list_(_held_field(kind.value_field))
-    if pa.types.is_struct(kind):
-        return pa.struct([_held_field(kind.field(at)) for at in range(kind.num_fields)])
-    return kind
+    if pa.types.is_map(type_):
+        return pa.map_(_parquet_field(type_.key_field), _parquet_field(type_.item_field))
+    if pa.types.is_list(type_):
+        return pa.list_(_parquet_field(type_.value_field))
+    if pa.types.is_struct(type_):
+        return pa.struct([_parquet_field(type_.field(index)) for index in range(type_.num_fields)])
+    return type_
 
 
-def _held_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_held(field.type))
+def _parquet_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_parquet_type(field.type))
 
 
-class _Drain:
-    """A file to write to, whose content is taken away as it grows."""
+class _StreamBuffer:
+    """A file for ParquetWriter whose content can be removed while the file grows."""
 
     def __init__(self) -> None:
         self._content = bytearray()
@@ -133,12 +142,13 @@ class _Drain:
         return self._position
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: `drain` returns all content."""
 
     def close(self) -> None:
         self.closed = True
 
-    def taken(self) -> bytes:
+    def drain(self) -> bytes:
+        """Return the content since the last call, and forget it."""
         content = bytes(self._content)
         self._content.clear()
         return content

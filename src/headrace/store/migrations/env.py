@@ -1,4 +1,4 @@
-"""What Alembic runs to migrate; headrace.store.migrate hands it an open transaction."""
+"""Entry point of Alembic; headrace.store.migrate passes an open transaction."""
 
 from __future__ import annotations
 

@@ -1,0 +1,163 @@
+"""Execution of the statements of a command, one after another in one session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.cli.follow import (
+    cancel_interrupted,
+    follow_statement,
+    has_ended,
+    print_attach_hint,
+)
+from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
+from headrace.cli.options import OnError, parse_seconds
+from headrace.cli.progress import REDRAW_SECONDS, ProgressLine
+from headrace.cli.result_printer import ResultPrinter, exit_code
+from headrace.cli.script import SourceStatement
+from headrace.cli.terminal import Terminal
+from headrace.client.http import Client, Json
+from headrace.errors import EXIT_TIMEOUT, HeadraceError
+from headrace.model.lifecycle import StatementState
+
+_FIRST_WAIT = 1.0
+"""Seconds that a submit waits for the end. Short, because signals do not interrupt a submit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How a command runs its statements."""
+
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Fields of every submit, apart from the text and the session."""
+    session: str | None = None
+    """Id or name of the session; None if the first submit creates a private one."""
+    private: bool = True
+    """Close the session at the end."""
+    on_error: OnError = OnError.STOP
+    only_result: int | None = None
+    """Number of the only statement whose result is printed; None prints all results."""
+    limit: float | None = None
+    """Seconds to wait for each statement; after that it continues without the command."""
+    detach: bool = False
+
+
+class ScriptRunner:
+    """Runs the statements of one command."""
+
+    def __init__(
+        self,
+        client: Client,
+        terminal: Terminal,
+        printer: ResultPrinter,
+        interrupts: Interrupts,
+        options: RunOptions,
+    ) -> None:
+        self._client = client
+        self._terminal = terminal
+        self._printer = printer
+        self._interrupts = interrupts
+        self._options = options
+        self._session = options.session
+        self._statement_continues = False
+        """A statement continues to run after the command ends."""
+
+    def run(self, statements: Sequence[SourceStatement]) -> int:
+        """Run the statements. Return 0, or the exit code of the first one that did not succeed."""
+        first_code = 0
+        try:
+            for source in statements:
+                code = self._run_and_print_errors(source)
+                first_code = first_code or code
+                if code == EXIT_INTERRUPTED:
+                    return EXIT_INTERRUPTED
+                stop = code and self._options.on_error is OnError.STOP
+                if self._statement_continues or stop:
+                    break
+        finally:
+            self._close_session()
+        return first_code
+
+    def _run_and_print_errors(self, source: SourceStatement) -> int:
+        try:
+            return self._run_statement(source)
+        except HeadraceError as error:
+            self._terminal.errors.print_error(error, source)
+            return error.exit_code
+
+    def _run_statement(self, source: SourceStatement) -> int:
+        statement = self._submit(source)
+        if self._options.detach:
+            self._terminal.out.write(statement["id"] + "\n")
+            return 0
+        progress = ProgressLine(self._terminal.err, enabled=self._terminal.interactive)
+        try:
+            statement = follow_statement(
+                self._client, statement, self._interrupts, progress, limit=self._options.limit
+            )
+        except Interrupted:
+            ended = cancel_interrupted(self._client, statement, self._terminal)
+            self._statement_continues = not ended
+            return EXIT_INTERRUPTED
+        if not has_ended(statement):
+            self._statement_continues = True
+            print_attach_hint(statement, self._terminal)
+            return EXIT_TIMEOUT
+        return self._print(statement, source)
+
+    def _submit(self, source: SourceStatement) -> Json:
+        wait = REDRAW_SECONDS if self._terminal.interactive else _FIRST_WAIT
+        if self._options.limit is not None:
+            wait = min(wait, self._options.limit)
+        body: dict[str, Any] = {"statement": source.text, **self._options.fields}
+        if self._session is not None:
+            body["session"] = self._session
+        if not self._options.detach:
+            body["wait_timeout"] = f"{wait:g}s"
+        statement = self._client.submit(body)
+        # Batch and local statements have a session that other statements cannot use.
+        if self._session is None and statement["kind"] == "interactive":
+            self._session = statement["session_id"]
+        return statement
+
+    def _print(self, statement: Json, source: SourceStatement) -> int:
+        code = exit_code(statement)
+        with self._interrupts.interruptible():
+            if code:
+                self._printer.print_failure(statement, source, self._timeout_message(statement))
+                return code
+            if self._options.only_result in {None, source.number}:
+                self._printer.print_result(statement)
+            self._printer.print_footer(statement)
+        return 0
+
+    def _timeout_message(self, statement: Json) -> str | None:
+        """Return a message that names the flag whose time a statement exceeded.
+
+        Returns None if the statement did not time out, or if no flag of this command was the cause.
+        """
+        if statement["state"] != StatementState.TIMEOUT:
+            return None
+        # A statement that waited for too long is not cancelled: it never ran.
+        ran = statement.get("cancel_reason") == "timeout"
+        timeout = self._options.fields.get("timeout" if ran else "queue_timeout")
+        if timeout is None:
+            return None
+        if ran:
+            return f"Cancelled after {parse_seconds(timeout, '--timeout'):g} s (--timeout)."
+        seconds = parse_seconds(timeout, "--queue-timeout")
+        return f"Not started within {seconds:g} s (--queue-timeout)."
+
+    def _close_session(self) -> None:
+        """Close a private session, unless one of its statements continues to run."""
+        if not self._options.private or self._session is None:
+            return
+        if self._options.detach or self._statement_continues:
+            return
+        self._client.retry_seconds = 0
+        try:
+            self._client.close_session(self._session)
+        except HeadraceError as error:
+            self._terminal.info(f"The session {self._session} was not closed: {error.message}")

@@ -1,0 +1,29 @@
+"""Checks of the configuration that a session or statement asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.errors import InvalidSetting
+from headrace.model.ctas_options import ATOMICITY_KEY, TRIGGER_KEY, Atomicity, Trigger
+
+_SPARK_PREFIXES = ("spark.", "hive.")
+_OPTIONS: dict[str, Callable[[str], object]] = {
+    ATOMICITY_KEY: Atomicity.parse,
+    TRIGGER_KEY: Trigger.parse,
+}
+"""Headrace's own options of sessions and statements, with the parser of each value."""
+
+
+def check_conf(conf: dict[str, str]) -> None:
+    """Raise InvalidSetting for a key that is neither Spark's nor an option of Headrace."""
+    for key, value in conf.items():
+        if key in _OPTIONS:
+            _OPTIONS[key](value)
+        elif not key.startswith(_SPARK_PREFIXES):
+            raise InvalidSetting(
+                f"Unknown setting {key!r}. Spark configuration begins with 'spark.' or 'hive.'; "
+                f"the other settings are {', '.join(sorted(_OPTIONS))}."
+            )
+        if key.startswith("spark.headrace."):
+            raise InvalidSetting(f"Only Headrace sets {key!r}.")

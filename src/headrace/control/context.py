@@ -1,0 +1,29 @@
+"""What all parts of a node share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.settings import Settings
+from headrace.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """The store, the settings and the identity of one node."""
+
+    database: Database
+    settings: Settings
+    node_id: str
+    address: str
+    """URL at which drivers and other nodes reach this node."""
+
+    @property
+    def lease_seconds(self) -> float:
+        """Duration of a lease after a renewal."""
+        return self.settings.lease.duration.total_seconds()
+
+    @property
+    def retention_seconds(self) -> float:
+        """Time for which the rows of a result are kept."""
+        return self.settings.results.retention.total_seconds()

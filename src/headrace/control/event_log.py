@@ -1,0 +1,24 @@
+"""The service for the event log."""
+
+from __future__ import annotations
+
+from headrace.control.context import NodeContext
+from headrace.model.event import Event
+from headrace.store import events
+
+
+class EventLog:
+    """Events of the whole store, served by one node."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+
+    def read(
+        self, *, after: str | None, entity: str | None, entity_id: str | None, limit: int
+    ) -> list[Event]:
+        """Return at most `limit` events after a cursor, oldest first; None: from the beginning.
+
+        Raise InvalidRequest if `after` is not a cursor.
+        """
+        with self._database.read() as tx:
+            return events.read(tx, after=after, entity=entity, entity_id=entity_id, limit=limit)

@@ -1,0 +1,61 @@
+"""Sessions inside a transaction: found by id or name, and created."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.durations import seconds_of
+from headrace.errors import SessionNotFound
+from headrace.model.ids import looks_like_id
+from headrace.model.session import NewSession, Session
+from headrace.settings import Settings
+from headrace.store import sessions, warm_sessions
+from headrace.store.database import Tx
+
+
+def resolve_session(tx: Tx, owner: str, name_or_id: str) -> str:
+    """Return the id of a session, given by its id or, while it is live, by its name.
+
+    Raise SessionNotFound if the owner has no such session.
+    """
+    session_id: str | None
+    if looks_like_id(name_or_id):
+        session_id = name_or_id if sessions.is_owned(tx, owner, name_or_id) else None
+    else:
+        session_id = sessions.id_of_name(tx, owner, name_or_id)
+    if session_id is None:
+        raise SessionNotFound(f"Session {name_or_id!r} does not exist.")
+    return session_id
+
+
+def get_session(tx: Tx, session_id: str) -> Session:
+    """Return a session of any owner. Raise SessionNotFound if it does not exist."""
+    session = sessions.get(tx, session_id)
+    if session is None:
+        raise SessionNotFound(f"Session {session_id!r} does not exist.")
+    return session
+
+
+def create_session(tx: Tx, settings: Settings, new: NewSession) -> str:
+    """Create a session and return its id: a warm session if one fits, otherwise a new one.
+
+    Raise SessionNameExists if a live session of the owner has the name.
+    """
+    complete = _with_defaults(settings, new)
+    fits_warm = complete.parallelism == 1 and not complete.spec.needs_own_driver
+    if fits_warm and settings.profile(complete.spec.profile).warm:
+        assigned = warm_sessions.assign(tx, complete)
+        if assigned is not None:
+            return assigned
+    sessions.insert(tx, complete, actor=new.owner)
+    return new.id
+
+
+def _with_defaults(settings: Settings, new: NewSession) -> NewSession:
+    """Return the session with the idle timeout and ttl of the settings where it has none."""
+    idle_seconds, ttl_seconds = new.idle_seconds, new.ttl_seconds
+    if idle_seconds is None:
+        idle_seconds = seconds_of(settings.sessions.idle_timeout)
+    if ttl_seconds is None:
+        ttl_seconds = seconds_of(settings.sessions.ttl)
+    return replace(new, idle_seconds=idle_seconds, ttl_seconds=ttl_seconds)

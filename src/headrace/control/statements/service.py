@@ -1,0 +1,194 @@
+"""The service for statements: submit, find, list, cancel, read results."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from headrace.control.caller import Caller
+from headrace.control.conf import check_conf
+from headrace.control.context import NodeContext
+from headrace.control.sessions.opening import create_session, resolve_session
+from headrace.control.statements.cancel import request_cancel
+from headrace.control.statements.lookup import get_owned_statement, get_statement
+from headrace.control.statements.node_statements import NodeStatements
+from headrace.errors import IdempotencyConflict, InvalidRequest, NoResult, ResultNotReady
+from headrace.grammar.parse import parse
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import STATEMENT, StatementState
+from headrace.model.result import Disposition
+from headrace.model.session import NewSession, SessionKind, SessionSpec
+from headrace.model.statement import NewStatement, Parameter, Statement, StatementSpec
+from headrace.results.reader import Rows, open_rows
+from headrace.store import idempotency, results, sessions, statements
+from headrace.store.database import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatableRequest:
+    """An Idempotency-Key, with a hash that distinguishes the requests that use it."""
+
+    key: str
+    body_hash: str
+
+
+class Statements:
+    """Statements of all callers, served by one node."""
+
+    def __init__(self, context: NodeContext, node_statements: NodeStatements) -> None:
+        self._database = context.database
+        self._settings = context.settings
+        self._node_statements = node_statements
+
+    def submit(
+        self,
+        caller: Caller,
+        spec: StatementSpec,
+        *,
+        session: str | None = None,
+        catalog: str | None = None,
+        repeatable: RepeatableRequest | None = None,
+        statement_id: str | None = None,
+    ) -> Statement:
+        """Make a statement durable, in one transaction with a session that is new.
+
+        Args:
+            session: Id or name of the session; None creates one for this statement.
+            catalog: Current catalog of a session that is created; default: Spark's.
+            repeatable: If given, a repetition of the request returns the first statement.
+            statement_id: Id of the new statement, if the caller has chosen one already.
+
+        Raises:
+            InvalidRequest: Or a subclass, before anything is stored.
+            SessionNotFound: If the named session does not exist.
+            SessionEnded: If the named session accepts no more statements.
+            IdempotencyConflict: If the key was used for a different request.
+        """
+        parsed = parse(spec.text, reserved=self._settings.reserved_statements)
+        check_conf(spec.conf)
+        _check_parameters(spec.parameters)
+        if parsed.command is not None:
+            spec = spec.model_copy(update={"kind": SessionKind(parsed.kind)})
+        with self._database.write("statement.submit") as tx:
+            first = _find_repeated(tx, caller, repeatable)
+            if first is not None:
+                return first
+            new = NewStatement(
+                id=statement_id or new_id("st"),
+                session_id=self._choose_session(tx, caller, spec.kind, session, catalog),
+                owner=caller.owner,
+                spec=spec,
+                is_query=parsed.is_query,
+            )
+            statement = statements.insert(tx, new, actor=caller.owner)
+            if spec.kind is SessionKind.LOCAL and session is None:
+                self._node_statements.execute(tx, statement)
+                statement = get_statement(tx, statement.id)
+            if repeatable is not None:
+                idempotency.remember(
+                    tx, caller.owner, repeatable.key, repeatable.body_hash, statement.id
+                )
+            return statement
+
+    def get(self, caller: Caller, statement_id: str) -> Statement:
+        """Return a statement of the caller. Raise StatementNotFound if there is none."""
+        with self._database.read() as tx:
+            return get_owned_statement(tx, caller.owner, statement_id)
+
+    def page(
+        self,
+        caller: Caller,
+        *,
+        session: str | None,
+        states: Collection[StatementState] | None,
+        before: str | None,
+        limit: int,
+    ) -> list[Statement]:
+        """Return at most `limit` statements of the caller, newest first.
+
+        Raise SessionNotFound if `session`, an id or name, does not exist.
+        """
+        with self._database.read() as tx:
+            session_id = None if session is None else resolve_session(tx, caller.owner, session)
+            return statements.page(
+                tx,
+                owner=caller.owner,
+                session=session_id,
+                states=states,
+                before=before,
+                limit=limit,
+            )
+
+    def cancel(self, caller: Caller, statement_id: str, *, force: bool = False) -> Statement:
+        """Request a cancel and return the statement. Raise as `request_cancel` does."""
+        with self._database.write("statement.cancel") as tx:
+            statement = get_owned_statement(tx, caller.owner, statement_id)
+            request_cancel(tx, statement, actor=caller.owner, force=force)
+            return get_statement(tx, statement_id)
+
+    def open_result(self, statement: Statement) -> Rows:
+        """Return the rows of a successful statement.
+
+        Raises:
+            ResultNotReady: If the statement has not ended.
+            NoResult: If the statement did not succeed.
+            ResultGone: If the rows have been deleted.
+            ResultsUnavailable: If the results location cannot be read.
+        """
+        if statement.state not in STATEMENT.terminal:
+            raise ResultNotReady(
+                f"Statement {statement.id} is {statement.state} and has no result yet."
+            )
+        if statement.result is None:
+            raise NoResult(f"Statement {statement.id} has no result: it is {statement.state}.")
+        data = None
+        if statement.result.disposition is Disposition.INLINE and not statement.result.gone:
+            with self._database.read() as tx:
+                data = results.inline_data(tx, statement.id)
+        return open_rows(statement.result, data)
+
+    def _choose_session(
+        self, tx: Tx, caller: Caller, kind: SessionKind, name_or_id: str | None, catalog: str | None
+    ) -> str:
+        """Return the id of the named session, or of a new one if that is of another kind."""
+        spec = SessionSpec(catalog=catalog)
+        if name_or_id is not None:
+            session_id = resolve_session(tx, caller.owner, name_or_id)
+            if kind in {SessionKind.INTERACTIVE, SessionKind.LOCAL}:
+                return session_id
+            session = sessions.get(tx, session_id)
+            assert session is not None
+            if session.kind is kind:
+                return session_id
+            spec = session.spec
+        new = NewSession(id=new_id("se"), owner=caller.owner, kind=kind, spec=spec)
+        if kind is SessionKind.LOCAL:
+            sessions.insert(tx, new, actor=caller.owner)
+            return new.id
+        return create_session(tx, self._settings, new)
+
+
+def _find_repeated(
+    tx: Tx, caller: Caller, repeatable: RepeatableRequest | None
+) -> Statement | None:
+    """Return the statement of the first request with this key, if there was one."""
+    if repeatable is None:
+        return None
+    first = idempotency.find(tx, caller.owner, repeatable.key)
+    if first is None:
+        return None
+    body_hash, statement_id = first
+    if body_hash != repeatable.body_hash:
+        raise IdempotencyConflict(
+            f"The Idempotency-Key was used for statement {statement_id} with a different request."
+        )
+    return get_statement(tx, statement_id)
+
+
+def _check_parameters(parameters: list[Parameter]) -> None:
+    names = [parameter.name for parameter in parameters]
+    if any(name is None for name in names) and any(name is not None for name in names):
+        raise InvalidRequest("Parameters must be all named or all positional.")
+    repeated = {name for name in names if name is not None and names.count(name) > 1}
+    if repeated:
+        raise InvalidRequest(f"Parameters are given twice: {', '.join(sorted(repeated))}.")

@@ -1,0 +1,85 @@
+"""Tracks the state of a session, to report a snapshot whenever the state has changed."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.state import functions, namespace, resources, variables, views
+from headrace.driver.state.restore import SnapshotRestore
+from headrace.model.snapshot import Snapshot
+
+
+class SessionStateTracker:
+    """Compares a session with its state at the start of its driver, and with the last report."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._jvm = Py4JBridge(session)
+        # The first plan of a session loads the extensions, which add settings and functions.
+        self._jvm.session.sql("SELECT 1")
+        self._initial_conf = self._read_conf()
+        self._initial_resources = resources.capture(self._jvm)
+        self._initial_unsaved: list[str] = []
+        snapshot = self.capture()
+        self._initial_unsaved = snapshot.unsaved
+        self._reported = snapshot.model_copy(update={"unsaved": []})
+
+    def capture_changes(self) -> Snapshot | None:
+        """Return the state if it differs from the last one returned, else None.
+
+        The first call compares with the state at the start. Raises Py4JError.
+        """
+        snapshot = self.capture()
+        if snapshot == self._reported:
+            return None
+        self._reported = snapshot
+        return snapshot
+
+    def capture(self) -> Snapshot:
+        """Return the current state. Raises Py4JError."""
+        jvm, conf = self._jvm, self._read_conf()
+        added = {
+            kind: [uri for uri in uris if uri not in self._initial_resources[kind]]
+            for kind, uris in resources.capture(jvm).items()
+        }
+        current_catalog, current_namespace = namespace.capture(jvm)
+        function_entries, unsaved_functions = functions.capture(jvm)
+        view_entries, unsaved_views = views.capture(jvm)
+        global_view_entries, unsaved_global_views = views.capture_global(jvm)
+        unsaved = unsaved_functions + unsaved_views + unsaved_global_views
+        return Snapshot(
+            conf={
+                key: value for key, value in conf.items() if self._initial_conf.get(key) != value
+            },
+            catalog=current_catalog,
+            namespace=current_namespace,
+            variables=variables.capture(jvm),
+            functions=function_entries,
+            views=view_entries,
+            global_views=global_view_entries,
+            unsaved=[entry for entry in unsaved if entry not in self._initial_unsaved],
+            **added,
+        )
+
+    def restore(self, snapshot: Snapshot) -> list[str]:
+        """Restore a snapshot, and return a description of each part that could not be restored."""
+        lost = SnapshotRestore(self._session, self._jvm, snapshot).run()
+        self._reported = self.capture()
+        return lost
+
+    def clone_session(self) -> SparkSession:
+        """Return a session with the same state and its own settings, for a concurrent query.
+
+        Spark's `cloneSession` copies neither variables nor the current catalog. Raises Py4JError.
+        """
+        clone = SparkSession(self._session.sparkContext, self._jvm.session.cloneSession())
+        jvm = Py4JBridge(clone)
+        variables.copy(self._jvm, jvm)
+        current = namespace.capture(self._jvm)
+        if namespace.capture(jvm) != current:
+            namespace.restore(clone, *current)
+        return clone
+
+    def _read_conf(self) -> dict[str, str]:
+        return self._jvm.java_map(self._jvm.session.conf().getAllAsJava())

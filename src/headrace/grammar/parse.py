@@ -1,0 +1,138 @@
+"""The one parse of a submitted text: what Headrace needs to know before Spark sees it.
+
+Headrace recognises its own statements by their first words, in the table below. All other texts
+are Spark's and pass through unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from headrace.errors import EmptyStatement, MultipleStatements, Position, ReservedStatement
+from headrace.grammar.cancel_statement import CancelStatement, parse_cancel_statement
+from headrace.grammar.lexer import Token, TokenKind, code_tokens
+from headrace.grammar.script import statement_spans
+from headrace.grammar.text import check_text, position_at
+
+Command = CancelStatement
+"""A parsed statement of Headrace's own. Its class names the kind of session that it needs."""
+
+_Parser = Callable[[str, Sequence[Token]], Command]
+
+_PARSERS: dict[str, _Parser | None] = {
+    "CANCEL STATEMENT": parse_cancel_statement,
+    "CREATE STREAM": None,
+    "CREATE SINK": None,
+    "SAVE STREAM": None,
+    "STOP STREAM": None,
+    "RESTART STREAM": None,
+    "SHOW STREAMS": None,
+    "SHOW STREAM": None,
+    "DROP STREAM": None,
+    "CREATE MATERIALIZED VIEW": None,
+    "REFRESH MATERIALIZED VIEW": None,
+    "DROP MATERIALIZED VIEW": None,
+    "SHOW MATERIALIZED VIEWS": None,
+}
+"""Parser of each reserved statement, by its first words. None: this version cannot run it."""
+
+_BY_WORDS = {tuple(keyword.split()): keyword for keyword in _PARSERS}
+_LONGEST_KEYWORD = max(map(len, _BY_WORDS))
+
+_QUERY_STARTS = frozenset({"SELECT", "VALUES"})
+_QUERY_OR_CHANGE_STARTS = frozenset({"WITH", "FROM", "TABLE", "("})
+_CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedStatement:
+    """What Headrace knows of a text."""
+
+    kind: str
+    """The kind of session that the statement needs: `interactive` unless the command says more."""
+    is_query: bool
+    """Whether the text is certainly a pure query, which may be retried and run beside others."""
+    command: Command | None
+    """The parsed statement, if it is one of Headrace's own; None for a statement of Spark's."""
+    position: Position
+    """Position of the first word."""
+
+
+def parse(text: str, *, reserved: bool = True) -> ParsedStatement:
+    """Parse the text of one statement.
+
+    Args:
+        reserved: Whether Headrace's own statements are recognised. If not, all texts are Spark's.
+
+    Raises:
+        StatementTooLarge: If the text is larger than 1 MiB.
+        InvalidText: If the text contains a NUL or an unpaired surrogate.
+        EmptyStatement: If the text contains only white space, comments and `;`.
+        MultipleStatements: With the position of the second statement, if there is one.
+        ReservedStatement: If this version cannot run this statement of Headrace's own.
+        InvalidStatement: With the position, for a syntax error in a statement of Headrace's own.
+    """
+    check_text(text)
+    tokens = list(code_tokens(text))
+    words = [token for token in tokens if token.word != ";"]
+    if not words:
+        raise EmptyStatement
+    _check_single(text, tokens)
+    position = position_at(text, words[0].start)
+    command = _parse_command(text, words, position) if reserved else None
+    return ParsedStatement(
+        kind="interactive" if command is None else command.kind,
+        is_query=command is None and _is_query(text, tokens),
+        command=command,
+        position=position,
+    )
+
+
+def reserved_keyword(words: Sequence[Token]) -> str | None:
+    """Return the first words of a reserved statement, for example `SAVE STREAM`.
+
+    None if the tokens begin a statement of Spark's.
+    """
+    first = tuple(token.word for token in words[:_LONGEST_KEYWORD])
+    lengths = range(2, len(first) + 1)
+    return next((_BY_WORDS[first[:n]] for n in lengths if first[:n] in _BY_WORDS), None)
+
+
+def _parse_command(text: str, words: Sequence[Token], position: Position) -> Command | None:
+    keyword = reserved_keyword(words)
+    if keyword is None:
+        return None
+    parser = _PARSERS[keyword]
+    if parser is None:
+        raise ReservedStatement(
+            f"{keyword} is reserved for Headrace, and this version cannot run it.",
+            position=position,
+            hint="To send such statements to Spark, set `reserved_statements = false`.",
+        )
+    return parser(text, words)
+
+
+def _check_single(text: str, tokens: Sequence[Token]) -> None:
+    spans = list(statement_spans(text, tokens))
+    if len(spans) > 1:
+        second = spans[1][2]
+        raise MultipleStatements(
+            f"The text contains {len(spans)} statements; a request takes one.",
+            position=position_at(text, second.start),
+            hint="Send them one by one. A path with `;` needs quotes: ADD JAR '/a;b.jar'.",
+        )
+
+
+def _is_query(text: str, tokens: Sequence[Token]) -> bool:
+    """Return whether the words alone show that a text cannot change anything.
+
+    `WITH … INSERT` and `FROM … INSERT` change tables. When in doubt the answer is no: for a column
+    named `update`, or for `${…}`, which can stand for anything.
+    """
+    first, *rest = tokens
+    if "${" in text or first.word not in _QUERY_STARTS | _QUERY_OR_CHANGE_STARTS:
+        return False
+    if any(token.kind is TokenKind.UNREADABLE for token in rest):
+        return False
+    return first.word in _QUERY_STARTS or all(token.word not in _CHANGES for token in rest)

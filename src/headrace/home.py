@@ -1,0 +1,75 @@
+"""The layout of HEADRACE_HOME, the folder that holds the state of one host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_HOME = Path(".headrace")
+
+
+@dataclass(frozen=True, slots=True)
+class HomeLayout:
+    """Paths of everything that Headrace keeps in a home."""
+
+    path: Path
+    """The home itself, absolute."""
+
+    @classmethod
+    def at(cls, home: Path) -> HomeLayout:
+        """Return the layout of a home, given by an absolute or relative path."""
+        return cls(home.absolute())
+
+    @property
+    def store_file(self) -> Path:
+        """SQLite store of an embedded or single node."""
+        return self.path / "headrace.db"
+
+    @property
+    def results(self) -> Path:
+        """Default results location."""
+        return self.path / "results"
+
+    @property
+    def warehouse(self) -> Path:
+        """Default location of managed tables."""
+        return self.path / "warehouse"
+
+    @property
+    def metastore(self) -> Path:
+        """Database, configuration and log of the managed Hive metastore."""
+        return self.path / "metastore"
+
+    @property
+    def drivers(self) -> Path:
+        """Bootstrap files of local drivers, mode 0600."""
+        return self.path / "drivers"
+
+    @property
+    def submitted(self) -> Path:
+        """Bootstrap files, properties files and driver packages for spark-submit, mode 0600."""
+        return self.path / "submitted"
+
+    @property
+    def node_id_file(self) -> Path:
+        """Id of the node, stable across restarts."""
+        return self.path / "node-id"
+
+    @property
+    def node_file(self) -> Path:
+        """Address and token of the running node, mode 0600."""
+        return self.path / "node.json"
+
+    @property
+    def commands_lock(self) -> Path:
+        """Lock that every command holds shared while it uses the embedded node."""
+        return self.path / "commands.lock"
+
+    @property
+    def start_lock(self) -> Path:
+        """Lock held by the one command that starts the embedded node."""
+        return self.path / "start.lock"
+
+    def session_log(self, session_id: str) -> Path:
+        """Return the file with the output of a session's drivers."""
+        return self.path / "logs" / f"{session_id}.log"

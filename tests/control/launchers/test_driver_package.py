@@ -1,0 +1,29 @@
+"""Tests of the zip with the driver's code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from headrace.control.launchers.driver_package import build_driver_package
+
+
+def test_the_driver_can_be_imported_from_the_zip_alone(tmp_path: Path) -> None:
+    driver_package = build_driver_package(tmp_path)
+    zip_path = str(driver_package.package)
+    program = f"import sys; sys.path.insert(0, {zip_path!r}); import headrace.driver"
+    completed = subprocess.run(
+        [sys.executable, "-I", "-c", f"{program}; print(headrace.__file__)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert completed.stdout.startswith(zip_path)
+
+
+def test_the_same_code_is_written_once(tmp_path: Path) -> None:
+    driver_package = build_driver_package(tmp_path)
+    written = driver_package.package.stat()
+    assert build_driver_package(tmp_path) == driver_package
+    assert driver_package.package.stat().st_ino == written.st_ino

@@ -1,0 +1,143 @@
+"""A table from a bounded stream holds each row exactly once, or does not appear."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.driver.ctas.lake_namespace import LakeNamespace, for_lakes
+from tests.support.ctas import Crash, CtasRun, crash_before, fetch_rows, journal_entry, list_tables
+from tests.support.journal import JournalLink
+from tests.support.waiting import wait_until
+
+from headrace.driver.ctas import Cancelled
+from headrace.errors import CatalogError, EndlessStream, InvalidSetting
+from headrace.model.lifecycle import TransactionState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+PREPARED, BEGUN = TransactionState.PREPARED, TransactionState.BEGUN
+COMMITTING = TransactionState.COMMITTING
+ABORTING, ABORTED = TransactionState.ABORTING, TransactionState.ABORTED
+TEXT = "CREATE TABLE t USING parquet PARTITIONED BY (k) AS SELECT id, id % 3 AS k FROM arriving"
+SUM = "SELECT count(*), sum(id), sum(k), count(DISTINCT id) FROM {}"
+WHOLE = [(300, 44850, 300, 300)]
+
+
+def create_stream_view(spark: SparkSession, folder: Path) -> None:
+    """Create the view `arriving` over a stream of three files, one per batch."""
+    spark.range(300).repartition(3).write.mode("overwrite").parquet(str(folder / "in"))
+    stream = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", "1")
+    stream.parquet(str(folder / "in")).createOrReplaceTempView("arriving")
+
+
+@pytest.fixture
+def stream(spark: SparkSession, link: JournalLink, tmp_path: Path) -> Iterator[JournalLink]:
+    """A link with results in `tmp_path`. The session has a trigger and the view `arriving`."""
+    create_stream_view(spark, tmp_path)
+    spark.conf.set("headrace.ctas.trigger", "Available  now")
+    link.bootstrap = link.bootstrap.model_copy(update={"results": str(tmp_path / "results")})
+    yield link
+    spark.conf.unset("headrace.ctas.trigger")
+    spark.catalog.dropTempView("arriving")
+
+
+def list_stream_files(link: JournalLink) -> list[str]:
+    """Return the paths of the files that hold rows of streams."""
+    return [str(path) for path in Path(link.bootstrap.results).rglob("*") if path.is_file()]
+
+
+@pytest.mark.usefixtures("database")
+def test_a_table_holds_all_rows_that_were_available(
+    spark: SparkSession, stream: JournalLink
+) -> None:
+    run = CtasRun(spark, TEXT, stream)
+    assert (run.plan.atomic, stream.steps) == (True, [PREPARED, BEGUN, COMMITTING])
+    assert fetch_rows(spark, SUM.format("t")) == WHOLE
+    assert fetch_rows(spark, "SELECT count(*) FROM t WHERE k = 1") == [(100,)]
+    assert (list_tables(spark), list_stream_files(stream)) == (["arriving", "t"], [])
+
+
+@pytest.mark.usefixtures("database")
+def test_the_trigger_once_reads_all_rows_in_one_batch(
+    spark: SparkSession, stream: JournalLink
+) -> None:
+    spark.conf.set("headrace.ctas.trigger", "once")
+    CtasRun(spark, TEXT.replace("PARTITIONED BY (k) ", ""), stream)
+    assert fetch_rows(spark, SUM.format("t")) == WHOLE
+
+
+@pytest.mark.usefixtures("database")
+def test_a_stream_that_never_ends_is_refused(spark: SparkSession, stream: JournalLink) -> None:
+    spark.conf.unset("headrace.ctas.trigger")
+    with pytest.raises(EndlessStream, match=r"headrace\.ctas\.trigger"):
+        CtasRun(spark, TEXT, stream)
+    spark.conf.set("headrace.ctas.trigger", "5 seconds")
+    with pytest.raises(InvalidSetting, match="available now, once"):
+        CtasRun(spark, TEXT, stream)
+    spark.conf.set("headrace.ctas.trigger", "once")
+    spark.conf.set("headrace.ctas.atomicity", "off")
+    try:
+        with pytest.raises(CatalogError, match="from a stream"):
+            CtasRun(spark, TEXT, stream)
+    finally:
+        spark.conf.unset("headrace.ctas.atomicity")
+    assert (stream.steps, list_tables(spark)) == ([], ["arriving"])
+
+
+@pytest.mark.usefixtures("database")
+def test_a_failed_stream_leaves_no_table_and_no_file(
+    spark: SparkSession, stream: JournalLink
+) -> None:
+    failing = TEXT.replace("id % 3", "IF(id < 290, id, raise_error('half-way'))")
+    with pytest.raises(Exception, match="half-way"):
+        CtasRun(spark, failing, stream)
+    assert stream.steps == [PREPARED, BEGUN, ABORTING, ABORTED]
+    assert (list_tables(spark), list_stream_files(stream)) == (["arriving"], [])
+
+
+@pytest.mark.usefixtures("database")
+def test_a_cancelled_stream_leaves_no_table_and_no_file(
+    spark: SparkSession, stream: JournalLink
+) -> None:
+    """A cancel stops the streaming query, and the journal refuses the commit."""
+    slow = TEXT.replace("FROM", "FROM (SELECT *, reflect('java.lang.Thread', 'sleep', 60000L) FROM")
+
+    def stop() -> None:
+        wait_until(lambda: spark.streams.active, what="the streaming query runs")
+        stream.refused_states = {COMMITTING}
+        for query in spark.streams.active:
+            query.stop()
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    with pytest.raises(Cancelled):
+        CtasRun(spark, slow + ")", stream)
+    stopper.join()
+    assert (list_tables(spark), list_stream_files(stream)) == (["arriving"], [])
+
+
+@pytest.mark.catalogs
+@for_lakes()
+def test_after_a_crash_no_row_is_lost_or_duplicated(
+    namespace: LakeNamespace, stream: JournalLink, tmp_path: Path
+) -> None:
+    create_stream_view(namespace.spark, tmp_path)
+    namespace.spark.conf.set("headrace.ctas.trigger", "available now")
+    text = namespace.ctas("SELECT id, CAST(id AS STRING) AS s, id % 3 AS k FROM arriving")
+
+    crash_before(stream, COMMITTING)
+    with pytest.raises(Crash):
+        CtasRun(namespace.spark, text, stream)
+    assert list_stream_files(stream)
+    next_link = JournalLink()
+    next_link.bootstrap, next_link.steps = stream.bootstrap, stream.steps
+    CtasRun(namespace.spark, text, next_link, earlier=journal_entry(stream))
+    assert fetch_rows(namespace.spark, SUM.format(namespace.table)) == WHOLE
+    assert list_stream_files(stream) == []

@@ -1,0 +1,153 @@
+"""The one parse of a submitted text."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import (
+    EmptyStatement,
+    InvalidRequest,
+    MultipleStatements,
+    Position,
+    ReservedStatement,
+)
+from headrace.grammar.cancel_statement import CancelStatement
+from headrace.grammar.parse import parse
+
+RESERVED = {
+    "CREATE STREAM s AS SELECT 1": "CREATE STREAM",
+    "create\tsink k TO kafka": "CREATE SINK",
+    "SAVE STREAM s TO TABLE t": "SAVE STREAM",
+    "STOP STREAM q": "STOP STREAM",
+    "RESTART STREAM q": "RESTART STREAM",
+    "SHOW STREAMS": "SHOW STREAMS",
+    "SHOW STREAM q": "SHOW STREAM",
+    "DROP STREAM s": "DROP STREAM",
+    "CREATE MATERIALIZED VIEW v AS SELECT 1": "CREATE MATERIALIZED VIEW",
+    "REFRESH MATERIALIZED VIEW v": "REFRESH MATERIALIZED VIEW",
+    "DROP MATERIALIZED VIEW v": "DROP MATERIALIZED VIEW",
+    "SHOW MATERIALIZED VIEWS;": "SHOW MATERIALIZED VIEWS",
+}
+
+
+@pytest.mark.parametrize(("text", "keyword"), RESERVED.items())
+def test_reserved_statements_are_recognised_by_their_first_words(text: str, keyword: str) -> None:
+    spaced = text.replace(" ", " /* ; */ ")
+    for variant in (text, f"/* a */ -- b\n {text}", spaced):
+        with pytest.raises(ReservedStatement, match=f"^{keyword} is reserved"):
+            parse(variant)
+        assert parse(variant, reserved=False).command is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1",
+        "CREATE STREAMING TABLE t AS SELECT 1",
+        "CREATE TABLE stream (a INT)",
+        "CREATE `STREAM` s",
+        "CREATE 'STREAM' s",
+        "EXPLAIN CREATE STREAM s AS SELECT 1",
+        "REFRESH TABLE materialized",
+        "REFRESH MATERIALIZED",
+        "SHOW TABLES LIKE 'streams'",
+        "-- SHOW STREAMS\nSELECT 1",
+        "DROP VIEW materialized",
+        "SELECT 'CANCEL STATEMENT'",
+        "CANCEL",
+    ],
+)
+def test_all_other_statements_belong_to_spark(text: str) -> None:
+    parsed = parse(text)
+
+    assert parsed.command is None
+    assert parsed.kind == "interactive"
+
+
+def test_the_error_for_a_reserved_statement_names_position_and_setting() -> None:
+    with pytest.raises(ReservedStatement, match="SAVE STREAM is reserved") as caught:
+        parse("-- a\n  save stream s TO TABLE t")
+    assert caught.value.position == Position(2, 3)
+    assert caught.value.hint is not None
+    assert "reserved_statements = false" in caught.value.hint
+
+
+def test_a_cancel_statement_is_a_local_command() -> None:
+    parsed = parse("-- a\n CANCEL STATEMENT 'st_1';")
+
+    assert parsed.command == CancelStatement("st_1")
+    assert parsed.kind == "local"
+    assert not parsed.is_query
+    assert parsed.position == Position(2, 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["SELECT 1", "SELECT 1;", "SELECT 1; ; -- x;", "BEGIN SELECT 1; END;", "SELECT '; 1"],
+)
+def test_a_single_statement_may_end_with_semicolons(text: str) -> None:
+    parse(text)
+
+
+def test_the_error_for_several_statements_names_the_position_of_the_second() -> None:
+    with pytest.raises(MultipleStatements, match="3 statements") as caught:
+        parse("SELECT ';';\n /* b */ SELECT 2; SELECT 3")
+    assert caught.value.position == Position(2, 10)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " \t\r\n\u3000", ";", " ; ;\n", "-- nothing", "-- a \\\n b", "/* /* a */ ; */", "--"],
+)
+def test_a_text_without_a_statement_is_an_error(text: str) -> None:
+    with pytest.raises(EmptyStatement):
+        parse(text)
+
+
+@given(st.text())
+def test_any_text_is_parsed_or_refused_with_a_documented_error(text: str) -> None:
+    with contextlib.suppress(InvalidRequest):
+        assert parse(text).command is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1",
+        "-- first\n /* then */ select update from t",
+        "VALUES (1), (2)",
+        "WITH a AS (SELECT 1) SELECT * FROM a;",
+        "FROM t |> WHERE x > 1 |> SELECT y",
+        "TABLE t",
+        "((SELECT 1) UNION ALL (SELECT 2))",
+        "WITH a AS (SELECT 'insert' AS `delete`) SELECT * FROM a",
+    ],
+)
+def test_pure_queries_are_recognised(text: str) -> None:
+    assert parse(text).is_query
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO t SELECT 1",
+        "WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a",
+        "FROM t INSERT INTO a SELECT x INSERT INTO b SELECT y",
+        "FROM (FROM t) INSERT OVERWRITE TABLE a SELECT *",
+        "WITH a AS (SELECT 1) MERGE INTO t USING a ON true WHEN MATCHED THEN DELETE",
+        "BEGIN SELECT 1; END",
+        "EXECUTE IMMEDIATE 'SELECT 1'",
+        "EXPLAIN SELECT 1",
+        "SET x = 1",
+        "CREATE TABLE t AS SELECT 1",
+        "WITH a AS (SELECT 1) ${rest}",
+        "SELECT 'never closed",
+        "`SELECT` 1",
+    ],
+)
+def test_a_text_that_might_change_something_is_not_a_query(text: str) -> None:
+    assert not parse(text).is_query

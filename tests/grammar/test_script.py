@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import Position
+from headrace.grammar.script import ScriptStatement, split_script
+from headrace.grammar.text import position_at
+
+FRAGMENTS = [
+    *("'", '"', "`", "\\", "\\'", "''", ";", "--", "\n", "\r\n", "\\\n", "/*", "*/", "/*+", "r'"),
+    *("://", "a://b", "1e+5", "(", ")", "[", ".", ":", "?", ",", "é", "😀", "\u3000", "\0"),
+    *("BEGIN", "END", "IF", "THEN", "CASE", "WHEN", "ELSE", "DO", "WHILE", "FOR", "LOOP", "UNTIL"),
+    *("REPEAT", "DECLARE", "EXIT", "HANDLER", "SQLSTATE", "NOT", "IDENTIFIER", "SELECT", "x", "1"),
+]
+any_text = st.one_of(
+    st.text(max_size=60),
+    st.lists(st.sampled_from([*FRAGMENTS, " ", ";"]), max_size=40).map("".join),
+    st.lists(st.sampled_from(FRAGMENTS), max_size=40).map(" ".join),
+)
+STATEMENTS = [
+    "SELECT 1",
+    "SELECT ';', \";\", `;`, r'\\', 'it\\'s;'",
+    "-- lead; \\\n ; on\nSELECT /* ; /* ; */ ; */ 2",
+    "/* one; */ SELECT 3 /* two; */",
+    "BEGIN IF end = 1 THEN SELECT CASE WHEN a THEN b END; END IF; END",
+    "BEGIN NOT ATOMIC l: LOOP BEGIN END; LEAVE l; END LOOP l; SELECT end; END",
+    "SET spark.x=a'b'c",
+    "TABLE begin",
+]
+
+
+def texts(script: str) -> list[str]:
+    return [piece.text for piece in split_script(script)]
+
+
+@given(any_text)
+def test_pieces_are_exact_slices_in_order(script: str) -> None:
+    end = 0
+    for piece in split_script(script):
+        assert piece.offset >= end
+        end = piece.offset + len(piece.text)
+        assert piece.text
+        assert script[piece.offset : end] == piece.text
+        assert position_at(script, piece.offset) == Position(piece.line, piece.column)
+
+
+@given(any_text)
+def test_a_piece_is_one_piece(script: str) -> None:
+    for text in texts(script):
+        assert texts(text) == [text]
+
+
+@given(
+    st.lists(st.sampled_from(STATEMENTS)),
+    st.lists(st.sampled_from([";", "\n;\n", " ; ;\t", ";\r\n\u3000", ";;"]), min_size=1),
+)
+def test_what_was_joined_is_split_again(statements: list[str], glue: list[str]) -> None:
+    script = "".join(text + glue[n % len(glue)] for n, text in enumerate(statements))
+    assert texts(script) == statements
+
+
+def test_a_piece_knows_its_place() -> None:
+    assert split_script("SELECT 1;\r\n  -- é\n  SELECT 2 ; x") == [
+        ScriptStatement("SELECT 1", 0, 1, 1),
+        ScriptStatement("-- é\n  SELECT 2", 13, 2, 3),
+        ScriptStatement("x", 31, 3, 14),
+    ]
+
+
+@pytest.mark.parametrize("script", ["", " ", ";;", "-- only a comment;", "/* ; */;\n;-- x"])
+def test_no_statement_no_piece(script: str) -> None:
+    assert split_script(script) == []
+
+
+def test_comments_behind_the_last_statement_are_no_piece() -> None:
+    assert texts("SELECT 1; -- done;\n/* really; */") == ["SELECT 1"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["SELECT 1; SELECT 'a; b", 'a; "b', "a; `b;", "a; /* b; /* */ c", "a; r'b", "a; 'b\\'"],
+)
+def test_what_nothing_closes_leaves_the_text_whole(script: str) -> None:
+    assert texts(script) == [script]
+
+
+@pytest.mark.parametrize(
+    ("script", "pieces"),
+    [
+        ("a -- \\\n; b\n; c", ["a -- \\\n; b", "c"]),
+        ("a -- \\\r\n; b", ["a -- \\", "b"]),
+        ("a -- \\\\\n; b", ["a -- \\\\\n; b"]),
+        ("a /*+ h; */ ; b", ["a /*+ h", "*/", "b"]),
+        ("a /*+ h */* ; /* b */", ["a /*+ h */*"]),
+        ("r'\\'; r\"\\\"; x'\\';'", ["r'\\'", 'r"\\"', "x'\\';'"]),
+        ("bar'\\';'; a", ["bar'\\';'", "a"]),
+        ("1e+5r'\\'; a", ["1e+5r'\\'", "a"]),
+        ("file:///a--b; c", ["file:///a--b", "c"]),
+        ("s3://a--b; c", ["s3://a--b; c"]),
+        ("file:///a/*; b", ["file:///a/*", "b"]),
+        ("'a''b;'; `a``b;`; \"a\"\"b;\"", ["'a''b;'", "`a``b;`", '"a""b;"']),
+        ("{# ; #}", ["{#", "#}"]),
+    ],
+)
+def test_quotes_and_comments_are_read_as_spark_reads_them(script: str, pieces: list[str]) -> None:
+    assert texts(script) == pieces
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1;\n",
+        "a;",
+        "BEGIN ",
+        "IF (",
+        "/*",
+        "'a' ",
+        "BEGIN LOOP x; ",
+        "IDENTIFIER(",
+        "r'",
+        "-",
+    ],
+)
+def test_a_long_text_is_split_in_linear_time(text: str) -> None:
+    def seconds(size: int) -> float:
+        script = "BEGIN " + text * (size // len(text)) + "; END;" + text
+        taken = []
+        for _ in range(3):
+            started = time.process_time()
+            split_script(script)
+            taken.append(time.process_time() - started)
+        return min(taken)
+
+    # Quadratic work would take 64 times as long; the best of three and a floor keep noise out.
+    assert seconds(80_000) < 40 * max(seconds(10_000), 0.02)

@@ -1,0 +1,32 @@
+"""Contract of the driver view, from which a node answers a poll."""
+
+from __future__ import annotations
+
+from tests.support.store import new_statement, running_session
+
+from headrace.model.lifecycle import IN_FLIGHT, SessionState, StatementState
+from headrace.store import driver_view
+from headrace.store.database import Database
+
+
+def test_a_driver_view_has_waiting_and_in_flight_statements(store: Database) -> None:
+    lease = running_session(store)
+    with store.read() as tx:
+        assert driver_view.load_driver_view(tx, "se_x") is None
+        idle = driver_view.load_driver_view(tx, lease.session_id)
+    assert idle == driver_view.DriverView(
+        epoch=lease.epoch,
+        state=SessionState.RUNNING,
+        parallelism=1,
+        finished=False,
+        has_waiting=False,
+        in_flight=[],
+    )
+    by_state = {state: new_statement(store, lease.session_id, state) for state in StatementState}
+    with store.read() as tx:
+        busy = driver_view.load_driver_view(tx, lease.session_id)
+    assert busy is not None
+    assert busy.has_waiting
+    assert busy.in_flight == [
+        (statement_id, state) for state, statement_id in by_state.items() if state in IN_FLIGHT
+    ]

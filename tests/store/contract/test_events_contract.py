@@ -1,0 +1,113 @@
+"""Contract of the event log: complete, in order, and no event is missed because it commits late."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.support.store import new_session, new_statement
+
+from headrace.errors import InvalidRequest
+from headrace.model.event import Event
+from headrace.model.lifecycle import SessionState
+from headrace.model.session import DriverLease
+from headrace.store import events, sessions
+from headrace.store.database import Database
+
+
+def _read(store: Database, after: str | None = None, limit: int = 1000) -> list[Event]:
+    with store.read() as tx:
+        return events.read(tx, after=after, limit=limit)
+
+
+def test_an_event_has_actor_states_time_and_detail(store: Database) -> None:
+    session_id = new_session(store)
+    with store.write("test") as tx:
+        state = SessionState.CLOSING
+        assert sessions.transition(tx, session_id, state, actor="bob", detail={"why": "bored"})
+    created, closed = _read(store)
+    assert (created.entity, created.entity_id, created.source) == ("session", session_id, None)
+    assert (created.target, created.actor, created.detail) == ("not_started", "ada", {})
+    assert (closed.source, closed.target) == ("not_started", "closing")
+    assert (closed.actor, closed.detail) == ("bob", {"why": "bored"})
+    assert created.at < closed.at
+
+
+def test_reading_continues_after_a_cursor(store: Database) -> None:
+    session_id = new_session(store)
+    statement_ids = [new_statement(store, session_id) for _ in range(5)]
+    everything = _read(store)
+    assert [event.entity_id for event in everything] == [session_id, *statement_ids]
+    cursor, seen = None, []
+    while page := _read(store, cursor, limit=2):
+        seen += page
+        cursor = page[-1].cursor
+    assert seen == everything
+    with store.read() as tx:
+        assert events.last(tx) == everything[-1].cursor
+        log = events.read(tx, after=None, entity="statement", entity_id=statement_ids[1], limit=9)
+        assert [event.entity_id for event in log] == [statement_ids[1]]
+        assert events.read(tx, after=None, entity="node", limit=9) == []
+
+
+def test_the_last_cursor_of_an_empty_log_can_be_read_from(store: Database) -> None:
+    with store.read() as tx:
+        assert events.read(tx, after=events.last(tx), limit=9) == []
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "7", ".", "1.", ".1", "-1.2", "1.2.3", "a.b", "²·1", "²·²", "²._", f"{2**63}.1"]
+)
+def test_an_invalid_cursor_is_refused(store: Database, cursor: str) -> None:
+    with pytest.raises(InvalidRequest, match="cursor"):
+        _read(store, cursor)
+
+
+def test_readers_wait_for_a_transaction_that_commits_late(postgres_url: str) -> None:
+    """The first writer commits last. Until then, readers do not see the second event."""
+    store = Database.open(postgres_url)
+    try:
+        first, second = new_session(store), new_session(store)
+        start = _read(store)[-1].cursor
+        with store.write("test") as late:
+            assert sessions.transition(late, first, SessionState.CLOSING, actor="late")
+            with store.write("test") as early:
+                assert sessions.transition(early, second, SessionState.CLOSING, actor="early")
+            assert _read(store, start) == []
+        assert [event.actor for event in _read(store, start)] == ["late", "early"]
+    finally:
+        store.close()
+
+
+def test_readers_wait_for_an_older_transaction_whose_event_has_a_higher_id(
+    postgres_url: str,
+) -> None:
+    """The order of the ids is the reverse of the order of the transactions."""
+    store = Database.open(postgres_url)
+    try:
+        first, second = new_session(store), new_session(store)
+        start = _read(store)[-1].cursor
+        with store.write("test") as old:
+            assert sessions.set_handle(old, DriverLease(first, 0), {})
+            with store.write("test") as new:
+                assert sessions.transition(new, second, SessionState.CLOSING, actor="new")
+                assert sessions.transition(old, first, SessionState.CLOSING, actor="old")
+            assert _read(store, start) == []
+        assert [event.actor for event in _read(store, start)] == ["old", "new"]
+    finally:
+        store.close()
+
+
+def test_a_follower_misses_no_event_of_many_writers(store: Database) -> None:
+    session_id = new_session(store)
+    with ThreadPoolExecutor(4) as pool:
+        writing = [pool.submit(new_statement, store, session_id) for _ in range(40)]
+        cursor: str | None = None
+        seen: list[str] = []
+        while not all(submit.done() for submit in writing) or _read(store, cursor):
+            for event in _read(store, cursor, limit=3):
+                seen.append(event.entity_id)
+                cursor = event.cursor
+    statement_ids = {submit.result() for submit in writing}
+    assert len(seen) == len(statement_ids) + 1
+    assert set(seen) == {session_id, *statement_ids}

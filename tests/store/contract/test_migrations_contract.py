@@ -1,0 +1,115 @@
+"""Contract of the migrations: they create the tables of the code, once, also when run at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import CheckConstraint, inspect, text
+from tests.support.postgres import PostgresServer
+from tests.support.store import new_session
+
+from headrace.errors import SchemaTooNew
+from headrace.store.database import Database
+from headrace.store.tables import metadata
+
+
+@pytest.fixture
+def empty_postgres(postgres: PostgresServer) -> Iterator[str]:
+    """The URL of a database without any table."""
+    name = postgres.new_database()
+    yield postgres.url(name)
+    postgres.drop(name)
+
+
+def test_migrations_create_the_tables_indexes_and_checks_of_the_code(store: Database) -> None:
+    with store.read() as tx:
+        assert compare_metadata(MigrationContext.configure(tx.connection), metadata) == []
+        database = inspect(tx.connection)
+        for table in metadata.tables.values():
+            indexes = {
+                str(index["name"]): str(
+                    index.get("dialect_options", {}).get(f"{store.dialect}_where")
+                )
+                for index in database.get_indexes(table.name)
+                if "duplicates_constraint" not in index
+            }
+            expected = {
+                str(index.name): str(index.dialect_options[store.dialect]["where"])
+                for index in table.indexes
+            }
+            assert _normalize(indexes) == _normalize(expected)
+            checks = {check["name"] for check in database.get_check_constraints(table.name)}
+            assert checks == {
+                constraint.name
+                for constraint in table.constraints
+                if isinstance(constraint, CheckConstraint)
+            }
+
+
+def _normalize(conditions: dict[str, str]) -> dict[str, str]:
+    """Remove the parentheses and casts that PostgreSQL adds to conditions."""
+    bare = {name: where.translate({40: "", 41: ""}) for name, where in conditions.items()}
+    return {name: where.replace("::text", "") for name, where in bare.items()}
+
+
+def test_migrating_again_changes_nothing(store: Database) -> None:
+    new_session(store, name="kept")
+    store.migrate()
+    with store.read() as tx:
+        assert tx.execute(text("SELECT count(*) FROM sessions")).scalar_one() == 1
+
+
+def test_several_nodes_can_migrate_at_once(empty_postgres: str) -> None:
+    stores = [Database.open(empty_postgres) for _ in range(4)]
+    ready = threading.Barrier(len(stores))
+
+    def migrate(store: Database) -> None:
+        ready.wait()
+        store.migrate()
+
+    with ThreadPoolExecutor(len(stores)) as pool:
+        for done in [pool.submit(migrate, store) for store in stores]:
+            done.result(timeout=60)
+    new_session(stores[0])
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def newer_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A store that a newer Headrace has migrated."""
+    url = f"sqlite:///{tmp_path / 'headrace.db'}"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("empty_postgres")
+    database = Database.open(url)
+    database.migrate()
+    with database.write("test") as tx:
+        tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    yield database
+    database.close()
+
+
+def test_a_newer_schema_is_refused_and_not_changed(newer_store: Database) -> None:
+    with pytest.raises(SchemaTooNew, match="9999"):
+        newer_store.migrate()
+    with newer_store.read() as tx:
+        assert tx.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == "9999"
+
+
+def test_a_failed_migration_leaves_no_table(tmp_path: Path) -> None:
+    store = Database.open(f"sqlite:///{tmp_path / 'headrace.db'}")
+    try:
+        with store.write("test") as tx:
+            tx.execute(text("CREATE TABLE results (x INTEGER)"))
+        with pytest.raises(Exception, match="results"):
+            store.migrate()
+        with store.read() as tx:
+            assert inspect(tx.connection).get_table_names() == ["results"]
+    finally:
+        store.close()

@@ -1,0 +1,145 @@
+"""Contract of wake-ups: they follow a commit, and reach the subscribers of every node."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.support.postgres import PostgresServer
+from tests.support.store import new_session, new_statement
+from tests.support.waiting import wait_until
+
+from headrace.errors import StoreUnavailable
+from headrace.model.lifecycle import SessionState, StatementState
+from headrace.store import sessions, statement_transitions, statements
+from headrace.store.database import Database
+from headrace.store.notifications import (
+    EVENTS,
+    LAUNCH,
+    Subscription,
+    session_topic,
+    statement_topic,
+)
+
+_SOON = 10.0
+
+
+@pytest.fixture
+def two_nodes(postgres_url: str) -> Iterator[tuple[Database, Database]]:
+    """Two nodes on one store, both listening."""
+    pair = Database.open(postgres_url), Database.open(postgres_url)
+    for node in pair:
+        node.listen()
+        assert node.wait_until_listening(_SOON)
+    yield pair
+    for node in pair:
+        node.close()
+
+
+def test_a_change_wakes_the_subscribers_of_its_topics(store: Database) -> None:
+    def woken(*topics: str) -> list[str]:
+        return [topic for topic in topics if waits[topic].wait(0)]
+
+    waits: dict[str, Subscription] = {
+        topic: store.notifications.subscribe(topic) for topic in (EVENTS, LAUNCH)
+    }
+    session_id = new_session(store)
+    assert woken(EVENTS, LAUNCH) == [EVENTS, LAUNCH]
+    waits["session"] = store.notifications.subscribe(session_topic(session_id))
+    statement_id = new_statement(store, session_id)
+    assert woken(EVENTS, LAUNCH, "session") == [EVENTS, "session"]
+    waits["statement"] = store.notifications.subscribe(statement_topic(statement_id))
+    with store.write("test") as tx:
+        statement_transitions.request_cancel(tx, statement_id, actor="ada")
+    assert woken(EVENTS, "session", "statement") == [EVENTS, "session", "statement"]
+    with store.write("test") as tx:
+        sessions.transition(tx, session_id, SessionState.CLOSING, actor="ada")
+    assert woken(EVENTS, "session", "statement") == [EVENTS, "session"]
+    for wait in waits.values():
+        wait.close()
+
+
+def test_a_woken_subscriber_can_read_the_change(store: Database) -> None:
+    session_id = new_session(store)
+    statement_id = new_statement(store, session_id)
+    read: list[Any] = []
+
+    def read_statement() -> None:
+        with store.read() as tx:
+            read.append(statements.get(tx, statement_id))
+
+    with (
+        store.notifications.subscribe(statement_topic(statement_id), read_statement),
+        store.write("test") as tx,
+    ):
+        statement_transitions.transition(tx, statement_id, StatementState.FAILED, actor="test")
+        assert read == [], "not before the commit"
+    assert [statement.state for statement in read] == [StatementState.FAILED]
+
+
+def test_a_rolled_back_change_wakes_no_subscriber(store: Database) -> None:
+    with store.notifications.subscribe("topic") as wait:
+        with pytest.raises(LookupError), store.write("test") as tx:
+            tx.wake("topic")
+            raise LookupError
+        assert not wait.wait(0)
+
+
+def test_a_change_wakes_subscribers_at_another_node(two_nodes: tuple[Database, Database]) -> None:
+    first, second = two_nodes
+    session_id = new_session(first)
+    with second.notifications.subscribe(session_topic(session_id)) as wait:
+        new_statement(first, session_id)
+        assert wait.wait(_SOON)
+
+
+def test_a_node_ignores_its_own_notices(two_nodes: tuple[Database, Database]) -> None:
+    first, second = two_nodes
+    woken: list[str] = []
+    with (
+        first.notifications.subscribe("topic", lambda: woken.append("first")),
+        second.notifications.subscribe("topic") as wait,
+        first.notifications.subscribe("answer") as answered,
+    ):
+        with first.write("test") as tx:
+            tx.wake("topic")
+        assert wait.wait(_SOON)
+        with second.write("test") as tx:
+            tx.wake("answer")
+        # Notices arrive in order: a wake-up by the first would have happened by now.
+        assert answered.wait(_SOON)
+    assert woken == ["first"]
+
+
+def test_hundreds_of_topics_reach_the_other_node(two_nodes: tuple[Database, Database]) -> None:
+    first, second = two_nodes
+    topics = [statement_topic(f"st_{number:032x}") for number in range(500)]
+    woken = {topic: threading.Event() for topic in topics}
+    waits = [second.notifications.subscribe(topic, event.set) for topic, event in woken.items()]
+    with first.write("test") as tx:
+        tx.wake(*topics)
+    wait_until(lambda: all(event.is_set() for event in woken.values()), what="all were woken")
+    for wait in waits:
+        wait.close()
+
+
+def test_wake_ups_resume_after_a_restart_of_the_server(
+    two_nodes: tuple[Database, Database], postgres: PostgresServer
+) -> None:
+    first, second = two_nodes
+    with second.notifications.subscribe("topic") as wait:
+        postgres.stop()
+        postgres.start()
+        assert wait.wait(_SOON), "subscribers are woken on reconnect"
+
+        def wakes() -> bool:
+            try:
+                with first.write("test") as tx:
+                    tx.wake("topic")
+            except StoreUnavailable:
+                return False
+            return wait.wait(1)
+
+        wait_until(wakes, what="wake-ups pass again")

@@ -1,0 +1,117 @@
+"""Contract of outages: calls raise StoreUnavailable, and work again once the database does."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import text
+from tests.support.postgres import PostgresServer
+from tests.support.store import new_session
+
+from headrace.errors import StoreUnavailable
+from headrace.model.lifecycle import SessionState
+from headrace.store import sessions
+from headrace.store.database import Database
+
+
+@pytest.fixture
+def remote(postgres_url: str) -> Iterator[Database]:
+    """A PostgreSQL store."""
+    database = Database.open(postgres_url, pool_size=3, connect_timeout=2)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def outage(postgres: PostgresServer) -> Iterator[PostgresServer]:
+    """The server of the store. The fixture starts it again afterwards."""
+    yield postgres
+    postgres.start_again()
+
+
+def test_calls_fail_while_the_server_is_down_and_work_afterwards(
+    remote: Database, outage: PostgresServer
+) -> None:
+    session_id = new_session(remote)
+    outage.stop()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            remote.ping()
+        with pytest.raises(StoreUnavailable), remote.write("test") as tx:
+            sessions.get(tx, session_id)
+        with pytest.raises(StoreUnavailable):
+            remote.migrate()
+    outage.start()
+    remote.ping()
+    with remote.write("test") as tx:
+        assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="test")
+
+
+def test_a_restart_of_the_server_between_two_calls_goes_unnoticed(
+    remote: Database, outage: PostgresServer
+) -> None:
+    session_id = new_session(remote)
+    outage.stop()
+    outage.start()
+    with remote.read() as tx:
+        assert sessions.get(tx, session_id) is not None
+
+
+def test_a_transaction_is_rolled_back_if_the_server_stops_before_its_commit(
+    remote: Database, outage: PostgresServer
+) -> None:
+    session_id = new_session(remote)
+    with pytest.raises(StoreUnavailable), remote.write("test") as tx:
+        assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="test")
+        outage.stop()
+    count = remote.write_count
+    outage.start()
+    with remote.read() as tx:
+        session = sessions.get(tx, session_id)
+    assert session is not None
+    assert session.state is SessionState.NOT_STARTED
+    assert remote.write_count == count
+
+
+def test_a_full_pool_is_an_outage(remote: Database) -> None:
+    outage = pytest.raises(StoreUnavailable, match="free connection")
+    with remote.read(), remote.read(), remote.read(), outage, remote.read():
+        pass
+    remote.ping()
+
+
+def test_a_query_that_exceeds_the_statement_timeout_is_an_outage(remote: Database) -> None:
+    with pytest.raises(StoreUnavailable), remote.write("test") as tx:
+        tx.execute(text("SET LOCAL statement_timeout = 20"))
+        tx.execute(text("SELECT pg_sleep(10)"))
+    remote.ping()
+
+
+def test_a_lock_timeout_is_an_outage(remote: Database) -> None:
+    session_id = new_session(remote)
+    lock = text("SELECT 1 FROM sessions WHERE id = :id FOR UPDATE")
+    with remote.write("test") as holder:
+        holder.execute(lock, {"id": session_id})
+        with pytest.raises(StoreUnavailable), remote.write("test") as waiter:
+            waiter.execute(text("SET LOCAL lock_timeout = 20"))
+            waiter.execute(lock, {"id": session_id})
+        assert sessions.transition(holder, session_id, SessionState.CLOSING, actor="test")
+
+
+def test_a_port_without_a_server_is_an_outage() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    store = Database.open(f"postgresql://nobody@127.0.0.1:{port}/nothing")
+    with pytest.raises(StoreUnavailable):
+        store.migrate()
+    store.close()
+
+
+def test_a_mistake_in_sql_is_not_an_outage(store: Database) -> None:
+    with pytest.raises(Exception, match="nothing") as caught, store.read() as tx:
+        tx.execute(text("SELECT * FROM nothing"))
+    assert not isinstance(caught.value, StoreUnavailable)
+    store.ping()

@@ -1,0 +1,136 @@
+"""Contract of query plans: no frequent query scans the ended statements or all events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+from tests.support.store import new_session, new_statement, running_session
+
+from headrace.model.lifecycle import StatementState
+from headrace.model.session import DriverLease
+from headrace.store import (
+    driver_view,
+    events,
+    idempotency,
+    node_statements,
+    results,
+    sessions,
+    statement_transitions,
+    statements,
+    timeouts,
+)
+from headrace.store.database import Database, Tx
+
+_ENDED = 3000
+
+# Copies of an ended statement, each with an event.
+_NUMBERS = {
+    "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)",
+    "postgresql": "WITH n AS (SELECT generate_series(1, :count) AS i)",
+}
+_COPIES = [
+    """INSERT INTO statements (id, session_id, ordinal, owner, kind, state, text, parameters, conf,
+       result_request, attempts, created_at, ended_at)
+       {numbers} SELECT id || i, session_id, i, owner, kind, state, text, parameters, conf,
+       result_request, attempts, created_at, ended_at FROM statements, n WHERE ordinal = 0""",
+    """INSERT INTO events (xid, entity, entity_id, target, at, actor, detail)
+       {numbers} SELECT xid, entity, entity_id || i, target, at, actor, detail FROM events, n
+       WHERE entity = 'statement'""",
+]
+
+
+@pytest.fixture
+def busy(store: Database) -> tuple[Database, DriverLease]:
+    """A store with many ended statements and one that waits, and the lease of its driver."""
+    new_statement(store, new_session(store), StatementState.FAILED)
+    with store.write("test") as tx:
+        for copy in _COPIES:
+            numbers = _NUMBERS[store.dialect]
+            tx.execute(text(copy.format(numbers=numbers)), {"count": _ENDED})
+        tx.execute(text("ANALYZE"))
+    lease = running_session(store)
+    new_statement(store, lease.session_id)
+    return store, lease
+
+
+def _plans(tx: Tx, act: Any) -> list[str]:
+    """Return the plan of each query that `act` runs."""
+    queries: list[tuple[str, Any]] = []
+
+    def collect(_c: Any, _cursor: Any, sql: str, values: Any, _context: Any, _many: bool) -> None:
+        queries.append((sql, values))
+
+    event.listen(tx.connection, "before_cursor_execute", collect)
+    try:
+        act(tx)
+    finally:
+        event.remove(tx.connection, "before_cursor_execute", collect)
+    explain = "EXPLAIN QUERY PLAN " if tx.dialect == "sqlite" else "EXPLAIN "
+    plans = []
+    for sql, values in queries:
+        rows = tx.connection.exec_driver_sql(explain + sql, values)
+        plans.append("\n".join(str(row[-1]) for row in rows))
+    return plans
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        statement_transitions.claim_next,
+        lambda tx, lease: statements.live_ids(tx, lease.session_id),
+        lambda tx, lease: driver_view.load_driver_view(tx, lease.session_id),
+        lambda tx, lease: statements.active_count(tx),
+        lambda tx, lease: timeouts.timed_out(tx, 10),
+        lambda tx, lease: timeouts.unanswered_cancels(tx, 5, 10),
+        lambda tx, lease: timeouts.has_other_work(tx, lease.session_id, "st_x"),
+        lambda tx, lease: node_statements.runnable(tx, None, 10),
+        lambda tx, lease: statements.get(tx, "st_x"),
+        lambda tx, lease: statements.page(tx, limit=10),
+        lambda tx, lease: statements.page(tx, owner="ada", before="st_9", limit=10),
+        lambda tx, lease: sessions.get(tx, lease.session_id),
+        lambda tx, lease: events.read(tx, after="0.9999999", limit=10),
+        lambda tx, lease: events.read(tx, after="0.9", entity_id="st_x", limit=10),
+        lambda tx, lease: events.last(tx),
+        lambda tx, lease: results.expired(tx, 10),
+        lambda tx, lease: idempotency.find(tx, "ada", "k"),
+    ],
+    ids=[
+        "claim_next",
+        "live_ids",
+        "driver view",
+        "active_count",
+        "timeouts",
+        "unanswered cancels",
+        "other work",
+        "node statements",
+        "get",
+        "page",
+        "page of an owner",
+        "session",
+        "events after",
+        "events of an entity",
+        "last event",
+        "expired",
+        "idempotency",
+    ],
+)
+def test_no_query_scans_all_statements_or_events(
+    busy: tuple[Database, DriverLease], act: Any
+) -> None:
+    store, lease = busy
+    with store.write("test") as tx:
+        plans = _plans(tx, lambda tx: act(tx, lease))
+    assert plans
+    for plan in plans:
+        # A search of the index by its first column alone reads every event.
+        assert "xid>?" not in plan
+        assert "(xid=?)" not in plan
+        for table in ("statements", "events"):
+            # A walk along an index that stops when the page is full is not a full scan.
+            for line in plan.splitlines():
+                assert f"Seq Scan on {table}" not in line, plan
+                full = line.startswith(f"SCAN {table}")
+                assert not full or "INDEX" in line, plan
+        assert "TEMP B-TREE" not in plan, plan

@@ -1,0 +1,291 @@
+"""Contract of statements: their fields, order, pages, ends and results."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from tests.support.store import INLINE, LOST, new_session, new_statement, running_session
+
+from headrace.errors import SessionEnded, SessionNotFound
+from headrace.model.failure import Failure
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, SessionState, StatementState
+from headrace.model.result import Disposition, ResultRequest
+from headrace.model.session import NewSession, SessionKind
+from headrace.model.statement import NewStatement, Parameter, Statement, StatementSpec
+from headrace.store import driver_view, events, results, sessions, statement_transitions, statements
+from headrace.store.database import Database
+
+NEVER_RAN = Failure(code="session_failed", message="The session failed.")
+
+
+def _get(store: Database, statement_id: str) -> Statement:
+    with store.read() as tx:
+        statement = statements.get(tx, statement_id)
+    assert statement is not None
+    return statement
+
+
+def _succeed(store: Database, statement_id: str, *, seconds: float = 60) -> None:
+    with store.write("test") as tx:
+        assert statement_transitions.transition(
+            tx,
+            statement_id,
+            StatementState.SUCCESS,
+            actor="driver",
+            result=INLINE,
+            result_seconds=seconds,
+        )
+
+
+def test_a_statement_is_stored_with_all_its_fields(store: Database) -> None:
+    new = NewStatement(
+        id=new_id("st"),
+        session_id=new_session(store),
+        owner="ada",
+        spec=StatementSpec(
+            text="SELECT '🍏\n', :x",
+            kind=SessionKind.BATCH,
+            parameters=[Parameter(name="x", value=[1.5, None], type="ARRAY<DOUBLE>")],
+            conf={"a": "b"},
+            timeout_seconds=1.5,
+            queue_timeout_seconds=2.5,
+            result_request=ResultRequest(
+                disposition=Disposition.STORED,
+                row_limit=2**40,
+                byte_limit=7,
+                location="s3://bucket/x",
+            ),
+        ),
+    )
+    with store.write("test") as tx:
+        inserted = statements.insert(tx, new, actor="ada")
+    statement = _get(store, new.id)
+    assert statement == inserted
+    assert statement.ordinal == 0
+    assert (statement.owner, statement.spec) == (new.owner, new.spec)
+    assert (statement.state, statement.attempts) == (StatementState.WAITING, 0)
+    assert statement.epoch is statement.launched_at is statement.result is None
+
+
+def test_the_ordinals_of_concurrent_submits_have_no_gaps(store: Database) -> None:
+    session_id = new_session(store)
+    with ThreadPoolExecutor(6) as pool:
+        statement_ids = list(pool.map(lambda _: new_statement(store, session_id), range(24)))
+    assert sorted(_get(store, statement_id).ordinal for statement_id in statement_ids) == list(
+        range(24)
+    )
+
+
+@pytest.mark.parametrize("state", [SessionState.CLOSING, SessionState.DEAD, SessionState.FAILED])
+def test_a_session_that_is_closing_or_ended_accepts_no_statement(
+    store: Database, state: SessionState
+) -> None:
+    session_id = new_session(store, state)
+    with pytest.raises(SessionEnded, match=state):
+        new_statement(store, session_id)
+    with store.read() as tx:
+        assert statements.page(tx, session=session_id) == []
+
+
+def test_an_unknown_session_accepts_no_statement(store: Database) -> None:
+    with pytest.raises(SessionNotFound, match="se_x"):
+        new_statement(store, "se_x")
+
+
+def test_pages_are_sorted_from_newest_to_oldest(store: Database) -> None:
+    session_id = new_session(store)
+    waiting = [new_statement(store, session_id) for _ in range(5)]
+    ended = new_statement(store, session_id, StatementState.FAILED)
+    other = new_statement(store, new_session(store), owner="bob")
+    with store.read() as tx:
+
+        def ids(**chosen: object) -> list[str]:
+            return [statement.id for statement in statements.page(tx, **chosen)]  # type: ignore[arg-type]
+
+        assert ids() == [other, ended, *reversed(waiting)]
+        assert ids(limit=2) == [other, ended]
+        assert ids(before=waiting[2], limit=10) == [waiting[1], waiting[0]]
+        assert ids(owner="bob") == [other]
+        assert ids(session=session_id, states=[StatementState.WAITING]) == list(reversed(waiting))
+        assert ids(states=[StatementState.FAILED, StatementState.TIMEOUT]) == [ended]
+        assert ids(states=[StatementState.FAILED, StatementState.WAITING], limit=3) == [
+            other,
+            ended,
+            waiting[4],
+        ]
+        assert ids(states=[]) == []
+
+
+def test_the_time_of_every_step_is_stored(store: Database) -> None:
+    lease = running_session(store)
+    statement_id = new_statement(store, lease.session_id)
+    with store.write("test") as tx:
+        statement_transitions.claim_next(tx, lease)
+    with store.write("test") as tx:
+        state = StatementState.RUNNING
+        assert statement_transitions.transition(
+            tx, statement_id, state, actor="driver", lease=lease
+        )
+    _succeed(store, statement_id)
+    after = _get(store, statement_id)
+    assert after.launched_at is not None
+    assert after.started_at is not None
+    assert after.ended_at is not None
+    assert after.created_at < after.launched_at < after.started_at < after.ended_at
+
+
+def test_a_success_whose_start_was_not_reported_has_a_start_time(store: Database) -> None:
+    statement_id = new_statement(store, new_session(store))
+    _succeed(store, statement_id)
+    after = _get(store, statement_id)
+    assert after.started_at is not None
+
+
+def test_a_statement_that_is_retried_has_no_times_and_no_epoch(store: Database) -> None:
+    lease = running_session(store)
+    statement_id = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    with store.write("test") as tx:
+        assert statement_transitions.transition(
+            tx, statement_id, StatementState.WAITING, actor="no_1"
+        )
+    again = _get(store, statement_id)
+    assert again.launched_at is again.started_at is again.epoch is None
+    with store.write("test") as tx:
+        claimed = statement_transitions.claim_next(tx, lease)
+    assert claimed is not None
+    assert (claimed.id, claimed.attempts) == (statement_id, 2)
+
+
+def test_a_result_is_readable_from_the_success_on(store: Database) -> None:
+    statement_id = new_statement(store, new_session(store))
+    _succeed(store, statement_id, seconds=3600)
+    with store.read() as tx:
+        assert results.inline_data(tx, statement_id) == INLINE.data
+        assert results.expired(tx, 10) == []
+        assert [statement.result for statement in statements.page(tx)] == [
+            _get(store, statement_id).result
+        ]
+    statement = _get(store, statement_id)
+    assert statement.result is not None
+    assert statement.ended_at is not None
+    info = statement.result.model_dump(exclude={"expires_at", "gone"})
+    assert info == INLINE.model_dump(exclude={"data"})
+    kept = statement.result.expires_at - statement.ended_at
+    assert timedelta(minutes=59) < kept < timedelta(minutes=61)
+
+
+def test_an_expired_result_keeps_its_counts_and_loses_its_rows(store: Database) -> None:
+    session_id = new_session(store)
+    late, later, kept = (new_statement(store, session_id) for _ in range(3))
+    _succeed(store, later, seconds=-1)
+    _succeed(store, late, seconds=-60)
+    _succeed(store, kept)
+    with store.read() as tx:
+        assert results.expired(tx, 10) == [(late, None), (later, None)]
+        assert results.expired(tx, 1) == [(late, None)]
+    with store.write("test") as tx:
+        results.mark_gone(tx, late)
+    with store.read() as tx:
+        assert results.expired(tx, 10) == [(later, None)]
+        assert results.inline_data(tx, late) is None
+    info = _get(store, late).result
+    assert info is not None
+    assert info.gone
+    assert info.row_count == INLINE.row_count
+
+
+def test_a_transition_that_is_not_applied_stores_no_result(store: Database) -> None:
+    statement_id = new_statement(store, new_session(store), StatementState.CANCELLED)
+    with store.write("test") as tx:
+        assert not statement_transitions.transition(
+            tx,
+            statement_id,
+            StatementState.SUCCESS,
+            actor="driver",
+            result=INLINE,
+            result_seconds=60,
+        )
+    assert _get(store, statement_id).result is None
+
+
+def test_an_unknown_statement_is_none_and_has_no_result(store: Database) -> None:
+    with store.read() as tx:
+        assert statements.get(tx, "st_x") is None
+        assert results.inline_data(tx, "st_x") is None
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (StatementState.WAITING, StatementState.CANCELLED),
+        (StatementState.LAUNCHED, StatementState.CANCELLING),
+        (StatementState.RUNNING, StatementState.CANCELLING),
+        (StatementState.CANCELLING, StatementState.CANCELLING),
+        *((state, state) for state in sorted(STATEMENT.terminal)),
+    ],
+)
+def test_a_cancel_request_changes_the_state(
+    store: Database, source: StatementState, target: StatementState
+) -> None:
+    session_id = new_session(store)
+    statement_id = new_statement(store, session_id, source)
+    with store.write("test") as tx:
+        assert statement_transitions.request_cancel(tx, statement_id, actor="ada") is target
+    after = _get(store, statement_id)
+    assert after.state is target
+    assert (after.cancel_requested_at is not None) is (source is not target)
+    with store.read() as tx:
+        view = driver_view.load_driver_view(tx, session_id)
+    assert view is not None
+    assert view.in_flight == ([(statement_id, target)] if target in IN_FLIGHT else [])
+
+
+def test_ending_all_statements_of_a_session_ends_the_live_ones(store: Database) -> None:
+    session_id = new_session(store)
+    by_state = {state: new_statement(store, session_id, state) for state in StatementState}
+    live = [by_state[state] for state in StatementState if state in STATEMENT.live]
+    with store.write("test") as tx:
+        assert statements.live_ids(tx, session_id) == live
+        count = statement_transitions.end_all_statements(
+            tx, session_id, actor="no_1", failure=LOST, waiting=NEVER_RAN
+        )
+        assert count == 4
+        assert statements.live_ids(tx, session_id) == []
+        assert (
+            statement_transitions.end_all_statements(tx, session_id, actor="no_1", failure=LOST)
+            == 0
+        )
+    ends = {state: _get(store, statement_id) for state, statement_id in by_state.items()}
+    assert ends[StatementState.WAITING].failure == NEVER_RAN
+    assert ends[StatementState.RUNNING].failure == LOST
+    assert ends[StatementState.LAUNCHED].state is StatementState.FAILED
+    assert ends[StatementState.CANCELLING].state is StatementState.CANCELLED
+    assert ends[StatementState.CANCELLING].failure is None
+    for state in STATEMENT.terminal:
+        assert ends[state].state is state
+    with store.read() as tx:
+        log = events.read(tx, after=None, entity_id=by_state[StatementState.RUNNING], limit=10)
+    assert (log[-1].source, log[-1].target, log[-1].actor) == ("running", "failed", "no_1")
+
+
+def test_every_character_of_a_failure_message_is_stored(store: Database) -> None:
+    failure = Failure(code="c", message="a\x00b \ud83c 🍏", condition="X", line=1, column=2)
+    statement_id = new_statement(store, new_session(store))
+    with store.write("test") as tx:
+        assert statement_transitions.transition(
+            tx, statement_id, StatementState.FAILED, actor="driver", failure=failure
+        )
+    assert _get(store, statement_id).failure == failure
+
+
+def test_a_batch_session_accepts_one_statement(store: Database) -> None:
+    session_id = new_id("se")
+    with store.write("test") as tx:
+        new = NewSession(id=session_id, owner="ada", kind=SessionKind.BATCH)
+        sessions.insert(tx, new, actor="ada")
+    new_statement(store, session_id)
+    with pytest.raises(SessionEnded, match="has had its one statement"):
+        new_statement(store, session_id)

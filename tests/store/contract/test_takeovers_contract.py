@@ -1,0 +1,377 @@
+"""Contract of launches and takeovers: lost drivers are fenced, and their statements resolved."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.support.store import LOST, get_session, new_session, new_statement, running_session
+
+from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.session import DriverLease, FencedDriver
+from headrace.model.snapshot import Snapshot
+from headrace.store import (
+    events,
+    pending_hook_calls,
+    sessions,
+    snapshots,
+    statement_transitions,
+    statements,
+    takeovers,
+)
+from headrace.store.database import Database
+
+_AGO = -1.0
+
+
+def _fence(
+    store: Database,
+    lease: DriverLease,
+    *,
+    seconds: float = 60,
+    only_if_overdue: bool = False,
+    only_if_alone_with: str | None = None,
+) -> DriverLease | None:
+    """Fence a driver. Return the lease of the new epoch, or None if the driver was not fenced."""
+    with store.write("test") as tx:
+        epoch = takeovers.fence(
+            tx,
+            lease,
+            actor="no_1",
+            reason="it died",
+            seconds=seconds,
+            only_if_overdue=only_if_overdue,
+            only_if_alone_with=only_if_alone_with,
+        )
+    return None if epoch is None else DriverLease(lease.session_id, epoch)
+
+
+def _next_epoch(lease: DriverLease) -> DriverLease:
+    return DriverLease(lease.session_id, lease.epoch + 1)
+
+
+def test_a_fenced_driver_cannot_change_anything(store: Database) -> None:
+    lease = running_session(store)
+    in_flight = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    with store.write("test") as tx:
+        sessions.set_handle(tx, lease, {"pid": 7})
+    assert _fence(store, lease) == _next_epoch(lease)
+    assert _fence(store, lease) is None
+    assert _fence(store, _next_epoch(lease)) is None
+    with store.write("test") as tx:
+        assert sessions.renew(tx, lease, 60) is None
+        assert sessions.token_hash(tx, lease) is None
+        assert statement_transitions.claim_next(tx, lease) is None
+        assert not sessions.set_handle(tx, lease, {"pid": 8})
+        running = SessionState.RUNNING
+        assert not sessions.transition(
+            tx, lease.session_id, running, actor="driver", epoch=lease.epoch
+        )
+        ended = StatementState.FAILED
+        assert not statement_transitions.transition(
+            tx, in_flight, ended, actor="driver", lease=lease
+        )
+        still = statements.get(tx, in_flight)
+    session = get_session(store, lease.session_id)
+    assert session.state is SessionState.RECOVERING
+    assert session.fenced_driver == FencedDriver(
+        epoch=lease.epoch, handle={"pid": 7}, reason="it died"
+    )
+    assert session.handle is None
+    # Its statements are resolved only once its process is gone.
+    assert still is not None
+    assert still.state is StatementState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("state", "after"),
+    [
+        (SessionState.STARTING, SessionState.STARTING),
+        (SessionState.RUNNING, SessionState.RECOVERING),
+        (SessionState.CLOSING, SessionState.CLOSING),
+    ],
+)
+def test_fencing_a_running_driver_makes_its_session_recovering(
+    store: Database, state: SessionState, after: SessionState
+) -> None:
+    session_id = new_session(store)
+    with store.write("test") as tx:
+        epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="h")
+        if state is not SessionState.STARTING:
+            assert sessions.transition(tx, session_id, state, actor="test")
+    assert epoch is not None
+    lease = DriverLease(session_id, epoch)
+    assert _fence(store, lease) == _next_epoch(lease)
+    assert get_session(store, session_id).state is after
+    with store.read() as tx:
+        last = events.read(tx, after=None, entity_id=session_id, limit=100)[-1]
+    assert (last.source, last.target) == (state, after)
+    assert last.detail == {"reason": "it died", "epoch": epoch}
+
+
+@pytest.mark.parametrize("state", [SessionState.NOT_STARTED, SessionState.DEAD])
+def test_a_session_without_a_driver_cannot_be_fenced(store: Database, state: SessionState) -> None:
+    session_id = new_session(store, state)
+    assert _fence(store, DriverLease(session_id, 0)) is None
+
+
+def test_only_an_expired_lease_is_fenced_as_overdue(store: Database) -> None:
+    valid = running_session(store, lease_seconds=60)
+    expired = running_session(store, lease_seconds=_AGO)
+    assert _fence(store, valid, only_if_overdue=True) is None
+    assert _fence(store, expired, only_if_overdue=True) == _next_epoch(expired)
+
+
+def test_a_driver_with_other_work_is_not_fenced_for_one_statement(store: Database) -> None:
+    lease = running_session(store)
+    stuck = new_statement(store, lease.session_id, StatementState.CANCELLING, lease=lease)
+    waiting = new_statement(store, lease.session_id)
+    neighbour = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    assert _fence(store, lease, only_if_alone_with=stuck) is None
+    with store.write("test") as tx:
+        assert statement_transitions.transition(tx, neighbour, StatementState.SUCCESS, actor="test")
+        sessions.renew(tx, lease, 60, streams=1)
+    assert _fence(store, lease, only_if_alone_with=stuck) is None
+    with store.write("test") as tx:
+        sessions.renew(tx, lease, 60, streams=0)
+        still = statements.get(tx, waiting)
+    # A waiting statement does not count as other work.
+    assert still is not None
+    assert still.state is StatementState.WAITING
+    assert _fence(store, lease, only_if_alone_with=stuck) == _next_epoch(lease)
+
+
+def test_the_lease_of_an_ended_session_is_not_extended(store: Database) -> None:
+    lease = running_session(store, lease_seconds=_AGO)
+    with store.write("test") as tx:
+        assert sessions.transition(
+            tx, lease.session_id, SessionState.DEAD, actor="driver", epoch=lease.epoch
+        )
+        takeovers.extend_lease(tx, lease, seconds=60)
+    assert get_session(store, lease.session_id).lease_until is None
+
+
+def test_one_of_many_nodes_fences_a_driver_and_one_finishes_the_takeover(store: Database) -> None:
+    lease = running_session(store, lease_seconds=_AGO)
+    ready = threading.Barrier(6)
+
+    def take_over(_node: int) -> tuple[DriverLease | None, bool]:
+        ready.wait()
+        takeover = _fence(store, lease, only_if_overdue=True)
+        ready.wait()
+        with store.write("test") as tx:
+            return takeover, takeovers.finish_takeover(tx, _next_epoch(lease))
+
+    with ThreadPoolExecutor(6) as pool:
+        outcomes = list(pool.map(take_over, range(6)))
+    fenced = [new_lease for new_lease, _ in outcomes if new_lease is not None]
+    assert fenced == [_next_epoch(lease)]
+    assert [finished for _, finished in outcomes].count(True) == 1
+
+
+def test_a_takeover_that_is_not_finished_in_time_is_reclaimed(store: Database) -> None:
+    lease = running_session(store)
+    takeover = _fence(store, lease, seconds=_AGO)
+    assert takeover is not None
+    with store.read() as tx:
+        assert [session.id for session in takeovers.overdue(tx, 10)] == [lease.session_id]
+    with store.write("test") as tx:
+        assert takeovers.reclaim_takeover(tx, takeover, seconds=60)
+        assert not takeovers.reclaim_takeover(tx, takeover, seconds=60)
+        assert takeovers.overdue(tx, 10) == []
+
+
+def test_no_driver_is_launched_before_the_lost_one_is_gone(store: Database) -> None:
+    lease = running_session(store)
+    new_statement(store, lease.session_id)
+    takeover = _fence(store, lease)
+    assert takeover is not None
+
+    def launch() -> int | None:
+        with store.write("test") as tx:
+            launchable = [session.id for session in sessions.launchable(tx, 10)]
+            claim = {"node": "no_1", "seconds": 60.0, "token_hash": "new"}
+            launched = takeovers.claim_launch(tx, lease.session_id, **claim)
+        assert launchable == ([lease.session_id] if launched else [])
+        return launched
+
+    assert launch() is None
+    with store.write("test") as tx:
+        assert not takeovers.finish_takeover(tx, lease)
+        assert takeovers.finish_takeover(tx, takeover)
+        assert not takeovers.finish_takeover(tx, takeover)
+    assert launch() == takeover.epoch + 1
+    session = get_session(store, lease.session_id)
+    assert (session.state, session.starts) == (SessionState.RECOVERING, 1)
+    with store.write("test") as tx:
+        running = SessionState.RUNNING
+        assert sessions.transition(
+            tx,
+            lease.session_id,
+            running,
+            actor="driver",
+            epoch=takeover.epoch + 1,
+            lost=["view v: gone"],
+        )
+    session = get_session(store, lease.session_id)
+    assert (session.starts, session.lost) == (0, ["view v: gone"])
+
+
+def test_a_recovering_session_is_launchable_once_a_statement_waits(store: Database) -> None:
+    lease = running_session(store)
+    takeover = _fence(store, lease)
+    assert takeover is not None
+    with store.write("test") as tx:
+        takeovers.finish_takeover(tx, takeover)
+        assert sessions.launchable(tx, 10) == []
+    new_statement(store, lease.session_id)
+    with store.read() as tx:
+        assert [session.id for session in sessions.launchable(tx, 10)] == [lease.session_id]
+
+
+def test_a_session_is_launchable_again_after_a_failed_launch(store: Database) -> None:
+    session_id = new_session(store)
+    for attempt in (1, 2):
+        with store.write("test") as tx:
+            claim = {"node": "no_1", "seconds": 60.0, "token_hash": "h"}
+            epoch = takeovers.claim_launch(tx, session_id, **claim)
+        assert epoch is not None
+        assert get_session(store, session_id).starts == attempt
+        takeover = _fence(store, DriverLease(session_id, epoch))
+        assert takeover is not None
+        with store.write("test") as tx:
+            takeovers.finish_takeover(tx, takeover)
+            assert [session.id for session in sessions.launchable(tx, 10)] == [session_id]
+
+
+def test_a_launch_without_a_handle_is_unconfirmed(store: Database) -> None:
+    unconfirmed = running_session(store).session_id
+    confirmed = running_session(store)
+    with store.write("test") as tx:
+        sessions.set_handle(tx, confirmed, {"pid": 7})
+    new_session(store)
+    with store.read() as tx:
+        assert [session.id for session in takeovers.unconfirmed_launches(tx, "no_1")] == [
+            unconfirmed
+        ]
+        assert takeovers.unconfirmed_launches(tx, "no_2") == []
+
+
+@pytest.mark.parametrize("state", [StatementState.LAUNCHED, StatementState.RUNNING])
+@pytest.mark.parametrize("is_query", [True, False])
+def test_only_a_query_is_retried_until_its_attempts_are_used_up(
+    store: Database, state: StatementState, is_query: bool
+) -> None:
+    lease = running_session(store)
+    statement_id = new_statement(store, lease.session_id, state, lease=lease, is_query=is_query)
+    waiting = new_statement(store, lease.session_id)
+
+    def resolve() -> tuple[StatementState, int]:
+        with store.write("test") as tx:
+            statement_transitions.resolve_lost_statements(
+                tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2
+            )
+            statement = statements.get(tx, statement_id)
+            other = statements.get(tx, waiting)
+        assert statement is not None
+        assert other is not None
+        assert other.state is StatementState.WAITING
+        ended = statement.state is not StatementState.WAITING
+        assert statement.failure == (LOST if ended else None)
+        assert (statement.started_at is None) or ended
+        return statement.state, statement.attempts
+
+    if not is_query:
+        assert resolve() == (StatementState.FAILED, 1)
+        return
+    assert resolve() == (StatementState.WAITING, 1)
+    with store.write("test") as tx:
+        again = statement_transitions.claim_next(tx, lease)
+    assert again is not None
+    assert (again.id, again.attempts) == (statement_id, 2)
+    assert resolve() == (StatementState.FAILED, 2)
+
+
+def test_a_lost_statement_with_a_requested_cancel_ends_as_cancelled(store: Database) -> None:
+    lease = running_session(store)
+    statement_id = new_statement(
+        store, lease.session_id, StatementState.CANCELLING, lease=lease, is_query=True
+    )
+    with store.write("test") as tx:
+        statement_transitions.resolve_lost_statements(
+            tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2
+        )
+        statement = statements.get(tx, statement_id)
+    assert statement is not None
+    assert (statement.state, statement.failure) == (StatementState.CANCELLED, None)
+
+
+def test_a_statement_that_ends_with_its_driver_gets_a_pending_hook_call(store: Database) -> None:
+    """Statements that are retried, or that had no driver, get none."""
+    lease = running_session(store)
+    failed, cancelled, _again, _waiting = [
+        new_statement(store, lease.session_id, state, lease=lease, is_query=is_query)
+        for state, is_query in (
+            (StatementState.RUNNING, False),
+            (StatementState.CANCELLING, True),
+            (StatementState.RUNNING, True),
+            (StatementState.WAITING, True),
+        )
+    ]
+    with store.write("test") as tx:
+        statement_transitions.resolve_lost_statements(
+            tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2
+        )
+    with store.write("test") as tx:
+        pending = [
+            (call.statement_id, call.state, call.failure)
+            for call in pending_hook_calls.list_for_session(tx, lease.session_id)
+        ]
+        assert pending == [
+            (failed, StatementState.FAILED, LOST),
+            (cancelled, StatementState.CANCELLED, None),
+        ]
+        pending_hook_calls.remove(tx, lease.session_id, [failed])
+        assert [
+            call.statement_id for call in pending_hook_calls.list_for_session(tx, lease.session_id)
+        ] == [cancelled]
+        assert sessions.transition(tx, lease.session_id, SessionState.DEAD, actor="test")
+        assert pending_hook_calls.list_for_session(tx, lease.session_id) == []
+
+
+def test_a_snapshot_replaces_the_one_before_and_is_deleted_with_its_session(
+    store: Database,
+) -> None:
+    session_id = running_session(store).session_id
+    first = Snapshot(catalog="spark_catalog", namespace=["default"], conf={"a": "\x00"})
+    second = first.model_copy(update={"conf": {"b": "2"}})
+    with store.write("test") as tx:
+        assert snapshots.get(tx, session_id) is None
+        for snapshot in (first, second):
+            snapshots.save(tx, session_id, snapshot)
+            assert snapshots.get(tx, session_id) == snapshot
+    with store.write("test") as tx:
+        assert sessions.transition(tx, session_id, SessionState.DEAD, actor="test")
+        assert snapshots.get(tx, session_id) is None
+
+
+def test_one_of_many_nodes_claims_a_launch(store: Database) -> None:
+    session_id = new_session(store)
+    ready = threading.Barrier(6)
+
+    def claim(node: str) -> int | None:
+        ready.wait()
+        with store.write("test") as tx:
+            return takeovers.claim_launch(tx, session_id, node=node, seconds=60, token_hash=node)
+
+    with ThreadPoolExecutor(6) as pool:
+        epochs = list(pool.map(claim, [f"no_{number}" for number in range(6)]))
+    winners = [f"no_{number}" for number, epoch in enumerate(epochs) if epoch is not None]
+    assert [epoch for epoch in epochs if epoch is not None] == [1]
+    with store.read() as tx:
+        session = sessions.get(tx, session_id)
+        assert session is not None
+        assert session.state is SessionState.STARTING
+        assert [session.launched_by] == winners
+        assert [sessions.token_hash(tx, DriverLease(session_id, 1))] == winners
