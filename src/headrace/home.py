@@ -70,6 +70,11 @@ class HomeLayout:
         """Lock held by the one command that starts the embedded node."""
         return self.path / "start.lock"
 
+    @property
+    def node_log(self) -> Path:
+        """Output of the embedded node."""
+        return self.path / "logs" / "node.log"
+
     def session_log(self, session_id: str) -> Path:
         """Return the file with the output of a session's drivers."""
         return self.path / "logs" / f"{session_id}.log"

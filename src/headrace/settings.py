@@ -190,7 +190,7 @@ class Profile(Section):
         elif self.deploy_mode == "cluster":
             if self.master == "yarn" and self.cluster_url is None:
                 raise ValueError(
-                    "deploy_mode cluster on YARN needs cluster_url, the address of the ResourceManager"
+                    "deploy_mode cluster on YARN needs cluster_url, the ResourceManager's address"
                 )
             if self.master != "yarn" and not self.master.startswith("k8s://"):
                 raise ValueError(

@@ -20,7 +20,7 @@ def test_keys_and_defaults_equal_those_of_the_node_settings() -> None:
     assert set(config.KNOWN_KEYS) == set(fields)
     for key in ("server", "token", "format"):
         assert fields[key].default is None
-    assert str(fields["home"].default) == config.DEFAULT_HOME
+    assert fields["home"].default == config.DEFAULT_HOME
     assert f"http://127.0.0.1:{settings.DEFAULT_PORT}" == discovery.DEFAULT_ADDRESS
 
 

@@ -6,7 +6,7 @@ from sqlalchemy import update
 from tests.faults.store_model import MAX_ATTEMPTS, Lease, ModelSession, ModelStatement
 from tests.support.store import INLINE, LOST, OWNER
 
-from headrace.control.sessions.service import end_session, finish_close
+from headrace.control.sessions.ending import fail_session, finish_close
 from headrace.errors import SessionEnded
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
@@ -98,7 +98,7 @@ class Calls:
             if session.state is SessionState.CLOSING:
                 assert finish_close(tx, session.id, actor="no_1") == session.finish_close()
             elif fails:
-                assert end_session(tx, session.id, LOST, actor="no_1") == session.fail()
+                assert fail_session(tx, session.id, LOST, actor="no_1") == session.fail()
             else:
                 statement_transitions.resolve_lost_statements(
                     tx, session.id, actor="no_1", failure=LOST, max_attempts=MAX_ATTEMPTS

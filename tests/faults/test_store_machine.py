@@ -20,7 +20,7 @@ from tests.faults.store_model import Lease, ModelSession, ModelStatement
 from tests.faults.store_rows import expected_rows, read_rows
 from tests.support.store import LOST, OWNER
 
-from headrace.control.sessions.service import close_session, end_session, finish_close
+from headrace.control.sessions.ending import close_session, fail_session, finish_close
 from headrace.model.lifecycle import IN_FLIGHT, SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.session import DriverLease, SessionKind
 from headrace.model.statement import CancelReason
@@ -217,7 +217,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
         session, epoch = self._a_driver(choice)
         with self.store.write("test") as tx:
             if fails:
-                applied = end_session(tx, session.id, LOST, actor="d", epoch=epoch)
+                applied = fail_session(tx, session.id, LOST, actor="d", epoch=epoch)
                 assert applied == session.fail(epoch)
             elif session.state is SessionState.CLOSING:
                 assert finish_close(tx, session.id, actor="d", epoch=epoch) == session.finish_close(
@@ -281,7 +281,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     def teardown(self) -> None:
         with self.store.write("test") as tx:
             for session in self.sessions:
-                end_session(tx, session.id, LOST, actor="teardown")
+                fail_session(tx, session.id, LOST, actor="teardown")
 
 
 _Entity = TypeVar("_Entity", ModelSession, ModelStatement)

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headrace.errors import InvalidSetting
+from headrace.home import DEFAULT_HOME
 
 EMBEDDED = "embedded"
 """Value of `server` that allows only the node of this home, which is started if needed."""
 
-DEFAULT_HOME = ".headrace"
 TEXT_KEYS = ("server", "token", "format", "home")
 KNOWN_KEYS = (
     *TEXT_KEYS,

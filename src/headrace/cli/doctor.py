@@ -13,11 +13,12 @@ from click.exceptions import Exit
 
 from headrace.cli import options
 from headrace.cli.command import CommandContext, command_context
-from headrace.cli.home import node_file_path, read_node_file
+from headrace.cli.home import read_node_file
 from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_USAGE, HeadraceError, Unauthorized
+from headrace.home import HomeLayout
 
 _SERVER_PACKAGES = ("alembic", "fastapi", "psutil", "pyarrow", "sqlalchemy", "uvicorn")
 _FIELDS = ("name", "status", "found", "fix")
@@ -103,7 +104,7 @@ def _check_node(context: CommandContext) -> Json:
         address, token, source = server, config.token, config.source("server")
         status, fix = "failed", f"start the node, or change {source}"
     elif node is not None:
-        address, token, source = node.address, node.token, str(node_file_path(config.home))
+        address, token, source = node.address, node.token, str(HomeLayout.at(config.home).node_file)
         # The file of a node that was killed remains.
         status, fix = "warning", "none needed: the next command starts a node"
     else:

@@ -8,9 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from headrace.cli.home import NodeFile, node_log_path, read_node_file
+from headrace.cli.home import NodeFile, read_node_file
 from headrace.client.http import Client
 from headrace.errors import EXIT_USAGE, HeadraceError, InvalidSetting, NodeUnreachable
+from headrace.home import HomeLayout
 
 _START_TIMEOUT = 60.0
 _POLL_INTERVAL = 0.02
@@ -34,7 +35,7 @@ def start_node(home: Path) -> NodeFile:
         InvalidSetting: The node refused its settings; the message holds the end of its log.
         NodeUnreachable: The node ended for another reason, or was not ready in time.
     """
-    log = node_log_path(home)
+    log = HomeLayout.at(home).node_log
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as stream:
         log_offset = stream.tell()

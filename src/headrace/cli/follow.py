@@ -13,6 +13,7 @@ from headrace.model.lifecycle import STATEMENT, StatementState
 
 
 def has_ended(statement: Json) -> bool:
+    """Return whether a statement is in a terminal state."""
     return StatementState(statement["state"]) in STATEMENT.terminal
 
 

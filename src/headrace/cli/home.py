@@ -12,12 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.errors import InvalidSetting, NodeUnreachable
-
-# The only file names of the home in headrace.cli.
-NODE_FILE = "node.json"
-NODE_LOG = "logs/node.log"
-COMMANDS_LOCK = "commands.lock"
-START_LOCK = "start.lock"
+from headrace.home import HomeLayout
 
 _LOCK_TIMEOUT = 60.0
 _POLL_INTERVAL = 0.02
@@ -33,22 +28,13 @@ class NodeFile:
     node_id: str
 
 
-def node_file_path(home: Path) -> Path:
-    return home / NODE_FILE
-
-
-def node_log_path(home: Path) -> Path:
-    """Return the path of the log of the home's embedded node."""
-    return home / NODE_LOG
-
-
 def read_node_file(home: Path) -> NodeFile | None:
     """Return the node file of a home. None if it does not exist or is not valid.
 
     The node may have ended since it wrote the file.
     """
     try:
-        record = json.loads(node_file_path(home).read_text(encoding="utf-8"))
+        record = json.loads(HomeLayout.at(home).node_file.read_text(encoding="utf-8"))
         return NodeFile(
             address=record["address"],
             token=record.get("token"),
@@ -72,7 +58,7 @@ def acquire_commands_lock(home: Path) -> int:
         NodeUnreachable: The node did not end in time.
         InvalidSetting: The home cannot be written.
     """
-    descriptor = _open_lock_file(home, COMMANDS_LOCK)
+    descriptor = _open_lock_file(HomeLayout.at(home).commands_lock)
     _acquire(
         descriptor,
         fcntl.LOCK_SH,
@@ -89,7 +75,7 @@ def start_lock(home: Path) -> Iterator[None]:
     Raises NodeUnreachable if another command holds it for too long, and InvalidSetting if the home
     cannot be written.
     """
-    descriptor = _open_lock_file(home, START_LOCK)
+    descriptor = _open_lock_file(HomeLayout.at(home).start_lock)
     try:
         _acquire(
             descriptor,
@@ -102,13 +88,13 @@ def start_lock(home: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _open_lock_file(home: Path, name: str) -> int:
+def _open_lock_file(file: Path) -> int:
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        return os.open(home / name, os.O_RDWR | os.O_CREAT, 0o600)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise InvalidSetting(
-            f"The home {home} cannot be written: {error.strerror}.",
+            f"The home {file.parent} cannot be written: {error.strerror}.",
             hint="choose another home with --home or HEADRACE_HOME, or name a node with --server",
         ) from error
 

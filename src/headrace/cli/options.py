@@ -15,12 +15,16 @@ CommandFunction = TypeVar("CommandFunction", bound=Callable[..., None])
 
 
 class DispositionOption(StrEnum):
+    """Values of `--result`."""
+
     AUTO = "auto"
     INLINE = "inline"
     STORED = "stored"
 
 
 class OnError(StrEnum):
+    """Values of `--on-error`."""
+
     STOP = "stop"
     CONTINUE = "continue"
 

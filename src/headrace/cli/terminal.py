@@ -49,7 +49,7 @@ class Terminal:
 def open_terminal(*, quiet: bool, debug: bool) -> Terminal:
     """Return the streams of this process.
 
-    A stream that is not a terminal is set to UTF-8 with `\\n` as line end.
+    A stream that is not a terminal is set to UTF-8 with LF as line end.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

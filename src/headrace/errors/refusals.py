@@ -59,7 +59,7 @@ class InvalidStatement(InvalidRequest):
 
 
 class ReservedStatement(InvalidRequest):
-    """This version cannot run this Headrace statement."""
+    """The statement is reserved for Headrace, and this version cannot run it."""
 
     code = "reserved_statement"
 

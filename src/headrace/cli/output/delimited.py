@@ -16,7 +16,7 @@ _MARKDOWN_SPECIAL = re.compile(r"([\\|])")
 
 
 class CsvWriter:
-    """CSV as in RFC 4180, with `\\n` as line end. NULL is nothing, an empty string is `""`."""
+    """CSV as in RFC 4180, with LF as line end. NULL is nothing, an empty string is `""`."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -48,7 +48,7 @@ def _csv_column(values: Sequence[Any]) -> list[str]:
 
 
 class TsvWriter:
-    """Tab-separated values. `\\t \\n \\r \\\\` stand for those characters, `\\N` for NULL."""
+    r"""Tab-separated values. `\t \n \r \\` stand for those characters, `\N` for NULL."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out

@@ -15,6 +15,8 @@ from headrace.errors import InvalidSetting
 
 
 class OutputFormat(StrEnum):
+    """Formats in which commands write rows."""
+
     TABLE = "table"
     VERTICAL = "vertical"
     CSV = "csv"

@@ -36,6 +36,8 @@ _LOW_SPACE = _GIB
 
 
 class CheckStatus(StrEnum):
+    """Outcomes of a check."""
+
     OK = "ok"
     WARNING = "warning"  # a node can run, with a limitation
     FAILED = "failed"

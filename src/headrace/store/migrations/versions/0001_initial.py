@@ -14,6 +14,7 @@ _ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
+    """Create all tables and indexes."""
     _create_nodes()
     _create_sessions()
     _create_snapshots()
