@@ -253,7 +253,7 @@ def _command_sections(
         record
         for parameter in command.get_params(context)
         if isinstance(parameter, click.Option)
-        and parameter.name != "help"
+        and "--help" not in parameter.opts
         and (record := parameter.get_help_record(context)) is not None
     ]
     rows = [[code(names), help_text] for names, help_text in options]

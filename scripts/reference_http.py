@@ -126,6 +126,8 @@ def _models(cls: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 _ANY = "JsonValue"
+_UNBOUNDED = 2**53
+"""Larger maxima are those of the integer types, not limits of the API."""
 _DURATION = TypeAdapter(Duration).json_schema()["pattern"]
 
 
@@ -144,7 +146,11 @@ def _json_type(schema: Json) -> str:
         return "duration"
     kind = schema.get("type", "any JSON value")
     limits = {"minimum": "from", "maximum": "to", "minLength": "at least", "maxLength": "at most"}
-    found = [f"{word} {schema[name]}" for name, word in limits.items() if name in schema]
+    found = [
+        f"{word} {int(schema[name])}"
+        for name, word in limits.items()
+        if name in schema and schema[name] < _UNBOUNDED
+    ]
     length = " characters" if found and kind == "string" else ""
     return " ".join([kind, *found]) + length
 
