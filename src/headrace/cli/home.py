@@ -81,7 +81,7 @@ def start_lock(home: Path) -> Iterator[None]:
             descriptor,
             fcntl.LOCK_EX,
             f"Another command has been starting the node of {home} for {_LOCK_TIMEOUT:g} s.",
-            hint=f"see the log of the node: {node_log_path(home)}",
+            hint=f"see the log of the node: {HomeLayout.at(home).node_log}",
         )
         yield
     finally:
