@@ -82,7 +82,10 @@ def submitted(**fields: str) -> dict[str, Any]:
         (profiles(deploy_mode="cluster"), "'profiles.x'.*only the backend spark-submit"),
         (profiles(cluster_url="http://rm:8088"), "'profiles.x'.*only the backend spark-submit"),
         (submitted(master="yarn"), "'profiles.x'.*needs cluster_url"),
-        (submitted(master="spark://m:7077"), "'profiles.x'.*Spark cannot run Python in cluster mode"),
+        (
+            submitted(master="spark://m:7077"),
+            "'profiles.x'.*Spark cannot run Python in cluster mode",
+        ),
         (submitted(master="k8s://https://k"), "^Drivers of the profile 'x'.*catalog.kind"),
     ],
 )
