@@ -110,7 +110,7 @@ def test_the_default_profile_is_always_there_and_others_are_named() -> None:
     settings = load({"profiles": {"big": {}}})
 
     assert settings.profile("default") == Profile()
-    with pytest.raises(InvalidSetting, match="'small' does not exist. Profiles: big, default"):
+    with pytest.raises(InvalidSetting, match=r"'small' does not exist\. Profiles: big, default"):
         settings.profile("small")
 
 

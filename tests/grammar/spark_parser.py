@@ -42,13 +42,13 @@ class SparkParser:
             )
 
     def refusal(self, text: str) -> str | None:
-        """What Spark's parser says against a text; None when it accepts it."""
+        """Return the error of Spark's parser, or None when it accepts the text."""
         said = self._ask({"parse": text})
         assert said is None or isinstance(said, str)
         return said
 
     def tokens(self, text: str) -> list[SparkToken]:
-        """The tokens that Spark's lexer reads."""
+        """Return the tokens of Spark's lexer."""
         return [SparkToken(*token) for token in self._ask({"read": text})]
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class SparkParser:
 
 
 def main() -> None:
-    """The process's own end."""
+    """Answer requests from standard input until it closes."""
     from pyspark.java_gateway import launch_gateway
 
     answers = os.fdopen(os.dup(1), "w")

@@ -41,7 +41,7 @@ def join_statements(statements: list[str], seed: int) -> tuple[str, list[str]]:
 
 
 def assert_same_tokens_as_spark(parser: SparkParser, text: str) -> None:
-    """Compare each `;` and comment with Spark's lexer, up to the first unclosed quote or comment."""
+    """Compare each `;` and comment with Spark's lexer, up to an unclosed quote or comment."""
     ours, theirs = list(tokenize(text)), parser.tokens(text)
     unread = ours[-1].start if ours and ours[-1].kind is TokenKind.UNREADABLE else len(text)
 

@@ -29,7 +29,7 @@ class JvmServices:
         return self._java
 
     def start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
-        """Starts one; its output goes to `<name>.log`."""
+        """Start a JVM whose output goes to `<name>.log`."""
         with (self._folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 command,

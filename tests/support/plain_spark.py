@@ -56,11 +56,11 @@ class PlainSpark:
         return answer
 
     def run(self, text: str) -> Outcome:
-        """Runs a text."""
+        """Run a statement."""
         return self.ask(text)()
 
     def close(self) -> None:
-        """Ends the process and its JVM."""
+        """End the process and its JVM."""
         with self._process:
             assert self._process.stdin is not None
             self._process.stdin.close()
@@ -72,7 +72,7 @@ class PlainSpark:
 
 
 def main(folder: Path) -> None:
-    """The process's own end."""
+    """Answer requests from standard input until it closes."""
     answers = os.fdopen(os.dup(1), "w")
     # What Spark and its JVM print goes to the log.
     os.dup2(2, 1)

@@ -114,7 +114,7 @@ class PostgresServer(Postgres):
 
 @contextmanager
 def running_server() -> Iterator[PostgresServer]:
-    """A server for the length of the block; fails the test where none is installed."""
+    """Run a server during the block. Fail the test where PostgreSQL is not installed."""
     programs = _programs()
     folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-", dir="/tmp"))
     try:
