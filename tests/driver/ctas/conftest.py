@@ -11,7 +11,7 @@ import pytest
 from tests.driver.ctas.lake_namespace import LakeNamespace
 from tests.support.journal import JournalLink
 from tests.support.lakes import Lake, lake_conf
-from tests.support.postgres import PostgresServer
+from tests.support.postgres import Postgres
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ def database(spark: SparkSession) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def lake_session(
-    spark: SparkSession, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[SparkSession, Path]:
     """A session that has all catalogs, and the directory of the Iceberg catalogs."""
     folder = tmp_path_factory.mktemp("lakes")
