@@ -74,7 +74,7 @@ def submitted(**fields: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         ({"http": {"port": 70000}}, "'http.port'.*65535"),
         ({"lease": {"renew": 5}}, "'lease.renew'.*Add a unit, for example 5s"),
@@ -89,8 +89,8 @@ def submitted(**fields: str) -> dict[str, Any]:
         (submitted(master="k8s://https://k"), "^Drivers of the profile 'x'.*catalog.kind"),
     ],
 )
-def test_a_value_that_is_not_allowed_is_explained(flags: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidSetting, match=said):
+def test_a_value_that_is_not_allowed_is_explained(flags: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidSetting, match=message):
         load(flags)
 
 

@@ -139,8 +139,10 @@ def _programs() -> Path:
     """Return where initdb and pg_ctl are; Debian keeps them outside PATH."""
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version, reverse=True)
     if shutil.which("pg_config"):
-        told = subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True)
-        places.insert(0, Path(told.stdout.strip()))
+        output = subprocess.run(
+            ["pg_config", "--bindir"], capture_output=True, text=True, check=True
+        )
+        places.insert(0, Path(output.stdout.strip()))
     on_path = shutil.which("initdb")
     if on_path:
         places.append(Path(on_path).parent)
