@@ -70,7 +70,7 @@ def test_spark_and_headrace_both_accept_each_statement_as_one(
     for text in BY_FILE[name]:
         assert parser.find_error(text) is None, text
         assert_same_tokens_as_spark(parser, text)
-        parse(text)
+        parse(text, reserved=False)
         assert [statement.text for statement in split_script(text)] == [text]
 
 
@@ -91,7 +91,7 @@ def test_spark_accepts_each_statement_with_its_comments(parser: SparkParser) -> 
     script, statements = join_statements(CORPUS, seed=1)
     assert all(parser.find_error(statement.text) is None for statement in split_script(script))
     with pytest.raises(MultipleStatements):
-        parse(script)
+        parse(script, reserved=False)
     assert len(statements) == len(CORPUS)
 
 
