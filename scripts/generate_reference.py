@@ -218,13 +218,14 @@ def metrics_page(node: Node) -> str:
     """Return the page of the metrics of a node."""
     rows = []
     for metric in sorted(node.metrics.collect(), key=lambda metric: metric.name):
-        samples = [one for one in metric.samples if not one.name.endswith("_created")]
+        samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
         labels: dict[str, set[str]] = {}
         for sample in samples:
             for label, value in sample.labels.items():
                 labels.setdefault(label, set()).add(value)
-        names = ", ".join(sorted({code(sample.name) for sample in samples}))
-        rows.append([names, metric.type, _labels(labels), metric.documentation])
+        suffix = "_total" if metric.type == "counter" else ""
+        names = ", ".join(sorted({sample.name for sample in samples} or {metric.name + suffix}))
+        rows.append([code(names), metric.type, _labels(labels), metric.documentation])
     return (
         f"{introductions.METRICS.strip()}\n\n{table(['metric', 'type', 'labels', 'meaning'], rows)}"
     )
