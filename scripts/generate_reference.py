@@ -91,7 +91,7 @@ def _settings_table(prefix: str, model: type[BaseModel]) -> str:
 
 def _settings_type(annotation: Any, field: FieldInfo) -> str:
     if get_origin(annotation) in {Union, types.UnionType}:
-        annotation = next(one for one in get_args(annotation) if one is not type(None))
+        annotation = next(arg for arg in get_args(annotation) if arg is not type(None))
     if get_origin(annotation) is Literal:
         return ", ".join(code(value) for value in get_args(annotation))
     if get_origin(annotation) is dict:
