@@ -37,7 +37,7 @@ def test_every_statement_has_the_same_outcome_as_in_plain_spark(
     node: NodeProcess, session: str, plain: PlainSpark, script: str
 ) -> None:
     for statement in split_script(script):
-        wait_for_outcome = plain.begin(statement.text)
+        wait_for_outcome = plain.start(statement.text)
         result = of_statement(node, statement.text, session)
         compare(statement, result, wait_for_outcome())
 

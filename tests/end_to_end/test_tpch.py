@@ -43,7 +43,7 @@ def warehouse(
         *(f"CREATE TABLE {name} USING parquet LOCATION '{data / name}.parquet'" for name in TABLES),
     ]
     for statement in statements:
-        wait_for_outcome = plain.begin(statement)
+        wait_for_outcome = plain.start(statement)
         node.rows(statement, session)
         assert wait_for_outcome().error is None
     yield session
@@ -61,7 +61,7 @@ def test_a_query_returns_the_same_rows_as_plain_spark(
     node: NodeProcess, warehouse: str, plain: PlainSpark, query: Path
 ) -> None:
     text = query.read_text()
-    wait_for_outcome = plain.begin(text)
+    wait_for_outcome = plain.start(text)
     result = of_statement(node, text, warehouse)
     expected = wait_for_outcome()
     assert expected.error is None, expected.message

@@ -1,8 +1,8 @@
-"""Groups of tests: those of a group run one after another, in one process of `make test`.
+"""Groups of tests. The tests of a group run one after another in one process of `make test`.
 
-They share what is dear to start: clusters, nodes with drivers, a Spark session. Marks for
-`--dist loadgroup` do not work: pytest-xdist 3.8 appends them to the ids of tests, and pytest 9.2
-does not take that. So the scheduler here reads the groups from the ids.
+They share clusters, nodes with drivers, or a Spark session, which are slow to start.
+`--dist loadgroup` cannot be used: pytest-xdist 3.8 appends the group to the ids of tests, and
+pytest 9.2 then does not find them. So this scheduler derives the groups from the ids.
 """
 
 from __future__ import annotations
@@ -26,15 +26,27 @@ _GROUPS = {
     "tests/end_to_end/test_emr_serverless.py": "emr",
     "tests/end_to_end/test_shell.py": "shell",
     "tests/end_to_end/test_demo.py": "demo",
-    f"{_ATOMIC}test_a_table_is_complete_after_drivers_died": "killed",
-    f"{_ATOMIC}test_the_command_recover": "killed",
+    "tests/end_to_end/test_documented_commands.py": "documents",
+    f"{_ATOMIC}test_a_table_is_complete_after_drivers_died": "driver_deaths",
+    f"{_ATOMIC}test_the_command_recover": "driver_deaths",
     "tests/end_to_end/": "node",
     "tests/faults/test_fast.py": "faults",
     "tests/driver/": "driver",
 }
-"""By how an id begins, the first that fits; the group of other tests is their folder."""
-_ORDER = [CLUSTERS, "node", "driver", "faults", "recovery", "killed", "outages", "shell", "emr"]
-"""The longest first, so that the processes end at the same time."""
+"""Group by the start of a test's id. The first match counts; other tests are grouped by folder."""
+_ORDER = [
+    CLUSTERS,
+    "node",
+    "driver",
+    "faults",
+    "recovery",
+    "driver_deaths",
+    "outages",
+    "documents",
+    "shell",
+    "emr",
+]
+"""The longest groups first, so that both processes end at the same time."""
 
 
 def group_of(nodeid: str) -> str:

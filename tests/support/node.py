@@ -22,14 +22,14 @@ class NodeProcess:
     def __init__(
         self, home: Path, *, environment: dict[str, str] | None = None, **settings: str
     ) -> None:
-        """`settings` go into the environment, e.g. STORE__URL; the node starts at once."""
+        """Start a node with `settings` as environment variables, for example STORE__URL."""
         self.home = home
         self._settings = {f"HEADRACE_{key}": value for key, value in settings.items()}
         self._settings |= environment or {}
         self.start()
 
     def start(self) -> None:
-        """Starts the process and waits until it is ready."""
+        """Start the process and wait until it is ready."""
         self.home.mkdir(parents=True, exist_ok=True)
         file = self.home / "node.json"
         file.unlink(missing_ok=True)
@@ -71,27 +71,27 @@ class NodeProcess:
         self.process.wait(timeout=30)
 
     def session(self, **fields: Any) -> str:
-        """Opens a session; its id."""
+        """Open a session and return its id."""
         answer = self.http.post("/api/v1/sessions", json=fields)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
     def submit(self, text: str, session: str | None = None, **fields: Any) -> dict[str, Any]:
-        """Submits a statement and returns it as the node answers."""
+        """Submit a statement and return the response of the node."""
         body = {"statement": text, **fields} | ({"session": session} if session else {})
         answer = self.http.post("/api/v1/statements", json=body)
         assert answer.status_code == 201, answer.text
         return dict(answer.json())
 
     def run(self, text: str, session: str | None = None, **fields: Any) -> dict[str, Any]:
-        """Submits a statement and waits for its end, however it ends."""
+        """Submit a statement and wait for a terminal state."""
         statement = self.submit(text, session, wait_timeout="60s", **fields)
         while statement["state"] not in ENDED:
             statement = self.statement(statement["id"], wait_timeout="60s")
         return statement
 
     def rows(self, text: str, session: str | None = None, **fields: Any) -> list[list[Any]]:
-        """Runs a statement that must succeed; all its rows, numbers as text where inexact."""
+        """Run a statement that must succeed and return its rows, with inexact numbers as text."""
         statement = self.run(text, session, **fields)
         assert statement["state"] == "success", statement
         rows: list[list[Any]] = []
@@ -127,7 +127,7 @@ class NodeProcess:
         wait_until(is_running, seconds=seconds, what=f"session {session} runs")
 
     def close(self) -> None:
-        """Closes every session, then the node; nothing of this home stays."""
+        """Close every session, stop the node and delete its home."""
         if self.process.poll() is None:
             for one in self._live_sessions():
                 self.http.delete(f"/api/v1/sessions/{one}")

@@ -34,7 +34,7 @@ class Outcome:
 
 
 def of_arrow(content: bytes) -> Outcome:
-    """The outcome in an Arrow stream that carries Spark's schema as JSON in its metadata."""
+    """Read an Arrow stream that carries Spark's schema as JSON in its metadata."""
     table = pa.ipc.open_stream(content).read_all()
     columns = [column.to_pylist() for column in table.columns]
     rows = tuple(zip(*columns, strict=True)) if columns else ((),) * table.num_rows
@@ -42,7 +42,7 @@ def of_arrow(content: bytes) -> Outcome:
 
 
 def of_statement(node: NodeProcess, text: str, session: str) -> Outcome:
-    """Runs a statement through Headrace and reads its result as Arrow."""
+    """Run a statement through Headrace and read its result as Arrow."""
     statement = node.run(text, session)
     if statement["state"] != "success":
         error = statement["error"]

@@ -37,8 +37,8 @@ class PlainSpark:
                 cwd=ROOT,
             )
 
-    def begin(self, text: str) -> Callable[[], Outcome]:
-        """Begin to run a text. Return a function that waits for its outcome."""
+    def start(self, text: str) -> Callable[[], Outcome]:
+        """Start to run a text. Return a function that waits for its outcome."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         stdin.write(json.dumps(text) + "\n")
@@ -57,7 +57,7 @@ class PlainSpark:
 
     def run(self, text: str) -> Outcome:
         """Run a text and return its outcome."""
-        return self.begin(text)()
+        return self.start(text)()
 
     def close(self) -> None:
         """End the process and its JVM."""

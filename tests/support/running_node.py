@@ -43,27 +43,27 @@ class RunningNode:
         return self.node.database
 
     def new_session(self, **body: Any) -> str:
-        """The id of a new session, whose driver is not there yet."""
+        """Open a session whose driver has not started and return its id."""
         response = self.http.post("/api/v1/sessions", json=body)
         assert response.status_code == 201, response.text
         session_id: str = response.json()["id"]
         return session_id
 
     def driven_session(self, **body: Any) -> tuple[str, ScriptedDriver]:
-        """A new session and its driver, which has said hello."""
+        """Open a session and connect its driver."""
         session_id = self.new_session(**body)
         driver = self.launcher.connect_driver(session_id)
         assert driver.hello().applied
         return session_id, driver
 
     def submit(self, statement: str = "SELECT 1 AS x", **body: Any) -> Json:
-        """A statement just submitted."""
+        """Submit a statement and return it."""
         response = self.http.post("/api/v1/statements", json={"statement": statement, **body})
         assert response.status_code == 201, response.text
         return self._object(response)
 
     def statement(self, statement_id: str, **query: str) -> Json:
-        """A statement as it is."""
+        """Return the current statement."""
         response = self.http.get(f"/api/v1/statements/{statement_id}", params=query)
         assert response.status_code == 200, response.text
         return self._object(response)
@@ -86,7 +86,7 @@ class RunningNode:
 
 
 def settings_for(home: Path, **changes: Any) -> Settings:
-    """Settings of a node without a catalog, whose drivers may be slow; nothing but `changes` else.
+    """Return settings of a node without a catalog and with long time limits, plus `changes`.
 
     Sections are merged with what is set here.
     """
@@ -106,7 +106,7 @@ def settings_for(home: Path, **changes: Any) -> Settings:
 def running_node(
     settings: Settings, launcher: ScriptedLauncher | None = None
 ) -> Iterator[RunningNode]:
-    """Serves for the length of the block."""
+    """Run a server during the block."""
     launcher = launcher or ScriptedLauncher()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -65,13 +65,13 @@ SESSION_PATHS = {
 
 @pytest.fixture(scope="session")
 def postgres() -> Postgres:
-    """The PostgreSQL server of the whole test run. No test may stop it."""
+    """Return the PostgreSQL server of the whole test run. No test may stop it."""
     return Postgres(**shared("postgres", start_server))
 
 
 @pytest.fixture(scope="session")
 def migrated_postgres(postgres: Postgres) -> str:
-    """The URL of a migrated database. Each test empties it before use."""
+    """Return the URL of a migrated database. Each test empties it before use."""
     url = postgres.url(postgres.new_database())
     migrate(url)
     return url
@@ -79,7 +79,7 @@ def migrated_postgres(postgres: Postgres) -> str:
 
 @pytest.fixture(scope="session")
 def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated file. Each test uses a copy."""
+    """Return a migrated file. Each test uses a copy."""
     file = tmp_path_factory.mktemp("template") / "headrace.db"
     migrate(f"sqlite:///{file}")
     return file
@@ -87,7 +87,7 @@ def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def postgres_url(migrated_postgres: str) -> str:
-    """The URL of a migrated PostgreSQL store without any row."""
+    """Return the URL of a migrated PostgreSQL store without any row."""
     tables = ", ".join(metadata.tables)
     with psycopg.connect(migrated_postgres) as connection:
         connection.execute(f"TRUNCATE {tables} RESTART IDENTITY")
@@ -96,13 +96,13 @@ def postgres_url(migrated_postgres: str) -> str:
 
 @pytest.fixture
 def sqlite_url(migrated_sqlite: Path, tmp_path: Path) -> str:
-    """The URL of a migrated SQLite store without any row."""
+    """Return the URL of a migrated SQLite store without any row."""
     return f"sqlite:///{shutil.copy(migrated_sqlite, tmp_path / 'headrace.db')}"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store(request: pytest.FixtureRequest) -> Iterator[Database]:
-    """An open, migrated and empty store: on SQLite, then on PostgreSQL."""
+    """Open a migrated, empty store: on SQLite, then on PostgreSQL."""
     fixture = "sqlite_url" if request.param == "sqlite" else "postgres_url"
     database = Database.open(request.getfixturevalue(fixture))
     yield database

@@ -46,11 +46,11 @@ class YarnCluster:
 
     def applications(self) -> list[str]:
         """Return the names of those that have not ended."""
-        return [one["name"] for one in self._applications() if one["state"] not in _OVER]
+        return [item["name"] for item in self._applications() if item["state"] not in _OVER]
 
     def _applications(self) -> list[dict[str, Any]]:
-        told = httpx.get(f"{self.url}/ws/v1/cluster/apps", timeout=10).json()
-        return list((told["apps"] or {}).get("app", []))
+        response = httpx.get(f"{self.url}/ws/v1/cluster/apps", timeout=10).json()
+        return list((response["apps"] or {}).get("app", []))
 
 
 def start_yarn(folder: Path) -> Address:
@@ -84,13 +84,13 @@ class _Daemons:
 
     def _is_up(self) -> bool:
         try:
-            told = httpx.get(f"{self.url}/ws/v1/cluster/nodes", timeout=10).json()
-            nodes = (told["nodes"] or {}).get("node", [])
+            response = httpx.get(f"{self.url}/ws/v1/cluster/nodes", timeout=10).json()
+            nodes = (response["nodes"] or {}).get("node", [])
             storage = httpx.get(f"{self._namenode}/jmx?qry=Hadoop:*,name=FSNamesystem", timeout=10)
             [state] = storage.json()["beans"]
         except (httpx.TransportError, ValueError):
             return False
-        return any(one["state"] == "RUNNING" for one in nodes) and state["NumLiveDataNodes"] == 1
+        return any(item["state"] == "RUNNING" for item in nodes) and state["NumLiveDataNodes"] == 1
 
     def _configure(self) -> str:
         names = ["fs", "namenode", "dn", "dn_http", "dn_ipc"]

@@ -37,7 +37,7 @@ def database(spark: SparkSession) -> Iterator[str]:
 def lake_session(
     spark: SparkSession, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[SparkSession, Path]:
-    """A session that has all catalogs, and the directory of the Iceberg catalogs."""
+    """Return a session with all catalogs and the directory of the Iceberg catalogs."""
     folder = tmp_path_factory.mktemp("lakes")
     session = spark.newSession()
     for key, value in lake_conf(folder, postgres, postgres.new_database()).items():
@@ -54,7 +54,7 @@ def lake(request: pytest.FixtureRequest) -> Lake:
 
 @pytest.fixture
 def namespace(lake_session: tuple[SparkSession, Path], lake: Lake) -> Iterator[LakeNamespace]:
-    """A new namespace for tables of the kind `lake`."""
+    """Create a namespace for tables of the kind `lake`."""
     session, folder = lake_session
     lake_namespace = LakeNamespace(session, lake, folder)
     yield lake_namespace

@@ -11,7 +11,7 @@ from tests.support.store import migrate
 
 @pytest.fixture(scope="package")
 def _stoppable_server() -> Iterator[tuple[PostgresServer, str]]:
-    """The server and the name of a migrated database, for others to be copied from."""
+    """Return the server and the name of a migrated database to copy."""
     with running_server() as server:
         template = server.new_database()
         migrate(server.url(template))
@@ -22,7 +22,7 @@ def _stoppable_server() -> Iterator[tuple[PostgresServer, str]]:
 def stoppable_postgres(
     _stoppable_server: tuple[PostgresServer, str],
 ) -> Iterator[PostgresServer]:
-    """The server, which is up again after the test."""
+    """Return the server and start it again after the test."""
     server, _template = _stoppable_server
     yield server
     server.start_again()
@@ -32,6 +32,6 @@ def stoppable_postgres(
 def stoppable_url(
     stoppable_postgres: PostgresServer, _stoppable_server: tuple[PostgresServer, str]
 ) -> str:
-    """A migrated store of the test's own on that server."""
+    """Create a migrated store for one test on the server."""
     _server, template = _stoppable_server
     return stoppable_postgres.url(stoppable_postgres.new_database(template))

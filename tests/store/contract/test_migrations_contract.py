@@ -21,7 +21,7 @@ from headrace.store.tables import metadata
 
 @pytest.fixture
 def empty_postgres(postgres: Postgres) -> Iterator[str]:
-    """The URL of a database without any table."""
+    """Return the URL of a database without any table."""
     name = postgres.new_database()
     yield postgres.url(name)
     postgres.drop(name)
@@ -83,7 +83,7 @@ def test_several_nodes_can_migrate_at_once(empty_postgres: str) -> None:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def newer_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """A store that a newer Headrace has migrated."""
+    """Open a store that a newer Headrace has migrated."""
     url = f"sqlite:///{tmp_path / 'headrace.db'}"
     if request.param == "postgresql":
         url = request.getfixturevalue("empty_postgres")

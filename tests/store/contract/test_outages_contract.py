@@ -18,7 +18,7 @@ from headrace.store.database import Database
 
 @pytest.fixture
 def remote(stoppable_url: str) -> Iterator[Database]:
-    """A PostgreSQL store whose server may be stopped."""
+    """Open a PostgreSQL store whose server the test may stop."""
     database = Database.open(stoppable_url, pool_size=3, connect_timeout=2)
     yield database
     database.close()
