@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.support.node import NodeProcess
+from tests.support.node import ENDED, NodeProcess
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -161,10 +161,20 @@ def check_takeover(
     assert (lost["state"], lost["error"]["code"]) == ("failed", "driver_lost")
     # The processes end before the session continues.
     assert filter_running(processes) == []
-    ended = node.statement(waiting, wait_timeout="60s")
+    ended = wait_ended(node, waiting)
     assert ended["state"] == "success", ended
     assert read_rows(node, waiting) == [[1]]
     return command
+
+
+def wait_ended(node: NodeProcess, statement_id: str) -> dict[str, Any]:
+    """Wait until the next driver has ended a statement. On a busy machine, it starts slowly."""
+    wait_until(
+        lambda: node.statement(statement_id)["state"] in ENDED,
+        seconds=180,
+        what="the statement has ended",
+    )
+    return node.statement(statement_id)
 
 
 def read_rows(node: NodeProcess, statement_id: str) -> list[list[Any]]:
@@ -178,7 +188,7 @@ def test_a_query_is_retried_when_its_driver_is_killed(
     assert node.run("SET a.b = 1", session)["state"] == "success"
     query = submit_and_wait_running(node, session, _SLOW.replace("60000L", "3000L"))
     kill_python(find_processes(node, session))
-    ended = node.statement(query, wait_timeout="60s")
+    ended = wait_ended(node, query)
     assert (ended["state"], ended["attempts"]) == ("success", 2)
     assert read_rows(node, query) == [["4"]]
     assert read_calls(hook_calls, query) == ["created", "failed by driver_lost", "created"]
