@@ -15,7 +15,7 @@ from tests.support.standalone import StandaloneCluster, running_standalone
 from tests.support.waiting import wait_until
 from tests.support.yarn import YarnCluster, running_yarn
 
-pytest_plugins = ["tests.support.store"]
+pytest_plugins = ["tests.support.store", "tests.support.in_process_node"]
 
 # No test fails because the machine is busy, and a gate gives the same answer twice.
 # RANDOM_EXAMPLES=1 looks further than it.

@@ -1,21 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from tests.support.running_node import RunningNode
-
-StartNode = Callable[..., RunningNode]
+from tests.support.in_process_node import InProcessNode, StartNode
 
 
 @pytest.fixture
-def locked(start_node: StartNode) -> RunningNode:
+def locked(start_node: StartNode) -> InProcessNode:
     """A node that asks for a token."""
     return start_node(token="secret")
 
 
 @pytest.mark.parametrize("given", [None, "", "Bearer", "Bearer wrong", "Basic secret", "secret"])
-def test_a_call_without_the_token_is_refused(locked: RunningNode, given: str | None) -> None:
+def test_a_call_without_the_token_is_refused(locked: InProcessNode, given: str | None) -> None:
     headers = {} if given is None else {"Authorization": given}
     with locked.storing_nothing():
         for method, path in (
@@ -34,11 +30,11 @@ def test_a_call_without_the_token_is_refused(locked: RunningNode, given: str | N
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
-def test_a_call_with_the_token_is_served(locked: RunningNode, scheme: str) -> None:
+def test_a_call_with_the_token_is_served(locked: InProcessNode, scheme: str) -> None:
     locked.http.headers["Authorization"] = f"{scheme} secret"
     assert locked.submit()["owner"] == "anonymous"
 
 
-def test_whether_a_node_lives_is_no_secret(locked: RunningNode) -> None:
+def test_whether_a_node_lives_is_no_secret(locked: InProcessNode) -> None:
     assert locked.http.get("/health").status_code == 200
     assert locked.http.get("/ready").status_code == 200

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.in_process_node import InProcessNode, serve_node, settings_for
 from tests.support.made_results import inline_result
-from tests.support.running_node import RunningNode, running_node, settings_for
 from tests.support.scripted_driver import AutoReplyLauncher
 
 from headrace.model.failure import Failure
@@ -31,13 +31,13 @@ def reply(assignment: Assignment) -> dict[str, Any]:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[RunningNode]:
+def served(tmp_path: Path) -> Iterator[InProcessNode]:
     """A node with a token, whose drivers answer by themselves."""
-    with running_node(settings_for(tmp_path, token=TOKEN), AutoReplyLauncher(reply)) as running:
+    with serve_node(settings_for(tmp_path, token=TOKEN), AutoReplyLauncher(reply)) as running:
         yield running
 
 
-def test_the_api_is_as_it_describes_itself(served: RunningNode, tmp_path: Path) -> None:
+def test_the_api_is_as_it_describes_itself(served: InProcessNode, tmp_path: Path) -> None:
     """Schemathesis sends what the schema allows and what it forbids, and checks every answer."""
     done = subprocess.run(
         [
@@ -56,7 +56,7 @@ def test_the_api_is_as_it_describes_itself(served: RunningNode, tmp_path: Path) 
     assert "Tested: 20" in done.stdout, done.stdout
 
 
-def test_every_call_is_described(node: RunningNode) -> None:
+def test_every_call_is_described(node: InProcessNode) -> None:
     schema = node.http.get("/api/v1/openapi.json").json()
     calls = {
         f"{method.upper()} {path}"

@@ -6,8 +6,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.support.in_process_node import InProcessNode
 from tests.support.made_results import inline_result
-from tests.support.running_node import RunningNode
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -16,7 +16,7 @@ LONG = "30s"
 
 
 def test_a_submit_answers_with_rows_as_soon_as_the_statement_has_succeeded(
-    node: RunningNode,
+    node: InProcessNode,
 ) -> None:
     session_id, driver = node.driven_session()
     with ThreadPoolExecutor(1) as pool:
@@ -31,7 +31,7 @@ def test_a_submit_answers_with_rows_as_soon_as_the_statement_has_succeeded(
     assert statement["result"]["row_count"] == 2
 
 
-def test_many_rows_do_not_come_with_the_answer_to_their_submit(node: RunningNode) -> None:
+def test_many_rows_do_not_come_with_the_answer_to_their_submit(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(node.submit, session=session_id, wait_timeout=LONG)
@@ -44,7 +44,7 @@ def test_many_rows_do_not_come_with_the_answer_to_their_submit(node: RunningNode
     assert rows["rows"] == [["x" * 300_000]]
 
 
-def test_the_rows_of_a_submit_may_have_plain_numbers(node: RunningNode) -> None:
+def test_the_rows_of_a_submit_may_have_plain_numbers(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     body = {"statement": "SELECT 1", "session": session_id, "wait_timeout": LONG}
     with ThreadPoolExecutor(1) as pool:
@@ -54,7 +54,7 @@ def test_the_rows_of_a_submit_may_have_plain_numbers(node: RunningNode) -> None:
         assert answer.result(timeout=10).json()["rows"] == [[7]]
 
 
-def test_a_submit_answers_without_rows_when_the_statement_has_failed(node: RunningNode) -> None:
+def test_a_submit_answers_without_rows_when_the_statement_has_failed(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(node.submit, session=session_id, wait_timeout=LONG)
@@ -66,7 +66,7 @@ def test_a_submit_answers_without_rows_when_the_statement_has_failed(node: Runni
     assert (statement["rows"], statement["next_chunk"]) == (None, None)
 
 
-def test_a_submit_that_waits_in_vain_goes_on(node: RunningNode) -> None:
+def test_a_submit_that_waits_in_vain_goes_on(node: InProcessNode) -> None:
     session_id, _driver = node.driven_session()
     begun = time.monotonic()
     statement = node.submit(session=session_id, wait_timeout="100ms")
@@ -75,7 +75,7 @@ def test_a_submit_that_waits_in_vain_goes_on(node: RunningNode) -> None:
     assert node.statement(statement["id"])["state"] == "waiting"
 
 
-def test_a_submit_that_waits_in_vain_cancels_when_told_to(node: RunningNode) -> None:
+def test_a_submit_that_waits_in_vain_cancels_when_told_to(node: InProcessNode) -> None:
     session_id, _driver = node.driven_session()
     asked = {"wait_timeout": "100ms", "on_wait_timeout": "cancel"}
     statement = node.submit(session=session_id, **asked)
@@ -83,7 +83,7 @@ def test_a_submit_that_waits_in_vain_cancels_when_told_to(node: RunningNode) -> 
     assert statement["cancel_requested_at"] is not None
 
 
-def test_a_cancel_after_the_wait_tells_how_the_driver_really_ended(node: RunningNode) -> None:
+def test_a_cancel_after_the_wait_tells_how_the_driver_really_ended(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     asked = {"wait_timeout": "300ms", "on_wait_timeout": "cancel"}
     with ThreadPoolExecutor(1) as pool:
@@ -98,13 +98,13 @@ def test_a_cancel_after_the_wait_tells_how_the_driver_really_ended(node: Running
     assert statement["rows"] == [[1]]
 
 
-def test_without_a_wait_the_answer_comes_at_once(node: RunningNode) -> None:
+def test_without_a_wait_the_answer_comes_at_once(node: InProcessNode) -> None:
     session_id, _driver = node.driven_session()
     for wait in ({}, {"wait_timeout": None}, {"wait_timeout": "0s"}):
         assert node.submit(session=session_id, **wait)["state"] == "waiting"
 
 
-def test_looking_waits_for_the_end_too(node: RunningNode) -> None:
+def test_looking_waits_for_the_end_too(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     with ThreadPoolExecutor(1) as pool:
@@ -116,7 +116,7 @@ def test_looking_waits_for_the_end_too(node: RunningNode) -> None:
     assert node.statement(statement_id, wait_timeout=LONG)["state"] == "success"
 
 
-def test_many_may_wait_for_one_statement(node: RunningNode) -> None:
+def test_many_may_wait_for_one_statement(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     with ThreadPoolExecutor(20) as pool:
@@ -127,7 +127,7 @@ def test_many_may_wait_for_one_statement(node: RunningNode) -> None:
 
 
 @pytest.mark.parametrize("wait", ["10", "1 fortnight", "-1s", "61s", "1e9s", "", "s", "9" * 400])
-def test_a_bad_duration_is_refused(node: RunningNode, wait: str) -> None:
+def test_a_bad_duration_is_refused(node: InProcessNode, wait: str) -> None:
     statement_id = node.submit()["id"]
     with node.storing_nothing():
         submitted = node.http.post(
@@ -139,7 +139,7 @@ def test_a_bad_duration_is_refused(node: RunningNode, wait: str) -> None:
             assert "wait_timeout" in response.json()["detail"]
 
 
-def test_a_bare_number_is_no_duration(node: RunningNode) -> None:
+def test_a_bare_number_is_no_duration(node: InProcessNode) -> None:
     body = {"statement": "SELECT 1", "wait_timeout": 10}
     response = node.http.post("/api/v1/statements", json=body)
     assert response.status_code == 400

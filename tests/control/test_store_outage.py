@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.support.in_process_node import InProcessNode, serve_node, settings_for
 from tests.support.postgres import PostgresServer, running_server
-from tests.support.running_node import RunningNode, running_node, settings_for
 from tests.support.waiting import wait_until
 
 
@@ -22,10 +22,10 @@ def server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def postgres_node(server: PostgresServer, tmp_path: Path) -> Iterator[RunningNode]:
+def postgres_node(server: PostgresServer, tmp_path: Path) -> Iterator[InProcessNode]:
     """A node on that server."""
     store = {"url": server.url(server.new_database()), "connect_timeout": "2s"}
-    with running_node(settings_for(tmp_path, store=store)) as running:
+    with serve_node(settings_for(tmp_path, store=store)) as running:
         yield running
 
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.postgres
 
 
 def test_calls_get_503_and_the_node_recovers(
-    postgres_node: RunningNode, server: PostgresServer
+    postgres_node: InProcessNode, server: PostgresServer
 ) -> None:
     node = postgres_node
     session_id, driver = node.driven_session()
@@ -75,7 +75,7 @@ def test_calls_get_503_and_the_node_recovers(
 
 
 def test_who_waits_during_an_outage_is_told(
-    postgres_node: RunningNode, server: PostgresServer
+    postgres_node: InProcessNode, server: PostgresServer
 ) -> None:
     node = postgres_node
     session_id, _driver = node.driven_session()
@@ -98,7 +98,7 @@ def test_drivers_are_not_judged_by_an_outage(server: PostgresServer, tmp_path: P
     """After it, every driver has one full lease to come back."""
     store = {"url": server.url(server.new_database()), "connect_timeout": "2s"}
     lease = {"duration": "2s", "sweep": "100ms"}
-    with running_node(settings_for(tmp_path, store=store, lease=lease)) as node:
+    with serve_node(settings_for(tmp_path, store=store, lease=lease)) as node:
         session_id, driver = node.driven_session()
         said_hello = time.monotonic()
         server.stop()

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode
 
 from headrace.api.http.body_limit import BODY_LIMIT
 from headrace.grammar.text import MAX_BYTES
@@ -20,7 +20,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 def refused(
-    node: RunningNode, body: Any, status: int, code: str, *, path: str = STATEMENTS
+    node: InProcessNode, body: Any, status: int, code: str, *, path: str = STATEMENTS
 ) -> dict[str, Any]:
     """Sends a body, as bytes or as an object; the problem that answers it."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -36,16 +36,16 @@ def refused(
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "-- nothing\n", "/* nothing */", ";", " ;; -- x"])
-def test_empty_text(node: RunningNode, text: str) -> None:
+def test_empty_text(node: InProcessNode, text: str) -> None:
     refused(node, {"statement": text}, 400, "empty_statement")
 
 
 @pytest.mark.parametrize("text", ["SELECT '" + "a" * MAX_BYTES + "'", "ä" * (MAX_BYTES // 2 + 1)])
-def test_text_over_one_mebibyte(node: RunningNode, text: str) -> None:
+def test_text_over_one_mebibyte(node: InProcessNode, text: str) -> None:
     refused(node, {"statement": text}, 413, "statement_too_large")
 
 
-def test_text_of_one_mebibyte_is_taken(node: RunningNode) -> None:
+def test_text_of_one_mebibyte_is_taken(node: InProcessNode) -> None:
     text = "SELECT '" + "\u00e4" * ((MAX_BYTES - 9) // 2)
     text += "a" * (MAX_BYTES - len(text.encode()) - 1) + "'"
     assert len(text.encode()) == MAX_BYTES
@@ -54,13 +54,13 @@ def test_text_of_one_mebibyte_is_taken(node: RunningNode) -> None:
     assert node.statement(statement["id"])["statement"] == text
 
 
-def test_a_nul_character(node: RunningNode) -> None:
+def test_a_nul_character(node: InProcessNode) -> None:
     problem = refused(node, {"statement": "SELECT 1,\n '\0'"}, 400, "invalid_text")
     assert (problem["line"], problem["column"]) == (2, 3)
 
 
 @pytest.mark.parametrize("body", [b'{"statement": "SELECT \xff"}', b"\xff\xfe\xfd", b"\xc3\x28"])
-def test_a_body_that_is_not_utf_8(node: RunningNode, body: bytes) -> None:
+def test_a_body_that_is_not_utf_8(node: InProcessNode, body: bytes) -> None:
     assert "UTF-8" in refused(node, body, 400, "invalid_request")["detail"]
 
 
@@ -77,7 +77,7 @@ def test_a_body_that_is_not_utf_8(node: RunningNode, body: bytes) -> None:
         rb'{"statement": "SELECT 1", "\ud800": 1}',
     ],
 )
-def test_half_a_surrogate_pair(node: RunningNode, body: bytes) -> None:
+def test_half_a_surrogate_pair(node: InProcessNode, body: bytes) -> None:
     with node.storing_nothing():
         response = node.http.post(STATEMENTS, content=body, headers=JSON)
     assert response.status_code == 400
@@ -94,7 +94,7 @@ def test_half_a_surrogate_pair(node: RunningNode, body: bytes) -> None:
         b'{"statement": "SELECT 1", "row_limit": ' + b"9" * 5000 + b"}",
     ],
 )
-def test_a_number_that_json_does_not_have(node: RunningNode, body: bytes) -> None:
+def test_a_number_that_json_does_not_have(node: InProcessNode, body: bytes) -> None:
     refused(node, body, 400, "invalid_request")
 
 
@@ -107,7 +107,7 @@ def test_a_number_that_json_does_not_have(node: RunningNode, body: bytes) -> Non
     ],
 )
 def test_an_unknown_field_is_named(
-    node: RunningNode, path: str, body: dict[str, Any], field: str
+    node: InProcessNode, path: str, body: dict[str, Any], field: str
 ) -> None:
     problem = refused(node, body, 400, "invalid_request", path=path)
     assert f"Unknown field {field!r}" in problem["detail"]
@@ -133,14 +133,14 @@ def test_an_unknown_field_is_named(
     ],
 )
 def test_a_value_that_is_not_allowed_is_named(
-    node: RunningNode, changes: dict[str, Any], field: str
+    node: InProcessNode, changes: dict[str, Any], field: str
 ) -> None:
     problem = refused(node, {"statement": "SELECT 1", **changes}, 400, "invalid_request")
     assert problem["detail"].startswith(f"{field}: ")
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"SELECT 1"', b"null", b"[" * 100_000])
-def test_a_body_that_is_no_object(node: RunningNode, body: bytes) -> None:
+def test_a_body_that_is_no_object(node: InProcessNode, body: bytes) -> None:
     with node.storing_nothing():
         response = node.http.post(STATEMENTS, content=body, headers=JSON)
     assert response.status_code == 400
@@ -148,7 +148,7 @@ def test_a_body_that_is_no_object(node: RunningNode, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "x"])
-def test_a_body_of_another_content_type(node: RunningNode, kind: str | None) -> None:
+def test_a_body_of_another_content_type(node: InProcessNode, kind: str | None) -> None:
     content = json.dumps({"statement": "SELECT 1"}).encode()
     headers = {} if kind is None else {"Content-Type": kind}
     with node.storing_nothing():
@@ -157,14 +157,14 @@ def test_a_body_of_another_content_type(node: RunningNode, kind: str | None) -> 
     assert "application/json" in response.json()["detail"]
 
 
-def test_several_statements(node: RunningNode) -> None:
+def test_several_statements(node: InProcessNode) -> None:
     body = {"statement": "SELECT ';';\n SELECT 2"}
     problem = refused(node, body, 400, "multiple_statements")
     assert (problem["line"], problem["column"]) == (2, 2)
     assert "2 statements" in problem["detail"]
 
 
-def test_a_reserved_statement(node: RunningNode) -> None:
+def test_a_reserved_statement(node: InProcessNode) -> None:
     body = {"statement": "-- x\n CREATE STREAM s FROM rate"}
     problem = refused(node, body, 400, "reserved_statement")
     assert (problem["line"], problem["column"]) == (2, 2)
@@ -180,17 +180,17 @@ def test_a_reserved_statement(node: RunningNode) -> None:
         ({"": "x"}, "''"),
     ],
 )
-def test_an_unknown_setting(node: RunningNode, conf: dict[str, str], told: str) -> None:
+def test_an_unknown_setting(node: InProcessNode, conf: dict[str, str], told: str) -> None:
     problem = refused(node, {"statement": "SELECT 1", "conf": conf}, 400, "invalid_setting")
     assert told in problem["detail"]
 
 
 @pytest.mark.parametrize("session", ["nobody", "", "se_" + "0" * 32, "x" * 10_000, "x\0"])
-def test_an_unknown_session(node: RunningNode, session: str) -> None:
+def test_an_unknown_session(node: InProcessNode, session: str) -> None:
     refused(node, {"statement": "SELECT 1", "session": session}, 404, "session_not_found")
 
 
-def test_a_session_that_has_ended(node: RunningNode) -> None:
+def test_a_session_that_has_ended(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     driver.report_spark_failure()
     body = {"statement": "SELECT 1", "session": session_id}
@@ -205,12 +205,12 @@ def test_a_session_that_has_ended(node: RunningNode) -> None:
     ],
 )
 def test_parameters_that_do_not_fit_together(
-    node: RunningNode, parameters: list[dict[str, Any]]
+    node: InProcessNode, parameters: list[dict[str, Any]]
 ) -> None:
     refused(node, {"statement": "SELECT :a", "parameters": parameters}, 400, "invalid_request")
 
 
-def test_an_announced_body_over_the_limit(node: RunningNode) -> None:
+def test_an_announced_body_over_the_limit(node: InProcessNode) -> None:
     """It is refused by its announcement: nothing of it is read."""
     with node.storing_nothing():
         answer = raw(node, f"Content-Length: {BODY_LIMIT + 1}\r\n\r\n".encode())
@@ -218,7 +218,7 @@ def test_an_announced_body_over_the_limit(node: RunningNode) -> None:
     assert b'"code":"statement_too_large"' in answer
 
 
-def test_a_chunked_body_over_the_limit(node: RunningNode) -> None:
+def test_a_chunked_body_over_the_limit(node: InProcessNode) -> None:
     def chunks() -> Iterator[bytes]:
         for _ in range(BODY_LIMIT // 65536 + 1):
             yield b" " * 65536
@@ -230,32 +230,32 @@ def test_a_chunked_body_over_the_limit(node: RunningNode) -> None:
     assert (response.status_code, response.json()["code"]) == (413, "statement_too_large")
 
 
-def test_a_body_up_to_the_limit_is_read(node: RunningNode) -> None:
+def test_a_body_up_to_the_limit_is_read(node: InProcessNode) -> None:
     content = json.dumps({"statement": "SELECT 1"}).encode()
     padded = content + b" " * (BODY_LIMIT - len(content))
     assert node.http.post(STATEMENTS, content=padded, headers=JSON).status_code == 201
 
 
-def test_a_body_that_breaks_off_is_not_run(node: RunningNode) -> None:
+def test_a_body_that_breaks_off_is_not_run(node: InProcessNode) -> None:
     head = b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n"
     with node.storing_nothing():
         raw(node, head + b'{"statement": "SELECT 1"}', hang_up=True)
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/nothing", "/api/v2/statements", "/docs"])
-def test_a_path_that_is_not_there(node: RunningNode, path: str) -> None:
+def test_a_path_that_is_not_there(node: InProcessNode, path: str) -> None:
     response = node.http.get(path)
     assert (response.status_code, response.json()["code"]) == (404, "not_found")
     assert response.headers["content-type"] == "application/problem+json"
 
 
-def test_a_method_that_is_not_there(node: RunningNode) -> None:
+def test_a_method_that_is_not_there(node: InProcessNode) -> None:
     response = node.http.put(STATEMENTS, json={})
     assert (response.status_code, response.json()["code"]) == (405, "method_not_allowed")
     assert {"GET", "POST"} <= set(response.headers["allow"].replace(" ", "").split(","))
 
 
-def raw(node: RunningNode, rest: bytes, *, hang_up: bool = False) -> bytes:
+def raw(node: InProcessNode, rest: bytes, *, hang_up: bool = False) -> bytes:
     """Posts a statement byte by byte as given; what the node answers."""
     url = urlsplit(node.address)
     with socket.create_connection((url.hostname, url.port), timeout=20) as line:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result, stored_result
-from tests.support.running_node import RunningNode
 from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.api.http.body_limit import BODY_LIMIT
@@ -20,18 +19,17 @@ from headrace.model.lifecycle import StatementState
 from headrace.model.result import ResultReport
 from headrace.store import results
 
-StartNode = Callable[..., RunningNode]
 Json = dict[str, Any]
 
 BASE = "/_plugins/_async_query"
 
 
-def post(node: RunningNode, query: str = "SELECT 1 AS x", **body: Any) -> httpx.Response:
+def post(node: InProcessNode, query: str = "SELECT 1 AS x", **body: Any) -> httpx.Response:
     asked = {"datasource": "my_glue", "lang": "sql", "query": query, **body}
     return node.http.post(BASE, json=asked)
 
 
-def created(node: RunningNode, **body: Any) -> tuple[str, str]:
+def created(node: InProcessNode, **body: Any) -> tuple[str, str]:
     """The ids of a query and its session."""
     response = post(node, **body)
     assert response.status_code == 201, response.text
@@ -40,7 +38,7 @@ def created(node: RunningNode, **body: Any) -> tuple[str, str]:
     return answer["queryId"], answer["sessionId"]
 
 
-def taken(node: RunningNode) -> tuple[str, ScriptedDriver]:
+def taken(node: InProcessNode) -> tuple[str, ScriptedDriver]:
     """A query that a driver has in hand."""
     query_id, session_id = created(node)
     driver = node.launcher.connect_driver(session_id)
@@ -49,13 +47,13 @@ def taken(node: RunningNode) -> tuple[str, ScriptedDriver]:
     return query_id, driver
 
 
-def succeeded(node: RunningNode, result: ResultReport) -> str:
+def succeeded(node: InProcessNode, result: ResultReport) -> str:
     query_id, driver = taken(node)
     assert driver.succeed(query_id, result).applied
     return query_id
 
 
-def state(node: RunningNode, query_id: str) -> Json:
+def state(node: InProcessNode, query_id: str) -> Json:
     response = node.http.get(f"{BASE}/{query_id}")
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "application/json"
@@ -77,7 +75,7 @@ def refused(response: httpx.Response, status: int, kind: str) -> str:
     return details
 
 
-def test_a_query_from_submit_to_rows(node: RunningNode) -> None:
+def test_a_query_from_submit_to_rows(node: InProcessNode) -> None:
     query_id, session_id = created(node)
     assert state(node, query_id) == {"status": "waiting"}
     driver = node.launcher.connect_driver(session_id)
@@ -94,13 +92,13 @@ def test_a_query_from_submit_to_rows(node: RunningNode) -> None:
     )
 
 
-def test_a_query_is_a_statement_like_any_other(node: RunningNode) -> None:
+def test_a_query_is_a_statement_like_any_other(node: InProcessNode) -> None:
     query_id, session_id = created(node)
     statement = node.statement(query_id)
     assert (statement["session_id"], statement["statement"]) == (session_id, "SELECT 1 AS x")
 
 
-def test_values_are_json_numbers_and_types_are_sparks(node: RunningNode) -> None:
+def test_values_are_json_numbers_and_types_are_sparks(node: InProcessNode) -> None:
     columns = [
         ("a", "byte"),
         ("b", "short"),
@@ -122,7 +120,7 @@ def test_values_are_json_numbers_and_types_are_sparks(node: RunningNode) -> None
     assert answer["datarows"] == [[1, 2, 3, 2**60 + 1, 5.25, 0.5, True, "ü", None, "AA=="]]
 
 
-def test_rows_of_all_chunks_are_one_answer(node: RunningNode, tmp_path: Path) -> None:
+def test_rows_of_all_chunks_are_one_answer(node: InProcessNode, tmp_path: Path) -> None:
     parts = [[[n], [n + 1]] for n in range(0, 10, 2)]
     report = stored_result(tmp_path / "rows", [("n", "integer")], parts, chunk_limit=1)
     answer = state(node, succeeded(node, report))
@@ -130,7 +128,7 @@ def test_rows_of_all_chunks_are_one_answer(node: RunningNode, tmp_path: Path) ->
     assert (answer["total"], answer["size"]) == (10, 10)
 
 
-def test_nested_values_are_nested_json(node: RunningNode) -> None:
+def test_nested_values_are_nested_json(node: InProcessNode) -> None:
     array = {"type": "array", "elementType": "long", "containsNull": True}
     field = {"name": "a", "type": array, "nullable": True, "metadata": {}}
     struct = {"type": "struct", "fields": [field]}
@@ -140,7 +138,7 @@ def test_nested_values_are_nested_json(node: RunningNode) -> None:
     assert answer["datarows"] == [[{"a": [1, None]}, [2**60]]]
 
 
-def test_no_rows_and_no_columns(node: RunningNode) -> None:
+def test_no_rows_and_no_columns(node: InProcessNode) -> None:
     answer = state(node, succeeded(node, inline_result([], [])))
     assert answer == {"status": "SUCCESS", "schema": [], "datarows": [], "total": 0, "size": 0}
 
@@ -157,7 +155,7 @@ def test_rows_beyond_the_limit_are_an_error_never_a_cut(start_node: StartNode) -
     assert rest.json()["rows"] == [[1], [2], [3]]
 
 
-def test_a_failure_is_told(node: RunningNode) -> None:
+def test_a_failure_is_told(node: InProcessNode) -> None:
     query_id, driver = taken(node)
     failure = Failure(code="spark_error", message="[TABLE_OR_VIEW_NOT_FOUND] no t")
     driver.report_end(query_id, StatementState.FAILED, failure=failure)
@@ -167,14 +165,14 @@ def test_a_failure_is_told(node: RunningNode) -> None:
     }
 
 
-def test_a_timeout_is_told(node: RunningNode) -> None:
+def test_a_timeout_is_told(node: InProcessNode) -> None:
     query_id, driver = taken(node)
     failure = Failure(code="timeout", message="It ran for too long.")
     driver.report_end(query_id, StatementState.TIMEOUT, failure=failure)
     assert state(node, query_id) == {"status": "timeout", "error": "It ran for too long."}
 
 
-def test_cancelling_is_still_running(node: RunningNode) -> None:
+def test_cancelling_is_still_running(node: InProcessNode) -> None:
     query_id, driver = taken(node)
     response = node.http.delete(f"{BASE}/{query_id}")
     assert (response.status_code, response.content) == (204, b"")
@@ -184,14 +182,14 @@ def test_cancelling_is_still_running(node: RunningNode) -> None:
     assert state(node, query_id) == {"status": "cancelled"}
 
 
-def test_what_waits_is_cancelled_at_once(node: RunningNode) -> None:
+def test_what_waits_is_cancelled_at_once(node: InProcessNode) -> None:
     query_id, _session_id = created(node)
     assert node.http.delete(f"{BASE}/{query_id}").status_code == 204
     assert state(node, query_id) == {"status": "cancelled"}
 
 
 @pytest.mark.parametrize("end", ["success", "failed", "cancelled"])
-def test_what_has_ended_is_not_cancelled(node: RunningNode, end: str) -> None:
+def test_what_has_ended_is_not_cancelled(node: InProcessNode, end: str) -> None:
     query_id, driver = taken(node)
     if end == "cancelled":
         node.http.delete(f"{BASE}/{query_id}")
@@ -208,19 +206,19 @@ def test_what_has_ended_is_not_cancelled(node: RunningNode, end: str) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 @pytest.mark.parametrize("query_id", ["st_" + "0" * 32, "nonsense", "ä"])
-def test_an_unknown_query_is_400(node: RunningNode, method: str, query_id: str) -> None:
+def test_an_unknown_query_is_400(node: InProcessNode, method: str, query_id: str) -> None:
     with node.storing_nothing():
         response = node.http.request(method, f"{BASE}/{query_id}")
     assert query_id in refused(response, 400, "AsyncQueryNotFoundException")
 
 
-def test_a_session_is_used_again(node: RunningNode) -> None:
+def test_a_session_is_used_again(node: InProcessNode) -> None:
     first, session_id = created(node)
     second, again = created(node, sessionId=session_id)
     assert (first != second, again) == (True, session_id)
 
 
-def test_a_dead_session_is_silently_replaced(node: RunningNode) -> None:
+def test_a_dead_session_is_silently_replaced(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     driver.report_spark_failure()
     _query_id, other = created(node, sessionId=session_id)
@@ -228,7 +226,7 @@ def test_a_dead_session_is_silently_replaced(node: RunningNode) -> None:
     assert node.http.get(f"/api/v1/sessions/{other}").json()["state"] in {"not_started", "starting"}
 
 
-def test_a_closing_session_is_silently_replaced(node: RunningNode) -> None:
+def test_a_closing_session_is_silently_replaced(node: InProcessNode) -> None:
     session_id, _driver = node.driven_session()
     node.http.delete(f"/api/v1/sessions/{session_id}")
     _query_id, other = created(node, sessionId=session_id)
@@ -236,7 +234,9 @@ def test_a_closing_session_is_silently_replaced(node: RunningNode) -> None:
 
 
 @pytest.mark.parametrize("session_id", ["se_" + "0" * 32, "stale", "", None])
-def test_an_unknown_session_is_silently_replaced(node: RunningNode, session_id: str | None) -> None:
+def test_an_unknown_session_is_silently_replaced(
+    node: InProcessNode, session_id: str | None
+) -> None:
     _query_id, made = created(node, sessionId=session_id)
     assert made.startswith("se_")
     assert made != session_id
@@ -244,7 +244,7 @@ def test_an_unknown_session_is_silently_replaced(node: RunningNode, session_id: 
 
 @pytest.mark.parametrize("datasource", ["spark_catalog", "my_glue"])
 def test_a_datasource_that_is_no_catalog_is_the_sessions_own(
-    node: RunningNode, datasource: str
+    node: InProcessNode, datasource: str
 ) -> None:
     _query_id, session_id = created(node, datasource=datasource)
     assert node.launcher.wait_for_request(session_id).bootstrap.catalog is None
@@ -274,7 +274,7 @@ def test_datasources_may_be_set(start_node: StartNode) -> None:
 
 
 @pytest.mark.parametrize("lang", ["sql", "SQL", "Sql"])
-def test_the_language_is_sql(node: RunningNode, lang: str) -> None:
+def test_the_language_is_sql(node: InProcessNode, lang: str) -> None:
     created(node, lang=lang)
 
 
@@ -294,7 +294,7 @@ def test_the_language_is_sql(node: RunningNode, lang: str) -> None:
     ],
 )
 def test_a_field_that_is_not_understood_is_named(
-    node: RunningNode, changes: Json, told: str
+    node: InProcessNode, changes: Json, told: str
 ) -> None:
     with node.storing_nothing():
         response = post(node, **changes)
@@ -302,7 +302,7 @@ def test_a_field_that_is_not_understood_is_named(
 
 
 @pytest.mark.parametrize("missing", ["datasource", "lang", "query"])
-def test_a_missing_field_is_named(node: RunningNode, missing: str) -> None:
+def test_a_missing_field_is_named(node: InProcessNode, missing: str) -> None:
     body = {"datasource": "d", "lang": "sql", "query": "SELECT 1"}
     del body[missing]
     with node.storing_nothing():
@@ -321,7 +321,7 @@ def test_a_missing_field_is_named(node: RunningNode, missing: str) -> None:
     ],
 )
 def test_a_query_that_cannot_be_run_is_refused(
-    node: RunningNode, query: str, status: int, kind: str
+    node: InProcessNode, query: str, status: int, kind: str
 ) -> None:
     with node.storing_nothing():
         refused(post(node, query), status, kind)
@@ -337,7 +337,7 @@ def test_a_query_that_cannot_be_run_is_refused(
     ],
 )
 def test_a_body_that_is_not_understood_is_refused(
-    node: RunningNode, content: bytes, headers: dict[str, str], status: int, kind: str
+    node: InProcessNode, content: bytes, headers: dict[str, str], status: int, kind: str
 ) -> None:
     with node.storing_nothing():
         response = node.http.post(BASE, content=content, headers=headers)
@@ -349,7 +349,7 @@ def test_a_body_that_is_not_understood_is_refused(
     [("GET", BASE, 405), ("PUT", f"{BASE}/x", 405), ("GET", f"{BASE}/a/b", 404)],
 )
 def test_other_paths_and_methods_speak_this_language_too(
-    node: RunningNode, method: str, path: str, status: int
+    node: InProcessNode, method: str, path: str, status: int
 ) -> None:
     refused(node.http.request(method, path), status, "HTTPException")
 
@@ -363,14 +363,14 @@ def test_a_token_is_asked_for_in_this_language(start_node: StartNode) -> None:
     refused(node.http.get(f"{BASE}/x"), 400, "AsyncQueryNotFoundException")
 
 
-def test_a_result_that_is_gone_is_told(node: RunningNode) -> None:
+def test_a_result_that_is_gone_is_told(node: InProcessNode) -> None:
     query_id = succeeded(node, inline_result([("n", "integer")], [[1]]))
     with node.database.write("test") as tx:
         results.mark_gone(tx, query_id)
     refused(node.http.get(f"{BASE}/{query_id}"), 410, "ResultGone")
 
 
-def test_its_errors_are_in_the_schema(node: RunningNode) -> None:
+def test_its_errors_are_in_the_schema(node: InProcessNode) -> None:
     schema = node.http.get("/api/v1/openapi.json").json()
     for path in (BASE, f"{BASE}/{{query_id}}"):
         for operation in schema["paths"][path].values():

@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from tests.support.running_node import RunningNode
-
-StartNode = Callable[..., RunningNode]
+from tests.support.in_process_node import InProcessNode, StartNode
 
 
-def test_a_session_is_opened_with_what_was_asked_for(node: RunningNode) -> None:
+def test_a_session_is_opened_with_what_was_asked_for(node: InProcessNode) -> None:
     body = {
         "name": "reports",
         "conf": {"spark.sql.ansi.enabled": "false"},
@@ -33,7 +29,7 @@ def test_a_session_is_opened_with_what_was_asked_for(node: RunningNode) -> None:
     assert bootstrap.conf["spark.headrace.session.id"] == session["id"]
 
 
-def test_a_session_runs_once_its_driver_says_hello(node: RunningNode) -> None:
+def test_a_session_runs_once_its_driver_says_hello(node: InProcessNode) -> None:
     session_id, _driver = node.driven_session()
     session = node.http.get(f"/api/v1/sessions/{session_id}").json()
     assert session["state"] == "running"
@@ -46,24 +42,24 @@ def test_a_session_runs_once_its_driver_says_hello(node: RunningNode) -> None:
     assert node.http.get(f"/api/v1/sessions/{session_id}").json()["busy"] is True
 
 
-def test_a_live_session_is_found_by_name(node: RunningNode) -> None:
-    session_id = node.new_session(name="by-name")
+def test_a_live_session_is_found_by_name(node: InProcessNode) -> None:
+    session_id = node.session(name="by-name")
     assert node.http.get("/api/v1/sessions/by-name").json()["id"] == session_id
     assert node.submit(session="by-name")["session_id"] == session_id
 
 
-def test_a_name_is_free_again_once_its_session_has_ended(node: RunningNode) -> None:
+def test_a_name_is_free_again_once_its_session_has_ended(node: InProcessNode) -> None:
     first, driver = node.driven_session(name="once")
     response = node.http.post("/api/v1/sessions", json={"name": "once"})
     assert (response.status_code, response.json()["code"]) == (409, "session_name_exists")
 
     assert driver.report_spark_failure().applied
     assert node.http.get("/api/v1/sessions/once").status_code == 404
-    second = node.new_session(name="once")
+    second = node.session(name="once")
     assert node.http.get("/api/v1/sessions/once").json()["id"] == second != first
 
 
-def test_closing_cancels_what_runs_and_ends_with_the_drivers_goodbye(node: RunningNode) -> None:
+def test_closing_cancels_what_runs_and_ends_with_the_drivers_goodbye(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     running = node.submit(session=session_id)["id"]
     waiting = node.submit(session=session_id)["id"]
@@ -100,7 +96,7 @@ def test_a_session_whose_driver_cannot_be_started_says_why(start_node: StartNode
 
 def test_sessions_are_listed_in_pages_newest_first(start_node: StartNode) -> None:
     node = start_node()
-    made = [node.new_session() for _ in range(5)]
+    made = [node.session() for _ in range(5)]
     first = node.http.get("/api/v1/sessions", params={"limit": 2}).json()
     second = node.http.get("/api/v1/sessions", params={"limit": 2, "before": first["next"]}).json()
     third = node.http.get("/api/v1/sessions", params={"limit": 2, "before": second["next"]}).json()
@@ -122,8 +118,8 @@ def test_sessions_are_listed_by_state(start_node: StartNode) -> None:
     driver.renew()
 
 
-def test_the_log_is_the_end_of_what_the_driver_wrote(node: RunningNode) -> None:
-    session_id = node.new_session()
+def test_the_log_is_the_end_of_what_the_driver_wrote(node: InProcessNode) -> None:
+    session_id = node.session()
     url = f"/api/v1/sessions/{session_id}/log"
     empty = node.http.get(url)
     assert (empty.status_code, empty.text) == (200, "")
@@ -147,7 +143,7 @@ def test_the_log_is_the_end_of_what_the_driver_wrote(node: RunningNode) -> None:
 )
 @pytest.mark.parametrize("name", ["nobody", "se_" + "0" * 32, "st_" + "0" * 32])
 def test_a_session_that_is_not_there_is_404(
-    node: RunningNode, method: str, path: str, name: str
+    node: InProcessNode, method: str, path: str, name: str
 ) -> None:
     with node.storing_nothing():
         response = node.http.request(method, path.format(name))
@@ -158,7 +154,7 @@ def test_a_session_that_is_not_there_is_404(
 @pytest.mark.parametrize(
     "name", ["", "1a", "a b", "ä", "a/b", "a" * 101, "se_" + "0" * 32, "x\u0000"]
 )
-def test_a_session_cannot_have_any_name(node: RunningNode, name: str) -> None:
+def test_a_session_cannot_have_any_name(node: InProcessNode, name: str) -> None:
     with node.storing_nothing():
         response = node.http.post("/api/v1/sessions", json={"name": name})
         assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
@@ -173,7 +169,7 @@ def test_a_session_cannot_have_any_name(node: RunningNode, name: str) -> None:
     ],
 )
 def test_an_unknown_setting_is_refused(
-    node: RunningNode, body: dict[str, object], told: str
+    node: InProcessNode, body: dict[str, object], told: str
 ) -> None:
     with node.storing_nothing():
         response = node.http.post("/api/v1/sessions", json=body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode
 from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.model.failure import Failure
@@ -13,11 +13,11 @@ from headrace.model.lifecycle import STATEMENT, StatementState
 FAILURE = Failure(code="spark_error", message="no")
 
 
-def cancel(node: RunningNode, statement_id: str) -> httpx.Response:
+def cancel(node: InProcessNode, statement_id: str) -> httpx.Response:
     return node.http.post(f"/api/v1/statements/{statement_id}/cancel")
 
 
-def in_flight(node: RunningNode) -> tuple[str, ScriptedDriver]:
+def in_flight(node: InProcessNode) -> tuple[str, ScriptedDriver]:
     """A statement that a driver runs."""
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
@@ -26,7 +26,7 @@ def in_flight(node: RunningNode) -> tuple[str, ScriptedDriver]:
     return statement_id, driver
 
 
-def test_what_waits_is_cancelled_at_once(node: RunningNode) -> None:
+def test_what_waits_is_cancelled_at_once(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     response = cancel(node, statement_id)
@@ -40,7 +40,7 @@ def test_what_waits_is_cancelled_at_once(node: RunningNode) -> None:
 
 @pytest.mark.parametrize("started", [False, True])
 def test_what_a_driver_has_in_hand_ends_as_the_driver_says(
-    node: RunningNode, started: bool
+    node: InProcessNode, started: bool
 ) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
@@ -63,7 +63,7 @@ def test_what_a_driver_has_in_hand_ends_as_the_driver_says(
     assert node.statement(statement_id)["state"] == "cancelled"
 
 
-def test_a_report_of_the_start_does_not_undo_a_cancel(node: RunningNode) -> None:
+def test_a_report_of_the_start_does_not_undo_a_cancel(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
@@ -72,7 +72,7 @@ def test_a_report_of_the_start_does_not_undo_a_cancel(node: RunningNode) -> None
     assert node.statement(statement_id)["state"] == "cancelling"
 
 
-def test_a_success_that_was_published_first_stays_one(node: RunningNode) -> None:
+def test_a_success_that_was_published_first_stays_one(node: InProcessNode) -> None:
     statement_id, driver = in_flight(node)
     cancel(node, statement_id)
     assert driver.succeed(statement_id).applied
@@ -82,7 +82,7 @@ def test_a_success_that_was_published_first_stays_one(node: RunningNode) -> None
     assert node.http.get(f"/api/v1/statements/{statement_id}/result").status_code == 200
 
 
-def test_a_failure_during_a_cancel_is_told(node: RunningNode) -> None:
+def test_a_failure_during_a_cancel_is_told(node: InProcessNode) -> None:
     statement_id, driver = in_flight(node)
     cancel(node, statement_id)
     assert driver.report_end(statement_id, StatementState.FAILED, failure=FAILURE).applied
@@ -90,14 +90,14 @@ def test_a_failure_during_a_cancel_is_told(node: RunningNode) -> None:
     assert (statement["state"], statement["error"]["message"]) == ("failed", "no")
 
 
-def test_only_what_was_asked_to_be_cancelled_is(node: RunningNode) -> None:
+def test_only_what_was_asked_to_be_cancelled_is(node: InProcessNode) -> None:
     statement_id, driver = in_flight(node)
     assert driver.report_end(statement_id, StatementState.CANCELLED, failure=FAILURE).applied
     assert node.statement(statement_id)["state"] == "failed"
 
 
 @pytest.mark.parametrize("state", sorted(STATEMENT.terminal))
-def test_what_has_ended_is_not_cancelled(node: RunningNode, state: StatementState) -> None:
+def test_what_has_ended_is_not_cancelled(node: InProcessNode, state: StatementState) -> None:
     statement_id, driver = in_flight(node)
     if state is StatementState.CANCELLED:
         cancel(node, statement_id)
@@ -114,7 +114,7 @@ def test_what_has_ended_is_not_cancelled(node: RunningNode, state: StatementStat
     assert node.statement(statement_id) == before
 
 
-def test_a_cancel_reaches_a_driver_that_waits_for_work(node: RunningNode) -> None:
+def test_a_cancel_reaches_a_driver_that_waits_for_work(node: InProcessNode) -> None:
     statement_id, driver = in_flight(node)
     cancel(node, statement_id)
     assert driver.poll(in_flight=[statement_id], wait=20).cancel == [statement_id]

@@ -1,20 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.result import Disposition, ResultRequest
 
-StartNode = Callable[..., RunningNode]
-
 TIMES = ["created_at", "launched_at", "started_at", "ended_at"]
 
 
-def test_a_statement_keeps_the_time_of_every_step(node: RunningNode) -> None:
+def test_a_statement_keeps_the_time_of_every_step(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     response = node.http.post(
         "/api/v1/statements", json={"statement": "SELECT 1 AS x", "session": session_id}
@@ -46,7 +42,7 @@ def test_a_statement_keeps_the_time_of_every_step(node: RunningNode) -> None:
     assert ended["result"]["expires_at"] > ended["ended_at"]
 
 
-def test_without_a_session_a_statement_has_one_of_its_own(node: RunningNode) -> None:
+def test_without_a_session_a_statement_has_one_of_its_own(node: InProcessNode) -> None:
     first, second = node.submit(), node.submit()
     assert first["session_id"] != second["session_id"]
     driver = node.launcher.connect_driver(first["session_id"])
@@ -54,7 +50,7 @@ def test_without_a_session_a_statement_has_one_of_its_own(node: RunningNode) -> 
     assert driver.claim().statement_id == first["id"]
 
 
-def test_statements_of_a_session_run_in_order_one_at_a_time(node: RunningNode) -> None:
+def test_statements_of_a_session_run_in_order_one_at_a_time(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     made = [node.submit(f"SELECT {n}", session=session_id)["id"] for n in range(3)]
     for statement_id in made:
@@ -65,7 +61,7 @@ def test_statements_of_a_session_run_in_order_one_at_a_time(node: RunningNode) -
     assert driver.poll().assignment is None
 
 
-def test_everything_asked_for_reaches_the_driver(node: RunningNode) -> None:
+def test_everything_asked_for_reaches_the_driver(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     named = [
         {"name": "a", "value": 1},
@@ -98,13 +94,13 @@ def test_everything_asked_for_reaches_the_driver(node: RunningNode) -> None:
     assert assignment.attempt == 1
 
 
-def test_parameters_by_position_keep_their_order(node: RunningNode) -> None:
+def test_parameters_by_position_keep_their_order(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     node.submit("SELECT ?, ?", session=session_id, parameters=[{"value": 2}, {"value": 1}])
     assert [(one.name, one.value) for one in driver.claim().parameters] == [(None, 2), (None, 1)]
 
 
-def test_text_reaches_the_driver_as_it_was_written(node: RunningNode) -> None:
+def test_text_reaches_the_driver_as_it_was_written(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     text = "  SELECT 'a;b', \"c\", `d`, '\U0001f40b\u0085' -- end \\\n ;; /* ; */ "
     submitted = node.submit(text, session=session_id)
@@ -112,7 +108,7 @@ def test_text_reaches_the_driver_as_it_was_written(node: RunningNode) -> None:
     assert driver.claim().text == text
 
 
-def test_a_failure_is_told_with_its_place_and_its_trace_on_request(node: RunningNode) -> None:
+def test_a_failure_is_told_with_its_place_and_its_trace_on_request(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit("SELEC 1", session=session_id)["id"]
     failure = Failure(
@@ -134,8 +130,8 @@ def test_a_failure_is_told_with_its_place_and_its_trace_on_request(node: Running
     assert node.statement(statement_id, trace="true")["error"] == failure.model_dump()
 
 
-def test_statements_are_listed_in_pages_newest_first(node: RunningNode) -> None:
-    session_id = node.new_session()
+def test_statements_are_listed_in_pages_newest_first(node: InProcessNode) -> None:
+    session_id = node.session()
     made = [node.submit(f"SELECT {n}", session=session_id)["id"] for n in range(5)]
     found, before = [], None
     while True:
@@ -148,15 +144,15 @@ def test_statements_are_listed_in_pages_newest_first(node: RunningNode) -> None:
     assert found == made[::-1]
 
 
-def test_a_page_may_hold_a_thousand(node: RunningNode) -> None:
-    session_id = node.new_session()
+def test_a_page_may_hold_a_thousand(node: InProcessNode) -> None:
+    session_id = node.session()
     for _ in range(3):
         node.submit(session=session_id)
     page = node.http.get("/api/v1/statements", params={"session": session_id, "limit": 1000}).json()
     assert (len(page["items"]), page["next"]) == (3, None)
 
 
-def test_statements_are_listed_by_state(node: RunningNode) -> None:
+def test_statements_are_listed_by_state(node: InProcessNode) -> None:
     session_id, driver = node.driven_session(name="by-state")
     done, running, waiting = [node.submit(session=session_id)["id"] for _ in range(3)]
     driver.claim()
@@ -179,7 +175,7 @@ def test_statements_are_listed_by_state(node: RunningNode) -> None:
     "path", ["/statements/{0}", "/statements/{0}/result", "/statements/{0}/cancel"]
 )
 @pytest.mark.parametrize("name", ["st_" + "0" * 32, "nonsense", "st_%00", "\u00e4"])
-def test_a_statement_that_is_not_there_is_404(node: RunningNode, path: str, name: str) -> None:
+def test_a_statement_that_is_not_there_is_404(node: InProcessNode, path: str, name: str) -> None:
     with node.storing_nothing():
         method = "POST" if path.endswith("cancel") else "GET"
         response = node.http.request(method, f"/api/v1{path.format(name)}")
@@ -197,7 +193,7 @@ def test_a_statement_that_is_not_there_is_404(node: RunningNode, path: str, name
     ],
 )
 def test_a_list_refuses_what_it_does_not_understand(
-    node: RunningNode, query: dict[str, str]
+    node: InProcessNode, query: dict[str, str]
 ) -> None:
     for path in ("statements", "sessions"):
         response = node.http.get(f"/api/v1/{path}", params=query)

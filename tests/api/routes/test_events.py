@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode
 
 Json = dict[str, Any]
 
 
-def listed(node: RunningNode, **query: Any) -> list[Json]:
+def listed(node: InProcessNode, **query: Any) -> list[Json]:
     """Every event of these, page by page."""
     found: list[Json] = []
     while True:
@@ -23,7 +23,7 @@ def listed(node: RunningNode, **query: Any) -> list[Json]:
 
 
 @contextmanager
-def streamed(node: RunningNode, **headers: str) -> Iterator[Iterator[Json]]:
+def streamed(node: InProcessNode, **headers: str) -> Iterator[Iterator[Json]]:
     """Server-sent events: id, event and data of each."""
     accept = {"Accept": "text/event-stream", **headers}
     with node.http.stream("GET", "/api/v1/events", headers=accept) as response:
@@ -45,7 +45,7 @@ def _parsed(lines: Iterator[str]) -> Iterator[Json]:
             fields = {}
 
 
-def test_every_change_of_a_statement_is_an_event(node: RunningNode) -> None:
+def test_every_change_of_a_statement_is_an_event(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
@@ -65,7 +65,7 @@ def test_every_change_of_a_statement_is_an_event(node: RunningNode) -> None:
     assert [one["at"] for one in found] == sorted(one["at"] for one in found)
 
 
-def test_every_change_of_a_session_is_an_event(node: RunningNode) -> None:
+def test_every_change_of_a_session_is_an_event(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     driver.report_spark_failure()
     found = listed(node, entity_id=session_id)
@@ -73,8 +73,8 @@ def test_every_change_of_a_session_is_an_event(node: RunningNode) -> None:
     assert found[-1]["detail"]["failure"]["code"] == "spark_unavailable"
 
 
-def test_events_come_in_pages_in_order(node: RunningNode) -> None:
-    session_id = node.new_session()
+def test_events_come_in_pages_in_order(node: InProcessNode) -> None:
+    session_id = node.session()
     made = [node.submit(session=session_id)["id"] for _ in range(5)]
     whole = listed(node, entity="statement")
     assert [one["entity_id"] for one in whole][-5:] == made
@@ -85,7 +85,7 @@ def test_events_come_in_pages_in_order(node: RunningNode) -> None:
 
 @pytest.mark.parametrize("cursor", ["x", "1", "1.x", "0.99999999999999999999", "-1.0", "."])
 @pytest.mark.parametrize("how", ["list", "stream", "resume"])
-def test_a_bad_cursor_is_refused(node: RunningNode, cursor: str, how: str) -> None:
+def test_a_bad_cursor_is_refused(node: InProcessNode, cursor: str, how: str) -> None:
     headers = {} if how == "list" else {"Accept": "text/event-stream"}
     query = {"after": cursor}
     if how == "resume":
@@ -95,8 +95,8 @@ def test_a_bad_cursor_is_refused(node: RunningNode, cursor: str, how: str) -> No
     assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
 
 
-def test_a_stream_begins_with_what_has_been_and_goes_on(node: RunningNode) -> None:
-    session_id = node.new_session()
+def test_a_stream_begins_with_what_has_been_and_goes_on(node: InProcessNode) -> None:
+    session_id = node.session()
     first = node.submit(session=session_id)["id"]
     with streamed(node) as stream:
         past = next(one for one in stream if one["data"]["entity_id"] == first)
@@ -108,7 +108,7 @@ def test_a_stream_begins_with_what_has_been_and_goes_on(node: RunningNode) -> No
         assert coming["data"]["to"] == "waiting"
 
 
-def test_a_stream_resumes_after_the_last_event_id(node: RunningNode) -> None:
+def test_a_stream_resumes_after_the_last_event_id(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
@@ -120,8 +120,8 @@ def test_a_stream_resumes_after_the_last_event_id(node: RunningNode) -> None:
         assert next(stream)["data"]["to"] == "running"
 
 
-def test_a_stream_may_be_of_one_thing(node: RunningNode) -> None:
-    session_id = node.new_session()
+def test_a_stream_may_be_of_one_thing(node: InProcessNode) -> None:
+    session_id = node.session()
     mine = node.submit(session=session_id)["id"]
     query = f"/api/v1/events?entity=statement&entity_id={mine}"
     with node.http.stream("GET", query, headers={"Accept": "text/event-stream"}) as response:
@@ -132,9 +132,9 @@ def test_a_stream_may_be_of_one_thing(node: RunningNode) -> None:
         assert next(stream)["data"]["to"] == "cancelled"
 
 
-def test_the_last_event_id_wins_over_after(node: RunningNode) -> None:
+def test_the_last_event_id_wins_over_after(node: InProcessNode) -> None:
     """A browser reconnects to the URL it began with."""
-    session_id = node.new_session()
+    session_id = node.session()
     made = [node.submit(session=session_id)["id"] for _ in range(2)]
     whole = listed(node, entity="statement")
     query = f"/api/v1/events?entity=statement&after={whole[0]['cursor']}"

@@ -1,19 +1,19 @@
-"""A real node within the test's process: its store, its sweeper, and HTTP on a free port."""
+"""A node in the process of the test, with scripted drivers; its database can be read directly."""
 
 from __future__ import annotations
 
 import os
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import uvicorn
+from tests.support.node_client import Json, NodeClient
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
@@ -23,16 +23,14 @@ from headrace.settings import Settings
 from headrace.store import events
 from headrace.store.database import Database
 
-Json = dict[str, Any]
 
+class InProcessNode(NodeClient):
+    """A node that serves HTTP on a free port, and the launcher of its drivers."""
 
-@dataclass(frozen=True, slots=True)
-class RunningNode:
-    """A node that serves, and the client that a test talks to it by."""
-
-    node: Node
-    launcher: ScriptedLauncher
-    http: httpx.Client
+    def __init__(self, node: Node, launcher: ScriptedLauncher, http: httpx.Client) -> None:
+        self.node = node
+        self.launcher = launcher
+        self.http = http
 
     @property
     def address(self) -> str:
@@ -42,58 +40,42 @@ class RunningNode:
     def database(self) -> Database:
         return self.node.database
 
-    def new_session(self, **body: Any) -> str:
-        """The id of a new session, whose driver is not there yet."""
-        response = self.http.post("/api/v1/sessions", json=body)
-        assert response.status_code == 201, response.text
-        session_id: str = response.json()["id"]
-        return session_id
-
-    def driven_session(self, **body: Any) -> tuple[str, ScriptedDriver]:
-        """A new session and its driver, which has said hello."""
-        session_id = self.new_session(**body)
+    def driven_session(self, **fields: Any) -> tuple[str, ScriptedDriver]:
+        """Create a session, connect its driver, and return both. The session is running."""
+        session_id = self.session(**fields)
         driver = self.launcher.connect_driver(session_id)
         assert driver.hello().applied
         return session_id, driver
 
-    def submit(self, statement: str = "SELECT 1 AS x", **body: Any) -> Json:
-        """A statement just submitted."""
-        response = self.http.post("/api/v1/statements", json={"statement": statement, **body})
-        assert response.status_code == 201, response.text
-        return self._object(response)
-
-    def statement(self, statement_id: str, **query: str) -> Json:
-        """A statement as it is."""
-        response = self.http.get(f"/api/v1/statements/{statement_id}", params=query)
-        assert response.status_code == 200, response.text
-        return self._object(response)
-
     @contextmanager
     def storing_nothing(self) -> Iterator[None]:
-        """Fails when the block makes a session, or makes or changes a statement."""
+        """Fail if the block creates a session, or creates or changes a statement."""
         with self.database.read() as tx:
             before = events.last(tx)
         yield
         with self.database.read() as tx:
-            made = events.read(tx, after=before, limit=1000)
-        # Sessions of other tests may start meanwhile.
-        assert [one for one in made if one.entity == "statement" or one.source is None] == []
+            new_events = events.read(tx, after=before, limit=1000)
+        # Background work may still start or end sessions of earlier tests.
+        changes = [
+            event for event in new_events if event.entity == "statement" or event.source is None
+        ]
+        assert changes == []
 
-    @staticmethod
-    def _object(response: httpx.Response) -> Json:
-        value: Json = response.json()
-        return value
+
+StartNode = Callable[..., InProcessNode]
+"""Type of the fixture `start_node`."""
 
 
 def settings_for(home: Path, **changes: Any) -> Settings:
-    """Settings of a node without a catalog, whose drivers may be slow; nothing but `changes` else.
+    """Return settings of a node without a catalog, with a lease that outlasts a slow test.
 
-    Sections are merged with what is set here.
+    Args:
+        changes: Sections of the settings; they are merged with the defaults of this function.
     """
     merged: Json = {"catalog": {"kind": "memory"}, "lease": {"duration": "10m"}}
     for name, value in changes.items():
-        known = merged.get(name)
-        merged[name] = {**known, **value} if isinstance(known, dict) else value
+        section = merged.get(name)
+        merged[name] = {**section, **value} if isinstance(section, dict) else value
     with pytest.MonkeyPatch.context() as patch:
         for name in os.environ:
             if name.startswith("HEADRACE_"):
@@ -103,10 +85,10 @@ def settings_for(home: Path, **changes: Any) -> Settings:
 
 
 @contextmanager
-def running_node(
+def serve_node(
     settings: Settings, launcher: ScriptedLauncher | None = None
-) -> Iterator[RunningNode]:
-    """Serves for the length of the block."""
+) -> Iterator[InProcessNode]:
+    """Start a node, serve it during the block, and stop it."""
     launcher = launcher or ScriptedLauncher()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -123,7 +105,7 @@ def running_node(
             with httpx.Client(
                 base_url=address, trust_env=False, verify=False, timeout=30
             ) as client:
-                yield RunningNode(node, launcher, client)
+                yield InProcessNode(node, launcher, client)
         finally:
             app.state.long_polls.release()
             server.should_exit = True
@@ -131,3 +113,22 @@ def running_node(
             thread.join(20)
             node.stop()
         assert not thread.is_alive()
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessNode]:
+    """Serve a node on SQLite for the whole run; every test has sessions of its own in it."""
+    with serve_node(settings_for(tmp_path_factory.mktemp("node"))) as node:
+        yield node
+
+
+@pytest.fixture
+def start_node(tmp_path: Path) -> Iterator[StartNode]:
+    """Return a function that starts a node: `start_node(lease={"sweep": "1h"})`."""
+    with ExitStack() as stack:
+
+        def start(launcher: ScriptedLauncher | None = None, **changes: Any) -> InProcessNode:
+            settings = settings_for(tmp_path / "node", **changes)
+            return stack.enter_context(serve_node(settings, launcher))
+
+        yield start

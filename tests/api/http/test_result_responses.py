@@ -11,8 +11,8 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.in_process_node import InProcessNode
 from tests.support.made_results import inline_result, stored_result
-from tests.support.running_node import RunningNode
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -26,7 +26,7 @@ COLUMNS = [("n", "long"), ("d", "decimal(10,2)"), ("s", "string")]
 ROWS = [[2**60, Decimal("1.50"), "a,b"], [None, None, 'say "ä"'], [3, Decimal("-0.01"), ""]]
 
 
-def ended(node: RunningNode, result: ResultReport) -> str:
+def ended(node: InProcessNode, result: ResultReport) -> str:
     """The id of a statement that ended with this result."""
     session_id, driver = node.driven_session()
     statement_id: str = node.submit(session=session_id)["id"]
@@ -35,7 +35,9 @@ def ended(node: RunningNode, result: ResultReport) -> str:
     return statement_id
 
 
-def get(node: RunningNode, statement_id: str, accept: str = "*/*", **query: str) -> httpx.Response:
+def get(
+    node: InProcessNode, statement_id: str, accept: str = "*/*", **query: str
+) -> httpx.Response:
     return node.http.get(
         f"/api/v1/statements/{statement_id}/result", params=query, headers={"Accept": accept}
     )
@@ -48,20 +50,20 @@ def arrow_rows(response: httpx.Response) -> list[dict[str, object]]:
 
 
 @pytest.fixture(scope="module")
-def small(node: RunningNode) -> str:
+def small(node: InProcessNode) -> str:
     """A statement with a result in the store's row."""
     return ended(node, inline_result(COLUMNS, ROWS))
 
 
 @pytest.fixture(scope="module")
-def chunked(node: RunningNode, tmp_path_factory: pytest.TempPathFactory) -> str:
+def chunked(node: InProcessNode, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A statement with a stored result of three chunks, a part each."""
     place = tmp_path_factory.mktemp("results") / "one"
     parts = [[[0], [1]], [[2], [3]], [[4]]]
     return ended(node, stored_result(place, [("n", "long")], parts, chunk_limit=1))
 
 
-def test_json_is_the_default(node: RunningNode, small: str) -> None:
+def test_json_is_the_default(node: InProcessNode, small: str) -> None:
     response = get(node, small)
     assert response.status_code == 200
     assert response.headers["content-type"] == "application/json"
@@ -77,36 +79,36 @@ def test_json_is_the_default(node: RunningNode, small: str) -> None:
     }
 
 
-def test_numbers_may_be_plain_where_they_are_exact(node: RunningNode, small: str) -> None:
+def test_numbers_may_be_plain_where_they_are_exact(node: InProcessNode, small: str) -> None:
     rows = get(node, small, numbers="plain").json()["rows"]
     assert rows == [[str(2**60), 1.5, "a,b"], [None, None, 'say "ä"'], [3, -0.01, ""]]
 
 
-def test_numbers_may_be_numbers_always(node: RunningNode, small: str) -> None:
+def test_numbers_may_be_numbers_always(node: InProcessNode, small: str) -> None:
     rows = get(node, small, numbers="always").json()["rows"]
     assert rows == [[2**60, 1.5, "a,b"], [None, None, 'say "ä"'], [3, -0.01, ""]]
 
 
-def test_a_result_is_read_any_number_of_times(node: RunningNode, small: str) -> None:
+def test_a_result_is_read_any_number_of_times(node: InProcessNode, small: str) -> None:
     assert get(node, small).content == get(node, small).content
 
 
 @pytest.mark.parametrize("by", ["format", "accept"])
-def test_arrow(node: RunningNode, small: str, by: str) -> None:
+def test_arrow(node: InProcessNode, small: str, by: str) -> None:
     response = get(node, small, format="arrow") if by == "format" else get(node, small, ARROW)
     assert response.headers["content-type"] == ARROW
     assert [list(row.values()) for row in arrow_rows(response)] == ROWS
 
 
 @pytest.mark.parametrize("by", ["format", "accept"])
-def test_csv(node: RunningNode, small: str, by: str) -> None:
+def test_csv(node: InProcessNode, small: str, by: str) -> None:
     response = get(node, small, format="csv") if by == "format" else get(node, small, "text/csv")
     assert response.headers["content-type"].partition(";")[0] == "text/csv"
     assert response.text == f'n,d,s\r\n{2**60},1.50,"a,b"\r\n,,"say ""ä"""\r\n3,-0.01,""\r\n'
 
 
 @pytest.mark.parametrize("by", ["format", "accept"])
-def test_parquet(node: RunningNode, small: str, by: str) -> None:
+def test_parquet(node: InProcessNode, small: str, by: str) -> None:
     response = get(node, small, format="parquet") if by == "format" else get(node, small, PARQUET)
     assert response.headers["content-type"] == PARQUET
     table = pq.read_table(io.BytesIO(response.content))
@@ -127,30 +129,30 @@ def test_parquet(node: RunningNode, small: str, by: str) -> None:
         ("text/csv;q=0, application/json", "application/json"),
     ],
 )
-def test_accept_is_negotiated(node: RunningNode, small: str, accept: str, expected: str) -> None:
+def test_accept_is_negotiated(node: InProcessNode, small: str, accept: str, expected: str) -> None:
     response = get(node, small, accept)
     assert response.status_code == 200
     assert response.headers["content-type"].partition(";")[0] == expected
 
 
-def test_format_wins_over_accept(node: RunningNode, small: str) -> None:
+def test_format_wins_over_accept(node: InProcessNode, small: str) -> None:
     assert get(node, small, ARROW, format="json").headers["content-type"] == "application/json"
 
 
 @pytest.mark.parametrize("accept", ["image/png", "application/json;q=0", "nonsense"])
-def test_what_cannot_be_accepted_is_406(node: RunningNode, small: str, accept: str) -> None:
+def test_what_cannot_be_accepted_is_406(node: InProcessNode, small: str, accept: str) -> None:
     response = get(node, small, accept)
     assert (response.status_code, response.json()["code"]) == (406, "not_acceptable")
     assert ARROW in response.json()["detail"]
 
 
-def test_an_unknown_format_is_refused(node: RunningNode, small: str) -> None:
+def test_an_unknown_format_is_refused(node: InProcessNode, small: str) -> None:
     response = get(node, small, format="xml")
     assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
     assert "'parquet'" in response.json()["detail"]
 
 
-def test_a_format_that_cannot_hold_a_column_names_it(node: RunningNode) -> None:
+def test_a_format_that_cannot_hold_a_column_names_it(node: InProcessNode) -> None:
     statement_id = ended(node, inline_result([("a", "integer"), ("A", "integer")], [[1, 2]]))
     response = get(node, statement_id, format="parquet")
     assert (response.status_code, response.json()["code"]) == (406, "format_cannot_hold")
@@ -158,7 +160,7 @@ def test_a_format_that_cannot_hold_a_column_names_it(node: RunningNode) -> None:
     assert get(node, statement_id).json()["rows"] == [[1, 2]]
 
 
-def test_json_is_paged_by_chunk(node: RunningNode, chunked: str) -> None:
+def test_json_is_paged_by_chunk(node: InProcessNode, chunked: str) -> None:
     assert node.statement(chunked)["result"]["chunks"] == 3
     rows, chunk = [], 0
     while chunk is not None:
@@ -171,7 +173,7 @@ def test_json_is_paged_by_chunk(node: RunningNode, chunked: str) -> None:
 
 
 def test_other_formats_are_whole_unless_a_chunk_is_asked_for(
-    node: RunningNode, chunked: str
+    node: InProcessNode, chunked: str
 ) -> None:
     assert [row["n"] for row in arrow_rows(get(node, chunked, ARROW))] == [0, 1, 2, 3, 4]
     assert [row["n"] for row in arrow_rows(get(node, chunked, ARROW, chunk="1"))] == [2, 3]
@@ -179,18 +181,18 @@ def test_other_formats_are_whole_unless_a_chunk_is_asked_for(
 
 
 @pytest.mark.parametrize("format_", ["json", "arrow", "csv", "parquet"])
-def test_a_chunk_that_is_not_there_is_404(node: RunningNode, chunked: str, format_: str) -> None:
+def test_a_chunk_that_is_not_there_is_404(node: InProcessNode, chunked: str, format_: str) -> None:
     response = get(node, chunked, format=format_, chunk="3")
     assert (response.status_code, response.json()["code"]) == (404, "chunk_not_found")
 
 
 @pytest.mark.parametrize("chunk", ["-1", "x", "99999999999999999999"])
-def test_a_chunk_is_a_number(node: RunningNode, chunked: str, chunk: str) -> None:
+def test_a_chunk_is_a_number(node: InProcessNode, chunked: str, chunk: str) -> None:
     response = get(node, chunked, chunk=chunk)
     assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
 
 
-def test_a_large_result_is_streamed_whole(node: RunningNode, tmp_path: Path) -> None:
+def test_a_large_result_is_streamed_whole(node: InProcessNode, tmp_path: Path) -> None:
     parts = [[[n * 20_000 + m] for m in range(20_000)] for n in range(10)]
     report = stored_result(tmp_path / "large", [("n", "long")], parts, chunk_limit=64 * 1024)
     statement_id = ended(node, report)
@@ -200,7 +202,7 @@ def test_a_large_result_is_streamed_whole(node: RunningNode, tmp_path: Path) -> 
     assert lines == ["n", *map(str, range(200_000))]
 
 
-def test_a_cut_result_says_so(node: RunningNode, small: str) -> None:
+def test_a_cut_result_says_so(node: InProcessNode, small: str) -> None:
     cut = ended(node, inline_result([("n", "integer")], [[1]], truncated=True))
     assert node.statement(cut)["result"]["truncated"] is True
     assert get(node, cut).headers["x-headrace-truncated"] == "true"
@@ -208,7 +210,7 @@ def test_a_cut_result_says_so(node: RunningNode, small: str) -> None:
 
 
 @pytest.mark.parametrize("format_", ["json", "arrow", "csv", "parquet"])
-def test_before_the_end_there_is_no_result_yet(node: RunningNode, format_: str) -> None:
+def test_before_the_end_there_is_no_result_yet(node: InProcessNode, format_: str) -> None:
     statement_id = node.submit()["id"]
     response = get(node, statement_id, format=format_)
     assert (response.status_code, response.json()["code"]) == (409, "result_not_ready")
@@ -216,7 +218,7 @@ def test_before_the_end_there_is_no_result_yet(node: RunningNode, format_: str) 
 
 
 @pytest.mark.parametrize("state", [StatementState.FAILED, StatementState.TIMEOUT])
-def test_what_failed_has_no_result(node: RunningNode, state: StatementState) -> None:
+def test_what_failed_has_no_result(node: InProcessNode, state: StatementState) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
@@ -226,7 +228,7 @@ def test_what_failed_has_no_result(node: RunningNode, state: StatementState) -> 
     assert state in response.json()["detail"]
 
 
-def test_a_result_whose_time_is_over_is_gone(node: RunningNode) -> None:
+def test_a_result_whose_time_is_over_is_gone(node: InProcessNode) -> None:
     statement_id = ended(node, inline_result(COLUMNS, ROWS))
     with node.database.write("test") as tx:
         results.mark_gone(tx, statement_id)
@@ -237,7 +239,7 @@ def test_a_result_whose_time_is_over_is_gone(node: RunningNode) -> None:
     assert (kept["gone"], kept["row_count"], len(kept["schema"])) == (True, 3, 3)
 
 
-def test_a_stored_result_whose_files_are_gone_is_gone(node: RunningNode, tmp_path: Path) -> None:
+def test_a_stored_result_whose_files_are_gone_is_gone(node: InProcessNode, tmp_path: Path) -> None:
     place = tmp_path / "lost"
     statement_id = ended(node, stored_result(place, [("n", "long")], [[[1]]], chunk_limit=1))
     shutil.rmtree(place)
@@ -246,7 +248,7 @@ def test_a_stored_result_whose_files_are_gone_is_gone(node: RunningNode, tmp_pat
         assert (response.status_code, response.json()["code"]) == (410, "result_gone")
 
 
-def test_a_lost_part_is_told_before_anything_is_sent(node: RunningNode, tmp_path: Path) -> None:
+def test_a_lost_part_is_told_before_anything_is_sent(node: InProcessNode, tmp_path: Path) -> None:
     place = tmp_path / "holed"
     parts = [[[1]], [[2]]]
     statement_id = ended(node, stored_result(place, [("n", "long")], parts, chunk_limit=1))
@@ -257,7 +259,7 @@ def test_a_lost_part_is_told_before_anything_is_sent(node: RunningNode, tmp_path
     assert get(node, statement_id, chunk="0").json()["rows"] == [["1"]]
 
 
-def test_a_damaged_part_is_no_answer(node: RunningNode, tmp_path: Path) -> None:
+def test_a_damaged_part_is_no_answer(node: InProcessNode, tmp_path: Path) -> None:
     place = tmp_path / "damaged"
     statement_id = ended(node, stored_result(place, [("n", "long")], [[[1]]], chunk_limit=1))
     (place / "part-00000.arrow").write_bytes(b"nonsense")
@@ -266,7 +268,7 @@ def test_a_damaged_part_is_no_answer(node: RunningNode, tmp_path: Path) -> None:
     assert "part-00000.arrow" in response.json()["detail"]
 
 
-def test_rows_without_columns_and_no_rows(node: RunningNode) -> None:
+def test_rows_without_columns_and_no_rows(node: InProcessNode) -> None:
     empty = ended(node, inline_result([], []))
     assert get(node, empty).json() == {"schema": [], "rows": [], "chunk": 0, "next_chunk": None}
     none = ended(node, inline_result([("a", "string")], []))

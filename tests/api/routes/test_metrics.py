@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from prometheus_client.parser import text_string_to_metric_families
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.waiting import wait_until
 
-StartNode = Callable[..., RunningNode]
 
-
-def samples(node: RunningNode) -> dict[tuple[str, str], float]:
+def samples(node: InProcessNode) -> dict[tuple[str, str], float]:
     """Every sample by its name and its last label."""
     response = node.http.get("/metrics")
     assert response.status_code == 200
@@ -23,7 +19,7 @@ def samples(node: RunningNode) -> dict[tuple[str, str], float]:
     }
 
 
-def backend_calls(node: RunningNode) -> dict[str, float]:
+def backend_calls(node: InProcessNode) -> dict[str, float]:
     name = "headrace_backend_calls_total"
     return {op: value for (known, op), value in samples(node).items() if known == name}
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.waiting import wait_until
 
 from headrace.model.lifecycle import StatementState
 
-StartNode = Callable[..., RunningNode]
 QUICK = {"sweep": "50ms"}
 
 
-def session(node: RunningNode, session_id: str) -> dict[str, Any]:
+def session(node: InProcessNode, session_id: str) -> dict[str, Any]:
     found: dict[str, Any] = node.http.get(f"/api/v1/sessions/{session_id}").json()
     return found
 
 
-def test_a_batch_statement_has_a_session_that_quits(node: RunningNode) -> None:
+def test_a_batch_statement_has_a_session_that_quits(node: InProcessNode) -> None:
     submitted = node.submit("SELECT 1", kind="batch")
     assert submitted["kind"] == "batch"
     session_id = submitted["session_id"]
@@ -37,7 +35,7 @@ def test_a_batch_statement_has_a_session_that_quits(node: RunningNode) -> None:
     assert node.statement(submitted["id"])["state"] == "success"
 
 
-def test_a_batch_session_waits_for_its_statement_and_takes_no_second(node: RunningNode) -> None:
+def test_a_batch_session_waits_for_its_statement_and_takes_no_second(node: InProcessNode) -> None:
     session_id, driver = node.driven_session(kind="batch")
     assert driver.poll().close is False
     node.submit(session=session_id, kind="batch")
@@ -47,9 +45,9 @@ def test_a_batch_session_waits_for_its_statement_and_takes_no_second(node: Runni
     assert (refused.status_code, refused.json()["code"]) == (409, "session_ended")
 
 
-def test_a_batch_statement_does_not_run_in_an_interactive_session(node: RunningNode) -> None:
+def test_a_batch_statement_does_not_run_in_an_interactive_session(node: InProcessNode) -> None:
     conf = {"spark.sql.shuffle.partitions": "7"}
-    named = node.new_session(conf=conf, database="sales", jars=["/a.jar"])
+    named = node.session(conf=conf, database="sales", jars=["/a.jar"])
     submitted = node.submit("SELECT 1", session=named, kind="batch")
     own = session(node, submitted["session_id"])
     assert own["id"] != named
@@ -116,7 +114,7 @@ def test_an_aged_session_is_closed_and_what_runs_is_cancelled(start_node: StartN
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_cancel_statement_is_done_by_a_node(node: RunningNode, named: bool) -> None:
+def test_cancel_statement_is_done_by_a_node(node: InProcessNode, named: bool) -> None:
     session_id, driver = node.driven_session()
     target = node.submit(session=session_id)["id"]
     driver.claim()
@@ -135,7 +133,7 @@ def test_cancel_statement_is_done_by_a_node(node: RunningNode, named: bool) -> N
         assert (own["kind"], own["state"], own["epoch"]) == ("local", "dead", 0)
 
 
-def test_a_local_statement_waits_for_what_was_sent_before_it(node: RunningNode) -> None:
+def test_a_local_statement_waits_for_what_was_sent_before_it(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     first = node.submit(session=session_id)["id"]
     target = node.submit()["id"]
@@ -151,7 +149,7 @@ def test_a_local_statement_waits_for_what_was_sent_before_it(node: RunningNode) 
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_cancel_statement_fails_as_a_cancel_does(node: RunningNode, ended: bool) -> None:
+def test_cancel_statement_fails_as_a_cancel_does(node: InProcessNode, ended: bool) -> None:
     target, code = "st_1", "statement_not_found"
     if ended:
         session_id, driver = node.driven_session()
@@ -162,7 +160,7 @@ def test_cancel_statement_fails_as_a_cancel_does(node: RunningNode, ended: bool)
     assert (statement["state"], statement["error"]["code"]) == ("failed", code)
 
 
-def test_a_cancel_that_is_not_written_well_is_refused(node: RunningNode) -> None:
+def test_a_cancel_that_is_not_written_well_is_refused(node: InProcessNode) -> None:
     with node.storing_nothing():
         answer = node.http.post("/api/v1/statements", json={"statement": "CANCEL STATEMENT x"})
     problem = answer.json()

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from opensearchpy import OpenSearch, RequestError
+from tests.support.in_process_node import InProcessNode
 from tests.support.made_results import inline_result
-from tests.support.running_node import RunningNode
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -18,7 +18,7 @@ BASE = "/_plugins/_async_query"
 
 
 @pytest.fixture
-def client(node: RunningNode) -> Iterator[OpenSearch]:
+def client(node: InProcessNode) -> Iterator[OpenSearch]:
     url = urlsplit(node.address)
     client = OpenSearch(hosts=[{"host": url.hostname, "port": url.port}])
     yield client
@@ -29,7 +29,7 @@ def call(client: OpenSearch, method: str, path: str = "", body: Any = None) -> A
     return client.transport.perform_request(method, f"{BASE}{path}", body=body)
 
 
-def test_post_get_and_rows(node: RunningNode, client: OpenSearch) -> None:
+def test_post_get_and_rows(node: InProcessNode, client: OpenSearch) -> None:
     body = {"datasource": "my_glue", "lang": "sql", "query": "SELECT 1 AS x"}
     created = call(client, "POST", body=body)
     path = f"/{created['queryId']}"
@@ -52,7 +52,7 @@ def test_post_get_and_rows(node: RunningNode, client: OpenSearch) -> None:
     assert again["sessionId"] == created["sessionId"]
 
 
-def test_delete(node: RunningNode, client: OpenSearch) -> None:
+def test_delete(node: InProcessNode, client: OpenSearch) -> None:
     body = {"datasource": "my_glue", "lang": "sql", "query": "SELECT 1 AS x"}
     created = call(client, "POST", body=body)
     path = f"/{created['queryId']}"
@@ -64,7 +64,7 @@ def test_delete(node: RunningNode, client: OpenSearch) -> None:
     assert caught.value.info["error"]["type"] == "IllegalStateException"
 
 
-def test_a_failure(node: RunningNode, client: OpenSearch) -> None:
+def test_a_failure(node: InProcessNode, client: OpenSearch) -> None:
     body = {"datasource": "my_glue", "lang": "sql", "query": "SELEC 1"}
     created = call(client, "POST", body=body)
     driver = node.launcher.connect_driver(created["sessionId"])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import httpx
 import pytest
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
@@ -14,8 +12,6 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.messages import JournalEntry
 from headrace.model.transaction import Staged
-
-StartNode = Callable[..., RunningNode]
 
 CTAS = "CREATE TABLE t AS SELECT 1 AS a"
 _ON_THE_WAY = [TransactionState.PREPARED, TransactionState.BEGUN, TransactionState.COMMITTING]
@@ -29,7 +25,7 @@ def table() -> tuple[str, Staged]:
 
 
 def creating(
-    node: RunningNode, state: TransactionState, made: str, staged: Staged
+    node: InProcessNode, state: TransactionState, made: str, staged: Staged
 ) -> tuple[str, str, ScriptedDriver]:
     """A session and a CTAS in its driver's hands, whose transaction has come this far."""
     session_id, driver = node.driven_session()
@@ -41,7 +37,7 @@ def creating(
     return session_id, statement_id, driver
 
 
-def test_a_table_is_committed_with_its_statement(node: RunningNode) -> None:
+def test_a_table_is_committed_with_its_statement(node: InProcessNode) -> None:
     made, staged = table()
     _session, statement_id, driver = creating(node, TransactionState.COMMITTING, made, staged)
     assert driver.succeed(statement_id, committed=made, atomic=True, note="seen").applied
@@ -51,7 +47,7 @@ def test_a_table_is_committed_with_its_statement(node: RunningNode) -> None:
     assert [one["to"] for one in page["items"]] == ["prepared", "begun", "committing", "committed"]
 
 
-def test_a_cancel_is_refused_once_the_table_is_published(node: RunningNode) -> None:
+def test_a_cancel_is_refused_once_the_table_is_published(node: InProcessNode) -> None:
     made, staged = table()
     _session, statement_id, driver = creating(node, TransactionState.COMMITTING, made, staged)
     refused = node.http.post(f"/api/v1/statements/{statement_id}/cancel")
@@ -61,7 +57,7 @@ def test_a_cancel_is_refused_once_the_table_is_published(node: RunningNode) -> N
     assert driver.succeed(statement_id, committed=made).applied
 
 
-def test_a_cancel_before_that_keeps_it_from_being_published(node: RunningNode) -> None:
+def test_a_cancel_before_that_keeps_it_from_being_published(node: InProcessNode) -> None:
     made, staged = table()
     _session, statement_id, driver = creating(node, TransactionState.BEGUN, made, staged)
     assert node.http.post(f"/api/v1/statements/{statement_id}/cancel").status_code == 202
@@ -73,7 +69,7 @@ def test_a_cancel_before_that_keeps_it_from_being_published(node: RunningNode) -
     assert node.statement(statement_id)["state"] == "cancelled"
 
 
-def test_two_do_not_publish_one_name_at_once(node: RunningNode) -> None:
+def test_two_do_not_publish_one_name_at_once(node: InProcessNode) -> None:
     made, staged = table()
     _session, first, driver = creating(node, TransactionState.COMMITTING, made, staged)
     other_session, other = node.driven_session()
@@ -113,7 +109,7 @@ def test_the_next_driver_is_told_of_what_is_left(
         assert node.statement(statement_id)["state"] == "success"
 
 
-def test_what_is_not_said_in_full_is_refused(node: RunningNode) -> None:
+def test_what_is_not_said_in_full_is_refused(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(CTAS, session=session_id)["id"]
     driver.claim()
@@ -121,7 +117,7 @@ def test_what_is_not_said_in_full_is_refused(node: RunningNode) -> None:
         driver.transact(new_id("tx"), statement_id, TransactionState.PREPARED)
 
 
-def test_transactions_are_shown(node: RunningNode) -> None:
+def test_transactions_are_shown(node: InProcessNode) -> None:
     made, staged = table()
     session_id, statement_id, driver = creating(node, TransactionState.BEGUN, made, staged)
     shown = node.http.get(f"/api/v1/transactions/{made}").json()

@@ -10,7 +10,7 @@ from functools import partial
 
 import httpx
 import pytest
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
@@ -19,10 +19,8 @@ from headrace.model.lifecycle import StatementState
 from headrace.model.messages import LINK_PREFIX
 from headrace.store import sessions
 
-StartNode = Callable[..., RunningNode]
 
-
-def test_a_statement_whose_answer_was_lost_is_handed_out_again(node: RunningNode) -> None:
+def test_a_statement_whose_answer_was_lost_is_handed_out_again(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     lost = driver.claim()
@@ -35,7 +33,7 @@ def test_a_statement_whose_answer_was_lost_is_handed_out_again(node: RunningNode
     assert driver.poll().assignment is None
 
 
-def test_an_open_poll_gets_what_is_submitted_meanwhile(node: RunningNode) -> None:
+def test_an_open_poll_gets_what_is_submitted_meanwhile(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     with ThreadPoolExecutor(1) as pool:
         orders = pool.submit(driver.poll, wait=30)
@@ -47,14 +45,14 @@ def test_an_open_poll_gets_what_is_submitted_meanwhile(node: RunningNode) -> Non
     assert assignment.statement_id == statement_id
 
 
-def test_a_poll_with_nothing_to_do_ends_after_its_time(node: RunningNode) -> None:
+def test_a_poll_with_nothing_to_do_ends_after_its_time(node: InProcessNode) -> None:
     _session_id, driver = node.driven_session()
     orders = driver.poll(wait=0.05)
     assert (orders.assignment, orders.cancel, orders.close) == (None, [], False)
     assert driver.renew().nodes == [node.address]
 
 
-def test_two_polls_at_once_do_not_share_a_statement(node: RunningNode) -> None:
+def test_two_polls_at_once_do_not_share_a_statement(node: InProcessNode) -> None:
     """A driver that thought its first poll lost may have both open."""
     session_id, driver = node.driven_session()
     with ThreadPoolExecutor(2) as pool:
@@ -68,7 +66,7 @@ def test_two_polls_at_once_do_not_share_a_statement(node: RunningNode) -> None:
     assert node.statement(statement_id)["attempts"] == 1
 
 
-def test_a_repeated_report_changes_nothing(node: RunningNode) -> None:
+def test_a_repeated_report_changes_nothing(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
@@ -82,7 +80,7 @@ def test_a_repeated_report_changes_nothing(node: RunningNode) -> None:
     assert driver.hello().applied is False
 
 
-def test_a_report_of_a_short_statement_may_overtake_that_of_its_start(node: RunningNode) -> None:
+def test_a_report_of_a_short_statement_may_overtake_that_of_its_start(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
@@ -92,7 +90,7 @@ def test_a_report_of_a_short_statement_may_overtake_that_of_its_start(node: Runn
     assert statement["launched_at"] <= statement["started_at"] <= statement["ended_at"]
 
 
-def test_a_token_is_good_for_its_session_alone(node: RunningNode) -> None:
+def test_a_token_is_good_for_its_session_alone(node: InProcessNode) -> None:
     _first, driver = node.driven_session()
     second, _other = node.driven_session()
     statement_id = node.submit(session=second)["id"]
@@ -111,7 +109,7 @@ def test_a_token_is_good_for_its_session_alone(node: RunningNode) -> None:
     assert node.statement(statement_id)["state"] == "waiting"
 
 
-def test_a_driver_cannot_report_another_sessions_statement(node: RunningNode) -> None:
+def test_a_driver_cannot_report_another_sessions_statement(node: InProcessNode) -> None:
     _first, driver = node.driven_session()
     second, other = node.driven_session()
     statement_id = node.submit(session=second)["id"]
@@ -131,13 +129,13 @@ def test_a_driver_cannot_use_the_api_of_users_where_a_token_is_set(start_node: S
     assert response.status_code == 401
 
 
-def test_without_a_token_the_link_is_shut(node: RunningNode) -> None:
+def test_without_a_token_the_link_is_shut(node: InProcessNode) -> None:
     session_id, _driver = node.driven_session()
     response = node.http.post(f"{LINK_PREFIX}/{session_id}/1/renew", json={})
     assert (response.status_code, response.json()["code"]) == (401, "unauthorized")
 
 
-def test_who_has_lost_the_lease_changes_nothing(node: RunningNode) -> None:
+def test_who_has_lost_the_lease_changes_nothing(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
@@ -151,7 +149,7 @@ def test_who_has_lost_the_lease_changes_nothing(node: RunningNode) -> None:
     assert node.statement(statement_id) == ended
 
 
-def test_an_epoch_that_is_not_the_sessions_is_lost(node: RunningNode) -> None:
+def test_an_epoch_that_is_not_the_sessions_is_lost(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     later = driver.bootstrap.model_copy(update={"epoch": 2})
     with ScriptedDriver(later) as stranger:
@@ -211,7 +209,7 @@ def test_a_statements_life_is_four_write_transactions(start_node: StartNode) -> 
     assert node.database.write_count - before == 5
 
 
-def test_a_brief_statement_is_told_of_once(node: RunningNode) -> None:
+def test_a_brief_statement_is_told_of_once(node: InProcessNode) -> None:
     """Its end says how long it ran, in three write transactions instead of four."""
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
@@ -226,7 +224,7 @@ def test_a_brief_statement_is_told_of_once(node: RunningNode) -> None:
     assert datetime.fromisoformat(told[2]["at"]) < datetime.fromisoformat(told[3]["at"])
 
 
-def test_what_was_told_of_as_begun_began_then(node: RunningNode) -> None:
+def test_what_was_told_of_as_begun_began_then(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
@@ -238,7 +236,7 @@ def test_what_was_told_of_as_begun_began_then(node: RunningNode) -> None:
     assert [one["to"] for one in told] == ["waiting", "launched", "running", "success"]
 
 
-def test_a_call_that_there_is_not_is_not_found(node: RunningNode) -> None:
+def test_a_call_that_there_is_not_is_not_found(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     bearer = {"Authorization": f"Bearer {driver.bootstrap.token}"}
     response = node.http.post(f"{LINK_PREFIX}/{session_id}/1/dance", content=b"{}", headers=bearer)
@@ -265,7 +263,7 @@ def test_polls_and_looks_write_nothing(start_node: StartNode) -> None:
 @pytest.mark.parametrize(
     "body", [b"{}", b"[]", b"\xff", b'{"wait_seconds": 61}', b'{"wait_seconds": 1, "more": 1}']
 )
-def test_a_message_that_is_not_understood_is_refused(node: RunningNode, body: bytes) -> None:
+def test_a_message_that_is_not_understood_is_refused(node: InProcessNode, body: bytes) -> None:
     session_id, driver = node.driven_session()
     response = node.http.post(
         f"{LINK_PREFIX}/{session_id}/1/poll",
@@ -284,7 +282,7 @@ def refused(call: Callable[[], object]) -> httpx.Response:
     return caught.value.response
 
 
-def lease_of(node: RunningNode, session_id: str) -> object:
+def lease_of(node: InProcessNode, session_id: str) -> object:
     with node.database.read() as tx:
         session = sessions.get(tx, session_id)
     assert session is not None

@@ -5,10 +5,12 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode
 
 
-def submit(node: RunningNode, key: str, statement: str = "SELECT 1", **body: Any) -> httpx.Response:
+def submit(
+    node: InProcessNode, key: str, statement: str = "SELECT 1", **body: Any
+) -> httpx.Response:
     return node.http.post(
         "/api/v1/statements",
         json={"statement": statement, **body},
@@ -16,7 +18,7 @@ def submit(node: RunningNode, key: str, statement: str = "SELECT 1", **body: Any
     )
 
 
-def test_a_repeated_submit_returns_the_first_answer(node: RunningNode) -> None:
+def test_a_repeated_submit_returns_the_first_answer(node: InProcessNode) -> None:
     first = submit(node, "repeated")
     with node.storing_nothing():
         second = submit(node, "repeated")
@@ -26,7 +28,7 @@ def test_a_repeated_submit_returns_the_first_answer(node: RunningNode) -> None:
     assert first.headers["location"] == second.headers["location"]
 
 
-def test_a_repeated_submit_tells_how_the_statement_is_now(node: RunningNode) -> None:
+def test_a_repeated_submit_tells_how_the_statement_is_now(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = submit(node, "as-now", session=session_id).json()["id"]
     driver.claim()
@@ -35,7 +37,7 @@ def test_a_repeated_submit_tells_how_the_statement_is_now(node: RunningNode) -> 
     assert (again["id"], again["state"]) == (statement_id, "success")
 
 
-def test_a_repeated_submit_may_wait_for_another_time(node: RunningNode) -> None:
+def test_a_repeated_submit_may_wait_for_another_time(node: InProcessNode) -> None:
     """A client that lost its connection asks again for what is left of its patience."""
     first = submit(node, "patience", wait_timeout="10ms").json()
     second = submit(node, "patience", wait_timeout="20ms")
@@ -53,7 +55,7 @@ def test_a_repeated_submit_may_wait_for_another_time(node: RunningNode) -> None:
     ],
 )
 def test_another_request_with_the_same_key_is_a_conflict(
-    node: RunningNode, change: dict[str, Any]
+    node: InProcessNode, change: dict[str, Any]
 ) -> None:
     key = f"conflict-{change}"
     first = submit(node, key).json()
@@ -63,7 +65,7 @@ def test_another_request_with_the_same_key_is_a_conflict(
     assert first["id"] in response.json()["detail"]
 
 
-def test_two_at_once_make_one_statement(node: RunningNode) -> None:
+def test_two_at_once_make_one_statement(node: InProcessNode) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: submit(node, "at-once"), range(8)))
     assert {answer.status_code for answer in answers} == {201}
@@ -71,18 +73,18 @@ def test_two_at_once_make_one_statement(node: RunningNode) -> None:
     assert len({answer.json()["session_id"] for answer in answers}) == 1
 
 
-def test_other_keys_make_other_statements(node: RunningNode) -> None:
+def test_other_keys_make_other_statements(node: InProcessNode) -> None:
     assert submit(node, "one").json()["id"] != submit(node, "two").json()["id"]
 
 
-def test_a_refused_submit_leaves_its_key_free(node: RunningNode) -> None:
+def test_a_refused_submit_leaves_its_key_free(node: InProcessNode) -> None:
     assert submit(node, "refused", statement="SELECT 1; SELECT 2").status_code == 400
     assert submit(node, "refused", session="nobody").status_code == 404
     assert submit(node, "refused").status_code == 201
 
 
 @pytest.mark.parametrize("key", ["", "k" * 201])
-def test_a_key_has_one_to_two_hundred_characters(node: RunningNode, key: str) -> None:
+def test_a_key_has_one_to_two_hundred_characters(node: InProcessNode, key: str) -> None:
     with node.storing_nothing():
         response = submit(node, key)
     assert (response.status_code, response.json()["code"]) == (400, "invalid_request")

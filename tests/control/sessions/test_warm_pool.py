@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.waiting import wait_until
 
 from headrace.model.failure import Failure
 
-StartNode = Callable[..., RunningNode]
 
-
-def start_warm_node(start_node: StartNode, count: int = 1) -> RunningNode:
+def start_warm_node(start_node: StartNode, count: int = 1) -> InProcessNode:
     return start_node(lease={"sweep": "50ms"}, profiles={"default": {"warm": count}})
 
 
-def launched(node: RunningNode, count: int) -> list[str]:
+def launched(node: InProcessNode, count: int) -> list[str]:
     """The sessions that drivers were started for, once there are so many."""
     wait_until(lambda: len(node.launcher.started) >= count, what=f"{count} drivers are started")
     return [one["name"].split("-")[1] for one in node.launcher.started]
@@ -30,7 +27,7 @@ def test_a_new_session_takes_a_warm_driver_and_another_is_started(start_node: St
     assert driver.hello().applied
     # Nobody's session is in nobody's list.
     assert node.http.get("/api/v1/sessions").json()["items"] == []
-    session_id = node.new_session(name="mine")
+    session_id = node.session(name="mine")
     assert session_id == warm
     statement = node.submit(session="mine")["id"]
     assert driver.claim().statement_id == statement
@@ -57,8 +54,8 @@ def test_who_asks_for_something_else_gets_a_driver_of_its_own(start_node: StartN
         {"parallelism": 2},
     ]
     for body in asked:
-        assert node.new_session(**body) != warm
-    assert node.new_session() == warm
+        assert node.session(**body) != warm
+    assert node.session() == warm
 
 
 def test_a_lost_warm_driver_is_replaced(start_node: StartNode) -> None:
@@ -69,7 +66,7 @@ def test_a_lost_warm_driver_is_replaced(start_node: StartNode) -> None:
     other = launched(node, 2)[1]
     assert other != warm
     node.launcher.connect_driver(other).hello()
-    assert node.new_session() == other
+    assert node.session() == other
 
 
 def test_drivers_that_cannot_start_are_not_started_for_ever(start_node: StartNode) -> None:
@@ -78,7 +75,7 @@ def test_drivers_that_cannot_start_are_not_started_for_ever(start_node: StartNod
     failure = Failure(code="spark_unavailable", message="no")
     with_driver = node.launcher.connect_driver(warm)
     with_driver.goodbye(failure)
-    own = node.new_session()
+    own = node.session()
     node.launcher.connect_driver(own)
     # Rounds of the sweeper have gone by since, as that launch shows.
     assert len(node.launcher.started) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode
 
 from headrace.model.progress import Progress
 
@@ -21,7 +21,7 @@ HALF = Progress(
 )
 
 
-def test_progress_is_kept_with_the_statement(node: RunningNode) -> None:
+def test_progress_is_kept_with_the_statement(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
@@ -36,7 +36,7 @@ def test_progress_is_kept_with_the_statement(node: RunningNode) -> None:
     assert len(told) == before
 
 
-def test_progress_comes_from_who_has_the_statement_and_while_it_lives(node: RunningNode) -> None:
+def test_progress_comes_from_who_has_the_statement_and_while_it_lives(node: InProcessNode) -> None:
     session_id, driver = node.driven_session()
     statement_id = node.submit(session=session_id)["id"]
     assert not driver.report_progress({statement_id: HALF}).applied

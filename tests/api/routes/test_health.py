@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode, StartNode
 
 from headrace import __version__
 
-StartNode = Callable[..., RunningNode]
 
-
-def test_a_node_lives_and_is_ready(node: RunningNode) -> None:
+def test_a_node_lives_and_is_ready(node: InProcessNode) -> None:
     known = {"node_id": node.node.id, "version": __version__}
     health = node.http.get("/health")
     assert (health.status_code, health.json()) == (200, {"status": "ok", **known})
@@ -17,7 +13,7 @@ def test_a_node_lives_and_is_ready(node: RunningNode) -> None:
     assert (ready.status_code, ready.json()) == (200, {"status": "ready", **known})
 
 
-def test_nodes_are_listed(node: RunningNode) -> None:
+def test_nodes_are_listed(node: InProcessNode) -> None:
     page = node.http.get("/api/v1/nodes").json()
     assert page["next"] is None
     (known,) = page["items"]

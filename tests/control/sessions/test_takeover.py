@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.running_node import RunningNode, running_node, settings_for
+from tests.support.in_process_node import InProcessNode, StartNode, serve_node, settings_for
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
@@ -15,27 +14,25 @@ from headrace.model.session import DriverLease
 from headrace.model.snapshot import Snapshot
 from headrace.store import sessions, takeovers
 
-StartNode = Callable[..., RunningNode]
-
 QUICK = {"duration": "1s", "sweep": "50ms"}
 SNAPSHOT = Snapshot(catalog="spark_catalog", namespace=["d"], conf={"a.b": "1"})
 
 
-def session(node: RunningNode, session_id: str) -> dict[str, Any]:
+def session(node: InProcessNode, session_id: str) -> dict[str, Any]:
     body: dict[str, Any] = node.http.get(f"/api/v1/sessions/{session_id}").json()
     return body
 
 
-def close(node: RunningNode, session_id: str) -> None:
+def close(node: InProcessNode, session_id: str) -> None:
     assert node.http.delete(f"/api/v1/sessions/{session_id}").is_success
 
 
-def states(node: RunningNode, entity_id: str) -> list[str]:
+def states(node: InProcessNode, entity_id: str) -> list[str]:
     page = node.http.get("/api/v1/events", params={"entity_id": entity_id}).json()
     return [one["to"] for one in page["items"]]
 
 
-def out_of_reach(node: RunningNode) -> tuple[str, ScriptedDriver, str]:
+def out_of_reach(node: InProcessNode) -> tuple[str, ScriptedDriver, str]:
     """A session, its driver, whose backend does not answer, and a query in its hands."""
     session_id, driver = node.driven_session()
     query = node.submit(session=session_id)["id"]
@@ -90,7 +87,7 @@ def test_what_may_have_changed_something_is_not_run_again(start_node: StartNode)
 
 def test_a_query_that_ends_every_driver_is_tried_no_more(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"}, statements={"max_attempts": 2})
-    session_id = node.new_session()
+    session_id = node.session()
     query = node.submit(session=session_id)["id"]
     for launch in (1, 2):
         driver = node.launcher.connect_driver(session_id, launch=launch)
@@ -186,7 +183,7 @@ def test_a_session_that_is_closed_while_its_driver_is_ended_is_dead(
 
 def test_tables_in_memory_end_with_their_driver(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"})
-    session_id = node.new_session()
+    session_id = node.session()
     driver = node.launcher.connect_driver(session_id)
     driver.hello(keeps_tables=False)
     running = node.submit(session=session_id)["id"]
@@ -217,7 +214,7 @@ def test_a_driver_that_dies_at_its_start_is_started_three_times(start_node: Star
 
 def test_starts_are_counted_anew_once_a_driver_was_there(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"})
-    session_id = node.new_session()
+    session_id = node.session()
     for launch in range(1, 6):
         node.submit("SHOW TABLES", session=session_id)
         driver = node.launcher.connect_driver(session_id, launch=launch)
@@ -289,7 +286,7 @@ def test_a_lost_driver_that_cannot_be_ended_yet_holds_everything_up(start_node: 
 def test_a_start_in_doubt_is_looked_for_and_made_again(start_node: StartNode) -> None:
     node = start_node(lease=QUICK)
     node.launcher.unreachable = True
-    session_id = node.new_session()
+    session_id = node.session()
     wait_until(lambda: node.launcher.call_count >= 2)
     node.launcher.unreachable = False
     driver = node.launcher.connect_driver(session_id, launch=1)
@@ -329,15 +326,15 @@ def test_a_launch_that_the_nodes_end_interrupts_is_adopted_or_made_again(
     """Claimed, and perhaps started, but nobody had the time to keep its handle."""
     settings = settings_for(tmp_path / "home", lease={"sweep": "50ms"})
     launcher = ScriptedLauncher()
-    with running_node(settings, launcher) as node:
+    with serve_node(settings, launcher) as node:
         node.node._tasks.stop()
-        session_id = node.new_session()
+        session_id = node.session()
         with node.database.write("test") as tx:
             claim = {"node": node.node.id, "seconds": 600.0, "token_hash": "h"}
             assert takeovers.claim_launch(tx, session_id, **claim) == 1
         if started:
             launcher.started.append({"backend": "local", "name": f"headrace-{session_id}-1"})
-    with running_node(settings, launcher) as node:
+    with serve_node(settings, launcher) as node:
         if started:
 
             def handle() -> dict[str, Any] | None:
@@ -363,6 +360,6 @@ def test_a_start_that_comes_too_late_is_ended(start_node: StartNode) -> None:
         node.launcher.on_start = superseding
 
     node.launcher.on_start = superseded
-    node.new_session()
+    node.session()
     wait_until(lambda: node.launcher.killed != [], what="it is ended")
     assert node.launcher.killed == node.launcher.started
