@@ -40,7 +40,7 @@ class InProcessNode(NodeClient):
     def database(self) -> Database:
         return self.node.database
 
-    def driven_session(self, **fields: Any) -> tuple[str, ScriptedDriver]:
+    def start_session(self, **fields: Any) -> tuple[str, ScriptedDriver]:
         """Create a session, connect its driver, and return both. The session is running."""
         session_id = self.session(**fields)
         driver = self.launcher.connect_driver(session_id)
@@ -48,7 +48,7 @@ class InProcessNode(NodeClient):
         return session_id, driver
 
     @contextmanager
-    def storing_nothing(self) -> Iterator[None]:
+    def expect_no_changes(self) -> Iterator[None]:
         """Fail if the block creates a session, or creates or changes a statement."""
         with self.database.read() as tx:
             before = events.last(tx)
@@ -66,13 +66,14 @@ StartNode = Callable[..., InProcessNode]
 """Type of the fixture `start_node`."""
 
 
-def settings_for(home: Path, **changes: Any) -> Settings:
-    """Return settings of a node without a catalog, with a lease that outlasts a slow test.
+def make_settings(home: Path, **changes: Any) -> Settings:
+    """Return settings of a node without a catalog, with time limits that outlast a slow test.
 
     Args:
         changes: Sections of the settings; they are merged with the defaults of this function.
     """
-    merged: Json = {"catalog": {"kind": "memory"}, "lease": {"duration": "10m"}}
+    lease = {"duration": "10m", "cancel_grace": "10m"}
+    merged: Json = {"catalog": {"kind": "memory"}, "lease": lease}
     for name, value in changes.items():
         section = merged.get(name)
         merged[name] = {**section, **value} if isinstance(section, dict) else value
@@ -118,7 +119,7 @@ def serve_node(
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessNode]:
     """Serve a node on SQLite for the whole run; every test has sessions of its own in it."""
-    with serve_node(settings_for(tmp_path_factory.mktemp("node"))) as node:
+    with serve_node(make_settings(tmp_path_factory.mktemp("node"))) as node:
         yield node
 
 
@@ -128,7 +129,7 @@ def start_node(tmp_path: Path) -> Iterator[StartNode]:
     with ExitStack() as stack:
 
         def start(launcher: ScriptedLauncher | None = None, **changes: Any) -> InProcessNode:
-            settings = settings_for(tmp_path / "node", **changes)
+            settings = make_settings(tmp_path / "node", **changes)
             return stack.enter_context(serve_node(settings, launcher))
 
         yield start

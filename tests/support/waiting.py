@@ -12,7 +12,7 @@ T = TypeVar("T")
 def wait_until(
     condition: Callable[[], T], *, seconds: float = 30, what: str = "", every: float = 0.02
 ) -> T:
-    """The first true value of `condition`; fails the test when there is none in time."""
+    """Call `condition` until it returns a true value, and return it. Fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > deadline:
