@@ -4,6 +4,8 @@ PORT ?= 8040
 N ?= 200
 SEED ?=
 TABLES ?=
+# Tests and demo start hundreds of Python processes: each would compile all its imports anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo serve test chaos check bench lock clean
 
@@ -31,7 +33,7 @@ test:
 	@scripts/setup-postgres
 	@scripts/setup-jars yarn catalogs
 	@.venv/bin/python -m tests.support.short_lived_java
-	.venv/bin/pytest -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	.venv/bin/pytest -n 2 --no-loadscope-reorder $(ARGS)
 
 chaos:
 	@scripts/setup test
@@ -40,6 +42,7 @@ chaos:
 	@.venv/bin/python -m tests.support.short_lived_java
 	.venv/bin/python -m tests.faults $(N) $(SEED)
 	$(if $(SEED),,.venv/bin/python -m tests.faults.tables $(TABLES))
+	$(if $(SEED),,.venv/bin/pytest -n 2 --no-loadscope-reorder -m matrix)
 
 check:
 	@scripts/setup test

@@ -195,7 +195,8 @@ def _ctas(results: Report, folder: Path, node: NodeClient) -> None:
     results.add(report.CTAS, "≤ 1.05×", f"{ratio:.2f}×", reached=ratio <= 1.05)
     results.details.append(
         f"## CTAS\n`{CTAS}`, both systems on one Hive metastore and one warehouse, interleaved. "
-        f"Median of {CTAS_ROUNDS} rounds after {CTAS_WARM_UP}.\n\n{report.in_ms(samples, reference)}"
+        f"Median of {CTAS_ROUNDS} rounds after {CTAS_WARM_UP}.\n\n"
+        f"{report.in_ms(samples, reference)}"
     )
 
 

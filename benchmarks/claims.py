@@ -1,4 +1,4 @@
-"""What a claim of the next statement takes in a store that holds many finished ones."""
+"""Time of a claim in stores with few and with many finished statements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEW, MANY = 1_000, 1_000_000
 ACTOR = "bench"
 WARM_UP, ROUNDS = 20, 200
 
-# Copies of one finished statement, in the same session, all that differs being id and place.
+# Copies of one finished statement in the same session. They differ in id and ordinal only.
 NUMBERS = {
     "sqlite": "WITH RECURSIVE numbers(n) AS "
     "(SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count}) ",
@@ -36,8 +36,8 @@ COPY = (
 NEW_VALUES = {"id": "id || '_' || n", "ordinal": "ordinal + n"}
 
 
-class Claims:
-    """A store with one running session whose statements are all finished."""
+class ClaimBenchmark:
+    """A store with one running session, all of whose statements have ended."""
 
     def __init__(self, url: str, finished: int) -> None:
         self._database = Database.open(url)
@@ -55,15 +55,15 @@ class Claims:
         self._copy_finished(url, finished)
 
     def claim(self) -> float:
-        """Seconds of one claim, of a statement submitted before; it is then finished."""
+        """Submit a statement, claim it and end it. Return the seconds of the claim."""
         spec = StatementSpec(text="SELECT 1")
         new = NewStatement(id=new_id("st"), session_id=self._session, owner=ACTOR, spec=spec)
         with self._database.write("benchmark") as tx:
             statements.insert(tx, new, actor=ACTOR)
-        began = time.perf_counter()
+        start = time.perf_counter()
         with self._database.write("benchmark") as tx:
             claimed = statement_transitions.claim_next(tx, self._lease)
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         assert claimed is not None
         assert claimed.id == new.id
         with self._database.write("benchmark") as tx:
@@ -84,29 +84,29 @@ class Claims:
             values=", ".join(NEW_VALUES.get(name, name) for name in names),
             id=self._last,
         )
-        next_place = f"UPDATE sessions SET next_ordinal = next_ordinal + {count}"
+        update_ordinal = f"UPDATE sessions SET next_ordinal = next_ordinal + {count}"
         if dialect == "sqlite":
             with sqlite3.connect(url.removeprefix("sqlite:///")) as file:
                 file.execute(text)
-                file.execute(next_place)
+                file.execute(update_ordinal)
                 file.execute("ANALYZE")
             file.close()
         else:
             with psycopg.connect(url, autocommit=True) as server:
                 server.execute(text)
-                server.execute(next_place)
+                server.execute(update_ordinal)
                 server.execute("VACUUM ANALYZE")
 
 
 def claim_times(folder: Path) -> dict[str, dict[int, Sample]]:
-    """Store → how many are finished → seconds of a claim."""
-    found = {"SQLite": _measured(*(f"sqlite:///{folder / str(n)}.db" for n in (FEW, MANY)))}
+    """Return the seconds of a claim, by store and by number of finished statements."""
+    samples = {"SQLite": _measure(*(f"sqlite:///{folder / str(n)}.db" for n in (FEW, MANY)))}
     with running_server() as server:
-        found["PostgreSQL"] = _measured(*(server.url(server.new_database()) for _ in (FEW, MANY)))
-    return found
+        samples["PostgreSQL"] = _measure(*(server.url(server.new_database()) for _ in (FEW, MANY)))
+    return samples
 
 
-def _measured(url_of_few: str, url_of_many: str) -> dict[int, Sample]:
+def _measure(url_of_few: str, url_of_many: str) -> dict[int, Sample]:
     with ExitStack() as stack:
         few = stack.enter_context(_open(url_of_few, FEW))
         many = stack.enter_context(_open(url_of_many, MANY))
@@ -117,8 +117,8 @@ def _measured(url_of_few: str, url_of_many: str) -> dict[int, Sample]:
 
 
 @contextmanager
-def _open(url: str, finished: int) -> Iterator[Claims]:
-    claims = Claims(url, finished)
+def _open(url: str, finished: int) -> Iterator[ClaimBenchmark]:
+    claims = ClaimBenchmark(url, finished)
     try:
         yield claims
     finally:

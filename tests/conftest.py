@@ -5,17 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.support import short_lived_java
+from tests.support.groups import CLUSTERS, group_of, rank_of, scheduler_of
+from tests.support.jvm import stop_services
 from tests.support.processes import children, end, processes_of
-from tests.support.standalone import StandaloneCluster, running_standalone
+from tests.support.shared_services import shared
+from tests.support.standalone import StandaloneCluster, start_standalone
 from tests.support.waiting import wait_until
-from tests.support.yarn import YarnCluster, running_yarn
+from tests.support.yarn import YarnCluster, start_yarn
 
-pytest_plugins = ["tests.support.store", "tests.support.in_process_node"]
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
+
+pytest_plugins = [
+    "tests.support.run_cleanup",
+    "tests.support.store",
+    "tests.support.in_process_node",
+]
 
 # No test fails because the machine is busy, and a gate gives the same answer twice.
 # RANDOM_EXAMPLES=1 looks further than it.
@@ -32,46 +44,47 @@ def pytest_configure() -> None:
     short_lived_java.apply()
 
 
-# What shares a service runs in one process, where `make test` has two; the longest come first.
-_LANES = (
-    ("tests/control/launchers/", "tests/end_to_end/test_backends.py"),
-    ("tests/end_to_end/",),
-    ("tests/driver/",),
-    ("tests/",),
-)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    return scheduler_of(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs on the PostgreSQL server is marked so, for `make check` to leave it out.
-
-    Each has its lane, and they run in the order of these.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that need a PostgreSQL server, for `make check` to leave them out; leave the
+    matrices to `make chaos`; put the groups of tests in order.
     """
+    if "matrix" not in config.option.markexpr:
+        matrix = [item for item in items if item.get_closest_marker("matrix")]
+        config.hook.pytest_deselected(items=matrix)
+        items[:] = [item for item in items if not item.get_closest_marker("matrix")]
     for item in items:
         values = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        if "postgresql" in values or "postgres" in getattr(item, "fixturenames", ()):
+        servers = {"postgres", "stoppable_postgres"} & set(getattr(item, "fixturenames", ()))
+        if "postgresql" in values or servers:
             item.add_marker(pytest.mark.postgres)
-        item.add_marker(pytest.mark.xdist_group(str(_lane(item))))
-    items.sort(key=_lane)
+    items.sort(key=lambda item: rank_of(item.nodeid))
 
 
-def _lane(item: pytest.Item) -> int:
-    return next(at for at, lane in enumerate(_LANES) if item.nodeid.startswith(lane))
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the clusters after the last test of their group: their heartbeats take time of others."""
+    if group_of(item.nodeid) == CLUSTERS and (
+        nextitem is None or group_of(nextitem.nodeid) != CLUSTERS
+    ):
+        stop_services()
 
 
 @pytest.fixture(scope="session")
-def standalone() -> Iterator[StandaloneCluster]:
+def standalone() -> StandaloneCluster:
     """A Spark standalone cluster for all tests."""
-    with running_standalone() as cluster:
-        cluster.wait_up()
-        yield cluster
+    return StandaloneCluster(**shared("standalone", start_standalone))
 
 
 @pytest.fixture(scope="session")
-def yarn() -> Iterator[YarnCluster]:
+def yarn() -> YarnCluster:
     """A YARN on an HDFS for all tests."""
-    with running_yarn() as cluster:
-        cluster.wait_up()
-        yield cluster
+    address = shared("yarn", start_yarn)
+    return YarnCluster(Path(address["conf"]), address["url"])
 
 
 @pytest.fixture(autouse=True)

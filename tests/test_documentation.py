@@ -62,3 +62,14 @@ def test_the_map_of_the_code_lists_every_package() -> None:
 
     missing = [str(folder) for folder in packages if f"{folder.name}/" not in tree]
     assert missing == []
+
+
+def test_the_pages_that_the_code_names_exist() -> None:
+    sources = sorted((ROOT / "src").rglob("*.py"))
+    names = {
+        (str(file), name)
+        for file in sources
+        for name in re.findall(r"(?<![\w./])docs/[\w./-]+\.md", file.read_text())
+    }
+
+    assert [(file, name) for file, name in sorted(names) if not (ROOT / name).exists()] == []

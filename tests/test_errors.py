@@ -1,4 +1,4 @@
-"""The error classes as a table: what users and programs rely on."""
+"""Every error class has a message, a unique code, an HTTP status and an exit code."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ EXIT_CODES = {value for name, value in vars(errors).items() if name.startswith("
 
 
 def classes(root: type[HeadraceError] = HeadraceError) -> Iterator[type[HeadraceError]]:
-    """The root and all below it that the package defines."""
+    """Yield the root and its subclasses that the package defines."""
     if root.__module__.startswith(f"{errors.__name__}."):
         yield root
-    for each in root.__subclasses__():
-        yield from classes(each)
+    for subclass in root.__subclasses__():
+        yield from classes(subclass)
 
 
-ALL = sorted(set(classes()), key=lambda each: each.__name__)
+ALL = sorted(set(classes()), key=lambda error: error.__name__)
 
 
-@pytest.mark.parametrize("error", ALL, ids=lambda each: each.__name__)
-def test_every_class_says_what_is_wrong_and_how_it_ends(error: type[HeadraceError]) -> None:
+@pytest.mark.parametrize("error", ALL, ids=lambda error: error.__name__)
+def test_every_class_has_a_message_a_code_a_status_and_an_exit_code(
+    error: type[HeadraceError],
+) -> None:
     raised = error()
 
     assert raised.message.endswith(".")
@@ -36,7 +38,7 @@ def test_every_class_says_what_is_wrong_and_how_it_ends(error: type[HeadraceErro
 
 
 def test_no_two_classes_share_a_code() -> None:
-    assert len({each.code for each in ALL}) == len(ALL)
+    assert len({error.code for error in ALL}) == len(ALL)
 
 
 def test_a_message_a_position_and_a_hint_are_kept() -> None:

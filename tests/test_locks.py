@@ -26,8 +26,8 @@ JARS = sorted((ROOT / "requirements").glob("*.jars"))
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 
 
-def locked(name: str) -> dict[str, Version]:
-    """Package → version of what a lock gives this platform."""
+def locked_versions(name: str) -> dict[str, Version]:
+    """Return the version that a lock pins for this platform, by package."""
     pins = re.findall(
         r"^([\w.-]+)==(\S+)(?: ; (.*?))? \\$",
         (ROOT / "requirements" / f"{name}.lock").read_text(),
@@ -40,29 +40,29 @@ def locked(name: str) -> dict[str, Version]:
     }
 
 
-def wanted(extras: list[str], groups: list[str]) -> list[Requirement]:
+def requirements(extras: list[str], groups: list[str]) -> list[Requirement]:
     project = PROJECT["project"]
     texts = [*project["dependencies"]]
     for extra in extras:
         texts += project["optional-dependencies"][extra]
     for group in groups:
-        texts += [each for each in PROJECT["dependency-groups"][group] if isinstance(each, str)]
+        texts += [entry for entry in PROJECT["dependency-groups"][group] if isinstance(entry, str)]
     return [Requirement(text) for text in texts]
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_a_lock_holds_what_pyproject_asks_for(name: str) -> None:
-    versions = locked(name)
+def test_a_lock_pins_every_requirement_of_pyproject(name: str) -> None:
+    versions = locked_versions(name)
 
-    for requirement in wanted(*SETS[name]):
+    for requirement in requirements(*SETS[name]):
         version = versions.get(canonicalize_name(requirement.name))
         assert version is not None, f"{requirement} is not in {name}.lock: run `make lock`"
         assert version in requirement.specifier, f"{requirement}, locked at {version}: `make lock`"
 
 
 @pytest.mark.parametrize(("small", "large"), [("demo", "test"), ("test", "bench")])
-def test_each_set_holds_the_one_before(small: str, large: str) -> None:
-    assert locked(small).items() <= locked(large).items()
+def test_each_lock_contains_the_smaller_one(small: str, large: str) -> None:
+    assert locked_versions(small).items() <= locked_versions(large).items()
 
 
 @pytest.mark.parametrize("file", LOCKS, ids=lambda file: file.stem)

@@ -74,27 +74,30 @@ def submitted(**fields: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         ({"http": {"port": 70000}}, "'http.port'.*65535"),
         ({"lease": {"renew": 5}}, "'lease.renew'.*Add a unit, for example 5s"),
         ({"log_level": "loud"}, "'log_level'.*'debug'"),
-        (profiles(deploy_mode="cluster"), "'profiles.x'.*for the backend spark-submit"),
-        (profiles(cluster_url="http://rm:8088"), "'profiles.x'.*for the backend spark-submit"),
+        (profiles(deploy_mode="cluster"), "'profiles.x'.*only the backend spark-submit"),
+        (profiles(cluster_url="http://rm:8088"), "'profiles.x'.*only the backend spark-submit"),
         (submitted(master="yarn"), "'profiles.x'.*needs cluster_url"),
-        (submitted(master="spark://m:7077"), "'profiles.x'.*Spark runs no Python that way"),
+        (
+            submitted(master="spark://m:7077"),
+            "'profiles.x'.*Spark cannot run Python in cluster mode",
+        ),
         (submitted(master="k8s://https://k"), "^Drivers of the profile 'x'.*catalog.kind"),
     ],
 )
-def test_a_value_that_is_not_allowed_is_explained(flags: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidSetting, match=said):
+def test_a_value_that_is_not_allowed_is_explained(flags: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidSetting, match=message):
         load(flags)
 
 
 def test_a_file_that_is_no_toml_is_an_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / "headrace.toml").write_text("[http")
 
-    with pytest.raises(InvalidSetting, match=r"headrace\.toml is no valid TOML"):
+    with pytest.raises(InvalidSetting, match=r"headrace\.toml is not valid TOML"):
         load()
 
 
@@ -107,7 +110,7 @@ def test_the_default_profile_is_always_there_and_others_are_named() -> None:
     settings = load({"profiles": {"big": {}}})
 
     assert settings.profile("default") == Profile()
-    with pytest.raises(InvalidSetting, match="'small'; there are: big, default"):
+    with pytest.raises(InvalidSetting, match=r"'small' does not exist\. Profiles: big, default"):
         settings.profile("small")
 
 

@@ -1,1 +1,1 @@
-"""The systems that are measured, each in processes of its own behind one contract."""
+"""The measured systems. Each runs in separate processes and starts in a context manager."""

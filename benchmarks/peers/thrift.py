@@ -21,7 +21,7 @@ class ThriftClient:
         self._connection = connection
 
     def select_one(self) -> float:
-        """Return the seconds from `execute("SELECT 1")` on a new cursor to the end of `fetchall()`."""
+        """Return the seconds of `execute("SELECT 1")` and `fetchall()` with a new cursor."""
         start = time.perf_counter()
         with closing(self._connection.cursor()) as cursor:
             cursor.execute("SELECT 1")

@@ -36,7 +36,7 @@ def environment(tmp_path: Path, node: ScriptedNode) -> dict[str, str]:
 def headrace(
     environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> RunHeadrace:
-    """Function that runs `headrace …` in this process; separate processes would take minutes."""
+    """Return a function that runs `headrace …` in this process, which is faster than a new one."""
 
     def run(*arguments: str, stdin: bytes = b"", **variables: str) -> CompletedCommand:
         streams = {"stdin": _open_stream(stdin), "stdout": _open_stream(), "stderr": _open_stream()}

@@ -17,7 +17,7 @@ LIST = [*COMMAND, "session", "list", "--server", "embedded", "--format", "json"]
 
 @pytest.fixture
 def existing_home(home: Path) -> Iterator[Path]:
-    """A home that exists, so that commands that only read may start a node in it."""
+    """Create a home, so that commands that only read may start a node in it."""
     home.mkdir()
     yield home
     wait_until(lambda: not (home / "node.json").exists(), what="the end of the node")

@@ -39,7 +39,7 @@ class PseudoTerminal:
         )
 
     def run(self, *arguments: str) -> str:
-        """Run a command and return its whole output, with `\n` as line end."""
+        """Run a command and return its whole output, without carriage returns."""
         assert self.start(*arguments).wait(timeout=30) == 0
         self.close()
         return self.text

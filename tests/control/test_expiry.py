@@ -1,31 +1,36 @@
-"""Ending what is over its time: what has changed since it was found is left alone."""
+"""Expiry rechecks a statement under its lock before it times the statement out."""
 
 from __future__ import annotations
 
 import pytest
 from tests.support.store import new_statement, running_session
 
+from headrace.control.context import NodeContext
 from headrace.control.expiry import Expiry
 from headrace.model.lifecycle import StatementState
+from headrace.settings import Settings
 from headrace.store import statements
 from headrace.store.database import Database
 
 
 @pytest.mark.parametrize(
-    ("found", "now"),
+    ("state_when_read", "current_state"),
     [
         (StatementState.WAITING, StatementState.LAUNCHED),
         (StatementState.RUNNING, StatementState.WAITING),
     ],
 )
-def test_what_has_changed_meanwhile_is_not_out_of_time(
-    store: Database, found: StatementState, now: StatementState
+def test_a_statement_whose_state_has_changed_is_not_timed_out(
+    store: Database, state_when_read: StatementState, current_state: StatementState
 ) -> None:
-    """Taken up by a driver, or lost by one, between the look and the end."""
+    """A driver has claimed or lost the statement between the read and the lock."""
     lease = running_session(store)
-    statement_id = new_statement(store, lease.session_id, now, lease=lease)
-    Expiry(store, node_id="no_1")._time_out(statement_id, found)
+    statement_id = new_statement(store, lease.session_id, current_state, lease=lease)
+    context = NodeContext(store, Settings(), node_id="no_1", address="http://node.invalid")
+
+    Expiry(context)._time_out(statement_id, state_when_read)
+
     with store.read() as tx:
         statement = statements.get(tx, statement_id)
     assert statement is not None
-    assert statement.state is now
+    assert statement.state is current_state

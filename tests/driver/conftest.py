@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session with two slots, in which each task has four attempts."""
+    """Start an application with two slots, in which each task has four attempts."""
     from pyspark.sql import SparkSession
 
     with pytest.MonkeyPatch.context() as patch:
@@ -53,7 +53,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def driver_spark(spark: SparkSession) -> Spark:
-    """The driver's own wrapper around the session, without a start of its own."""
+    """Wrap the session as the driver does, without the start of another one."""
     from headrace.driver.spark import Spark
 
     wrapper = Spark.__new__(Spark)

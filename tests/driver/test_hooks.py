@@ -140,7 +140,7 @@ def test_hooks_see_the_end_of_statements_that_are_not_retried(
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Calls of the hooks of three entry points, one of which never returns a hook."""
+    """Install three entry points, one of which returns no hook, and record the calls."""
     calls: list[str] = []
 
     class Entry:

@@ -81,7 +81,7 @@ def start_server() -> Iterator[StartServer]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """The path of the bootstrap file."""
+    """Return the path of the bootstrap file."""
     return tmp_path / "bootstrap.json"
 
 
@@ -196,5 +196,9 @@ def test_a_goodbye_that_no_node_receives_raises_no_error(connect: Connect) -> No
     connect(UNREACHABLE, orphan_seconds=0.3).goodbye()
 
 
-def test_a_progress_report_is_sent_once_and_never_fails(connect: Connect) -> None:
-    connect(UNREACHABLE).report_progress({})
+def test_a_progress_report_that_fails_is_not_retried_and_raises_no_error(
+    start_server: StartServer, connect: Connect
+) -> None:
+    server = start_server(STORE_DOWN)
+    connect(server.address).report_progress({})
+    assert len(server.requests) == 1

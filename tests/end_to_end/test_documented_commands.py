@@ -28,6 +28,8 @@ def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     """Yield an empty working folder whose embedded node lives until the test ends."""
     # The default port may belong to a node that is not the test's.
     monkeypatch.setenv("HEADRACE_SERVER", "embedded")
+    # On a busy machine, a driver may need longer than the default of 2 minutes.
+    monkeypatch.setenv("HEADRACE_PROFILES", '{"default": {"start_timeout": "5m"}}')
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     working = tmp_path / "working"
     working.mkdir()

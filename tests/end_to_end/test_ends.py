@@ -106,12 +106,12 @@ def test_a_driver_that_cannot_start_says_why_in_sparks_own_words(node: NodeProce
         "could not add the jar /nowhere/x.jar": {"jars": ["/nowhere/x.jar"]},
         "/nowhere/data.csv": {"files": ["/nowhere/data.csv"]},
     }
-    for words, fields in wrong.items():
-        session = node.session(**fields)
+    sessions = {words: node.session(**fields) for words, fields in wrong.items()}
+    for words, session in sessions.items():
         wait_until(
             lambda one=session: node.session_state(one) == "failed",
             seconds=90,
-            what=f"the session of {fields} has failed",
+            what=f"the session of {wrong[words]} has failed",
         )
         error = node.http.get(f"/api/v1/sessions/{session}").json()["error"]
         assert error["code"] == "spark_unavailable"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.support.lakes import LAKES, Lake, lake_conf, lake_extensions, lake_jars
+from tests.support.lakes import IMPLEMENTATIONS, Lake, lake_conf, lake_extensions, lake_jars
 from tests.support.node import NodeProcess
-from tests.support.postgres import PostgresServer
+from tests.support.postgres import Postgres
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.catalogs]
@@ -20,7 +20,7 @@ WHOLE = [["1000", "499500", "999", "1000"]]
 
 @pytest.fixture(scope="module")
 def lake_session(
-    node: NodeProcess, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+    node: NodeProcess, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     jars = lake_jars()
     conf = lake_conf(tmp_path_factory.mktemp("lakes"), postgres, postgres.new_database())
@@ -31,7 +31,7 @@ def lake_session(
     node.http.delete(f"/api/v1/sessions/{session}")
 
 
-@pytest.mark.parametrize("lake", LAKES, ids=str)
+@pytest.mark.parametrize("lake", IMPLEMENTATIONS, ids=str)
 def test_a_table_is_created_and_replaced_or_cancelled(
     node: NodeProcess, lake_session: str, lake: Lake
 ) -> None:

@@ -22,12 +22,28 @@ _SLOW = (
 """Four rows, each of which takes so many milliseconds."""
 
 
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node for those tests of this file that leave it running."""
+    process = NodeProcess(tmp_path_factory.mktemp("outages") / "home")
+    yield process
+    process.close()
+
+
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[NodeProcess]:
-    """A node of the test's own."""
+def own_node(tmp_path: Path) -> Iterator[NodeProcess]:
+    """A node of the test's own, which it may kill."""
     process = NodeProcess(tmp_path / "home")
     yield process
     process.close()
+
+
+@pytest.fixture(scope="module")
+def session(node: NodeProcess) -> str:
+    """A session whose driver outlives each of these tests."""
+    session = node.session()
+    node.wait_running(session)
+    return session
 
 
 @pytest.fixture
@@ -37,7 +53,8 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
 
 
-def test_a_driver_outlives_its_node_and_loses_nothing(node: NodeProcess) -> None:
+def test_a_driver_outlives_its_node_and_loses_nothing(own_node: NodeProcess) -> None:
+    node = own_node
     session = node.session()
     node.wait_running(session)
     statement = node.submit(_SLOW.format(2000), session)
@@ -67,6 +84,7 @@ def test_a_store_outage_loses_no_result(postgres: PostgresServer, tmp_path: Path
     node = NodeProcess(
         tmp_path / "home",
         STORE__URL=postgres.url(postgres.new_database()),
+        CATALOG__KIND="memory",
         LEASE__DURATION="4s",
         LEASE__RENEW="1s",
     )
@@ -119,8 +137,7 @@ def test_a_port_in_use_is_told(node: NodeProcess, tmp_path: Path) -> None:
     assert port in second.stderr
 
 
-def test_the_metastore_comes_back(node: NodeProcess) -> None:
-    session = node.session()
+def test_the_metastore_comes_back(node: NodeProcess, session: str) -> None:
     node.rows("CREATE TABLE kept AS SELECT 7 AS n", session)
     _metastore(node).kill()
     assert node.rows("SELECT n FROM kept", session) == [[7]]
@@ -146,9 +163,8 @@ def _await_end_of(node: NodeProcess, session: str) -> None:
     wait_until(lambda: "answers 503 to ended" in log.read_text(), what="the report was refused")
 
 
-def test_a_metastore_that_dies_in_the_middle_of_a_rename(node: NodeProcess) -> None:
+def test_a_metastore_that_dies_in_the_middle_of_a_rename(node: NodeProcess, session: str) -> None:
     """It has moved the table's files, and not yet said so: with these partitions it takes long."""
-    session = node.session()
     node.rows("CREATE DATABASE half", session)
     text = "CREATE TABLE half.t USING parquet PARTITIONED BY (k) AS SELECT id, id % 150 AS k"
     sent = node.submit(f"{text} FROM range(0, 1500, 1, 1)", session)["id"]

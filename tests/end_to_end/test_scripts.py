@@ -37,7 +37,7 @@ def test_every_statement_ends_as_in_plain_spark(
     node: NodeProcess, session: str, plain: PlainSpark, script: str
 ) -> None:
     for piece in split_script(script):
-        answer = plain.ask(piece.text)
+        answer = plain.start(piece.text)
         result = run_to_outcome(node, piece.text, session)
         compare(piece, result, answer())
 

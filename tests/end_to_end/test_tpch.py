@@ -43,7 +43,7 @@ def warehouse(
         *(f"CREATE TABLE {name} USING parquet LOCATION '{data / name}.parquet'" for name in TABLES),
     ]
     for statement in statements:
-        answer = plain.ask(statement)
+        answer = plain.start(statement)
         node.rows(statement, session)
         assert answer().error is None
     yield session
@@ -61,7 +61,7 @@ def test_a_query_gives_the_rows_of_plain_spark(
     node: NodeProcess, warehouse: str, plain: PlainSpark, query: Path
 ) -> None:
     text = query.read_text()
-    answer = plain.ask(text)
+    answer = plain.start(text)
     result = run_to_outcome(node, text, warehouse)
     expected = answer()
     assert expected.error is None, expected.message

@@ -1,7 +1,7 @@
 """Spark's own parser and lexer in a process of its own: what the grammar is held against.
 
 Only the JVM and the parser are started, no SparkContext. The process reads requests from stdin, one
-JSON object a line, and answers each by one JSON value a line; it ends when stdin does.
+JSON object a line, and output each by one JSON value a line; it ends when stdin does.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class SparkToken(NamedTuple):
     type: str
     start: int
     end: int
-    """Behind its last code point, as `start` counted from 0."""
+    """Offset after the last code point. Both offsets count code points from 0."""
 
 
 class SparkParser:
-    """The process; `folder` gets its log."""
+    """A process with Spark's parser, which logs into `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._log = folder / "log"
@@ -41,15 +41,15 @@ class SparkParser:
                 text=True,
             )
 
-    def refusal(self, text: str) -> str | None:
-        """What Spark's parser says against a text; None when it accepts it."""
-        said = self._ask({"parse": text})
-        assert said is None or isinstance(said, str)
-        return said
+    def find_error(self, text: str) -> str | None:
+        """Return the error of Spark's parser, or None when it accepts the text."""
+        response = self._ask({"parse": text})
+        assert response is None or isinstance(response, str)
+        return response
 
     def tokens(self, text: str) -> list[SparkToken]:
-        """The tokens that Spark's lexer reads."""
-        return [SparkToken(*token) for token in self._ask({"read": text})]
+        """Return the tokens of Spark's lexer."""
+        return [SparkToken(*token) for token in self._ask({"tokenize": text})]
 
     def close(self) -> None:
         with self._process:
@@ -73,10 +73,10 @@ class SparkParser:
 
 
 def main() -> None:
-    """The process's own end."""
+    """Answer requests from standard input until it closes."""
     from pyspark.java_gateway import launch_gateway
 
-    answers = os.fdopen(os.dup(1), "w")
+    output = os.fdopen(os.dup(1), "w")
     # What the JVM prints goes to the log.
     os.dup2(2, 1)
     gateway: Any = launch_gateway()
@@ -84,8 +84,8 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         text = request.get("parse")
-        said = server.read(request["read"]) if text is None else server.parse(text)
-        print(json.dumps(said), file=answers, flush=True)
+        response = server.tokenize(request["tokenize"]) if text is None else server.parse(text)
+        print(json.dumps(response), file=output, flush=True)
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(timeout=20)
@@ -110,7 +110,7 @@ class _Server:
             return str(error.java_exception.getMessage())
         return None
 
-    def read(self, text: str) -> list[SparkToken]:
+    def tokenize(self, text: str) -> list[SparkToken]:
         stream = self._antlr.UpperCaseCharStream(self._streams.fromString(text))
         lexer = self._antlr.SqlBaseLexer(stream)
         lexer.removeErrorListeners()

@@ -5,9 +5,8 @@ import pytest
 from headrace.grammar.script import split_script
 
 
-def is_one(script: str) -> bool:
-    """Whether a block is one piece, and what follows it another."""
-    return [piece.text for piece in split_script(script + ";\nSELECT 1")] == [script, "SELECT 1"]
+def texts(script: str) -> list[str]:
+    return [statement.text for statement in split_script(script)]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +36,7 @@ def is_one(script: str) -> bool:
     ],
 )
 def test_a_block_is_one_statement(script: str) -> None:
-    assert is_one(script)
+    assert texts(script + ";\nSELECT 1") == [script, "SELECT 1"]
 
 
 @pytest.mark.parametrize(
@@ -51,12 +50,12 @@ def test_a_block_is_one_statement(script: str) -> None:
         "BEGIN DECLARE EXIT HANDLER FOR",
     ],
 )
-def test_a_block_that_does_not_close_takes_the_rest(script: str) -> None:
-    assert [piece.text for piece in split_script("SELECT 0;" + script)] == ["SELECT 0", script]
+def test_an_unclosed_block_extends_to_the_end_of_the_script(script: str) -> None:
+    assert texts("SELECT 0;" + script) == ["SELECT 0", script]
 
 
 @pytest.mark.parametrize(
-    ("script", "pieces"),
+    ("script", "expected"),
     [
         ("SELECT 1 BEGIN; END", ["SELECT 1 BEGIN", "END"]),
         ("a: LOOP; b", ["a: LOOP", "b"]),
@@ -64,5 +63,7 @@ def test_a_block_that_does_not_close_takes_the_rest(script: str) -> None:
         ("BEGIN a; END b; c", ["BEGIN a; END b", "c"]),
     ],
 )
-def test_only_begin_begins_a_block(script: str, pieces: list[str]) -> None:
-    assert [piece.text for piece in split_script(script)] == pieces
+def test_only_begin_at_the_start_of_a_statement_opens_a_block(
+    script: str, expected: list[str]
+) -> None:
+    assert texts(script) == expected

@@ -41,7 +41,7 @@ def join_statements(statements: list[str], seed: int) -> tuple[str, list[str]]:
 
 
 def assert_same_tokens_as_spark(parser: SparkParser, text: str) -> None:
-    """Compare each `;` and comment with Spark's lexer, up to the first unclosed quote or comment."""
+    """Compare each `;` and comment with Spark's lexer, up to an unclosed quote or comment."""
     ours, theirs = list(tokenize(text)), parser.tokens(text)
     unread = ours[-1].start if ours and ours[-1].kind is TokenKind.UNREADABLE else len(text)
 
@@ -68,15 +68,15 @@ def test_spark_and_headrace_both_accept_each_statement_as_one(
     name: str, parser: SparkParser
 ) -> None:
     for text in BY_FILE[name]:
-        assert parser.refusal(text) is None, text
+        assert parser.find_error(text) is None, text
         assert_same_tokens_as_spark(parser, text)
-        parse(text)
+        parse(text, reserved=False)
         assert [statement.text for statement in split_script(text)] == [text]
 
 
 def test_windows_line_ends_make_no_difference(parser: SparkParser) -> None:
     for text in WINDOWS:
-        assert parser.refusal(text) is None, text
+        assert parser.find_error(text) is None, text
         assert [statement.text for statement in split_script(text)] == [text]
 
 
@@ -89,9 +89,9 @@ def test_a_script_of_the_corpus_splits_into_its_statements(seed: int) -> None:
 
 def test_spark_accepts_each_statement_with_its_comments(parser: SparkParser) -> None:
     script, statements = join_statements(CORPUS, seed=1)
-    assert all(parser.refusal(statement.text) is None for statement in split_script(script))
+    assert all(parser.find_error(statement.text) is None for statement in split_script(script))
     with pytest.raises(MultipleStatements):
-        parse(script)
+        parse(script, reserved=False)
     assert len(statements) == len(CORPUS)
 
 

@@ -34,22 +34,22 @@ STATEMENTS = [
 
 
 def texts(script: str) -> list[str]:
-    return [piece.text for piece in split_script(script)]
+    return [statement.text for statement in split_script(script)]
 
 
 @given(any_text)
-def test_pieces_are_exact_slices_in_order(script: str) -> None:
+def test_statements_are_exact_slices_of_the_script_in_order(script: str) -> None:
     end = 0
-    for piece in split_script(script):
-        assert piece.offset >= end
-        end = piece.offset + len(piece.text)
-        assert piece.text
-        assert script[piece.offset : end] == piece.text
-        assert position_at(script, piece.offset) == Position(piece.line, piece.column)
+    for statement in split_script(script):
+        assert statement.offset >= end
+        end = statement.offset + len(statement.text)
+        assert statement.text
+        assert script[statement.offset : end] == statement.text
+        assert position_at(script, statement.offset) == Position(statement.line, statement.column)
 
 
 @given(any_text)
-def test_a_piece_is_one_piece(script: str) -> None:
+def test_a_statement_is_not_split_again(script: str) -> None:
     for text in texts(script):
         assert texts(text) == [text]
 
@@ -58,12 +58,12 @@ def test_a_piece_is_one_piece(script: str) -> None:
     st.lists(st.sampled_from(STATEMENTS)),
     st.lists(st.sampled_from([";", "\n;\n", " ; ;\t", ";\r\n\u3000", ";;"]), min_size=1),
 )
-def test_what_was_joined_is_split_again(statements: list[str], glue: list[str]) -> None:
-    script = "".join(text + glue[n % len(glue)] for n, text in enumerate(statements))
+def test_joined_statements_are_split_again(statements: list[str], separators: list[str]) -> None:
+    script = "".join(text + separators[n % len(separators)] for n, text in enumerate(statements))
     assert texts(script) == statements
 
 
-def test_a_piece_knows_its_place() -> None:
+def test_a_statement_has_its_offset_line_and_column() -> None:
     assert split_script("SELECT 1;\r\n  -- é\n  SELECT 2 ; x") == [
         ScriptStatement("SELECT 1", 0, 1, 1),
         ScriptStatement("-- é\n  SELECT 2", 13, 2, 3),
@@ -72,11 +72,11 @@ def test_a_piece_knows_its_place() -> None:
 
 
 @pytest.mark.parametrize("script", ["", " ", ";;", "-- only a comment;", "/* ; */;\n;-- x"])
-def test_no_statement_no_piece(script: str) -> None:
+def test_a_script_without_statements_is_split_into_none(script: str) -> None:
     assert split_script(script) == []
 
 
-def test_comments_behind_the_last_statement_are_no_piece() -> None:
+def test_comments_after_the_last_statement_are_dropped() -> None:
     assert texts("SELECT 1; -- done;\n/* really; */") == ["SELECT 1"]
 
 
@@ -84,12 +84,12 @@ def test_comments_behind_the_last_statement_are_no_piece() -> None:
     "script",
     ["SELECT 1; SELECT 'a; b", 'a; "b', "a; `b;", "a; /* b; /* */ c", "a; r'b", "a; 'b\\'"],
 )
-def test_what_nothing_closes_leaves_the_text_whole(script: str) -> None:
+def test_a_script_with_an_unclosed_quote_or_comment_is_not_split(script: str) -> None:
     assert texts(script) == [script]
 
 
 @pytest.mark.parametrize(
-    ("script", "pieces"),
+    ("script", "expected"),
     [
         ("a -- \\\n; b\n; c", ["a -- \\\n; b", "c"]),
         ("a -- \\\r\n; b", ["a -- \\", "b"]),
@@ -106,8 +106,8 @@ def test_what_nothing_closes_leaves_the_text_whole(script: str) -> None:
         ("{# ; #}", ["{#", "#}"]),
     ],
 )
-def test_quotes_and_comments_are_read_as_spark_reads_them(script: str, pieces: list[str]) -> None:
-    assert texts(script) == pieces
+def test_quotes_and_comments_follow_the_rules_of_spark(script: str, expected: list[str]) -> None:
+    assert texts(script) == expected
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_quotes_and_comments_are_read_as_spark_reads_them(script: str, pieces: l
         "-",
     ],
 )
-def test_a_long_text_is_split_in_linear_time(text: str) -> None:
+def test_a_long_script_is_split_in_linear_time(text: str) -> None:
     def seconds(size: int) -> float:
         script = "BEGIN " + text * (size // len(text)) + "; END;" + text
         taken = []

@@ -43,7 +43,7 @@ def _info(**fields: Any) -> ResultInfo:
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    """A result of two parts: batches of 3 and 2 rows, and a batch of 2 rows cut to 1.
+    """Write a result of two parts: batches of 3 and 2 rows, and a batch of 2 rows cut to 1.
 
     A chunk holds two batches.
     """

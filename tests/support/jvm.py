@@ -1,4 +1,4 @@
-"""JVM services for the tests: processes of a main class each, which end with their block."""
+"""JVM services for the tests: processes of a main class each."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from pathlib import Path
 from tests.support.waiting import wait_until
 
 from headrace.control.host.java import find_java
+
+_processes: list[subprocess.Popen[bytes]] = []
+"""All of this process: a Popen that is collected while its program runs gives a warning."""
 
 
 class JvmServices:
@@ -26,19 +29,19 @@ class JvmServices:
         return self._java
 
     def start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
-        """Starts one; its output goes to `<name>.log`."""
+        """Start a JVM whose output goes to `<name>.log`."""
         with (self._folder / f"{name}.log").open("ab") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, "JAVA_HOME": str(self._java), **env},
-                    cwd=self._folder,
-                    start_new_session=True,
-                )
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "JAVA_HOME": str(self._java), **env},
+                cwd=self._folder,
+                start_new_session=True,
             )
+        self._processes.append(process)
+        _processes.append(process)
 
     def wait(self, is_up: Callable[[], bool], *, what: str) -> None:
         """Until they serve; fails the test with their logs when one has ended."""
@@ -55,12 +58,13 @@ class JvmServices:
         files = sorted(self._folder.glob("*.log"))
         return "\n".join(f"== {file.name}\n{file.read_text()[-4000:]}" for file in files)
 
-    def stop(self) -> None:
-        """At once: nothing of them is wanted any more."""
-        for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            process.wait()
+
+def stop_services() -> None:
+    """End the JVM services that this process has started."""
+    for process in _processes:
+        process.kill()
+    while _processes:
+        _processes.pop().wait()
 
 
 def free_ports(count: int) -> list[int]:

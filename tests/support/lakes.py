@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.support.postgres import PostgresServer
+from tests.support.postgres import Postgres
 
 JARS = Path(__file__).parents[2] / ".tools" / "catalogs"
 _ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
@@ -32,7 +32,7 @@ def lake_extensions(jars: list[Path]) -> str:
     return ",".join(value for key, value in extensions.items() if key in names)
 
 
-def lake_conf(folder: Path, server: PostgresServer, database: str) -> dict[str, str]:
+def lake_conf(folder: Path, server: Postgres, database: str) -> dict[str, str]:
     """Return the configuration of all catalogs.
 
     `spark_catalog` is Delta, `files` is Iceberg's Hadoop catalog, `base` is Iceberg's JDBC catalog,
@@ -85,3 +85,8 @@ LAKES = [
     Lake("iceberg-base", "base", "USING iceberg", True, commits_natively=True, jars=_BASE),
     Lake("jdbc", "pg", "", replaces_atomically=True, jars=("postgresql",)),
 ]
+IMPLEMENTATIONS = [
+    pytest.param(lake, marks=[pytest.mark.matrix] if lake.name == "iceberg-files" else [])
+    for lake in LAKES
+]
+"""The same; `make test` has one Iceberg catalog of two: Headrace has the same code for both."""

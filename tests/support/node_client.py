@@ -41,8 +41,8 @@ class NodeClient:
 
         def is_running() -> bool:
             state = self.session_state(session)
-            log = self.http.get(f"/api/v1/sessions/{session}/log").text
-            assert state not in {"failed", "dead"}, log
+            if state in {"failed", "dead"}:
+                raise AssertionError(self.http.get(f"/api/v1/sessions/{session}/log").text)
             return state == "running"
 
         wait_until(is_running, seconds=seconds, what=f"session {session} runs")

@@ -22,10 +22,10 @@ ROOT = Path(__file__).parents[2]
 
 
 class PlainSpark:
-    """The process. Texts run one after another, in the order in which they are asked."""
+    """A process that runs statements one after another, in the order of the calls."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder` is empty and gets warehouse, answers and the log."""
+        """Start the process. `folder` is empty and receives warehouse, results and log."""
         self._log = folder / "log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -37,30 +37,30 @@ class PlainSpark:
                 cwd=ROOT,
             )
 
-    def ask(self, text: str) -> Callable[[], Outcome]:
-        """Begins to run a text; the returned function waits for its end."""
+    def start(self, text: str) -> Callable[[], Outcome]:
+        """Start a statement and return a function that waits for its outcome."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         stdin.write(json.dumps(text) + "\n")
         stdin.flush()
 
-        def answer() -> Outcome:
+        def wait() -> Outcome:
             assert stdout is not None
             line = stdout.readline()
             assert line, self._log.read_text()[-4000:]
-            told = json.loads(line)
-            if file := told.pop("file", None):
+            fields = json.loads(line)
+            if file := fields.pop("file", None):
                 return parse_arrow_outcome(Path(file).read_bytes())
-            return Outcome(**told)
+            return Outcome(**fields)
 
-        return answer
+        return wait
 
     def run(self, text: str) -> Outcome:
-        """Runs a text."""
-        return self.ask(text)()
+        """Run a statement."""
+        return self.start(text)()
 
     def close(self) -> None:
-        """Ends the process and its JVM."""
+        """End the process and its JVM."""
         with self._process:
             assert self._process.stdin is not None
             self._process.stdin.close()
@@ -72,18 +72,18 @@ class PlainSpark:
 
 
 def main(folder: Path) -> None:
-    """The process's own end."""
-    answers = os.fdopen(os.dup(1), "w")
+    """Answer requests from standard input until it closes."""
+    output = os.fdopen(os.dup(1), "w")
     # What Spark and its JVM print goes to the log.
     os.dup2(2, 1)
     session = _session(folder)
     try:
         for number, line in enumerate(sys.stdin):
             print(
-                json.dumps(_told(session, json.loads(line), folder / f"{number}.arrow")),
-                file=answers,
+                json.dumps(_run_statement(session, json.loads(line), folder / f"{number}.arrow")),
+                file=output,
             )
-            answers.flush()
+            output.flush()
     finally:
         session.stop()
 
@@ -101,7 +101,7 @@ def _session(folder: Path) -> Any:
     )
 
 
-def _told(session: Any, text: str, file: Path) -> dict[str, str | None]:
+def _run_statement(session: Any, text: str, file: Path) -> dict[str, str | None]:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -111,8 +111,10 @@ def _told(session: Any, text: str, file: Path) -> dict[str, str | None]:
     except PySparkException as error:
         return _error(error.getCondition(), error.getSqlState(), str(error))
     except Py4JJavaError as error:
-        known = _spark_error(session, error.java_exception)
-        return _error(known.getCondition(), known.getSqlState(), known.getMessage())
+        spark_error = _spark_error(session, error.java_exception)
+        return _error(
+            spark_error.getCondition(), spark_error.getSqlState(), spark_error.getMessage()
+        )
     table = table.replace_schema_metadata({SPARK_SCHEMA: frame.schema.json()})
     with pa.ipc.new_stream(str(file), table.schema) as writer:
         writer.write_table(table)
@@ -124,8 +126,9 @@ def _error(condition: str | None, sqlstate: str | None, message: str) -> dict[st
 
 
 def _spark_error(session: Any, error: Any) -> Any:
-    """Spark's own error in the chain of causes: PySpark converts neither those of jobs that
-    `toArrow` runs nor those of the scripting interpreter.
+    """Return the first cause that is Spark's own error.
+
+    PySpark converts neither errors of jobs that `toArrow` runs nor those of SQL scripts.
     """
     throwable = session._jvm.java.lang.Class.forName("org.apache.spark.SparkThrowable")
     while not (throwable.isInstance(error) and error.getCondition() is not None):

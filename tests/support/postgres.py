@@ -1,20 +1,21 @@
-"""A real PostgreSQL server for the tests, in a temporary folder, gone when they end."""
+"""Real PostgreSQL servers for the tests: one for the whole run, and others that tests may stop."""
 
 from __future__ import annotations
 
 import os
 import pwd
+import secrets
 import shutil
 import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 
 import psycopg
 import pytest
+from tests.support.shared_services import Address
 
 _NEEDED = "PostgreSQL's server is needed by these tests; on Debian: apt-get install postgresql"
 # A test server may forget everything when the machine falls over.
@@ -27,14 +28,38 @@ _OPTIONS = {
 }
 
 
-class PostgresServer:
-    """A server on a free port of loopback, which any local user may enter."""
+class Postgres:
+    """A server on a port of loopback, which any local user may enter."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def url(self, database: str = "postgres") -> str:
+        """Return where a database is."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def new_database(self, template: str = "template1") -> str:
+        """Make a database, a copy of `template`; return its name."""
+        name = f"test_{secrets.token_hex(6)}"
+        self._command(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return name
+
+    def drop(self, database: str) -> None:
+        """Drop a database and cut whoever is in it."""
+        self._command(f"DROP DATABASE {database} WITH (FORCE)")
+
+    def _command(self, text: str) -> None:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(text)
+
+
+class PostgresServer(Postgres):
+    """A server of this process, on a free port, which it may stop and start."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self._programs = programs
         self._data = folder / "data"
         self._log = folder / "log"
-        self._databases = count()
         self._as_owner: list[str] = []
         if os.geteuid() == 0:
             # The server refuses to run as root.
@@ -44,7 +69,7 @@ class PostgresServer:
             self._as_owner = ["setpriv", *ids, "--clear-groups", "--"]
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+            super().__init__(probe.getsockname()[1])
         self._options = {
             **_OPTIONS,
             "port": str(self.port),
@@ -54,10 +79,6 @@ class PostgresServer:
             "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"
         )
         self.start()
-
-    def url(self, database: str = "postgres") -> str:
-        """Where a database is."""
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
@@ -74,20 +95,6 @@ class PostgresServer:
             psycopg.connect(self.url()).close()
         except psycopg.OperationalError:
             self.start()
-
-    def new_database(self, template: str = "template1") -> str:
-        """Make a database, a copy of `template`; returns its name."""
-        name = f"test_{next(self._databases)}"
-        self._command(f"CREATE DATABASE {name} TEMPLATE {template}")
-        return name
-
-    def drop(self, database: str) -> None:
-        """Drop a database and cut whoever is in it."""
-        self._command(f"DROP DATABASE {database} WITH (FORCE)")
-
-    def _command(self, text: str) -> None:
-        with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(text)
 
     def _run(self, program: str, *arguments: str | Path) -> None:
         command = [*self._as_owner, str(self._programs / program), *map(str, arguments)]
@@ -107,10 +114,8 @@ class PostgresServer:
 
 @contextmanager
 def running_server() -> Iterator[PostgresServer]:
-    """A server for the length of the block; fails the test where none is installed."""
+    """Run a server during the block. Fail the test where PostgreSQL is not installed."""
     programs = _programs()
-    if programs is None:
-        pytest.fail(_NEEDED)
     folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-", dir="/tmp"))
     try:
         server = PostgresServer(programs, folder)
@@ -122,16 +127,29 @@ def running_server() -> Iterator[PostgresServer]:
         shutil.rmtree(folder)
 
 
-def _programs() -> Path | None:
-    """Where initdb and pg_ctl are; Debian keeps them outside PATH."""
+def start_server(folder: Path) -> Address:
+    """Start a server that outlives this process; return the fields of its Postgres.
+
+    Fail the test where no server is installed.
+    """
+    return {"port": PostgresServer(_programs(), folder).port}
+
+
+def _programs() -> Path:
+    """Return where initdb and pg_ctl are; Debian keeps them outside PATH."""
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version, reverse=True)
     if shutil.which("pg_config"):
-        told = subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True)
-        places.insert(0, Path(told.stdout.strip()))
+        output = subprocess.run(
+            ["pg_config", "--bindir"], capture_output=True, text=True, check=True
+        )
+        places.insert(0, Path(output.stdout.strip()))
     on_path = shutil.which("initdb")
     if on_path:
         places.append(Path(on_path).parent)
-    return next((place for place in places if (place / "initdb").exists()), None)
+    programs = next((place for place in places if (place / "initdb").exists()), None)
+    if programs is None:
+        pytest.fail(_NEEDED)
+    return programs
 
 
 def _version(place: Path) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
 
 def children() -> set[psutil.Process]:
-    """The live direct children of the test run."""
-    return {child for child in psutil.Process().children() if _alive(child)}
+    """Return the live direct children of this process."""
+    return {child for child in _children() if _alive(child)}
 
 
 def processes_of(home: Path) -> set[psutil.Process]:
@@ -30,6 +32,18 @@ def end(processes: set[psutil.Process]) -> None:
         except psutil.NoSuchProcess:
             continue
     psutil.wait_procs(list(processes), timeout=10)
+
+
+def _children() -> Iterator[psutil.Process]:
+    """Return the direct children; Linux lists them without a look at every process."""
+    if not Path("/proc/thread-self/children").exists():
+        yield from psutil.Process().children()
+        return
+    for file in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for pid in file.read_text().split():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    yield psutil.Process(int(pid))
 
 
 def _alive(process: psutil.Process) -> bool:

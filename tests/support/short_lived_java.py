@@ -31,7 +31,7 @@ def apply() -> None:
 
 
 def main() -> int:
-    """Makes the archive, unless it is there."""
+    """Create the archive unless it exists."""
     archive = _archive()
     if not archive.exists():
         sys.stderr.write("==> archiving Spark's classes for the tests\n")
@@ -58,7 +58,7 @@ def _archive() -> Path:
 
 
 def _run_spark(folder: Path, archive: Path) -> None:
-    """A bit of everything, in a JVM that writes down at its end what it has loaded."""
+    """Load the classes that a statement needs in a JVM that lists them when it ends."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.support.postgres import PostgresServer, running_server
+from tests.support.postgres import Postgres, start_server
+from tests.support.shared_services import shared
 
 from headrace.errors import DriverLost
 from headrace.model.failure import Failure
@@ -63,31 +64,30 @@ SESSION_PATHS = {
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server for the whole test run."""
-    with running_server() as server:
-        yield server
+def postgres() -> Postgres:
+    """Return the PostgreSQL server of the whole test run. No test may stop it."""
+    return Postgres(**shared("postgres", start_server))
 
 
 @pytest.fixture(scope="session")
-def migrated_postgres(postgres: PostgresServer) -> str:
-    """The URL of a migrated database. Each test empties it before use."""
+def migrated_postgres(postgres: Postgres) -> str:
+    """Return the URL of a migrated database. Each test empties it before use."""
     url = postgres.url(postgres.new_database())
-    _migrate(url)
+    migrate(url)
     return url
 
 
 @pytest.fixture(scope="session")
 def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated file. Each test uses a copy."""
+    """Return a migrated file. Each test uses a copy."""
     file = tmp_path_factory.mktemp("template") / "headrace.db"
-    _migrate(f"sqlite:///{file}")
+    migrate(f"sqlite:///{file}")
     return file
 
 
 @pytest.fixture
 def postgres_url(migrated_postgres: str) -> str:
-    """The URL of a migrated PostgreSQL store without any row."""
+    """Return the URL of a migrated PostgreSQL store without any row."""
     tables = ", ".join(metadata.tables)
     with psycopg.connect(migrated_postgres) as connection:
         connection.execute(f"TRUNCATE {tables} RESTART IDENTITY")
@@ -96,20 +96,21 @@ def postgres_url(migrated_postgres: str) -> str:
 
 @pytest.fixture
 def sqlite_url(migrated_sqlite: Path, tmp_path: Path) -> str:
-    """The URL of a migrated SQLite store without any row."""
+    """Return the URL of a migrated SQLite store without any row."""
     return f"sqlite:///{shutil.copy(migrated_sqlite, tmp_path / 'headrace.db')}"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store(request: pytest.FixtureRequest) -> Iterator[Database]:
-    """An open, migrated and empty store: on SQLite, then on PostgreSQL."""
+    """Open a migrated, empty store: on SQLite, then on PostgreSQL."""
     fixture = "sqlite_url" if request.param == "sqlite" else "postgres_url"
     database = Database.open(request.getfixturevalue(fixture))
     yield database
     database.close()
 
 
-def _migrate(url: str) -> None:
+def migrate(url: str) -> None:
+    """Create the tables of a store."""
     database = Database.open(url)
     database.migrate()
     database.close()

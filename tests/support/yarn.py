@@ -1,12 +1,10 @@
-"""A real YARN on a real HDFS, one node of each, gone when its block ends."""
+"""A real YARN on a real HDFS, one node of each, which the processes of a run share."""
 
 from __future__ import annotations
 
-import shutil
+import os
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -14,6 +12,8 @@ from xml.sax.saxutils import escape
 import httpx
 import pytest
 from tests.support.jvm import JvmServices, free_ports
+from tests.support.run_cleanup import RUN_ID
+from tests.support.shared_services import Address
 
 JARS = Path(__file__).parents[2] / ".tools" / "yarn"
 FULL, CLOSED = "full", "closed"
@@ -37,8 +37,36 @@ _HDFS = "org.apache.hadoop.hdfs.server"
 _OVER = {"FINISHED", "FAILED", "KILLED"}
 
 
+@dataclass(frozen=True, slots=True)
 class YarnCluster:
     """Applications get 12 GB and 8 cores between them; both are promised, not there."""
+
+    conf: Path
+    url: str
+
+    def applications(self) -> list[str]:
+        """Return the names of those that have not ended."""
+        return [item["name"] for item in self._applications() if item["state"] not in _OVER]
+
+    def _applications(self) -> list[dict[str, Any]]:
+        response = httpx.get(f"{self.url}/ws/v1/cluster/apps", timeout=10).json()
+        return list((response["apps"] or {}).get("app", []))
+
+
+def start_yarn(folder: Path) -> Address:
+    """Start a cluster and wait until it is up; return the fields of its YarnCluster.
+
+    Fail the test where the jars are missing.
+    """
+    if not JARS.is_dir():
+        pytest.fail("the jars of YARN are needed by these tests: run scripts/setup-jars yarn")
+    daemons = _Daemons(folder)
+    daemons.wait_up()
+    return {"conf": str(daemons.conf), "url": daemons.url}
+
+
+class _Daemons:
+    """The four processes of a cluster, with their configuration."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -54,26 +82,15 @@ class YarnCluster:
     def wait_up(self) -> None:
         self._services.wait(self._is_up, what="YARN is up")
 
-    def applications(self) -> list[str]:
-        """Names of those that have not ended."""
-        return [one["name"] for one in self._applications() if one["state"] not in _OVER]
-
-    def stop(self) -> None:
-        self._services.stop()
-
-    def _applications(self) -> list[dict[str, Any]]:
-        told = httpx.get(f"{self.url}/ws/v1/cluster/apps", timeout=10).json()
-        return list((told["apps"] or {}).get("app", []))
-
     def _is_up(self) -> bool:
         try:
-            told = httpx.get(f"{self.url}/ws/v1/cluster/nodes", timeout=10).json()
-            nodes = (told["nodes"] or {}).get("node", [])
+            response = httpx.get(f"{self.url}/ws/v1/cluster/nodes", timeout=10).json()
+            nodes = (response["nodes"] or {}).get("node", [])
             storage = httpx.get(f"{self._namenode}/jmx?qry=Hadoop:*,name=FSNamesystem", timeout=10)
             [state] = storage.json()["beans"]
         except (httpx.TransportError, ValueError):
             return False
-        return any(one["state"] == "RUNNING" for one in nodes) and state["NumLiveDataNodes"] == 1
+        return any(item["state"] == "RUNNING" for item in nodes) and state["NumLiveDataNodes"] == 1
 
     def _configure(self) -> str:
         names = ["fs", "namenode", "dn", "dn_http", "dn_ipc"]
@@ -136,6 +153,8 @@ class YarnCluster:
             f"{on}.vmem-check-enabled": "false",
             f"{on}.pmem-check-enabled": "false",
             f"{on}.disk-health-checker.enable": "false",
+            # Containers belong to the run as well.
+            f"{on}.admin-env": f"{RUN_ID}={os.environ[RUN_ID]}",
             "yarn.timeline-service.enabled": "false",
         }
 
@@ -158,19 +177,3 @@ class YarnCluster:
             [*self._command(main), *arguments], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
-
-
-@contextmanager
-def running_yarn() -> Iterator[YarnCluster]:
-    """A cluster that is coming up; gone after the block. Fails the test without its jars."""
-    if not JARS.is_dir():
-        pytest.fail("the jars of YARN are needed by these tests: run scripts/setup-jars yarn")
-    folder = Path(tempfile.mkdtemp(prefix="headrace-yarn-", dir="/tmp"))
-    try:
-        cluster = YarnCluster(folder)
-        try:
-            yield cluster
-        finally:
-            cluster.stop()
-    finally:
-        shutil.rmtree(folder)

@@ -25,7 +25,7 @@ _FIELDS = ("name", "status", "found", "fix")
 _MARKS = {"ok": "✓", "warning": "!", "failed": "✗"}
 _ASCII_MARKS = {"ok": "ok", "warning": "warning", "failed": "FAILED"}
 _DEFAULT_FIXES = {
-    "settings": "correct the setting in the environment or in headrace.toml (docs/settings.md)",
+    "settings": "correct it in the environment or in headrace.toml (docs/reference/settings.md)",
     "java": "install Java 17 or 21, or set JAVA_HOME to it",
     "spark": "pip install 'headrace[spark]'",
     "store": "check the setting store.url, and that the database runs",
@@ -84,7 +84,7 @@ def _check_host(context: CommandContext) -> list[Json]:
     checks: list[Json] = [json.loads(line) for line in run.stdout.splitlines()]
     for check in checks:
         if check["status"] == "failed" and not check["fix"]:
-            check["fix"] = _DEFAULT_FIXES.get(check["name"], "see docs/settings.md")
+            check["fix"] = _DEFAULT_FIXES.get(check["name"], "see docs/reference/settings.md")
     if run.returncode != 0:
         last_line = run.stderr.strip().rpartition("\n")[2]
         message = f"the checks of this host ended with an error: {last_line}"

@@ -58,13 +58,15 @@ def recover(
         if not dry_run:
             for request in _session_requests(client, transactions):
                 _run_driver(context, client, request)
-            transactions = [_wait_until_resolved(client, each["id"]) for each in transactions]
+            transactions = [
+                _wait_until_resolved(client, transaction["id"]) for transaction in transactions
+            ]
         if transactions or output_format is not None:
             items = [_with_action(transaction) for transaction in transactions]
             write_items(context.terminal, items, _FIELDS, output_format)
         if not transactions:
             context.terminal.info("There are no orphaned transactions.")
-        if not dry_run and any(each["state"] not in _ENDED for each in transactions):
+        if not dry_run and any(transaction["state"] not in _ENDED for transaction in transactions):
             raise Exit(EXIT_FAILED)
 
 

@@ -1,7 +1,7 @@
 """HTTP/1.1 requests to one node over one connection that is kept alive.
 
 The transport uses http.client because a command must start fast: importing httpx takes longer than
-a whole command (docs/cli.md, "Start-up").
+a whole command (ARCHITECTURE.md, "Never").
 """
 
 from __future__ import annotations

@@ -5,34 +5,15 @@ Every transition is one compare-and-set, with its event.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    Float,
-    Row,
-    Update,
-    and_,
-    bindparam,
-    exists,
-    func,
-    or_,
-    select,
-    update,
-)
-from sqlalchemy.sql.dml import ReturningUpdate
+from sqlalchemy import Row, select, update
 
 from headrace.errors import CommitInDoubt, Committing, StatementTimeout
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import (
-    IN_FLIGHT,
-    STATEMENT,
-    SessionState,
-    StatementState,
-    TransactionState,
-)
+from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, StatementState, TransactionState
 from headrace.model.result import ResultReport
-from headrace.model.session import DriverLease, SessionKind
+from headrace.model.session import DriverLease
 from headrace.model.statement import CancelReason, Statement
 from headrace.model.transaction import Transaction
 from headrace.store import events, pending_hook_calls, results, transactions
@@ -41,24 +22,14 @@ from headrace.store.database import Tx
 from headrace.store.locks import LockedStatement, lock_owned_statement, lock_statement
 from headrace.store.notifications import session_topic, statement_topic
 from headrace.store.records import row_to_statement
-from headrace.store.tables import sessions, statements
+from headrace.store.statement_queries import LOCK_CLAIMING_SESSION, claim_oldest, update_state
+from headrace.store.tables import statements
 
 _ENTITY = "statement"
 _LIVE = statements.c.ended_at.is_(None)
 
 # A driver makes these changes itself, so they do not wake it.
 _MADE_BY_DRIVER = {StatementState.LAUNCHED, StatementState.RUNNING}
-
-# The lock serialises the claims of one session, and makes a takeover wait for a claim.
-_LOCK_SESSION = (
-    select(sessions.c.parallelism)
-    .where(
-        sessions.c.id == bindparam("session"),
-        sessions.c.epoch == bindparam("lease_epoch"),
-        sessions.c.state == SessionState.RUNNING,
-    )
-    .with_for_update()
-)
 
 _IN_DOUBT = (
     "The commit of its table is in doubt. The next driver on that catalog finishes the table or"
@@ -83,10 +54,10 @@ def claim_next(tx: Tx, lease: DriverLease) -> Statement | None:
         not running, or if the lease is lost.
     """
     names = {"session": lease.session_id, "lease_epoch": lease.epoch}
-    session = tx.execute(_LOCK_SESSION, names).one_or_none()
+    session = tx.execute(LOCK_CLAIMING_SESSION, names).one_or_none()
     if session is None:
         return None
-    claim = tx.execute(_claim(), names | {"max_queries": session.parallelism})
+    claim = tx.execute(claim_oldest(), names | {"max_queries": session.parallelism})
     row = claim.mappings().one_or_none()
     if row is None:
         return None
@@ -365,67 +336,5 @@ def _change(
     names.update(lease_epoch=epoch, new_failure=failure)
     if ran_seconds is not None:
         names["offset"] = -ran_seconds
-    change = _update(target, has_run=ran_seconds is not None)
+    change = update_state(target, has_run=ran_seconds is not None)
     return tx.execute(change, names).rowcount > 0
-
-
-def _values_on_entry(target: StatementState, *, has_run: bool = False) -> dict[str, Any]:
-    """Return the columns that change when a statement enters a state.
-
-    Args:
-        has_run: Whether the bound parameter `offset` says when the statement started.
-    """
-    values: dict[str, Any] = {"state": target, "failure": bindparam("new_failure")}
-    if target is StatementState.LAUNCHED:
-        values["launched_at"] = clock()
-        values["epoch"] = bindparam("lease_epoch")
-        values["attempts"] = statements.c.attempts + 1
-    elif target is StatementState.WAITING:
-        values.update(launched_at=None, started_at=None, epoch=None, progress=None)
-    elif has_run or target in {StatementState.RUNNING, StatementState.SUCCESS}:
-        started = clock(bindparam("offset", type_=Float())) if has_run else clock()
-        values["started_at"] = func.coalesce(statements.c.started_at, started)
-    if target in STATEMENT.terminal:
-        values["ended_at"] = clock()
-    return values
-
-
-@cache
-def _update(target: StatementState, *, has_run: bool) -> Update:
-    return (
-        update(statements)
-        .where(statements.c.id == bindparam("statement"), statements.c.state == bindparam("source"))
-        .values(_values_on_entry(target, has_run=has_run))
-    )
-
-
-@cache
-def _claim() -> ReturningUpdate[Any]:
-    in_session = (statements.c.session_id == bindparam("session"), _LIVE)
-    oldest = (
-        select(statements.c.id)
-        .where(*in_session, statements.c.state == StatementState.WAITING)
-        .order_by(statements.c.ordinal)
-        .limit(1)
-    )
-    other = statements.alias("other")
-    in_flight = (
-        other.c.session_id == bindparam("session"),
-        other.c.ended_at.is_(None),
-        other.c.state.in_(sorted(IN_FLIGHT)),
-    )
-    nothing_in_flight = ~exists().where(*in_flight)
-    only_queries_in_flight = ~exists().where(*in_flight, other.c.is_query.is_(False))
-    count = select(func.count()).select_from(other).where(*in_flight).scalar_subquery()
-    beside_queries = and_(
-        statements.c.is_query, only_queries_in_flight, count < bindparam("max_queries")
-    )
-    claim = update(statements).where(
-        statements.c.id == oldest.scalar_subquery(),
-        statements.c.state == StatementState.WAITING,
-        # A node executes local statements. Statements after one wait for it.
-        statements.c.kind != SessionKind.LOCAL,
-        or_(nothing_in_flight, beside_queries),
-    )
-    values = {**_values_on_entry(StatementState.LAUNCHED), "failure": None}
-    return claim.values(values).returning(*statements.c)

@@ -53,7 +53,7 @@ def launcher(backend: Backend, tmp_path: Path) -> Launcher:
 
 @pytest.fixture
 def handles(launcher: Launcher) -> Iterator[list[Handle]]:
-    """A list for the handles of the drivers that a test starts. They are killed at its end."""
+    """Return a list for the handles of started drivers, which are killed after the test."""
     handles: list[Handle] = []
     yield handles
     for handle in handles:
@@ -154,5 +154,5 @@ def moto() -> Iterator[str]:
 
 @pytest.fixture
 def aws(moto: str) -> Aws:
-    """A new bucket and a new EMR Serverless application."""
+    """Create a bucket and an EMR Serverless application."""
     return account(moto)

@@ -286,7 +286,7 @@ def test_a_missing_region_is_reported(
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A reserved port at which no process listens."""
+    """Reserve a port at which no process listens."""
     with socket.socket() as reservation:
         reservation.bind(("127.0.0.1", 0))
         yield reservation.getsockname()[1]

@@ -11,7 +11,7 @@ import pytest
 from tests.driver.ctas.lake_namespace import LakeNamespace
 from tests.support.journal import JournalLink
 from tests.support.lakes import Lake, lake_conf
-from tests.support.postgres import PostgresServer
+from tests.support.postgres import Postgres
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,9 +35,9 @@ def database(spark: SparkSession) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def lake_session(
-    spark: SparkSession, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[SparkSession, Path]:
-    """A session that has all catalogs, and the directory of the Iceberg catalogs."""
+    """Return a session with all catalogs and the directory of the Iceberg catalogs."""
     folder = tmp_path_factory.mktemp("lakes")
     session = spark.newSession()
     for key, value in lake_conf(folder, postgres, postgres.new_database()).items():
@@ -54,7 +54,7 @@ def lake(request: pytest.FixtureRequest) -> Lake:
 
 @pytest.fixture
 def namespace(lake_session: tuple[SparkSession, Path], lake: Lake) -> Iterator[LakeNamespace]:
-    """A new namespace for tables of the kind `lake`."""
+    """Create a namespace for tables of the kind `lake`."""
     session, folder = lake_session
     lake_namespace = LakeNamespace(session, lake, folder)
     yield lake_namespace

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.support.ctas import checksum, expected_checksum, fetch_rows
-from tests.support.lakes import LAKES, Lake
+from tests.support.lakes import IMPLEMENTATIONS, LAKES, Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +19,11 @@ def for_lakes(*names: str) -> pytest.MarkDecorator:
     """Run a test with the fixture `lake` set to each of these kinds of tables, by default all."""
     lakes = [lake for lake in LAKES if not names or lake.name in names]
     return pytest.mark.parametrize("lake", lakes, ids=str, indirect=True)
+
+
+def for_implementations() -> pytest.MarkDecorator:
+    """Parametrise a test with all catalogs, of which `make test` omits a second Iceberg catalog."""
+    return pytest.mark.parametrize("lake", IMPLEMENTATIONS, ids=str, indirect=True)
 
 
 class LakeNamespace:

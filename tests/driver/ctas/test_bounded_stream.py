@@ -39,7 +39,7 @@ def create_stream_view(spark: SparkSession, folder: Path) -> None:
 
 @pytest.fixture
 def stream(spark: SparkSession, link: JournalLink, tmp_path: Path) -> Iterator[JournalLink]:
-    """A link with results in `tmp_path`. The session has a trigger and the view `arriving`."""
+    """Return a link with results in `tmp_path` to a session with the view `arriving`."""
     create_stream_view(spark, tmp_path)
     spark.conf.set("headrace.ctas.trigger", "Available  now")
     link.bootstrap = link.bootstrap.model_copy(update={"results": str(tmp_path / "results")})

@@ -206,7 +206,7 @@ def test_files_of_another_user_are_not_mistaken_for_a_half_finished_rename(
 
 @pytest.fixture
 def existing_table(spark: SparkSession, database: str) -> None:
-    """An existing table `t` with one row."""
+    """Create a table `t` with one row."""
     spark.sql("CREATE TABLE t USING json AS SELECT 7 AS x")
 
 

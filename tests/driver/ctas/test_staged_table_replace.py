@@ -33,7 +33,7 @@ STEPS = ["begun", "written", "replaced_renamed", "published"]
 
 @pytest.fixture
 def text(spark: SparkSession, tmp_path: Path) -> str:
-    """A statement that replaces an existing table, which has one row."""
+    """Return a statement that replaces an existing table of one row."""
     spark.sql("CREATE TABLE t USING json AS SELECT 7 AS x")
     clauses = f"USING parquet PARTITIONED BY (k) LOCATION '{tmp_path / 'location'}'"
     return f"CREATE OR REPLACE TABLE t {clauses} AS {ROWS}"

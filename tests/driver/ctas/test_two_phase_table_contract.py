@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.driver.ctas.lake_namespace import LakeNamespace, for_lakes
+from tests.driver.ctas.lake_namespace import LakeNamespace, for_implementations, for_lakes
 from tests.support.ctas import (
     Crash,
     CtasRun,
@@ -24,11 +24,9 @@ from headrace.model.lifecycle import TransactionState
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.catalogs,
-    for_lakes(),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.catalogs]
+every_lake = for_lakes()
+every_implementation = for_implementations()
 PREPARED, BEGUN = TransactionState.PREPARED, TransactionState.BEGUN
 COMMITTING, COMMITTED = TransactionState.COMMITTING, TransactionState.COMMITTED
 ABORTING, ABORTED = TransactionState.ABORTING, TransactionState.ABORTED
@@ -41,6 +39,7 @@ FAILING = (
 OTHER = "SELECT 7L AS id, '7' AS s, 7L AS k"
 
 
+@every_lake
 def test_a_ctas_creates_a_complete_table(namespace: LakeNamespace, link: JournalLink) -> None:
     run = CtasRun(namespace.spark, namespace.ctas(ROWS), link)
     assert (run.rows, run.plan.atomic, link.steps) == ([], True, WRITTEN)
@@ -53,6 +52,7 @@ def test_a_ctas_creates_a_complete_table(namespace: LakeNamespace, link: Journal
     assert fetch_rows(namespace.spark, f"SELECT count(*) FROM {namespace.table}") == [(101,)]
 
 
+@every_implementation
 def test_an_existing_table_stays_unchanged(namespace: LakeNamespace, link: JournalLink) -> None:
     namespace.spark.sql(namespace.ctas(ROWS))
     with pytest.raises(TableAlreadyExists, match="it is a table"):
@@ -63,6 +63,7 @@ def test_an_existing_table_stays_unchanged(namespace: LakeNamespace, link: Journ
     assert link.steps == []
 
 
+@every_implementation
 def test_a_missing_namespace_is_reported_before_anything_is_journalled(
     namespace: LakeNamespace, link: JournalLink
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_missing_namespace_is_reported_before_anything_is_journalled(
     assert link.steps == []
 
 
+@every_implementation
 def test_a_failed_ctas_leaves_no_table_and_no_file(
     namespace: LakeNamespace, link: JournalLink
 ) -> None:
@@ -83,6 +85,7 @@ def test_a_failed_ctas_leaves_no_table_and_no_file(
     assert namespace.is_complete()
 
 
+@every_implementation
 @pytest.mark.parametrize("state", [PREPARED, BEGUN, COMMITTING])
 def test_a_cancelled_ctas_leaves_nothing_unless_the_catalog_has_already_committed(
     namespace: LakeNamespace, link: JournalLink, state: TransactionState
@@ -99,6 +102,7 @@ def test_a_cancelled_ctas_leaves_nothing_unless_the_catalog_has_already_committe
     assert link.steps[-1:] == ([] if state is PREPARED else [ABORTED])
 
 
+@every_implementation
 @pytest.mark.parametrize("state", [BEGUN, COMMITTING])
 def test_the_next_attempt_after_a_crash_creates_the_complete_table(
     namespace: LakeNamespace, link: JournalLink, state: TransactionState
@@ -116,6 +120,7 @@ def test_the_next_attempt_after_a_crash_creates_the_complete_table(
         assert next_link.steps[-5:] == [ABORTING, ABORTED, *WRITTEN]
 
 
+@every_implementation
 @pytest.mark.parametrize("state", [BEGUN, COMMITTING])
 def test_an_orphaned_transaction_is_resolved_by_recovery(
     namespace: LakeNamespace, link: JournalLink, state: TransactionState
@@ -134,6 +139,7 @@ def test_an_orphaned_transaction_is_resolved_by_recovery(
         assert namespace.is_empty()
 
 
+@every_implementation
 def test_a_driver_that_has_just_started_can_complete_the_commit(
     namespace: LakeNamespace, link: JournalLink
 ) -> None:
@@ -155,6 +161,7 @@ def test_a_driver_that_has_just_started_can_complete_the_commit(
     assert completed_earlier == [True]
 
 
+@every_implementation
 def test_a_commit_can_be_repeated_any_number_of_times(
     namespace: LakeNamespace, link: JournalLink
 ) -> None:
@@ -165,6 +172,7 @@ def test_a_commit_can_be_repeated_any_number_of_times(
     assert link.steps == WRITTEN
 
 
+@every_lake
 @pytest.mark.parametrize("replaces", [False, True])
 def test_another_users_table_of_the_same_name_is_kept(
     namespace: LakeNamespace, link: JournalLink, replaces: bool
@@ -190,6 +198,7 @@ def test_another_users_table_of_the_same_name_is_kept(
     assert not [file for file in namespace.files if "headrace" in file]
 
 
+@every_implementation
 def test_a_replaced_table_is_complete(namespace: LakeNamespace, link: JournalLink) -> None:
     verb = "CREATE OR REPLACE TABLE"
     run = CtasRun(namespace.spark, namespace.ctas(OTHER, verb), link)
@@ -201,6 +210,7 @@ def test_a_replaced_table_is_complete(namespace: LakeNamespace, link: JournalLin
     assert fetch_rows(namespace.spark, f"SELECT * FROM {namespace.table}") == [(7, "7", 7)]
 
 
+@every_implementation
 def test_replace_table_fails_if_the_table_does_not_exist(
     namespace: LakeNamespace, link: JournalLink
 ) -> None:
@@ -209,6 +219,7 @@ def test_replace_table_fails_if_the_table_does_not_exist(
     assert (link.steps, namespace.tables) == ([], [])
 
 
+@every_implementation
 def test_a_failed_replacement_keeps_the_old_table(
     namespace: LakeNamespace, link: JournalLink
 ) -> None:
@@ -220,6 +231,7 @@ def test_a_failed_replacement_keeps_the_old_table(
     assert not [file for file in namespace.files if "headrace" in file]
 
 
+@every_implementation
 @pytest.mark.parametrize("state", [BEGUN, COMMITTING])
 def test_the_next_attempt_completes_a_replacement_after_a_crash(
     namespace: LakeNamespace, link: JournalLink, state: TransactionState
@@ -235,6 +247,7 @@ def test_the_next_attempt_completes_a_replacement_after_a_crash(
     assert namespace.is_complete()
 
 
+@every_implementation
 def test_a_replacement_that_cannot_be_atomic_is_refused_if_the_session_requires_it(
     namespace: LakeNamespace, link: JournalLink, spark: SparkSession
 ) -> None:

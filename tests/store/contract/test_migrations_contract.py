@@ -11,7 +11,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import CheckConstraint, inspect, text
-from tests.support.postgres import PostgresServer
+from tests.support.postgres import Postgres
 from tests.support.store import new_session
 
 from headrace.errors import SchemaTooNew
@@ -20,8 +20,8 @@ from headrace.store.tables import metadata
 
 
 @pytest.fixture
-def empty_postgres(postgres: PostgresServer) -> Iterator[str]:
-    """The URL of a database without any table."""
+def empty_postgres(postgres: Postgres) -> Iterator[str]:
+    """Return the URL of a database without any table."""
     name = postgres.new_database()
     yield postgres.url(name)
     postgres.drop(name)
@@ -83,7 +83,7 @@ def test_several_nodes_can_migrate_at_once(empty_postgres: str) -> None:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def newer_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """A store that a newer Headrace has migrated."""
+    """Open a store that a newer Headrace has migrated."""
     url = f"sqlite:///{tmp_path / 'headrace.db'}"
     if request.param == "postgresql":
         url = request.getfixturevalue("empty_postgres")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -26,16 +27,23 @@ from headrace.store.notifications import (
 _SOON = 10.0
 
 
-@pytest.fixture
-def two_nodes(postgres_url: str) -> Iterator[tuple[Database, Database]]:
-    """Two nodes on one store, both listening."""
-    pair = Database.open(postgres_url), Database.open(postgres_url)
+@contextmanager
+def open_listening_pair(url: str) -> Iterator[tuple[Database, Database]]:
+    """Open one store twice, as two nodes do that both listen."""
+    pair = Database.open(url), Database.open(url)
     for node in pair:
         node.listen()
         assert node.wait_until_listening(_SOON)
     yield pair
     for node in pair:
         node.close()
+
+
+@pytest.fixture
+def two_nodes(postgres_url: str) -> Iterator[tuple[Database, Database]]:
+    """Two nodes on one store, both listening."""
+    with open_listening_pair(postgres_url) as pair:
+        yield pair
 
 
 def test_a_change_wakes_the_subscribers_of_its_topics(store: Database) -> None:
@@ -126,12 +134,14 @@ def test_hundreds_of_topics_reach_the_other_node(two_nodes: tuple[Database, Data
 
 
 def test_wake_ups_resume_after_a_restart_of_the_server(
-    two_nodes: tuple[Database, Database], postgres: PostgresServer
+    stoppable_url: str, stoppable_postgres: PostgresServer
 ) -> None:
-    first, second = two_nodes
-    with second.notifications.subscribe("topic") as wait:
-        postgres.stop()
-        postgres.start()
+    with (
+        open_listening_pair(stoppable_url) as (first, second),
+        second.notifications.subscribe("topic") as wait,
+    ):
+        stoppable_postgres.stop()
+        stoppable_postgres.start()
         assert wait.wait(_SOON), "subscribers are woken on reconnect"
 
         def wakes() -> bool:

@@ -17,25 +17,18 @@ from headrace.store.database import Database
 
 
 @pytest.fixture
-def remote(postgres_url: str) -> Iterator[Database]:
-    """A PostgreSQL store."""
-    database = Database.open(postgres_url, pool_size=3, connect_timeout=2)
+def remote(stoppable_url: str) -> Iterator[Database]:
+    """Open a PostgreSQL store whose server the test may stop."""
+    database = Database.open(stoppable_url, pool_size=3, connect_timeout=2)
     yield database
     database.close()
 
 
-@pytest.fixture
-def outage(postgres: PostgresServer) -> Iterator[PostgresServer]:
-    """The server of the store. The fixture starts it again afterwards."""
-    yield postgres
-    postgres.start_again()
-
-
 def test_calls_fail_while_the_server_is_down_and_work_afterwards(
-    remote: Database, outage: PostgresServer
+    remote: Database, stoppable_postgres: PostgresServer
 ) -> None:
     session_id = new_session(remote)
-    outage.stop()
+    stoppable_postgres.stop()
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
             remote.ping()
@@ -43,31 +36,31 @@ def test_calls_fail_while_the_server_is_down_and_work_afterwards(
             sessions.get(tx, session_id)
         with pytest.raises(StoreUnavailable):
             remote.migrate()
-    outage.start()
+    stoppable_postgres.start()
     remote.ping()
     with remote.write("test") as tx:
         assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="test")
 
 
 def test_a_restart_of_the_server_between_two_calls_goes_unnoticed(
-    remote: Database, outage: PostgresServer
+    remote: Database, stoppable_postgres: PostgresServer
 ) -> None:
     session_id = new_session(remote)
-    outage.stop()
-    outage.start()
+    stoppable_postgres.stop()
+    stoppable_postgres.start()
     with remote.read() as tx:
         assert sessions.get(tx, session_id) is not None
 
 
 def test_a_transaction_is_rolled_back_if_the_server_stops_before_its_commit(
-    remote: Database, outage: PostgresServer
+    remote: Database, stoppable_postgres: PostgresServer
 ) -> None:
     session_id = new_session(remote)
     with pytest.raises(StoreUnavailable), remote.write("test") as tx:
         assert sessions.transition(tx, session_id, SessionState.CLOSING, actor="test")
-        outage.stop()
+        stoppable_postgres.stop()
     count = remote.write_count
-    outage.start()
+    stoppable_postgres.start()
     with remote.read() as tx:
         session = sessions.get(tx, session_id)
     assert session is not None

@@ -43,7 +43,7 @@ _COPIES = [
 
 @pytest.fixture
 def busy(store: Database) -> tuple[Database, DriverLease]:
-    """A store with many ended statements and one that waits, and the lease of its driver."""
+    """Return a store with many ended statements and a waiting one, and the lease of its driver."""
     new_statement(store, new_session(store), StatementState.FAILED)
     with store.write("test") as tx:
         for copy in _COPIES:

@@ -340,17 +340,25 @@ def test_a_statement_that_ends_with_its_driver_gets_a_pending_hook_call(store: D
         assert pending_hook_calls.list_for_session(tx, lease.session_id) == []
 
 
-def test_a_snapshot_replaces_the_one_before_and_is_deleted_with_its_session(
-    store: Database,
-) -> None:
+def test_a_new_snapshot_of_a_session_replaces_the_earlier_one(store: Database) -> None:
     session_id = running_session(store).session_id
     first = Snapshot(catalog="spark_catalog", namespace=["default"], conf={"a": "\x00"})
-    second = first.model_copy(update={"conf": {"b": "2"}})
+    second = Snapshot(catalog="lake", namespace=["sales"], conf={"b": "2"})
     with store.write("test") as tx:
         assert snapshots.get(tx, session_id) is None
-        for snapshot in (first, second):
-            snapshots.save(tx, session_id, snapshot)
-            assert snapshots.get(tx, session_id) == snapshot
+        snapshots.save(tx, session_id, first)
+    with store.write("test") as tx:
+        assert snapshots.get(tx, session_id) == first
+        snapshots.save(tx, session_id, second)
+    with store.read() as tx:
+        assert snapshots.get(tx, session_id) == second
+
+
+def test_a_session_that_ends_keeps_no_snapshot(store: Database) -> None:
+    session_id = running_session(store).session_id
+    with store.write("test") as tx:
+        snapshots.save(tx, session_id, Snapshot(catalog="spark_catalog", namespace=["default"]))
+        assert snapshots.get(tx, session_id) is not None
     with store.write("test") as tx:
         assert sessions.transition(tx, session_id, SessionState.DEAD, actor="test")
         assert snapshots.get(tx, session_id) is None

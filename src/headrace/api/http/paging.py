@@ -9,7 +9,7 @@ from fastapi import Query
 
 Before = Annotated[
     str | None,
-    Query(pattern=r"^[a-z]{2}_[0-9a-f]{32}$", description="the `next` of the page before"),
+    Query(pattern=r"^[a-z]{2}_[0-9a-f]{32}$", description="the `next` of the previous page"),
 ]
 Limit = Annotated[int, Query(ge=1, le=1000, description="largest number of items")]
 

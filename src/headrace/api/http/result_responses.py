@@ -74,15 +74,15 @@ def result_response(
     Raises:
         NotAcceptable: If no format fits the header `accept`.
     """
-    chosen = format_ or _negotiate(accept)
+    result_format = format_ or _negotiate(accept)
     rows = statements.open_result(statement)
-    if chosen is ResultFormat.JSON:
+    if result_format is ResultFormat.JSON:
         content = json.write(rows, chunk or 0, numbers=numbers)
     else:
-        content = _WRITERS[chosen](rows, chunk)
+        content = _WRITERS[result_format](rows, chunk)
     truncated = statement.result is not None and statement.result.truncated
     headers = {"X-Headrace-Truncated": "true" if truncated else "false"}
-    return stream_response(content, MEDIA_TYPES[chosen], headers)
+    return stream_response(content, MEDIA_TYPES[result_format], headers)
 
 
 def submit_response(

@@ -36,12 +36,15 @@ async def list_events(
     request: Request,
     after: Annotated[
         str | None,
-        Query(json_schema_extra={"pattern": _CURSOR}, description="the `next` of the page before"),
+        Query(
+            json_schema_extra={"pattern": _CURSOR}, description="the `next` of the previous page"
+        ),
     ] = None,
     entity: Annotated[
-        str | None, Query(description="statement, session, transaction or node")
+        str | None,
+        Query(description="only events of a `statement`, `session`, `transaction` or `node`"),
     ] = None,
-    entity_id: str | None = None,
+    entity_id: Annotated[str | None, Query(description="only events of this entity")] = None,
     limit: Limit = 100,
     accept: Annotated[str, Header(include_in_schema=False)] = "",
     last_event_id: Annotated[str | None, Header(include_in_schema=False)] = None,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field, JsonValue, StringConstraints
 
 from headrace.api.auth import Authenticated
@@ -32,6 +32,8 @@ from headrace.results.schema import SparkType, TypeKind
 from headrace.settings import Settings
 
 PREFIX = "/_plugins/_async_query"
+
+QueryId = Annotated[str, Path(description="id of the statement")]
 
 router = APIRouter(
     prefix=PREFIX, tags=["opensearch"], responses=errors(400, 401, 503), route_class=StrictRoute
@@ -129,7 +131,7 @@ def create_async_query(
 
 
 @router.get("/{query_id}", response_model=AsyncQueryResult, responses=errors(410))
-def show_async_query(request: Request, caller: Authenticated, query_id: str) -> Response:
+def show_async_query(request: Request, caller: Authenticated, query_id: QueryId) -> Response:
     """Show the state of a query, with all its rows once it has succeeded."""
     node = node_of(request)
     statement = node.statements.get(caller, query_id)
@@ -142,7 +144,7 @@ def show_async_query(request: Request, caller: Authenticated, query_id: str) -> 
 
 
 @router.delete("/{query_id}", status_code=204)
-def cancel_async_query(request: Request, caller: Authenticated, query_id: str) -> Response:
+def cancel_async_query(request: Request, caller: Authenticated, query_id: QueryId) -> Response:
     """Request a cancel."""
     node_of(request).statements.cancel(caller, query_id)
     return Response(status_code=204)

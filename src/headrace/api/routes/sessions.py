@@ -10,6 +10,7 @@ from fastapi.responses import PlainTextResponse
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
 from headrace.api.http.paging import Before, Limit, split_page
+from headrace.api.http.parameters import SessionRef
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
 from headrace.api.http.schemas import SessionBody, SessionPage, SessionRequest
@@ -44,7 +45,9 @@ def open_session(request: Request, caller: Authenticated, body: SessionRequest) 
 def list_sessions(
     request: Request,
     caller: Authenticated,
-    state: Annotated[list[SessionState] | None, Query()] = None,
+    state: Annotated[
+        list[SessionState] | None, Query(description="only sessions in one of these states")
+    ] = None,
     before: Before = None,
     limit: Limit = 100,
 ) -> Response:
@@ -55,13 +58,13 @@ def list_sessions(
 
 
 @router.get("/{session}", response_model=SessionBody, responses=problems(404))
-def show_session(request: Request, caller: Authenticated, session: str) -> Response:
+def show_session(request: Request, caller: Authenticated, session: SessionRef) -> Response:
     """Show one session, by id, or by name while it is live."""
     return json_response(session_body(node_of(request).sessions.get(caller, session)))
 
 
 @router.delete("/{session}", status_code=202, response_model=SessionBody, responses=problems(404))
-def close_session(request: Request, caller: Authenticated, session: str) -> Response:
+def close_session(request: Request, caller: Authenticated, session: SessionRef) -> Response:
     """Close a session: its statements are cancelled, and its driver ends."""
     return json_response(session_body(node_of(request).sessions.close(caller, session)), 202)
 
@@ -70,7 +73,7 @@ def close_session(request: Request, caller: Authenticated, session: str) -> Resp
 def session_log(
     request: Request,
     caller: Authenticated,
-    session: str,
+    session: SessionRef,
     tail: Annotated[
         int, Query(ge=1, le=16 * 1024 * 1024, description="largest number of bytes")
     ] = _LOG_BYTES,

@@ -14,6 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from headrace.api.auth import Authenticated
 from headrace.api.context import long_polls_of, node_of
 from headrace.api.http.paging import Before, Limit, split_page
+from headrace.api.http.parameters import StatementId
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
 from headrace.api.http.result_responses import (
@@ -65,7 +66,14 @@ async def submit(
     caller: Authenticated,
     body: StatementRequest,
     numbers: Numbers = NumberFormat.TEXT,
-    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            min_length=1,
+            max_length=200,
+            description="key of the client: a second submit with it returns the first statement",
+        ),
+    ] = None,
 ) -> Response:
     """Submit one statement.
 
@@ -102,8 +110,12 @@ async def submit(
 def list_statements(
     request: Request,
     caller: Authenticated,
-    state: Annotated[list[StatementState] | None, Query()] = None,
-    session: str | None = None,
+    state: Annotated[
+        list[StatementState] | None, Query(description="only statements in one of these states")
+    ] = None,
+    session: Annotated[
+        str | None, Query(description="only statements of this session, by id or name")
+    ] = None,
     before: Before = None,
     limit: Limit = 100,
 ) -> Response:
@@ -120,9 +132,11 @@ def list_statements(
 async def show_statement(
     request: Request,
     caller: Authenticated,
-    statement_id: str,
-    wait_timeout: Duration | None = None,
-    trace: bool = False,
+    statement_id: StatementId,
+    wait_timeout: Annotated[
+        Duration | None, Query(description="how long to wait for the end of the statement")
+    ] = None,
+    trace: Annotated[bool, Query(description="include the stack trace of an error")] = False,
 ) -> Response:
     """Show one statement; with `wait_timeout`, once it has ended or the time is over."""
     seconds = _wait_seconds(wait_timeout)
@@ -142,7 +156,7 @@ async def show_statement(
 def cancel_statement(
     request: Request,
     caller: Authenticated,
-    statement_id: str,
+    statement_id: StatementId,
     force: Annotated[
         bool, Query(description="kill the driver if necessary, even if other work runs in it")
     ] = False,
@@ -174,9 +188,19 @@ def cancel_statement(
 def statement_result(
     request: Request,
     caller: Authenticated,
-    statement_id: str,
-    format: Annotated[ResultFormat | None, Query()] = None,  # noqa: A002 - the parameter's public name
-    chunk: Annotated[int | None, Query(ge=0, le=2**31)] = None,
+    statement_id: StatementId,
+    format: Annotated[  # noqa: A002 - the parameter's public name
+        ResultFormat | None, Query(description="format of the rows; takes precedence over `Accept`")
+    ] = None,
+    chunk: Annotated[
+        int | None,
+        Query(
+            ge=0,
+            le=2**31,
+            description="number of a chunk. Without it, JSON has the first chunk, and the other "
+            "formats have all rows",
+        ),
+    ] = None,
     numbers: Numbers = NumberFormat.TEXT,
 ) -> Response:
     """Read the rows of a successful statement, in the format that `format` or `Accept` names."""

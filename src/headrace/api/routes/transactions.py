@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
@@ -14,6 +14,8 @@ from headrace.api.http.responses import json_response
 from headrace.api.http.schemas import TransactionBody, TransactionPage
 from headrace.api.http.serializers import transaction_body
 from headrace.api.http.strict_json import StrictRoute
+
+TransactionId = Annotated[str, Path(description="id of the transaction")]
 
 router = APIRouter(prefix="/transactions", tags=["transactions"], route_class=StrictRoute)
 
@@ -40,7 +42,9 @@ def list_transactions(
 
 
 @router.get("/{transaction}", response_model=TransactionBody, responses=problems(404))
-def show_transaction(request: Request, caller: Authenticated, transaction: str) -> Response:
+def show_transaction(
+    request: Request, caller: Authenticated, transaction: TransactionId
+) -> Response:
     """Show one transaction."""
     status = node_of(request).transactions.get(caller, transaction)
     return json_response(transaction_body(status))

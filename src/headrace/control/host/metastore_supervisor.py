@@ -136,12 +136,21 @@ def _start_metastore(folder: Path, port: int) -> subprocess.Popen[bytes]:
             *(str(java), "-Xmx256m", "-XX:+UseSerialGC", *opens),
             f"-Dderby.stream.error.file={folder / 'derby.log'}",
             f"{_FOLDER_OPTION}{folder}",
-            *("-cp", f"{folder / 'conf'}:{jars}/*"),
+            *("-cp", _class_path(jars, folder / "conf")),
             *("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)),
         ],
         stdin=subprocess.DEVNULL,
         cwd=folder,
     )
+
+
+def _class_path(jars: Path, conf: Path) -> str:
+    """Return Spark's jars in the order of its own launcher, then the configuration.
+
+    JVMs whose class paths begin alike can share an archive of classes (JEP 350).
+    """
+    first = sorted(jars.glob("slf4j-api-*.jar"))
+    return ":".join([*map(str, first), f"{jars}/*", str(conf)])
 
 
 def _spark_home() -> Path:

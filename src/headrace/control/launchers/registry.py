@@ -54,7 +54,7 @@ class LauncherRegistry:
         self._select(handle["backend"], "kill").kill(handle)
 
     def exits(self) -> list[DriverExit]:
-        return list(chain.from_iterable(each.exits() for each in self._launchers.values()))
+        return list(chain.from_iterable(launcher.exits() for launcher in self._launchers.values()))
 
     def announce(self, addresses: list[str]) -> None:
         for launcher in self._launchers.values():

@@ -2,7 +2,7 @@
 
 In client mode the driver is a process of this host, in the process group of spark-submit. In
 cluster mode spark-submit only submits the application, and the cluster chooses the host of the
-driver. The page docs/backends.md lists the files that each mode sends to the driver.
+driver. The page docs/guides/backends.md lists the files that each mode sends to the driver.
 """
 
 from __future__ import annotations

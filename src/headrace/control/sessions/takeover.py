@@ -60,7 +60,7 @@ class Takeovers:
             if not future.done()
         }
         for driver_exit in self._launchers.exits():
-            # Most drivers have said goodbye, so that their epoch is already superseded.
+            # Most drivers have sent a goodbye, so their epoch is already superseded.
             self.declare_lost(driver_exit.lease, driver_exit.reason)
         with self._database.read() as tx:
             overdue = takeovers.overdue(tx, _BATCH)

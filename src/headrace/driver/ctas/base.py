@@ -1,4 +1,4 @@
-"""Base classes for catalogs that create tables in two phases; see docs/atomic-tables.md.
+"""Base classes for catalogs that create tables in two phases; see docs/guides/atomic-tables.md.
 
 A package can install an implementation for its own catalog with an entry point in the group
 `headrace.catalogs`.

@@ -51,9 +51,9 @@ class JdbcConnection:
     @cached_property
     def _connection_factory(self) -> Any:
         jvm = Py4JBridge(self._session)
-        plugin = jvm.catalog(self._catalog)
+        catalog = jvm.catalog(self._catalog)
         dialects = jvm.singleton("org.apache.spark.sql.jdbc.JdbcDialects")
-        return dialects.get(self.url).createConnectionFactory(jvm.field(plugin, "options"))
+        return dialects.get(self.url).createConnectionFactory(jvm.field(catalog, "options"))
 
     @contextmanager
     def open(self) -> Iterator[JdbcTransaction]:

@@ -32,9 +32,9 @@ class NativeCommitTable(TwoPhaseTable):
 
     commits_natively = True
 
-    def __init__(self, record: NativeCommitRecord, plugin: V2Catalog, files: HadoopFiles) -> None:
+    def __init__(self, record: NativeCommitRecord, catalog: V2Catalog, files: HadoopFiles) -> None:
         self._record = record
-        self._plugin = plugin
+        self._catalog = catalog
         self._files = files
         self.write_target = WriteTarget(
             path=record.target,
@@ -46,7 +46,7 @@ class NativeCommitTable(TwoPhaseTable):
         """Do nothing: Spark's write creates the table."""
 
     def is_published(self) -> bool:
-        properties = self._plugin.properties(self._record.target)
+        properties = self._catalog.properties(self._record.target)
         return properties.get(TRANSACTION_PROPERTY) == self._record.transaction
 
     def commit(self) -> None:
@@ -54,12 +54,12 @@ class NativeCommitTable(TwoPhaseTable):
             # The table was published, and another user has replaced or dropped it since.
             return
         if self._record.final_properties:
-            self._plugin.set_properties(self._record.target, self._record.final_properties)
+            self._catalog.set_properties(self._record.target, self._record.final_properties)
 
     def explain_commit_refusal(self, error: Exception) -> StatementFailed | None:
         # Iceberg's catalogs report an existing table in different messages, without a condition.
         exists = "already exists" in str(error) and not self._record.replaces
-        existing = self._plugin.kind_of(self._record.target) if exists else None
+        existing = self._catalog.kind_of(self._record.target) if exists else None
         return None if existing is None else table_exists_error(self._record.target, existing)
 
     def abort(self) -> None:

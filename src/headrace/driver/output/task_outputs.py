@@ -47,8 +47,10 @@ def apply_limits(
     Returns:
         The outputs within the limits, and whether rows were cut off.
     """
-    rows_left = row_limit if row_limit is not None else sum(sum(each.rows) for each in outputs)
-    bytes_left = byte_limit if byte_limit is not None else sum(sum(each.sizes) for each in outputs)
+    rows_left = row_limit if row_limit is not None else sum(sum(output.rows) for output in outputs)
+    bytes_left = (
+        byte_limit if byte_limit is not None else sum(sum(output.sizes) for output in outputs)
+    )
     for position, output in enumerate(outputs):
         for index, (rows, size) in enumerate(zip(output.rows, output.sizes, strict=True)):
             if rows <= rows_left and size <= bytes_left:

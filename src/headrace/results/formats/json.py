@@ -1,6 +1,6 @@
 """JSON: `{"schema": […], "rows": [[…], …], "chunk": n, "next_chunk": m}`.
 
-docs/results.md lists the JSON form of each type.
+docs/guides/results.md lists the JSON form of each type.
 """
 
 from __future__ import annotations

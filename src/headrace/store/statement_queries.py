@@ -1,0 +1,99 @@
+"""SQL of the state transitions of statements.
+
+SQLAlchemy takes longer to build a query than SQLite takes to run it: each query is built once.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Float, Update, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy.sql.dml import ReturningUpdate
+
+from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, SessionState, StatementState
+from headrace.model.session import SessionKind
+from headrace.store.clock import clock
+from headrace.store.tables import sessions, statements
+
+_LIVE = statements.c.ended_at.is_(None)
+
+# The lock serialises the claims of one session, and makes a takeover wait for a claim.
+LOCK_CLAIMING_SESSION = (
+    select(sessions.c.parallelism)
+    .where(
+        sessions.c.id == bindparam("session"),
+        sessions.c.epoch == bindparam("lease_epoch"),
+        sessions.c.state == SessionState.RUNNING,
+    )
+    .with_for_update()
+)
+
+
+def _values_on_entry(target: StatementState, *, has_run: bool = False) -> dict[str, Any]:
+    """Return the columns that change when a statement enters a state.
+
+    Args:
+        has_run: Whether the bound parameter `offset` says when the statement started.
+    """
+    values: dict[str, Any] = {"state": target, "failure": bindparam("new_failure")}
+    if target is StatementState.LAUNCHED:
+        values["launched_at"] = clock()
+        values["epoch"] = bindparam("lease_epoch")
+        values["attempts"] = statements.c.attempts + 1
+    elif target is StatementState.WAITING:
+        values.update(launched_at=None, started_at=None, epoch=None, progress=None)
+    elif has_run or target in {StatementState.RUNNING, StatementState.SUCCESS}:
+        started = clock(bindparam("offset", type_=Float())) if has_run else clock()
+        values["started_at"] = func.coalesce(statements.c.started_at, started)
+    if target in STATEMENT.terminal:
+        values["ended_at"] = clock()
+    return values
+
+
+@cache
+def update_state(target: StatementState, *, has_run: bool) -> Update:
+    """Return the update that changes the state from `source`, if it still is that, to a target.
+
+    Args:
+        has_run: Whether the parameter `offset` says when the statement started, in seconds from
+            now.
+    """
+    return (
+        update(statements)
+        .where(statements.c.id == bindparam("statement"), statements.c.state == bindparam("source"))
+        .values(_values_on_entry(target, has_run=has_run))
+    )
+
+
+@cache
+def claim_oldest() -> ReturningUpdate[Any]:
+    """Return the update that claims the oldest waiting statement of a session, if it may run."""
+    in_session = (statements.c.session_id == bindparam("session"), _LIVE)
+    oldest = (
+        select(statements.c.id)
+        .where(*in_session, statements.c.state == StatementState.WAITING)
+        .order_by(statements.c.ordinal)
+        .limit(1)
+    )
+    other = statements.alias("other")
+    in_flight = (
+        other.c.session_id == bindparam("session"),
+        other.c.ended_at.is_(None),
+        other.c.state.in_(sorted(IN_FLIGHT)),
+    )
+    nothing_in_flight = ~exists().where(*in_flight)
+    only_queries_in_flight = ~exists().where(*in_flight, other.c.is_query.is_(False))
+    count = select(func.count()).select_from(other).where(*in_flight).scalar_subquery()
+    beside_queries = and_(
+        statements.c.is_query, only_queries_in_flight, count < bindparam("max_queries")
+    )
+    claim = update(statements).where(
+        statements.c.id == oldest.scalar_subquery(),
+        statements.c.state == StatementState.WAITING,
+        # A node executes local statements. Statements after one wait for it.
+        statements.c.kind != SessionKind.LOCAL,
+        or_(nothing_in_flight, beside_queries),
+    )
+    values = {**_values_on_entry(StatementState.LAUNCHED), "failure": None}
+    return claim.values(values).returning(*statements.c)

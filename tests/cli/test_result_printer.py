@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.cli.conftest import COMMAND, RunHeadrace
+from tests.cli.scripted_node import ScriptedNode
+
+RESULT = "/api/v1/statements/[^/]+/result"
+
+
+def test_json_output_is_an_array_of_objects(node: ScriptedNode, headrace: RunHeadrace) -> None:
+    node.on("SELECT 1 AS x", columns=[("x", "int")], chunks=[[[1]]])
+    completed = headrace("sql", "SELECT 1 AS x", "--format", "json")
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, '[{"x": 1}]\n', "")
+
+
+def test_output_to_a_pipe_is_csv_by_default(node: ScriptedNode, headrace: RunHeadrace) -> None:
+    rows = [["a", None], ["", 'say "hi"']]
+    node.on("SELECT", columns=[("s", "string"), ("t", "string")], chunks=[rows])
+    assert headrace("sql", "SELECT").stdout == 's,t\na,\n"","say ""hi"""\n'
+
+
+def test_environment_sets_the_format_and_the_flag_overrides_it(
+    node: ScriptedNode, headrace: RunHeadrace
+) -> None:
+    node.on("SELECT 1 AS x", columns=[("x", "int")], chunks=[[[1]]])
+    assert headrace("sql", "SELECT 1 AS x", HEADRACE_FORMAT="jsonl").stdout == '{"x": 1}\n'
+    flagged = headrace("sql", "SELECT 1 AS x", "--format", "tsv", HEADRACE_FORMAT="jsonl")
+    assert flagged.stdout == "x\n1\n"
+
+
+def test_unknown_format_in_the_environment_is_refused(headrace: RunHeadrace) -> None:
+    completed = headrace("sql", "SELECT", HEADRACE_FORMAT="yaml")
+    assert completed.returncode == 2
+    assert "'yaml' (set by HEADRACE_FORMAT)" in completed.stderr
+    assert "jsonl" in completed.stderr
+
+
+def test_all_chunks_of_a_result_are_read_in_order(
+    node: ScriptedNode, headrace: RunHeadrace
+) -> None:
+    chunks = [[[n]] for n in range(5)]
+    node.on("SELECT", columns=[("n", "int")], chunks=chunks)
+    assert headrace("sql", "SELECT").stdout == "n\n0\n1\n2\n3\n4\n"
+    chunks_read = [call.query["chunk"] for call in node.calls("GET", RESULT)]
+    assert chunks_read == ["1", "2", "3", "4"]  # the submit returned chunk 0
+
+
+def test_an_incomplete_result_is_an_error(node: ScriptedNode, headrace: RunHeadrace) -> None:
+    node.on("SELECT", columns=[("n", "int")], chunks=[[[1]]], rows_lost=1)
+    completed = headrace("sql", "SELECT")
+    assert completed.returncode == 1
+    assert "the node returned 1 of 2 rows" in completed.stderr
+
+
+def test_truncation_is_reported_even_with_quiet(node: ScriptedNode, headrace: RunHeadrace) -> None:
+    node.on("SELECT", columns=[("n", "int")], chunks=[[[1]]], truncated=True)
+    completed = headrace("sql", "SELECT", "--quiet")
+    assert completed.returncode == 0
+    assert "first 1 rows" in completed.stderr
+
+
+def test_json_refuses_duplicate_column_names(node: ScriptedNode, headrace: RunHeadrace) -> None:
+    columns = [("a", "int"), ("b", "int"), ("a", "int")]
+    node.on("SELECT", columns=columns, chunks=[[[1, 2, 3]]])
+    completed = headrace("sql", "SELECT", "--format", "json")
+    assert completed.returncode == 2
+    assert completed.stdout == ""
+    assert "of the same name: a." in completed.stderr
+    assert headrace("sql", "SELECT").stdout == "a,b,a\n1,2,3\n"
+
+
+def test_json_reads_bigint_values_as_numbers(node: ScriptedNode, headrace: RunHeadrace) -> None:
+    # Like a real node, the scripted one returns strings with the submit.
+    node.on("SELECT", columns=[("n", "bigint")], chunks=[[["7"]]])
+    headrace("sql", "SELECT", "--format", "json")
+    result_calls = node.calls("GET", RESULT)
+    assert [call.query for call in result_calls] == [
+        {"format": "json", "chunk": "0", "numbers": "plain"}
+    ]
+    assert headrace("sql", "SELECT").stdout == "n\n7\n"
+
+
+def test_binary_formats_are_written_unchanged(
+    node: ScriptedNode, environment: dict[str, str], tmp_path: Path
+) -> None:
+    content = bytes(range(256)) * 4000
+    node.on("SELECT", columns=[("n", "int")], downloads={"arrow": content})
+    command = [*COMMAND, "sql", "SELECT", "--format", "arrow"]
+    completed = subprocess.run(command, capture_output=True, env=environment, check=True)
+    assert completed.stdout == content
+
+
+def test_a_statement_without_columns_prints_nothing_except_an_empty_json_array(
+    node: ScriptedNode, headrace: RunHeadrace
+) -> None:
+    node.on("DROP VIEW v")
+    assert headrace("sql", "DROP VIEW v").stdout == ""
+    assert headrace("sql", "DROP VIEW v", "--format", "json").stdout == "[]\n"
+
+
+def test_format_none_reads_no_rows(node: ScriptedNode, headrace: RunHeadrace) -> None:
+    node.on("SELECT", columns=[("n", "int")], chunks=[[[1]], [[2]]])
+    completed = headrace("sql", "SELECT", "--format", "none")
+    assert (completed.returncode, completed.stdout) == (0, "")
+    assert not node.calls("GET", RESULT)
