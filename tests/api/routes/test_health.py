@@ -1,4 +1,4 @@
-"""Health, readiness and addresses of nodes."""
+"""Health and readiness of a node, and the file that contains its address."""
 
 from __future__ import annotations
 
@@ -13,19 +13,6 @@ def test_a_running_node_is_healthy_and_ready(node: InProcessNode) -> None:
     assert (health.status_code, health.json()) == (200, {"status": "ok", **identity})
     ready = node.http.get("/ready")
     assert (ready.status_code, ready.json()) == (200, {"status": "ready", **identity})
-
-
-def test_nodes_are_listed_with_address_state_and_version(node: InProcessNode) -> None:
-    page = node.http.get("/api/v1/nodes").json()
-    assert page["next"] is None
-    (listed_node,) = page["items"]
-    assert (listed_node["id"], listed_node["address"], listed_node["state"]) == (
-        node.node.id,
-        node.address,
-        "up",
-    )
-    assert listed_node["version"] == __version__
-    assert listed_node["ended_at"] is None
 
 
 def test_the_private_node_file_contains_the_address_of_the_node(start_node: StartNode) -> None:
