@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
 
-pytest_plugins = ["tests.support.run_cleanup", "tests.support.store"]
+pytest_plugins = [
+    "tests.support.run_cleanup",
+    "tests.support.store",
+    "tests.support.in_process_node",
+]
 
 # Without deadline and with fixed examples, the outcome does not depend on load or chance.
 # RANDOM_EXAMPLES=1 tries other examples.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.node import NodeProcess
-from tests.support.outcome import Outcome, of_statement
+from tests.support.outcome import Outcome, run_to_outcome
 from tests.support.plain_spark import PlainSpark
 
 from headrace.grammar.script import ScriptStatement, split_script
@@ -38,7 +38,7 @@ def test_every_statement_has_the_same_outcome_as_in_plain_spark(
 ) -> None:
     for statement in split_script(script):
         wait_for_outcome = plain.start(statement.text)
-        result = of_statement(node, statement.text, session)
+        result = run_to_outcome(node, statement.text, session)
         compare(statement, result, wait_for_outcome())
 
 

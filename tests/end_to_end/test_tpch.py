@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.node import NodeProcess
-from tests.support.outcome import of_statement
+from tests.support.outcome import run_to_outcome
 from tests.support.plain_spark import PlainSpark
 
 pytestmark = pytest.mark.spark
@@ -62,7 +62,7 @@ def test_a_query_returns_the_same_rows_as_plain_spark(
 ) -> None:
     text = query.read_text()
     wait_for_outcome = plain.start(text)
-    result = of_statement(node, text, warehouse)
+    result = run_to_outcome(node, text, warehouse)
     expected = wait_for_outcome()
     assert expected.error is None, expected.message
     assert any(value is not None for row in expected.rows for value in row), (

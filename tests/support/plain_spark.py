@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from tests.support.outcome import SPARK_SCHEMA, Outcome, of_arrow
+from tests.support.outcome import SPARK_SCHEMA, Outcome, parse_arrow_outcome
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,7 +50,7 @@ class PlainSpark:
             assert line, self._log.read_text()[-4000:]
             answer = json.loads(line)
             if file := answer.pop("file", None):
-                return of_arrow(Path(file).read_bytes())
+                return parse_arrow_outcome(Path(file).read_bytes())
             return Outcome(**answer)
 
         return wait_for_outcome
