@@ -137,7 +137,7 @@ class EmrServerlessLauncher:
         return []
 
     def announce(self, addresses: list[str]) -> None:
-        """Do nothing: the answers to their renewals give drivers the node addresses."""
+        """Do nothing: drivers receive the node addresses in the answers to their renewals."""
 
     def _find(self, name: str, profile: Profile, *, refusal: type[HeadraceError]) -> Handle | None:
         """Return the handle of the newest live job run of this name, or None.
@@ -262,7 +262,7 @@ def _log_location(profile: Profile, job_run_id: str) -> str:
 
 
 def _write_session_log(request: LaunchRequest, handle: Handle) -> None:
-    """Write to the log of the session where the log of the driver is."""
+    """Append the location of the driver's log to the log of the session."""
     # The job run has already started, so a full disk must not make the launch fail.
     with contextlib.suppress(OSError):
         request.log.parent.mkdir(parents=True, exist_ok=True)

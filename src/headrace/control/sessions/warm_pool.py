@@ -1,6 +1,6 @@
-"""The warm pool: sessions without an owner, as many per profile as its `warm` says.
+"""The warm pool: sessions without an owner. The setting `warm` of a profile is their number.
 
-A new session is assigned one of them, and with it a driver that is already up.
+A request for a new session is assigned a session of the pool, whose driver is already up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEPT_STATES = {SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RU
 
 
 class WarmPool:
-    """Adjusts the pool. Several nodes may do so; each corrects what another did too much."""
+    """Adjusts the pool. If several nodes start too many sessions, a later round closes a surplus."""
 
     def __init__(self, context: NodeContext) -> None:
         settings = context.settings
@@ -31,7 +31,7 @@ class WarmPool:
         self._sizes = {name: settings.profile(name).warm for name in settings.profiles}
 
     def run(self) -> None:
-        """Start or close warm sessions until each profile has as many as it asks for."""
+        """Create or close warm sessions until each profile has the configured number."""
         for profile, size in self._sizes.items():
             with self._database.read() as tx:
                 current, kept = _list_pool(tx, profile, size)
