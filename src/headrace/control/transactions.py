@@ -38,7 +38,7 @@ class Transactions:
         return TransactionStatus(transaction, orphaned=bool(orphaned))
 
     def page(self, caller: Caller, *, before: str | None, limit: int) -> list[TransactionStatus]:
-        """Return at most `limit` transactions of the caller with ids below `before`, newest first."""
+        """Return at most `limit` transactions of the caller from before an id, newest first."""
         with self._database.read() as tx:
             page = transactions.page(tx, owner=caller.owner, before=before, limit=limit)
             ids = [transaction.id for transaction in page]

@@ -63,7 +63,7 @@ class Spark:
     def is_alive(self, *, exit_seconds: float = 0.0) -> bool:
         """Return whether the JVM is still running, after waiting up to `exit_seconds` for its end.
 
-        After a broken connection a wait is needed: a connection breaks before the process exits.
+        Wait after a broken connection: the connection breaks before the process has exited.
         """
         return self._jvm.is_alive(exit_seconds)
 
@@ -89,7 +89,7 @@ class Spark:
             self.session.stop()
 
     def kill(self) -> None:
-        """Kill the JVM and wait for its end: it writes nothing after this call."""
+        """Kill the JVM and wait for its end: the JVM writes nothing after this call."""
         self._jvm.kill()
 
 

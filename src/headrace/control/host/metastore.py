@@ -92,7 +92,7 @@ class Metastore:
             self._lock_descriptor = None
 
     def stop(self) -> None:
-        """End the metastore, even if it has other users. Embedded nodes call this when they stop."""
+        """End the metastore, even if it has other users. An embedded node does so when it stops."""
         self.release()
         supervisor = self._live_supervisor()
         if supervisor is not None:

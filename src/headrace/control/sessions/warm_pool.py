@@ -1,6 +1,6 @@
 """The warm pool: sessions without an owner. The setting `warm` of a profile is their number.
 
-A request for a new session is assigned a session of the pool, whose driver is already up.
+A caller who creates a session receives one of the pool, whose driver runs or is starting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEPT_STATES = {SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RU
 
 
 class WarmPool:
-    """Adjusts the pool. If several nodes start too many sessions, a later round closes a surplus."""
+    """Adjusts the pool. If several nodes create too many sessions, a later round closes some."""
 
     def __init__(self, context: NodeContext) -> None:
         settings = context.settings

@@ -1,4 +1,4 @@
-"""Registry of the implementations of two-phase tables, by the Java class of a catalog."""
+"""Registry of the implementations of TwoPhaseCatalog, by the Java class of a catalog."""
 
 from __future__ import annotations
 
