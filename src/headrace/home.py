@@ -47,7 +47,7 @@ class HomeLayout:
 
     @property
     def submitted(self) -> Path:
-        """Bootstrap files, properties files and driver packages for spark-submit, mode 0600."""
+        """Driver packages, and bootstrap and properties files of spark-submit, mode 0600."""
         return self.path / "submitted"
 
     @property

@@ -125,8 +125,8 @@ class Hooks:
     def notify_created(self, *, can_veto: bool = True) -> None:
         """Call `on_created` of each hook.
 
-        After a raised error, no further hook is called. The caller then calls `notify_failed`, which
-        reaches the hooks that were called so far.
+        After a raised error, no further hook is called. The caller then calls `notify_failed`,
+        which reaches the hooks that were called so far.
 
         Args:
             can_veto: Whether to raise the error of a user's hook. Otherwise it is logged.
