@@ -67,7 +67,7 @@ class HomeLayout:
 
     @property
     def start_lock(self) -> Path:
-        """Lock held by the one command that starts the embedded node."""
+        """Lock that a command holds exclusively while it starts the embedded node."""
         return self.path / "start.lock"
 
     @property

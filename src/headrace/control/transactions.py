@@ -50,7 +50,7 @@ class Transactions:
         ]
 
     def orphaned(self, caller: Caller) -> list[TransactionStatus]:
-        """Return the caller's transactions among the 1,000 oldest orphaned ones, oldest first."""
+        """Return the transactions of the caller among the 1,000 oldest orphaned transactions."""
         with self._database.read() as tx:
             return [
                 TransactionStatus(transaction, orphaned=True)

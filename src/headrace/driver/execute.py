@@ -41,7 +41,7 @@ _LIVE_JVM_ERRORS = (PySparkException, Py4JJavaError, HeadraceError)
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """How the execution ended: with a result, or with a failure."""
+    """End of an execution, with a result or with a failure."""
 
     state: StatementState
     result: ResultReport | None = None

@@ -111,7 +111,7 @@ def _load_factories() -> list[HookFactory]:
 
 
 class Hooks:
-    """The hooks of one statement: first those of users, then Headrace's own."""
+    """The hooks of one statement: first the users' hooks, then Headrace's own hook."""
 
     def __init__(
         self, statement: StatementFacts, users: Sequence[StatementHook], own: StatementHook | None

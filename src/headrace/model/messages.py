@@ -30,7 +30,7 @@ class Message(BaseModel):
 
 
 class Bootstrap(Message):
-    """What a driver needs to start: a file of mode 0600, or an object that is read once.
+    """Data that a driver needs to start: a file of mode 0600, or an object that is read once.
 
     The driver removes the token as soon as it has read the bootstrap, before its JVM starts.
     """
@@ -99,7 +99,7 @@ class Poll(Message):
     in_flight: list[str] = []
     """Statements that the driver received and whose end the node has not acknowledged."""
     cancels_received: list[str] = []
-    """Those of `in_flight` that the driver is cancelling."""
+    """Statements of `in_flight` that the driver is cancelling."""
 
 
 class JournalEntry(Message):

@@ -44,7 +44,7 @@ class SessionSpec(BaseModel):
 
     @property
     def needs_own_driver(self) -> bool:
-        """Whether no warm driver fits, because those are started with the profile alone."""
+        """Whether no warm driver fits: warm drivers are started with the profile alone."""
         return self != SessionSpec(profile=self.profile)
 
 
@@ -127,9 +127,9 @@ class Session:
     launched_by: str | None
     """Id of the node that claimed the launch."""
     handle: dict[str, Any] | None
-    """What the launcher needs to find the driver process."""
+    """Data with which the launcher finds the driver process."""
     driver: dict[str, Any] | None
-    """What the driver reported in `hello`: pid, Spark version, application id, UI address."""
+    """Report of the driver in `hello`: pid, Spark version, application id, UI address."""
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None

@@ -50,9 +50,9 @@ class CheckResult:
     name: str
     status: CheckStatus
     found: str
-    """What the check has found, for example the version of Java."""
+    """Finding, for example the version of Java."""
     fix: str | None = None
-    """What the user can do; None if the status is `ok`."""
+    """Instruction for the user; None if the status is `ok`."""
 
 
 def check_java(_settings: Settings) -> CheckResult:

@@ -80,9 +80,9 @@ class Sessions:
             return sessions.page(tx, owner=caller.owner, states=states, before=before, limit=limit)
 
     def close(self, caller: Caller, name_or_id: str) -> Session:
-        """Request the end of a session and return it. Do nothing if the session has ended.
+        """Request the end of a session and return it.
 
-        Raise SessionNotFound if the caller has no such session.
+        Do nothing if the session is closing or has ended. Raise SessionNotFound if the caller has no such session.
         """
         with self._database.write("session.close") as tx:
             session = get_session(tx, resolve_session(tx, caller.owner, name_or_id))

@@ -87,7 +87,7 @@ class Takeovers:
             self._submit(lease.session_id, partial(self._finish, fenced))
 
     def stop(self) -> None:
-        """Wait for the takeovers in flight. Another node continues those that did not finish."""
+        """Wait for the takeovers in flight. Another node continues unfinished takeovers."""
         self._workers.shutdown(wait=True)
 
     def _fence(

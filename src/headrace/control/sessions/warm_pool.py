@@ -58,7 +58,7 @@ class WarmPool:
 
 
 def _list_pool(tx: Tx, profile: str, size: int) -> tuple[list[Session], list[Session]]:
-    """Return the warm sessions that are not closing, and those of them that the pool keeps."""
+    """Return the warm sessions that are not closing, and the part of them that the pool keeps."""
     current = [
         session
         for session in warm_sessions.live(tx, profile)

@@ -53,7 +53,7 @@ class V2Catalog:
         return self.jvm.java_map(self.java_catalog.loadTable(identifier).properties())
 
     def set_properties(self, path: TablePath, values: dict[str, str | None]) -> None:
-        """Set table properties, and remove those whose value is None."""
+        """Set table properties, and remove each property whose value is None."""
         changed = {key: value for key, value in values.items() if value is not None}
         removed = [quote_string(key) for key in values.keys() - changed]
         alter = f"ALTER TABLE {path.sql_name}"
