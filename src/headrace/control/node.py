@@ -51,7 +51,7 @@ _RETENTION_SECONDS = 60.0
 
 
 class Node:
-    """One server process. It serves all sessions and statements of its store."""
+    """One server process, which serves all sessions and statements of its store."""
 
     def __init__(
         self,

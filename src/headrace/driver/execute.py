@@ -177,7 +177,7 @@ class Execution:
         try:
             return self._spark.state.capture_changes()
         except (Py4JError, OSError) as error:
-            # The last snapshot stays valid. If the JVM is dead, the next lease renewal detects it.
+            # The last snapshot stays valid. The next lease renewal detects a dead JVM.
             _LOG.warning("statement %s: no snapshot: %s", self.assignment.statement_id, error)
             return None
 

@@ -105,7 +105,7 @@ def _start_session(bootstrap: Bootstrap) -> SparkSession:
 
 
 def _check_jars(session: SparkSession, bootstrap: Bootstrap) -> None:
-    """Raise SparkUnavailable if Spark could not add a jar: Spark itself only logs that."""
+    """Raise SparkUnavailable if Spark could not add a jar. Spark itself only logs the failure."""
     requested = [jar for jar in bootstrap.conf.get("spark.jars", "").split(",") if jar]
     if not requested:
         return

@@ -163,7 +163,7 @@ class EmrServerlessLauncher:
         return self._handle(profile, newest, bootstrap)
 
     def _cancel(self, handle: Handle) -> str | None:
-        """Request the cancel of a job run; return the message of AWS if it refuses, else None.
+        """Request the cancel of a job run; return the message of AWS if AWS refuses, else None.
 
         AWS also refuses to cancel a job run that has just ended, so a refusal is not yet an error.
         """

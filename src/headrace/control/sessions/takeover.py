@@ -185,7 +185,7 @@ class Takeovers:
                 self._resolve(tx, current, fenced_driver)
 
     def _find_process(self, session: Session, lease: DriverLease) -> Handle | None:
-        """Return the handle of a driver whose handle was never stored; None if it does not run."""
+        """Return the handle of a live driver whose handle was never stored, or None."""
         profile = self._settings.profile(session.spec.profile)
         return self._launchers.find(launch_name(lease), profile)
 
