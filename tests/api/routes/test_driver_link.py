@@ -33,6 +33,18 @@ def test_a_driver_that_did_not_receive_its_assignment_gets_it_again(node: InProc
     assert driver.poll().assignment is None
 
 
+def test_an_undelivered_assignment_is_repeated_before_the_next_one_is_claimed(
+    node: InProcessNode,
+) -> None:
+    """The waiting statement cannot run beside the undelivered one, so a claim returns nothing."""
+    session_id, driver = node.start_session(parallelism=2)
+    node.submit("CREATE VIEW v AS SELECT 1", session=session_id)
+    assignment = driver.claim()
+    node.submit("CREATE VIEW w AS SELECT 2", session=session_id)
+
+    assert driver.poll().assignment == assignment
+
+
 def test_an_open_poll_returns_a_statement_that_is_submitted_meanwhile(node: InProcessNode) -> None:
     session_id, driver = node.start_session()
     with ThreadPoolExecutor(1) as pool:

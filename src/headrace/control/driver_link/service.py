@@ -123,7 +123,8 @@ class DriverLinkService:
             ]
             assignment = _assign_again(tx, undelivered[0]) if undelivered else None
         closing = view.state is SessionState.CLOSING
-        if view.has_waiting and len(view.in_flight) < view.parallelism and not closing:
+        may_claim = assignment is None and len(view.in_flight) < view.parallelism and not closing
+        if view.has_waiting and may_claim:
             assignment = self._claim(lease)
             if assignment is None:
                 self._node_statements.run_due(lease.session_id)
