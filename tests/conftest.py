@@ -1,4 +1,4 @@
-"""Fixtures that every room shares. Those of one kind of service live in tests/support/."""
+"""Fixtures that all packages share. Fixtures for one kind of service are in tests/support/."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
 
-pytest_plugins = ["tests.support.run_cleanup", "tests.support.store"]
+pytest_plugins = [
+    "tests.support.run_cleanup",
+    "tests.support.store",
+    "tests.support.in_process_node",
+]
 
-# No test fails because the machine is busy, and a gate gives the same answer twice.
-# RANDOM_EXAMPLES=1 looks further than it.
+# Without deadline and with fixed examples, the outcome does not depend on load or chance.
+# RANDOM_EXAMPLES=1 tries other examples.
 settings.register_profile(
     "steady",
     deadline=None,
@@ -46,8 +50,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that need a PostgreSQL server, for `make check` to leave them out; leave the
-    matrices to `make chaos`; put the groups of tests in order.
+    """Mark the tests that need PostgreSQL, deselect the matrices, and sort the groups of tests.
+
+    `make check` deselects marked tests. `make chaos` runs the matrices.
     """
     if "matrix" not in config.option.markexpr:
         matrix = [item for item in items if item.get_closest_marker("matrix")]
@@ -63,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """End the clusters after the last test of their group: their heartbeats take time of others."""
+    """End the clusters after the last test of their group, because their heartbeats need CPU."""
     if group_of(item.nodeid) == CLUSTERS and (
         nextitem is None or group_of(nextitem.nodeid) != CLUSTERS
     ):
@@ -72,20 +77,20 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture(scope="session")
 def standalone() -> StandaloneCluster:
-    """A Spark standalone cluster for all tests."""
+    """Return a Spark standalone cluster for all tests."""
     return StandaloneCluster(**shared("standalone", start_standalone))
 
 
 @pytest.fixture(scope="session")
 def yarn() -> YarnCluster:
-    """A YARN on an HDFS for all tests."""
+    """Return a YARN cluster with HDFS for all tests."""
     address = shared("yarn", start_yarn)
     return YarnCluster(Path(address["conf"]), address["url"])
 
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees the settings of whoever runs it."""
+    """Remove the settings of the developer who runs the tests."""
     for name in os.environ:
         if name.startswith("HEADRACE_"):
             monkeypatch.delenv(name)
@@ -93,8 +98,9 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def home(_own_environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A HEADRACE_HOME of the test's own, in whose folder it runs; its processes must end by
-    themselves, which they do at once after the last command.
+    """Yield an empty HEADRACE_HOME and change to its parent folder.
+
+    The test fails if processes of this home do not end by themselves after the last command.
     """
     path = tmp_path / "home"
     monkeypatch.setenv("HEADRACE_HOME", str(path))
@@ -112,7 +118,7 @@ def home(_own_environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture(autouse=True)
 def _no_child_left() -> Iterator[None]:
-    """A test that leaves a child process behind fails; wider fixtures may keep theirs."""
+    """Fail a test that leaves a child process running. Processes of wider fixtures may run on."""
     before = children()
     yield
     _, left = psutil.wait_procs(list(children() - before), timeout=5)

@@ -47,7 +47,7 @@ class HomeLayout:
 
     @property
     def submitted(self) -> Path:
-        """Bootstrap files, properties files and driver packages for spark-submit, mode 0600."""
+        """Driver packages, and bootstrap and properties files of spark-submit, mode 0600."""
         return self.path / "submitted"
 
     @property
@@ -67,7 +67,7 @@ class HomeLayout:
 
     @property
     def start_lock(self) -> Path:
-        """Lock held by the one command that starts the embedded node."""
+        """Lock that a command holds exclusively while it starts the embedded node."""
         return self.path / "start.lock"
 
     @property

@@ -1,23 +1,24 @@
+"""Authentication by the token of a node."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from tests.support.running_node import RunningNode
-
-StartNode = Callable[..., RunningNode]
+from tests.support.in_process_node import InProcessNode, StartNode
 
 
 @pytest.fixture
-def locked(start_node: StartNode) -> RunningNode:
-    """A node that asks for a token."""
+def node_with_token(start_node: StartNode) -> InProcessNode:
     return start_node(token="secret")
 
 
-@pytest.mark.parametrize("given", [None, "", "Bearer", "Bearer wrong", "Basic secret", "secret"])
-def test_a_call_without_the_token_is_refused(locked: RunningNode, given: str | None) -> None:
-    headers = {} if given is None else {"Authorization": given}
-    with locked.storing_nothing():
+@pytest.mark.parametrize(
+    "authorization", [None, "", "Bearer", "Bearer wrong", "Basic secret", "secret"]
+)
+def test_a_call_without_a_valid_token_gets_401_and_changes_nothing(
+    node_with_token: InProcessNode, authorization: str | None
+) -> None:
+    headers = {} if authorization is None else {"Authorization": authorization}
+    with node_with_token.expect_no_changes():
         for method, path in (
             ("GET", "/api/v1/statements"),
             ("POST", "/api/v1/statements"),
@@ -27,18 +28,20 @@ def test_a_call_without_the_token_is_refused(locked: RunningNode, given: str | N
             ("GET", "/api/v1/nodes"),
         ):
             body = {"statement": "SELECT 1"} if method == "POST" else None
-            response = locked.http.request(method, path, json=body, headers=headers)
+            response = node_with_token.http.request(method, path, json=body, headers=headers)
             assert (response.status_code, response.json()["code"]) == (401, "unauthorized")
             assert response.headers["www-authenticate"] == "Bearer"
             assert "secret" not in response.text
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
-def test_a_call_with_the_token_is_served(locked: RunningNode, scheme: str) -> None:
-    locked.http.headers["Authorization"] = f"{scheme} secret"
-    assert locked.submit()["owner"] == "anonymous"
+def test_a_call_with_the_token_is_accepted_whatever_the_case_of_the_scheme(
+    node_with_token: InProcessNode, scheme: str
+) -> None:
+    node_with_token.http.headers["Authorization"] = f"{scheme} secret"
+    assert node_with_token.submit()["owner"] == "anonymous"
 
 
-def test_whether_a_node_lives_is_no_secret(locked: RunningNode) -> None:
-    assert locked.http.get("/health").status_code == 200
-    assert locked.http.get("/ready").status_code == 200
+def test_health_and_readiness_need_no_token(node_with_token: InProcessNode) -> None:
+    assert node_with_token.http.get("/health").status_code == 200
+    assert node_with_token.http.get("/ready").status_code == 200

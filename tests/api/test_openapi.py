@@ -1,4 +1,4 @@
-"""The API against its own description."""
+"""The API matches its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.made_results import inline_result
-from tests.support.running_node import RunningNode, running_node, settings_for
 from tests.support.scripted_driver import AutoReplyLauncher
 
 from headrace.model.failure import Failure
@@ -22,7 +22,7 @@ TOKEN = "secret"
 
 
 def reply(assignment: Assignment) -> dict[str, Any]:
-    """Long texts fail, all others have a row."""
+    """Fail long statements, and return one row for all others."""
     if len(assignment.text) > 20:
         failure = Failure(code="spark_error", message="too long", line=1, column=1)
         return {"state": StatementState.FAILED, "failure": failure}
@@ -31,18 +31,20 @@ def reply(assignment: Assignment) -> dict[str, Any]:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[RunningNode]:
-    """A node with a token, whose drivers answer by themselves."""
-    with running_node(settings_for(tmp_path, token=TOKEN), AutoReplyLauncher(reply)) as running:
-        yield running
+def node_with_token(tmp_path: Path) -> Iterator[InProcessNode]:
+    """Serve a node with a token, whose drivers answer by themselves."""
+    with serve_node(make_settings(tmp_path, token=TOKEN), AutoReplyLauncher(reply)) as node:
+        yield node
 
 
-def test_the_api_is_as_it_describes_itself(served: RunningNode, tmp_path: Path) -> None:
-    """Schemathesis sends what the schema allows and what it forbids, and checks every answer."""
-    done = subprocess.run(
+def test_every_response_matches_the_openapi_document(
+    node_with_token: InProcessNode, tmp_path: Path
+) -> None:
+    """Schemathesis sends requests that the schema allows or forbids, and checks every response."""
+    process = subprocess.run(
         [
             *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG)),
-            *("run", f"{served.address}/api/v1/openapi.json"),
+            *("run", f"{node_with_token.address}/api/v1/openapi.json"),
             *("--header", f"Authorization: Bearer {TOKEN}"),
             *("--max-examples", "12", "--seed", "1", "--continue-on-failure"),
             *("--request-timeout", "20", "--warnings", "off"),
@@ -52,11 +54,11 @@ def test_the_api_is_as_it_describes_itself(served: RunningNode, tmp_path: Path) 
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Tested: 20" in done.stdout, done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "Tested: 20" in process.stdout, process.stdout
 
 
-def test_every_call_is_described(node: RunningNode) -> None:
+def test_the_openapi_document_lists_every_operation(node: InProcessNode) -> None:
     schema = node.http.get("/api/v1/openapi.json").json()
     calls = {
         f"{method.upper()} {path}"

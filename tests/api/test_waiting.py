@@ -1,4 +1,4 @@
-"""`wait_timeout` and `on_wait_timeout`."""
+"""Waiting for a statement: `wait_timeout` and `on_wait_timeout`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.support.in_process_node import InProcessNode
 from tests.support.made_results import inline_result
-from tests.support.running_node import RunningNode
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -15,10 +15,10 @@ from headrace.model.lifecycle import StatementState
 LONG = "30s"
 
 
-def test_a_submit_answers_with_rows_as_soon_as_the_statement_has_succeeded(
-    node: RunningNode,
+def test_a_submit_with_a_wait_returns_the_rows_when_the_statement_succeeds(
+    node: InProcessNode,
 ) -> None:
-    session_id, driver = node.driven_session()
+    session_id, driver = node.start_session()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(node.submit, session=session_id, wait_timeout=LONG)
         statement_id = driver.claim().statement_id
@@ -31,8 +31,8 @@ def test_a_submit_answers_with_rows_as_soon_as_the_statement_has_succeeded(
     assert statement["result"]["row_count"] == 2
 
 
-def test_many_rows_do_not_come_with_the_answer_to_their_submit(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_a_submit_with_a_wait_leaves_out_large_rows(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(node.submit, session=session_id, wait_timeout=LONG)
         statement_id = driver.claim().statement_id
@@ -44,8 +44,8 @@ def test_many_rows_do_not_come_with_the_answer_to_their_submit(node: RunningNode
     assert rows["rows"] == [["x" * 300_000]]
 
 
-def test_the_rows_of_a_submit_may_have_plain_numbers(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_the_rows_of_a_submit_follow_the_numbers_option(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     body = {"statement": "SELECT 1", "session": session_id, "wait_timeout": LONG}
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(node.http.post, "/api/v1/statements?numbers=plain", json=body)
@@ -54,8 +54,8 @@ def test_the_rows_of_a_submit_may_have_plain_numbers(node: RunningNode) -> None:
         assert answer.result(timeout=10).json()["rows"] == [[7]]
 
 
-def test_a_submit_answers_without_rows_when_the_statement_has_failed(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_a_submit_with_a_wait_returns_the_error_of_a_failed_statement(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(node.submit, session=session_id, wait_timeout=LONG)
         statement_id = driver.claim().statement_id
@@ -66,46 +66,48 @@ def test_a_submit_answers_without_rows_when_the_statement_has_failed(node: Runni
     assert (statement["rows"], statement["next_chunk"]) == (None, None)
 
 
-def test_a_submit_that_waits_in_vain_goes_on(node: RunningNode) -> None:
-    session_id, _driver = node.driven_session()
-    begun = time.monotonic()
+def test_a_statement_continues_after_the_wait_of_its_submit_has_ended(node: InProcessNode) -> None:
+    session_id, _driver = node.start_session()
+    start = time.monotonic()
     statement = node.submit(session=session_id, wait_timeout="100ms")
-    assert 0.1 <= time.monotonic() - begun < 5
+    assert 0.1 <= time.monotonic() - start < 5
     assert statement["state"] == "waiting"
     assert node.statement(statement["id"])["state"] == "waiting"
 
 
-def test_a_submit_that_waits_in_vain_cancels_when_told_to(node: RunningNode) -> None:
-    session_id, _driver = node.driven_session()
-    asked = {"wait_timeout": "100ms", "on_wait_timeout": "cancel"}
-    statement = node.submit(session=session_id, **asked)
+def test_on_wait_timeout_cancel_cancels_a_statement_that_has_not_ended(node: InProcessNode) -> None:
+    session_id, _driver = node.start_session()
+    options = {"wait_timeout": "100ms", "on_wait_timeout": "cancel"}
+    statement = node.submit(session=session_id, **options)
     assert statement["state"] == "cancelled"
     assert statement["cancel_requested_at"] is not None
 
 
-def test_a_cancel_after_the_wait_tells_how_the_driver_really_ended(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
-    asked = {"wait_timeout": "300ms", "on_wait_timeout": "cancel"}
+def test_on_wait_timeout_cancel_returns_the_success_that_came_before_the_cancel(
+    node: InProcessNode,
+) -> None:
+    session_id, driver = node.start_session()
+    options = {"wait_timeout": "300ms", "on_wait_timeout": "cancel"}
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(node.submit, session=session_id, **asked)
+        answer = pool.submit(node.submit, session=session_id, **options)
         statement_id = driver.claim().statement_id
         orders = driver.poll(in_flight=[statement_id], wait=10)
         assert orders.cancel == [statement_id]
-        # Its rows were published before the cancel came.
+        # The statement published its rows before the driver received the cancel.
         driver.succeed(statement_id)
         statement = answer.result(timeout=10)
     assert statement["state"] == "success"
     assert statement["rows"] == [[1]]
 
 
-def test_without_a_wait_the_answer_comes_at_once(node: RunningNode) -> None:
-    session_id, _driver = node.driven_session()
+def test_a_submit_without_a_wait_returns_at_once(node: InProcessNode) -> None:
+    session_id, _driver = node.start_session()
     for wait in ({}, {"wait_timeout": None}, {"wait_timeout": "0s"}):
         assert node.submit(session=session_id, **wait)["state"] == "waiting"
 
 
-def test_looking_waits_for_the_end_too(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_reading_a_statement_waits_for_its_end(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(node.statement, statement_id, wait_timeout=LONG)
@@ -116,8 +118,8 @@ def test_looking_waits_for_the_end_too(node: RunningNode) -> None:
     assert node.statement(statement_id, wait_timeout=LONG)["state"] == "success"
 
 
-def test_many_may_wait_for_one_statement(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_many_clients_can_wait_for_one_statement(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     with ThreadPoolExecutor(20) as pool:
         answers = [pool.submit(node.statement, statement_id, wait_timeout=LONG) for _ in range(20)]
@@ -127,19 +129,19 @@ def test_many_may_wait_for_one_statement(node: RunningNode) -> None:
 
 
 @pytest.mark.parametrize("wait", ["10", "1 fortnight", "-1s", "61s", "1e9s", "", "s", "9" * 400])
-def test_a_bad_duration_is_refused(node: RunningNode, wait: str) -> None:
+def test_an_invalid_wait_timeout_is_refused(node: InProcessNode, wait: str) -> None:
     statement_id = node.submit()["id"]
-    with node.storing_nothing():
+    with node.expect_no_changes():
         submitted = node.http.post(
             "/api/v1/statements", json={"statement": "SELECT 1", "wait_timeout": wait}
         )
-        looked = node.http.get(f"/api/v1/statements/{statement_id}", params={"wait_timeout": wait})
-        for response in (submitted, looked):
+        read = node.http.get(f"/api/v1/statements/{statement_id}", params={"wait_timeout": wait})
+        for response in (submitted, read):
             assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
             assert "wait_timeout" in response.json()["detail"]
 
 
-def test_a_bare_number_is_no_duration(node: RunningNode) -> None:
+def test_a_wait_timeout_without_a_unit_is_refused_with_an_example(node: InProcessNode) -> None:
     body = {"statement": "SELECT 1", "wait_timeout": 10}
     response = node.http.post("/api/v1/statements", json=body)
     assert response.status_code == 400

@@ -1,4 +1,4 @@
-"""One node and two drivers for all tests of this folder; tests that kill own theirs."""
+"""A node and two drivers for all tests of this folder, except tests that kill processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.plain_spark import PlainSpark
 
 @pytest.fixture(scope="package")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node on SQLite with the default, managed catalog."""
+    """Yield a node on SQLite with the default, managed catalog."""
     process = NodeProcess(tmp_path_factory.mktemp("node") / "home")
     yield process
     process.close()
@@ -19,7 +19,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 @pytest.fixture(scope="package")
 def drivers(node: NodeProcess) -> tuple[str, str]:
-    """Two sessions whose drivers are up, started at once."""
+    """Return two running sessions, whose drivers start in parallel."""
     sessions = node.session(name="first"), node.session(name="second")
     for session in sessions:
         node.wait_running(session)
@@ -28,19 +28,19 @@ def drivers(node: NodeProcess) -> tuple[str, str]:
 
 @pytest.fixture
 def session(drivers: tuple[str, str]) -> str:
-    """A warm session. Tests leave no state in it but tables under names of their own."""
+    """Return a running session. Tests may leave only tables in it, under unique names."""
     return drivers[0]
 
 
 @pytest.fixture
 def other_session(drivers: tuple[str, str]) -> str:
-    """Another one."""
+    """Return a second running session."""
     return drivers[1]
 
 
 @pytest.fixture(scope="package")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainSpark]:
-    """PySpark without Headrace; it ends with the tests of this folder."""
+    """Yield PySpark without Headrace, for all tests of this folder."""
     process = PlainSpark(tmp_path_factory.mktemp("plain"))
     yield process
     process.close()

@@ -1,4 +1,4 @@
-"""CTAS on a real Hive metastore, through nodes and drivers that die at every edge."""
+"""Atomic CTAS on a real Hive metastore, also when drivers die at every step of the transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.faults.plan import Fault, Plan
-from tests.faults.points import points
+from tests.faults.points import read_points
 from tests.faults.recipes import TABLE_STEP
 from tests.support.node import ENDED, NodeProcess
 from tests.support.waiting import wait_until
@@ -23,20 +23,22 @@ pytestmark = pytest.mark.spark
 
 ROWS = "SELECT id, id % 3 AS k, CAST(id AS STRING) AS s FROM range(0, 1000, 1, 4)"
 SUM = "count(*), sum(CAST(id AS BIGINT)), sum(CAST(k AS BIGINT)), count(DISTINCT s)"
-WHOLE = [["1000", "499500", "999", "1000"]]
+COMPLETE_SUM = [["1000", "499500", "999", "1000"]]
 SLOW = ROWS + " WHERE reflect('java.lang.Thread', 'sleep', {}L + id * 0) IS NOT NULL"
 
 
-def begin(node: NodeProcess, session: str, database: str) -> Path:
-    """A database of the test's own; where its tables are."""
+def create_database(node: NodeProcess, session: str, database: str) -> Path:
+    """Create a database; return the folder of its tables."""
     assert node.run(f"CREATE DATABASE {database}", session)["state"] == "success"
     return node.home / "warehouse" / f"{database}.db"
 
 
-def left(node: NodeProcess, session: str, database: str, place: Path) -> tuple[set[str], set[str]]:
-    """The names in the catalog and on the disk."""
-    named = {row[1] for row in node.rows(f"SHOW TABLES IN {database}", session)}
-    return named, {one.name for one in place.iterdir()} if place.exists() else set()
+def list_tables(
+    node: NodeProcess, session: str, database: str, folder: Path
+) -> tuple[set[str], set[str]]:
+    """Return the names of tables in the catalog, and the names in the folder of the database."""
+    names = {row[1] for row in node.rows(f"SHOW TABLES IN {database}", session)}
+    return names, {path.name for path in folder.iterdir()} if folder.exists() else set()
 
 
 @pytest.mark.parametrize(
@@ -53,89 +55,96 @@ def left(node: NodeProcess, session: str, database: str, place: Path) -> tuple[s
         "USING hive OPTIONS (fileFormat 'avro')",
     ],
 )
-def test_every_format_is_complete(node: NodeProcess, session: str, definition: str) -> None:
-    database = f"atomic_{_word(definition)}"
-    place = begin(node, session, database)
-    made = node.run(f"CREATE TABLE {database}.t {definition} AS {ROWS}", session)
-    assert (made["state"], made["atomic"]) == ("success", True), made
-    assert node.rows(f"SELECT {SUM} FROM {database}.t", session) == WHOLE
-    assert left(node, session, database, place) == ({"t"}, {"t"})
-    again = node.run(f"CREATE TABLE {database}.t {definition} AS {ROWS}", session)
-    assert again["error"]["code"] == "table_already_exists"
-    assert again["error"]["condition"] == "TABLE_OR_VIEW_ALREADY_EXISTS"
+def test_a_ctas_in_every_format_creates_a_complete_table(
+    node: NodeProcess, session: str, definition: str
+) -> None:
+    database = f"atomic_{_to_identifier(definition)}"
+    folder = create_database(node, session, database)
+    created = node.run(f"CREATE TABLE {database}.t {definition} AS {ROWS}", session)
+    assert (created["state"], created["atomic"]) == ("success", True), created
+    assert node.rows(f"SELECT {SUM} FROM {database}.t", session) == COMPLETE_SUM
+    assert list_tables(node, session, database, folder) == ({"t"}, {"t"})
+    repeated = node.run(f"CREATE TABLE {database}.t {definition} AS {ROWS}", session)
+    assert repeated["error"]["code"] == "table_already_exists"
+    assert repeated["error"]["condition"] == "TABLE_OR_VIEW_ALREADY_EXISTS"
 
 
 @pytest.mark.parametrize("clause", ["USING parquet PARTITIONED BY (k)", "STORED AS ORC"])
-def test_a_location_is_complete(
+def test_a_ctas_at_a_location_creates_a_complete_table_and_refuses_an_occupied_one(
     node: NodeProcess, session: str, tmp_path: Path, clause: str
 ) -> None:
-    database = f"located_{_word(clause)}"
-    begin(node, session, database)
-    place = tmp_path / "place"
-    text = f"CREATE TABLE {database}.t {clause} LOCATION '{place}' AS {ROWS}"
-    made = node.run(text, session)
-    assert (made["state"], made["atomic"]) == ("success", True), made
-    assert node.rows(f"SELECT {SUM} FROM {database}.t", session) == WHOLE
+    database = f"located_{_to_identifier(clause)}"
+    create_database(node, session, database)
+    location = tmp_path / "location"
+    text = f"CREATE TABLE {database}.t {clause} LOCATION '{location}' AS {ROWS}"
+    created = node.run(text, session)
+    assert (created["state"], created["atomic"]) == ("success", True), created
+    assert node.rows(f"SELECT {SUM} FROM {database}.t", session) == COMPLETE_SUM
     assert node.rows(f"SELECT count(*) FROM {database}.t WHERE k = 1", session) == [["333"]]
-    assert not [one for one in place.rglob("*") if "headrace" in one.name]
+    assert not [path for path in location.rglob("*") if "headrace" in path.name]
     other = node.run(text.replace(".t ", ".u "), session)
     assert other["error"]["code"] == "location_not_empty"
-    assert str(place) in other["error"]["message"]
+    assert str(location) in other["error"]["message"]
 
 
-def test_one_of_many_writers_wins(node: NodeProcess, session: str, other_session: str) -> None:
-    """Ten over two drivers, while somebody reads: no table, or all rows."""
-    place = begin(node, session, "raced")
+def test_one_of_ten_concurrent_writers_creates_the_table(
+    node: NodeProcess, session: str, other_session: str
+) -> None:
+    """Readers see either no table or all rows."""
+    folder = create_database(node, session, "concurrent")
     reader = node.session()
     node.wait_running(reader)
-    seen: list[Any] = []
+    observations: list[Any] = []
     ended = threading.Event()
 
     def read() -> None:
         while not ended.is_set():
-            found = node.run(f"SELECT {SUM} FROM raced.t", reader)
-            error = found["error"] or {}
-            seen.append(found.get("rows") or error.get("condition") or found)
+            statement = node.run(f"SELECT {SUM} FROM concurrent.t", reader)
+            error = statement["error"] or {}
+            observations.append(statement.get("rows") or error.get("condition") or statement)
 
     thread = threading.Thread(target=read)
     thread.start()
     try:
-        text = f"CREATE TABLE raced.t USING parquet AS {ROWS}"
-        sent = [node.submit(text, one)["id"] for one in [session, other_session] * 5]
-        last = [node.statement(one, wait_timeout="60s") for one in sent]
+        text = f"CREATE TABLE concurrent.t USING parquet AS {ROWS}"
+        ids = [node.submit(text, writer)["id"] for writer in [session, other_session] * 5]
+        statements = [node.statement(each, wait_timeout="60s") for each in ids]
     finally:
         ended.set()
         thread.join()
-    states = sorted(one["state"] for one in last)
+    states = sorted(statement["state"] for statement in statements)
     assert states == ["failed"] * 9 + ["success"]
-    codes = {one["error"]["code"] for one in last if one["error"]}
+    codes = {statement["error"]["code"] for statement in statements if statement["error"]}
     assert codes == {"table_already_exists"}
-    assert all(one in (WHOLE, "TABLE_OR_VIEW_NOT_FOUND") for one in seen), seen
-    assert left(node, session, "raced", place) == ({"t"}, {"t"})
+    expected = (COMPLETE_SUM, "TABLE_OR_VIEW_NOT_FOUND")
+    assert all(observation in expected for observation in observations), observations
+    assert list_tables(node, session, "concurrent", folder) == ({"t"}, {"t"})
     node.http.delete(f"/api/v1/sessions/{reader}")
 
 
-def test_a_cancel_leaves_nothing_and_agrees(node: NodeProcess, session: str) -> None:
-    place = begin(node, session, "cancelled")
+def test_a_cancelled_ctas_leaves_no_table_and_no_files(node: NodeProcess, session: str) -> None:
+    folder = create_database(node, session, "cancelled")
     text = "CREATE TABLE cancelled.t USING parquet AS "
     slow = node.submit(text + SLOW.format(60_000), session)["id"]
-    wait_until(lambda: left_on_disk(place), what="it writes")
+    wait_until(lambda: has_files(folder), what="the CTAS writes")
     node.http.post(f"/api/v1/statements/{slow}/cancel")
     assert node.statement(slow, wait_timeout="30s")["state"] == "cancelled"
-    assert left(node, session, "cancelled", place) == (set(), set())
+    assert list_tables(node, session, "cancelled", folder) == (set(), set())
     assert node.run(text + ROWS, session)["atomic"] is True
 
 
-def test_what_must_be_atomic(node: NodeProcess, session: str) -> None:
-    begin(node, session, "required")
+def test_the_setting_atomicity_require_fails_a_ctas_that_cannot_be_atomic(
+    node: NodeProcess, session: str
+) -> None:
+    create_database(node, session, "required")
     lenient = {"spark.sql.legacy.allowNonEmptyLocationInCTAS": "true"}
     text = f"CREATE TABLE required.t USING parquet AS {ROWS}"
     conf = {**lenient, "headrace.ctas.atomicity": "require"}
     assert node.run(text, session, conf=conf)["error"]["code"] == "atomicity_required"
     assert node.run(text, session, conf=lenient)["atomic"] is False
-    once_more = node.run(text.replace("TABLE", "TABLE IF NOT EXISTS", 1), session)
-    assert (once_more["state"], once_more["atomic"]) == ("success", None)
-    assert "Nothing was done" in once_more["note"]
+    skipped = node.run(text.replace("TABLE", "TABLE IF NOT EXISTS", 1), session)
+    assert (skipped["state"], skipped["atomic"]) == ("success", None)
+    assert "Nothing was done" in skipped["note"]
     answer = node.http.post(
         "/api/v1/statements",
         json={"statement": text, "conf": {"headrace.ctas.atomicity": "maybe"}},
@@ -143,29 +152,29 @@ def test_what_must_be_atomic(node: NodeProcess, session: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_setting")
 
 
-def _word(text: str) -> str:
+def _to_identifier(text: str) -> str:
     return re.sub(r"\W+", "_", text).lower()
 
 
-def left_on_disk(place: Path) -> bool:
-    return place.exists() and any(place.iterdir())
+def has_files(folder: Path) -> bool:
+    return folder.exists() and any(folder.iterdir())
 
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
-    return Plan(tmp_path_factory.mktemp("plan"), points())
+    return Plan(tmp_path_factory.mktemp("plan"), read_points())
 
 
 @pytest.fixture(scope="module")
-def doomed(
+def killed_drivers(
     plan: Plan, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[NodeProcess, str]]:
-    """A node and a session whose drivers die as the plan says."""
+    """Yield a node and a session whose drivers the plan kills."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in plan.environment.items():
             patch.setenv(name, value)
         process = NodeProcess(
-            tmp_path_factory.mktemp("doomed") / "home",
+            tmp_path_factory.mktemp("killed_drivers") / "home",
             LEASE__DURATION="4s",
             LEASE__RENEW="1s",
             STATEMENTS__MAX_ATTEMPTS="9",
@@ -176,14 +185,14 @@ def doomed(
         process.close()
 
 
-def test_drivers_die_at_every_edge_and_the_table_is_whole(
-    doomed: tuple[NodeProcess, str], plan: Plan
+def test_a_table_is_complete_after_drivers_died_at_every_step_of_its_transaction(
+    killed_drivers: tuple[NodeProcess, str], plan: Plan
 ) -> None:
-    """The first in the middle of writing; each of the others first removes what was left."""
-    node, session = doomed
-    place = begin(node, session, "edges")
-    text = f"CREATE TABLE edges.t USING parquet PARTITIONED BY (k) AS {SLOW.format(10)}"
-    # A fault does not see the passage at which one before it has killed the process.
+    """The first driver dies while it writes. The next ones first remove or finish the table."""
+    node, session = killed_drivers
+    folder = create_database(node, session, "steps")
+    text = f"CREATE TABLE steps.t USING parquet PARTITIONED BY (k) AS {SLOW.format(10)}"
+    # A fault does not count the passage at which an earlier fault has killed the process.
     plan.write(
         [
             Fault(TABLE_STEP, "after", "kill", hit=5),  # prepared
@@ -192,49 +201,59 @@ def test_drivers_die_at_every_edge_and_the_table_is_whole(
             Fault(TABLE_STEP, "after", "kill", hit=17),  # committing
         ]
     )
-    sent = node.submit(text, session)["id"]
-    wait_until(lambda: left_on_disk(place), what="it writes")
+    statement_id = node.submit(text, session)["id"]
+    wait_until(lambda: has_files(folder), what="the CTAS writes")
     driver = psutil.Process(node.http.get(f"/api/v1/sessions/{session}").json()["driver"]["pid"])
-    next(one for one in driver.children(recursive=True) if "java" in one.name()).kill()
-    wait_until(lambda: node.statement(sent)["state"] in ENDED, seconds=240, what="it has ended")
-    made = node.statement(sent)
-    did = [one["did"] for one in plan.passed() if one["did"]]
+    processes = driver.children(recursive=True)
+    next(process for process in processes if "java" in process.name()).kill()
+    wait_until(
+        lambda: node.statement(statement_id)["state"] in ENDED,
+        seconds=240,
+        what="the CTAS has ended",
+    )
+    created = node.statement(statement_id)
+    actions = plan.read_actions()
     plan.write([])
-    assert did == ["kill", "kill_jvm", "kill", "kill"]
-    assert (made["state"], made["attempts"], made["atomic"]) == ("success", 6, True), made
-    assert node.rows(f"SELECT {SUM} FROM edges.t", session) == WHOLE
-    assert left(node, session, "edges", place) == ({"t"}, {"t"})
+    assert actions == ["kill", "kill_jvm", "kill", "kill"]
+    outcome = (created["state"], created["attempts"], created["atomic"])
+    assert outcome == ("success", 6, True), created
+    assert node.rows(f"SELECT {SUM} FROM steps.t", session) == COMPLETE_SUM
+    assert list_tables(node, session, "steps", folder) == ({"t"}, {"t"})
 
 
-def test_what_is_given_up_is_recovered(doomed: tuple[NodeProcess, str], plan: Plan) -> None:
-    node, session = doomed
+def test_the_command_recover_removes_an_orphaned_transaction(
+    killed_drivers: tuple[NodeProcess, str], plan: Plan
+) -> None:
+    node, session = killed_drivers
     node.wait_running(session)
-    place = begin(node, session, "given_up")
+    folder = create_database(node, session, "orphaned")
     plan.write([Fault(TABLE_STEP, "before", "kill", hit=3)])
-    text = f"CREATE TABLE given_up.t USING parquet AS {ROWS}"
-    made = node.submit(text, session)
-    wait_until(lambda: node.session_state(session) == "recovering", what="its driver is lost")
+    text = f"CREATE TABLE orphaned.t USING parquet AS {ROWS}"
+    statement_id = node.submit(text, session)["id"]
+    wait_until(lambda: node.session_state(session) == "recovering", what="the driver is lost")
     plan.write([])
     node.http.delete(f"/api/v1/sessions/{session}")
-    [told] = wait_until(lambda: recover(node, "--dry-run"), seconds=60, what="nobody drives it")
-    assert (told["statement_id"], told["action"]) == (made["id"], "remove")
-    assert left_on_disk(place)
-    [told] = recover(node)
-    assert (told["state"], told["action"]) == ("aborted", "removed")
-    assert recover(node) == []
-    assert not left_on_disk(place)
+    [transaction] = wait_until(
+        lambda: run_recover(node, "--dry-run"), seconds=60, what="the transaction is orphaned"
+    )
+    assert (transaction["statement_id"], transaction["action"]) == (statement_id, "remove")
+    assert has_files(folder)
+    [transaction] = run_recover(node)
+    assert (transaction["state"], transaction["action"]) == ("aborted", "removed")
+    assert run_recover(node) == []
+    assert not has_files(folder)
 
 
-def recover(node: NodeProcess, *flags: str) -> list[dict[str, Any]]:
-    """What `headrace recover` says."""
+def run_recover(node: NodeProcess, *flags: str) -> list[dict[str, Any]]:
+    """Run `headrace recover` and return the transactions that it prints."""
     program = [sys.executable, "-m", "headrace.cli", "recover", "--server", node.address]
-    done = subprocess.run(
+    run = subprocess.run(
         [*program, "--format", "json", *flags],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    assert run.returncode == 0, run.stderr
+    transactions: list[dict[str, Any]] = json.loads(run.stdout)
+    return transactions

@@ -1,4 +1,4 @@
-"""A node whose drivers run on real clusters, through the same HTTP calls."""
+"""Sessions whose drivers run on a real standalone cluster and on YARN."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.yarn]
 
 LONG = "SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7"
 PROFILES = ["standalone", "yarn", "yarn-cluster"]
-DOOMED = ["standalone", "yarn-cluster"]
-"""A driver on this host, and one on the cluster."""
+KILLED_PROFILES = ["standalone", "yarn-cluster"]
+"""The first starts drivers on this host, the second on the cluster."""
 QUEUES = {FULL: "ACCEPTED", CLOSED: "cannot accept submission of application"}
-"""What YARN says of an application in each."""
+"""Queues without resources, and what YARN reports about an application in them."""
 Clusters = dict[str, StandaloneCluster | YarnCluster]
 
 
@@ -46,7 +46,7 @@ def node(
         "standalone": standalone_profile(standalone, python),
         "yarn": yarn_profile(yarn, python),
         "yarn-cluster": yarn_cluster_profile(yarn, python),
-        **{queue: _in_queue(yarn_cluster_profile(yarn, python), queue) for queue in QUEUES},
+        **{queue: _set_queue(yarn_cluster_profile(yarn, python), queue) for queue in QUEUES},
     }
     process = NodeProcess(folder / "home", **as_settings(profiles), CATALOG__KIND="memory")
     yield process
@@ -55,19 +55,19 @@ def node(
 
 @pytest.fixture(scope="module")
 def sessions(node: NodeProcess) -> dict[str, str]:
-    """One of each profile, begun at once."""
+    """Return a session of each profile; their drivers start in parallel."""
     return {profile: node.session(profile=profile) for profile in PROFILES}
 
 
 @pytest.fixture(scope="module")
-def doomed(node: NodeProcess, sessions: dict[str, str]) -> dict[str, str]:
-    """Others, whose drivers die."""
-    return {profile: node.session(profile=profile) for profile in DOOMED}
+def killed_sessions(node: NodeProcess, sessions: dict[str, str]) -> dict[str, str]:
+    """Return sessions whose drivers the tests kill."""
+    return {profile: node.session(profile=profile) for profile in KILLED_PROFILES}
 
 
 @pytest.fixture(scope="module")
-def unlucky(node: NodeProcess, sessions: dict[str, str]) -> dict[str, str]:
-    """Others again, in queues that have no place for them."""
+def queued_sessions(node: NodeProcess, sessions: dict[str, str]) -> dict[str, str]:
+    """Return sessions in queues that cannot run their drivers."""
     return {queue: node.session(profile=queue) for queue in QUEUES}
 
 
@@ -83,12 +83,12 @@ def test_a_session_runs_on_a_cluster(
     assert node.rows("SET spark.headrace.odd", session) == [["spark.headrace.odd", ODD]]
     shuffled = "SELECT id % 3 AS k, count(*) FROM range(0, 300000, 1, 3) GROUP BY k ORDER BY k"
     assert node.rows(shuffled, session) == [["0", "100000"], ["1", "100000"], ["2", "100000"]]
-    # Written by the executors.
+    # The executors write the parts of this result.
     stored = node.run("SELECT id, sha2(string(id), 256) FROM range(100000)", session)
     assert stored["state"] == "success", stored["error"]
     assert stored["result"]["disposition"] == "stored"
     long = node.submit(LONG, session)
-    wait_until(lambda: node.statement(long["id"])["state"] == "running", what="it runs")
+    wait_until(lambda: node.statement(long["id"])["state"] == "running", what="the statement runs")
     node.http.post(f"/api/v1/statements/{long['id']}/cancel")
     assert node.statement(long["id"], wait_timeout="20s")["state"] == "cancelled"
     node.http.delete(f"/api/v1/sessions/{session}")
@@ -96,36 +96,38 @@ def test_a_session_runs_on_a_cluster(
     wait_until(lambda: node.session_state(session) == "dead", what="the session is dead")
 
 
-@pytest.mark.parametrize("profile", DOOMED)
+@pytest.mark.parametrize("profile", KILLED_PROFILES)
 def test_a_session_whose_driver_is_killed_leaves_no_application(
-    node: NodeProcess, clusters: Clusters, doomed: dict[str, str], profile: str
+    node: NodeProcess, clusters: Clusters, killed_sessions: dict[str, str], profile: str
 ) -> None:
-    cluster, session = clusters[profile], doomed[profile]
+    cluster, session = clusters[profile], killed_sessions[profile]
     node.wait_running(session, seconds=240)
     name = f"headrace-{session}-1"
-    told = node.http.get(f"/api/v1/sessions/{session}").json()["driver"]
-    driver = psutil.Process(told["pid"])
+    pid = node.http.get(f"/api/v1/sessions/{session}").json()["driver"]["pid"]
+    driver = psutil.Process(pid)
     jvm = driver.parent()
     assert jvm is not None
     assert "java" in jvm.name()
     jvm.kill()
     wait_until(lambda: node.session_state(session) == "failed", what="the session has failed")
     wait_until(lambda: name not in cluster.applications(), what="the application has ended")
-    wait_until(lambda: not driver.is_running(), what="its driver is gone")
+    wait_until(lambda: not driver.is_running(), what="the driver has ended")
 
 
 @pytest.mark.parametrize("queue", QUEUES)
-def test_a_queue_without_a_place_fails_the_session_in_its_own_words(
-    node: NodeProcess, clusters: Clusters, unlucky: dict[str, str], queue: str
+def test_a_session_in_a_full_or_closed_queue_fails_with_the_message_of_yarn(
+    node: NodeProcess, clusters: Clusters, queued_sessions: dict[str, str], queue: str
 ) -> None:
-    session = unlucky[queue]
-    wait_until(lambda: node.session_state(session) == "failed", seconds=120, what="it has failed")
-    told = node.http.get(f"/api/v1/sessions/{session}").json()["error"]["message"]
-    assert QUEUES[queue] in told
-    assert f"headrace session log {session}" in told
+    session = queued_sessions[queue]
+    wait_until(
+        lambda: node.session_state(session) == "failed", seconds=120, what="the session has failed"
+    )
+    message = node.http.get(f"/api/v1/sessions/{session}").json()["error"]["message"]
+    assert QUEUES[queue] in message
+    assert f"headrace session log {session}" in message
     assert f"headrace-{session}-1" not in clusters["yarn-cluster"].applications()
 
 
-def _in_queue(profile: dict[str, Any], queue: str) -> dict[str, Any]:
+def _set_queue(profile: dict[str, Any], queue: str) -> dict[str, Any]:
     conf = {**profile["conf"], "spark.yarn.queue": queue}
     return {**profile, "conf": conf, "start_timeout": "25s"}

@@ -1,4 +1,4 @@
-"""`make demo` does what the README says."""
+"""Tests of `make demo`, which the README describes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_the_demo_answers_from_the_flights_and_leaves_nothing_running(tmp_path: Path) -> None:
+def test_the_demo_prints_its_results_and_leaves_no_process_running(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, DEMO], cwd=tmp_path, capture_output=True, text=True, check=False
     )
 
     assert run.returncode == 0, run.stdout + run.stderr
-    for told in ("336776", "ExpressJet", "1: below 1 mile", "CESSNA", "launched", "headrace sql"):
-        assert told in run.stdout
+    for text in ("336776", "ExpressJet", "1: below 1 mile", "CESSNA", "launched", "headrace sql"):
+        assert text in run.stdout
     assert not processes_of(tmp_path / ".headrace-demo")

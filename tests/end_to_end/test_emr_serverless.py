@@ -1,4 +1,4 @@
-"""A node whose drivers are job runs of EMR Serverless: moto keeps them, this host runs them."""
+"""Drivers as job runs of EMR Serverless: moto stores the job runs, this host executes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.node import ENDED, NodeProcess
 from tests.support.waiting import wait_until
 
 LEASE_SECONDS = 3
-# Nothing is computed meanwhile: only the driver's end ends it.
+# The query only sleeps, and ends only with its driver.
 LONG = "SELECT reflect('java.lang.Thread', 'sleep', 600000L)"
 
 
@@ -40,8 +40,8 @@ def emr_node(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nod
     process.close()
 
 
-def backend_calls(node: NodeProcess) -> dict[str, float]:
-    """How often EMR Serverless was asked, by what for."""
+def count_backend_calls(node: NodeProcess) -> dict[str, float]:
+    """Return the number of calls of EMR Serverless, by operation."""
     families = text_string_to_metric_families(node.http.get("/metrics").text)
     return {
         sample.labels["op"]: sample.value
@@ -53,49 +53,51 @@ def backend_calls(node: NodeProcess) -> dict[str, float]:
 
 
 @pytest.mark.spark
-def test_a_running_batch_query_costs_no_call_until_its_driver_is_lost(
+def test_a_running_batch_query_makes_no_backend_call_until_its_driver_is_lost(
     emr_node: NodeProcess, aws: Aws, tmp_path: Path
 ) -> None:
     statement = emr_node.submit(LONG, kind="batch")
-    [run] = wait_until(aws.job_runs, what="the job run is there")
+    [run] = wait_until(aws.job_runs, what="the job run exists")
     assert run["state"] == "RUNNING"
     assert statement["session_id"] in run["name"]
-    wait_until(lambda: backend_calls(emr_node)["start"] == 1, what="the start is counted")
+    wait_until(lambda: count_backend_calls(emr_node)["start"] == 1, what="the start is counted")
 
-    def runs() -> bool:
+    def is_running() -> bool:
         assert job.runs(), job.log.read_text()
         return emr_node.statement(statement["id"])["state"] == "running"
 
     with EmrJob(run, tmp_path / "job") as job:
-        wait_until(runs, seconds=120, what="the statement runs")
+        wait_until(is_running, seconds=120, what="the statement runs")
         *_, bootstrap = run["jobDriver"]["sparkSubmit"]["entryPointArguments"]
         system, inner = url_to_fs(bootstrap)
         system.invalidate_cache()
         assert not system.exists(inner)
-        before = backend_calls(emr_node)
+        before = count_backend_calls(emr_node)
         for _ in range(1000):
             assert emr_node.statement(statement["id"])["state"] == "running"
-        assert backend_calls(emr_node) == before == {"start": 1, "find": 0, "poll": 0, "kill": 0}
+        assert (
+            count_backend_calls(emr_node) == before == {"start": 1, "find": 0, "poll": 0, "kill": 0}
+        )
 
-    # The lease is what tells that the driver is gone.
-    assert backend_calls(emr_node) == before
+    # Only the lease reveals that the driver has ended.
+    assert count_backend_calls(emr_node) == before
     ended = wait_until(
-        lambda: one if (one := emr_node.statement(statement["id"]))["state"] in ENDED else None,
+        lambda: row if (row := emr_node.statement(statement["id"]))["state"] in ENDED else None,
         what="the statement has ended",
     )
     assert ended["state"] == "failed"
     assert ended["error"]["code"] == "driver_lost"
     wait_until(lambda: aws.job_runs()[0]["state"] == "CANCELLED", what="the job run is cancelled")
-    assert backend_calls(emr_node) == {**before, "poll": 1, "kill": 1}
+    assert count_backend_calls(emr_node) == {**before, "poll": 1, "kill": 1}
 
 
 @pytest.mark.spark
-def test_a_driver_on_emr_serves_a_session_to_its_end(
+def test_a_session_on_emr_runs_queries_and_ends_with_its_job_run(
     emr_node: NodeProcess, aws: Aws, tmp_path: Path
 ) -> None:
-    known = len(aws.job_runs())
+    earlier_count = len(aws.job_runs())
     session = emr_node.session()
-    run = wait_until(lambda: aws.job_runs()[known:], what="the job run is there")[0]
+    run = wait_until(lambda: aws.job_runs()[earlier_count:], what="the job run exists")[0]
     with EmrJob(run, tmp_path / "job") as job:
         assert emr_node.rows("SELECT id * 2 FROM range(3) ORDER BY id", session) == [
             ["0"],
@@ -103,6 +105,6 @@ def test_a_driver_on_emr_serves_a_session_to_its_end(
             ["4"],
         ]
         emr_node.http.delete(f"/api/v1/sessions/{session}")
-        wait_until(lambda: not job.runs(), seconds=60, what="the job has ended by itself")
+        wait_until(lambda: not job.runs(), seconds=60, what="the job has ended")
     log = emr_node.http.get(f"/api/v1/sessions/{session}/log").text
     assert f"job run {run['jobRunId']} of application {aws.application_id}" in log

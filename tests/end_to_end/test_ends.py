@@ -1,4 +1,4 @@
-"""Statements and drivers that have to end, on real Spark."""
+"""Ends of statements and drivers on real Spark: timeouts, cancels and failed starts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.spark
 
 LONG = "SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7"
-# Folded while it is planned: there is no job that could be cancelled.
-DEAF = """
+# Spark's optimizer computes this constant on the driver: no job exists that can be cancelled.
+UNCANCELLABLE = """
     SELECT size(transform(sequence(1, 1000000),
                           x -> aggregate(sequence(1, 1000000), 0L, (a, y) -> a + x * y)))
 """
@@ -32,17 +32,17 @@ def wait_running(node: NodeProcess, statement_id: str) -> None:
     )
 
 
-def test_a_statement_that_runs_for_too_long_is_stopped(node: NodeProcess, session: str) -> None:
+def test_a_statement_that_exceeds_its_timeout_is_stopped(node: NodeProcess, session: str) -> None:
     statement = node.run(LONG, session, timeout="1s")
     assert (statement["state"], statement["error"]["code"]) == ("timeout", "statement_timeout")
-    # The job is gone, the driver free.
+    # The job has ended, so the driver can run the next statement.
     assert node.rows("SELECT count(*) FROM range(7)", session) == [["7"]]
 
 
-def test_what_follows_a_cancelled_statement_is_not_cancelled(
+def test_the_statement_after_a_cancelled_one_is_not_cancelled(
     node: NodeProcess, session: str
 ) -> None:
-    """They share a thread of the driver, and Spark's tags stay on a thread."""
+    # Both statements run in one thread of the driver, and Spark's job tags belong to a thread.
     for _ in range(3):
         statement = node.submit(LONG, session)
         wait_running(node, statement["id"])
@@ -52,99 +52,104 @@ def test_what_follows_a_cancelled_statement_is_not_cancelled(
         assert node.statement(statement["id"])["state"] == "cancelled"
 
 
-def test_a_long_statement_tells_how_far_it_is(node: NodeProcess, session: str) -> None:
+def test_a_long_statement_reports_its_progress(node: NodeProcess, session: str) -> None:
     statement = node.submit(LONG, session)
 
-    def progress() -> dict[str, int]:
+    def read_progress() -> dict[str, int]:
         return node.statement(statement["id"])["progress"] or {}
 
-    wait_until(lambda: progress().get("tasks_active", 0) > 0, what="tasks are at work")
-    found = progress()
-    assert found["jobs"] == 1
-    assert found["tasks_done"] < found["tasks_total"]
+    wait_until(lambda: read_progress().get("tasks_active", 0) > 0, what="tasks are active")
+    progress = read_progress()
+    assert progress["jobs"] == 1
+    assert progress["tasks_done"] < progress["tasks_total"]
     node.http.post(f"/api/v1/statements/{statement['id']}/cancel")
     assert node.statement(statement["id"], wait_timeout="20s")["state"] == "cancelled"
 
 
-def test_a_batch_statement_runs_and_its_driver_quits(node: NodeProcess) -> None:
+def test_the_driver_of_a_batch_statement_ends_after_it(node: NodeProcess) -> None:
     statement = node.run("SELECT count(*) FROM range(3)", kind="batch")
     assert statement["rows"] == [["3"]]
     session = node.http.get(f"/api/v1/sessions/{statement['session_id']}").json()
-    wait_until(lambda: node.session_state(session["id"]) == "dead", what="its session is dead")
-    wait_until(lambda: not psutil.pid_exists(session["driver"]["pid"]), what="its driver is gone")
+    wait_until(lambda: node.session_state(session["id"]) == "dead", what="the session is dead")
+    wait_until(lambda: not psutil.pid_exists(session["driver"]["pid"]), what="the driver has ended")
 
 
-def test_a_driver_that_does_not_hear_a_cancel_is_ended(node: NodeProcess) -> None:
+def test_a_statement_that_ignores_a_cancel_ends_with_its_driver(node: NodeProcess) -> None:
     session = node.session()
     node.wait_running(session)
     pid = node.http.get(f"/api/v1/sessions/{session}").json()["driver"]["pid"]
     processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    assert any("java" in one.name() for one in processes)
-    statement = node.submit(DEAF, session)
+    assert any("java" in process.name() for process in processes)
+    statement = node.submit(UNCANCELLABLE, session)
     wait_running(node, statement["id"])
-    begun = time.monotonic()
+    begin = time.monotonic()
     node.http.post(f"/api/v1/statements/{statement['id']}/cancel")
     ended = node.statement(statement["id"], wait_timeout="30s")
     assert ended["state"] == "cancelled"
-    assert 5 < time.monotonic() - begun < 20
-    # Nothing of it was left when the state said so.
-    assert not [one for one in processes if one.is_running() and one.status() != "zombie"]
+    assert 5 < time.monotonic() - begin < 20
+    # The processes end before the state changes.
+    assert not [
+        process
+        for process in processes
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    ]
     assert node.session_state(session) == "recovering"
 
 
-def test_cancel_statement_stops_the_job(node: NodeProcess, session: str) -> None:
+def test_the_sql_command_cancel_statement_stops_the_job(node: NodeProcess, session: str) -> None:
     statement = node.submit(LONG, session)
     wait_running(node, statement["id"])
-    asked = node.run(f"CANCEL STATEMENT '{statement['id']}'")
-    assert asked["rows"] == [[statement["id"], "cancelling"]]
+    cancel = node.run(f"CANCEL STATEMENT '{statement['id']}'")
+    assert cancel["rows"] == [[statement["id"], "cancelling"]]
     assert node.statement(statement["id"], wait_timeout="20s")["state"] == "cancelled"
 
 
-def test_a_driver_that_cannot_start_says_why_in_sparks_own_words(node: NodeProcess) -> None:
-    wrong = {
+def test_the_error_of_a_failed_start_contains_the_message_of_spark(node: NodeProcess) -> None:
+    faulty = {
         "Master must either be yarn or start with": {"conf": {"spark.master": "nonsense"}},
         "could not add the jar /nowhere/x.jar": {"jars": ["/nowhere/x.jar"]},
         "/nowhere/data.csv": {"files": ["/nowhere/data.csv"]},
     }
-    sessions = {words: node.session(**fields) for words, fields in wrong.items()}
-    for words, session in sessions.items():
+    sessions = {message: node.session(**fields) for message, fields in faulty.items()}
+    for message, session in sessions.items():
         wait_until(
-            lambda one=session: node.session_state(one) == "failed",
+            lambda session=session: node.session_state(session) == "failed",
             seconds=90,
-            what=f"the session of {wrong[words]} has failed",
+            what=f"the session of {faulty[message]} has failed",
         )
         error = node.http.get(f"/api/v1/sessions/{session}").json()["error"]
         assert error["code"] == "spark_unavailable"
-        assert words in error["message"]
+        assert message in error["message"]
         assert f"headrace session log {session}" in error["message"]
         assert "\tat " not in error["message"]
 
 
-def test_ctrl_c_stops_the_spark_job(node: NodeProcess, session: str) -> None:
-    """Spark's own status says so, within two seconds."""
+def test_ctrl_c_in_the_shell_stops_the_spark_job_within_two_seconds(
+    node: NodeProcess, session: str
+) -> None:
     command = [Path(sys.executable).with_name("headrace"), "sql", "--session", session, LONG]
     environment = {**os.environ, "HEADRACE_SERVER": node.address}
-    shown = node.http.get(f"/api/v1/sessions/{session}").json()["driver"]
-    status = f"{shown['ui_url']}/api/v1/applications/{shown['application_id']}/jobs"
+    driver = node.http.get(f"/api/v1/sessions/{session}").json()["driver"]
+    status = f"{driver['ui_url']}/api/v1/applications/{driver['application_id']}/jobs"
 
-    def running_jobs() -> list[dict[str, Any]]:
+    def read_running_jobs() -> list[dict[str, Any]]:
         return list(httpx.get(status, params={"status": "running"}, timeout=60).json())
 
-    # Spark's web UI takes its time over the first question.
-    assert running_jobs() == []
+    # The first request to Spark's web UI is slow, so it is made before the measurement.
+    assert read_running_jobs() == []
     shell = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        wait_until(running_jobs, what="the job runs")
-        pressed = time.monotonic()
+        wait_until(read_running_jobs, what="the job runs")
+        begin = time.monotonic()
         shell.send_signal(signal.SIGINT)
-        wait_until(lambda: running_jobs() == [], what="the job is gone")
-        assert time.monotonic() - pressed < 2
-        _out, told = shell.communicate(timeout=20)
+        wait_until(lambda: read_running_jobs() == [], what="the job has ended")
+        assert time.monotonic() - begin < 2
+        _stdout, stderr = shell.communicate(timeout=20)
     finally:
         shell.kill()
         shell.wait()
-    assert "Cancelled st_" in told
+    assert "Cancelled st_" in stderr
     last = node.http.get("/api/v1/statements", params={"session": session, "limit": 1}).json()
     assert last["items"][0]["state"] == "cancelled"

@@ -1,4 +1,4 @@
-"""SQL in, durable state, rows out: through HTTP, with a real driver."""
+"""The main job: SQL statements over HTTP, their states, errors and results, with a real driver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.spark
 
 
-def test_a_submit_with_a_wait_answers_with_rows(node: NodeProcess, session: str) -> None:
+def test_a_submit_with_a_wait_timeout_returns_the_rows(node: NodeProcess, session: str) -> None:
     statement = node.run("SELECT 1 AS x, 'a' AS y", session)
     assert statement["state"] == "success"
     assert statement["rows"] == [[1, "a"]]
@@ -27,7 +27,7 @@ def test_a_submit_with_a_wait_answers_with_rows(node: NodeProcess, session: str)
     ]
 
 
-def test_every_step_keeps_its_time_and_its_event(node: NodeProcess, session: str) -> None:
+def test_every_state_change_has_a_time_and_an_event(node: NodeProcess, session: str) -> None:
     statement = node.run("SELECT 1", session)
     times = [statement[key] for key in ("created_at", "launched_at", "started_at", "ended_at")]
     assert None not in times
@@ -37,7 +37,9 @@ def test_every_step_keeps_its_time_and_its_event(node: NodeProcess, session: str
     assert [state for state in states if state != "running"] == ["waiting", "launched", "success"]
 
 
-def test_a_million_rows_are_paged_completely_and_in_order(node: NodeProcess, session: str) -> None:
+def test_the_pages_of_a_million_rows_are_complete_and_in_order(
+    node: NodeProcess, session: str
+) -> None:
     statement = node.run("SELECT id, id % 7 AS m FROM range(0, 1000000, 1, 7)", session)
     result = statement["result"]
     assert result["row_count"] == 1_000_000
@@ -54,33 +56,33 @@ def test_a_million_rows_are_paged_completely_and_in_order(node: NodeProcess, ses
     assert pages == result["chunks"] > 1
 
 
-def test_a_result_is_read_as_arrow_csv_and_parquet(node: NodeProcess, session: str) -> None:
+def test_a_result_can_be_read_as_arrow_csv_and_parquet(node: NodeProcess, session: str) -> None:
     statement = node.run("SELECT id, cast(id AS string) AS s FROM range(3)", session)
-    place = f"/api/v1/statements/{statement['id']}/result"
-    arrow = node.http.get(place, headers={"Accept": "application/vnd.apache.arrow.stream"})
+    path = f"/api/v1/statements/{statement['id']}/result"
+    arrow = node.http.get(path, headers={"Accept": "application/vnd.apache.arrow.stream"})
     assert pa.ipc.open_stream(arrow.content).read_all().to_pydict() == {
         "id": [0, 1, 2],
         "s": ["0", "1", "2"],
     }
-    csv = node.http.get(place, params={"format": "csv"})
+    csv = node.http.get(path, params={"format": "csv"})
     assert csv.text.splitlines() == ["id,s", "0,0", "1,1", "2,2"]
-    parquet = node.http.get(place, params={"format": "parquet"})
+    parquet = node.http.get(path, params={"format": "parquet"})
     assert pyarrow.parquet.read_table(io.BytesIO(parquet.content)).num_rows == 3
-    # GET is repeatable.
-    assert node.http.get(place, params={"format": "csv"}).text == csv.text
+    # The same request gives the same result again.
+    assert node.http.get(path, params={"format": "csv"}).text == csv.text
 
 
-def test_sessions_see_each_others_tables_at_once(
+def test_a_table_of_one_session_is_visible_in_another_at_once(
     node: NodeProcess, session: str, other_session: str
 ) -> None:
-    node.rows("CREATE TABLE seen_by_both AS SELECT 41 + 1 AS answer", session)
+    node.rows("CREATE TABLE shared_table AS SELECT 41 + 1 AS answer", session)
     try:
-        assert node.rows("SELECT answer FROM seen_by_both", other_session) == [[42]]
+        assert node.rows("SELECT answer FROM shared_table", other_session) == [[42]]
     finally:
-        node.rows("DROP TABLE seen_by_both", other_session)
+        node.rows("DROP TABLE shared_table", other_session)
 
 
-def test_a_partitioned_table_of_one_session_is_written_by_another(
+def test_a_session_can_write_a_partitioned_table_of_another_session(
     node: NodeProcess, session: str, other_session: str
 ) -> None:
     node.rows("CREATE TABLE parts (a INT, p STRING) USING parquet PARTITIONED BY (p)", session)
@@ -103,7 +105,7 @@ def test_a_partitioned_table_of_one_session_is_written_by_another(
         ("BEGIN\n LEAVE x;\nEND", 2, 2, "execution_error", "INVALID_LABEL_USAGE.DOES_NOT_EXIST"),
     ],
 )
-def test_an_error_points_into_the_users_text(
+def test_an_error_has_line_and_column_in_the_users_text(
     node: NodeProcess, session: str, text: str, line: int, column: int, code: str, condition: str
 ) -> None:
     statement = node.run(text, session)
@@ -126,21 +128,25 @@ def test_an_error_points_into_the_users_text(
         "SELECT ${spark.sql.ansi.enabled}, nope",
     ],
 )
-def test_an_error_elsewhere_has_no_position(node: NodeProcess, session: str, text: str) -> None:
-    node.rows("CREATE TEMPORARY VIEW one AS SELECT 1 AS a", session)
-    node.rows("CREATE TEMPORARY VIEW bad_view AS SELECT a / 0 AS a FROM one", session)
+def test_an_error_outside_of_the_users_text_has_no_position(
+    node: NodeProcess, session: str, text: str
+) -> None:
+    node.rows("CREATE TEMPORARY VIEW base_view AS SELECT 1 AS a", session)
+    node.rows("CREATE TEMPORARY VIEW bad_view AS SELECT a / 0 AS a FROM base_view", session)
     try:
         error = node.run(text, session)["error"]
     finally:
         node.rows("DROP VIEW bad_view", session)
-        node.rows("DROP VIEW one", session)
+        node.rows("DROP VIEW base_view", session)
     assert error["message"]
     assert (error["line"], error["column"]) == (None, None)
 
 
-def test_an_error_in_a_users_function_tells_its_message(node: NodeProcess, session: str) -> None:
-    error = node.run("SELECT raise_error('by hand')", session)["error"]
-    assert error["message"] == "by hand"
+def test_raise_error_fails_the_statement_with_the_users_message(
+    node: NodeProcess, session: str
+) -> None:
+    error = node.run("SELECT raise_error('my message')", session)["error"]
+    assert error["message"] == "my message"
     assert error["condition"] == "USER_RAISED_EXCEPTION"
 
 
@@ -155,19 +161,23 @@ def test_an_error_in_a_users_function_tells_its_message(node: NodeProcess, sessi
         ("SELECT :s", [{"name": "s", "value": "'; DROP TABLE x; --"}], ["'; DROP TABLE x; --"]),
     ],
 )
-def test_spark_binds_the_parameters(
+def test_parameters_are_bound_by_spark(
     node: NodeProcess, session: str, text: str, parameters: list[object], row: list[object]
 ) -> None:
     assert node.rows(text, session, parameters=parameters) == [row]
 
 
-def test_a_parameter_that_does_not_fit_its_type_fails(node: NodeProcess, session: str) -> None:
+def test_a_parameter_that_does_not_match_its_type_fails_the_statement(
+    node: NodeProcess, session: str
+) -> None:
     parameters = [{"name": "i", "value": "x", "type": "INT"}]
     error = node.run("SELECT :i", session, parameters=parameters)["error"]
     assert error["condition"] == "CAST_INVALID_INPUT"
 
 
-def test_a_statements_configuration_is_its_own(node: NodeProcess, session: str) -> None:
+def test_the_conf_of_a_statement_does_not_change_its_session(
+    node: NodeProcess, session: str
+) -> None:
     zone = "spark.sql.session.timeZone"
     read = "SELECT current_timezone()"
     before = node.rows(read, session)
@@ -175,7 +185,9 @@ def test_a_statements_configuration_is_its_own(node: NodeProcess, session: str) 
     assert node.rows(read, session) == before
 
 
-def test_a_scripts_result_is_that_of_its_last_statement(node: NodeProcess, session: str) -> None:
+def test_the_result_of_a_script_is_that_of_its_last_statement(
+    node: NodeProcess, session: str
+) -> None:
     script = "BEGIN DECLARE n INT DEFAULT 1; SET n = n + 1; SELECT n AS n; END"
     assert node.rows(script, session) == [[2]]
 
@@ -185,20 +197,20 @@ def test_a_cancel_stops_the_spark_job(node: NodeProcess, session: str) -> None:
     wait_until(
         lambda: node.statement(statement["id"])["state"] == "running", what="the statement runs"
     )
-    begun = time.monotonic()
+    begin = time.monotonic()
     answer = node.http.post(f"/api/v1/statements/{statement['id']}/cancel")
     assert (answer.status_code, answer.json()["state"]) == (202, "cancelling")
     ended = node.statement(statement["id"], wait_timeout="20s")
     assert ended["state"] == "cancelled"
-    assert time.monotonic() - begun < 5
-    # The driver is free again.
+    assert time.monotonic() - begin < 5
+    # The driver can run the next statement.
     assert node.rows("SELECT 1", session) == [[1]]
     again = node.http.post(f"/api/v1/statements/{statement['id']}/cancel")
     assert (again.status_code, again.json()["code"]) == (409, "already_ended")
     assert "cancelled" in again.json()["detail"]
 
 
-def test_what_waits_is_cancelled_at_once(node: NodeProcess, session: str) -> None:
+def test_a_waiting_statement_is_cancelled_at_once(node: NodeProcess, session: str) -> None:
     first = node.submit("SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7", session)
     second = node.submit("SELECT 1", session)
     answer = node.http.post(f"/api/v1/statements/{second['id']}/cancel").json()
@@ -210,25 +222,28 @@ def test_what_waits_is_cancelled_at_once(node: NodeProcess, session: str) -> Non
 def test_a_session_runs_its_statements_in_order(node: NodeProcess, session: str) -> None:
     node.rows("CREATE TABLE in_order (n INT)", session)
     try:
-        sent = [node.submit(f"INSERT INTO in_order VALUES ({n})", session) for n in range(4)]
-        last = node.rows("SELECT n FROM in_order ORDER BY n", session)
-        assert last == [[0], [1], [2], [3]]
-        ended = [node.statement(one["id"]) for one in sent]
-        assert [one["ordinal"] for one in ended] == sorted(one["ordinal"] for one in ended)
+        inserts = [node.submit(f"INSERT INTO in_order VALUES ({n})", session) for n in range(4)]
+        rows = node.rows("SELECT n FROM in_order ORDER BY n", session)
+        assert rows == [[0], [1], [2], [3]]
+        ended = [node.statement(insert["id"]) for insert in inserts]
+        ordinals = [statement["ordinal"] for statement in ended]
+        assert ordinals == sorted(ordinals)
         for earlier, later in itertools.pairwise(ended):
             assert earlier["ended_at"] <= later["launched_at"]
     finally:
         node.rows("DROP TABLE in_order", session)
 
 
-def test_limits_are_told(node: NodeProcess, session: str) -> None:
-    cut = node.run("SELECT id FROM range(100000)", session, row_limit=10)
-    assert (cut["result"]["row_count"], cut["result"]["truncated"]) == (10, True)
-    whole = node.run("SELECT id FROM range(10)", session, row_limit=10)
-    assert (whole["result"]["row_count"], whole["result"]["truncated"]) == (10, False)
+def test_a_result_reports_whether_the_row_limit_truncated_it(
+    node: NodeProcess, session: str
+) -> None:
+    truncated = node.run("SELECT id FROM range(100000)", session, row_limit=10)
+    assert (truncated["result"]["row_count"], truncated["result"]["truncated"]) == (10, True)
+    complete = node.run("SELECT id FROM range(10)", session, row_limit=10)
+    assert (complete["result"]["row_count"], complete["result"]["truncated"]) == (10, False)
 
 
-def test_a_wait_that_is_over_may_cancel(node: NodeProcess, session: str) -> None:
+def test_on_wait_timeout_cancel_cancels_the_statement(node: NodeProcess, session: str) -> None:
     statement = node.submit(
         "SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7",
         session,
@@ -238,13 +253,15 @@ def test_a_wait_that_is_over_may_cancel(node: NodeProcess, session: str) -> None
     assert statement["state"] == "cancelled"
 
 
-def test_many_clients_at_once_are_all_answered(node: NodeProcess, session: str) -> None:
+def test_parallel_clients_get_the_rows_of_their_own_statements(
+    node: NodeProcess, session: str
+) -> None:
     answers: dict[int, list[list[object]]] = {}
 
-    def ask(n: int) -> None:
+    def run_query(n: int) -> None:
         answers[n] = node.rows(f"SELECT {n}", session)
 
-    threads = [threading.Thread(target=ask, args=(n,)) for n in range(12)]
+    threads = [threading.Thread(target=run_query, args=(n,)) for n in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -252,7 +269,7 @@ def test_many_clients_at_once_are_all_answered(node: NodeProcess, session: str) 
     assert answers == {n: [[n]] for n in range(12)}
 
 
-def test_the_drivers_log_is_readable(node: NodeProcess, session: str) -> None:
+def test_the_log_of_a_driver_can_be_read_over_http(node: NodeProcess, session: str) -> None:
     log = node.http.get(f"/api/v1/sessions/{session}/log")
     assert log.headers["content-type"].startswith("text/plain")
     assert "Spark" in log.text

@@ -1,4 +1,4 @@
-"""What a node, a driver or the store going away does to statements that were accepted."""
+"""Outages of nodes, metastores and the store, and their effect on accepted statements."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SLOW = (
     "SELECT count(*) FROM range(0, 4, 1, 1)"
     " WHERE reflect('java.lang.Thread', 'sleep', {}L) IS NOT NULL"
 )
-"""Four rows, each of which takes so many milliseconds."""
+"""A query of four rows. The placeholder is the time for each row, in milliseconds."""
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node for those tests of this file that leave it running."""
+    """Yield a node for the tests of this file that do not stop it."""
     process = NodeProcess(tmp_path_factory.mktemp("outages") / "home")
     yield process
     process.close()
@@ -32,7 +32,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 @pytest.fixture
 def own_node(tmp_path: Path) -> Iterator[NodeProcess]:
-    """A node of the test's own, which it may kill."""
+    """Yield a node that the test may kill."""
     process = NodeProcess(tmp_path / "home")
     yield process
     process.close()
@@ -40,7 +40,7 @@ def own_node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 @pytest.fixture(scope="module")
 def session(node: NodeProcess) -> str:
-    """A session whose driver outlives each of these tests."""
+    """Return a running session. No test ends its driver."""
     session = node.session()
     node.wait_running(session)
     return session
@@ -48,17 +48,19 @@ def session(node: NodeProcess) -> str:
 
 @pytest.fixture
 def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL of the test's own, which it may stop."""
+    """Yield a PostgreSQL server that the test may stop."""
     with running_server() as server:
         yield server
 
 
-def test_a_driver_outlives_its_node_and_loses_nothing(own_node: NodeProcess) -> None:
+def test_a_statement_survives_the_restart_of_its_node(own_node: NodeProcess) -> None:
     node = own_node
     session = node.session()
     node.wait_running(session)
     statement = node.submit(_SLOW.format(2000), session)
-    wait_until(lambda: node.statement(statement["id"])["state"] == "running", what="it runs")
+    wait_until(
+        lambda: node.statement(statement["id"])["state"] == "running", what="the statement runs"
+    )
     node.kill()
     node.start()
     ended = node.statement(statement["id"], wait_timeout="60s")
@@ -68,7 +70,7 @@ def test_a_driver_outlives_its_node_and_loses_nothing(own_node: NodeProcess) -> 
     assert node.http.get(f"/api/v1/sessions/{session}").json()["epoch"] == 1
 
 
-def test_a_session_that_cannot_start_says_why(node: NodeProcess) -> None:
+def test_a_session_that_cannot_start_reports_the_reason(node: NodeProcess) -> None:
     session = node.session(conf={"spark.master": "no-such-master"})
     statement = node.submit("SELECT 1", session)
     ended = node.statement(statement["id"], wait_timeout="60s")
@@ -80,7 +82,9 @@ def test_a_session_that_cannot_start_says_why(node: NodeProcess) -> None:
     assert error["code"] == "spark_unavailable"
 
 
-def test_a_store_outage_loses_no_result(postgres: PostgresServer, tmp_path: Path) -> None:
+def test_a_result_is_kept_when_the_store_is_down_while_its_statement_ends(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
     node = NodeProcess(
         tmp_path / "home",
         STORE__URL=postgres.url(postgres.new_database()),
@@ -92,15 +96,17 @@ def test_a_store_outage_loses_no_result(postgres: PostgresServer, tmp_path: Path
         session = node.session()
         node.wait_running(session)
         statement = node.submit(_SLOW.format(1500), session)
-        wait_until(lambda: node.statement(statement["id"])["state"] == "running", what="it runs")
+        wait_until(
+            lambda: node.statement(statement["id"])["state"] == "running", what="the statement runs"
+        )
         postgres.stop()
         try:
             wait_until(lambda: not node.is_ready(), what="the node is not ready")
             refused = node.http.post("/api/v1/statements", json={"statement": "SELECT 1"})
             assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
             assert node.http.get("/health").status_code == 200
-            # Longer than the lease and than the statement: its end meets the outage.
-            _await_end_of(node, session)
+            # The outage outlasts the lease and the statement, so the report of its end fails.
+            _wait_end_refused(node, session)
         finally:
             postgres.start()
         wait_until(node.is_ready, what="the node is ready again")
@@ -124,7 +130,7 @@ def test_a_second_node_on_the_same_store_is_refused(node: NodeProcess) -> None:
     assert str(node.process.pid) in second.stderr
 
 
-def test_a_port_in_use_is_told(node: NodeProcess, tmp_path: Path) -> None:
+def test_a_node_on_a_port_in_use_is_refused(node: NodeProcess, tmp_path: Path) -> None:
     port = node.address.rpartition(":")[2]
     second = subprocess.run(
         [sys.executable, "-m", "headrace.api", "--port", port, "--home", str(tmp_path / "other")],
@@ -137,44 +143,45 @@ def test_a_port_in_use_is_told(node: NodeProcess, tmp_path: Path) -> None:
     assert port in second.stderr
 
 
-def test_the_metastore_comes_back(node: NodeProcess, session: str) -> None:
-    node.rows("CREATE TABLE kept AS SELECT 7 AS n", session)
-    _metastore(node).kill()
-    assert node.rows("SELECT n FROM kept", session) == [[7]]
-    # Another driver waits for it as well.
-    assert node.rows("SELECT n FROM kept", node.session()) == [[7]]
+def test_a_killed_metastore_is_restarted(node: NodeProcess, session: str) -> None:
+    node.rows("CREATE TABLE durable AS SELECT 7 AS n", session)
+    _find_metastore(node).kill()
+    assert node.rows("SELECT n FROM durable", session) == [[7]]
+    # A driver that starts now waits for the metastore, too.
+    assert node.rows("SELECT n FROM durable", node.session()) == [[7]]
 
 
-def _metastore(node: NodeProcess) -> psutil.Process:
+def _find_metastore(node: NodeProcess) -> psutil.Process:
     mark = f"-Dheadrace.metastore={node.home / 'metastore'}"
-    found = psutil.process_iter(["cmdline"])
-    [jvm] = [one for one in found if mark in (one.info["cmdline"] or [])]
+    processes = psutil.process_iter(["cmdline"])
+    [jvm] = [process for process in processes if mark in (process.info["cmdline"] or [])]
     return jvm
 
 
-def _jvm(driver: psutil.Process) -> psutil.Process:
-    [jvm] = [one for one in driver.children(recursive=True) if "java" in one.name()]
-    return jvm
-
-
-def _await_end_of(node: NodeProcess, session: str) -> None:
-    """Until the driver has met the outage with its report of the statement's end."""
+def _wait_end_refused(node: NodeProcess, session: str) -> None:
+    """Wait until the node has refused the driver's report of the statement's end."""
     log = node.home / "logs" / f"{session}.log"
     wait_until(lambda: "answers 503 to ended" in log.read_text(), what="the report was refused")
 
 
-def test_a_metastore_that_dies_in_the_middle_of_a_rename(node: NodeProcess, session: str) -> None:
-    """It has moved the table's files, and not yet said so: with these partitions it takes long."""
+def test_a_rename_that_the_metastore_did_not_finish_is_repaired(
+    node: NodeProcess, session: str
+) -> None:
+    # The metastore has moved the files when it dies. Many partitions make the rename slow.
     node.rows("CREATE DATABASE half", session)
     text = "CREATE TABLE half.t USING parquet PARTITIONED BY (k) AS SELECT id, id % 150 AS k"
-    sent = node.submit(f"{text} FROM range(0, 1500, 1, 1)", session)["id"]
-    place = node.home / "warehouse" / "half.db"
-    wait_until((place / "t").exists, every=0.001, seconds=60, what="its files are moved")
-    _metastore(node).kill()
-    assert node.statement(sent)["state"] == "running"
-    wait_until(lambda: node.statement(sent)["state"] in ENDED, seconds=120, what="it has ended")
-    assert node.statement(sent)["state"] == "success", node.statement(sent)
+    statement_id = node.submit(f"{text} FROM range(0, 1500, 1, 1)", session)["id"]
+    folder = node.home / "warehouse" / "half.db"
+    wait_until((folder / "t").exists, every=0.001, seconds=60, what="the files are moved")
+    _find_metastore(node).kill()
+    assert node.statement(statement_id)["state"] == "running"
+    wait_until(
+        lambda: node.statement(statement_id)["state"] in ENDED,
+        seconds=120,
+        what="the CTAS has ended",
+    )
+    assert node.statement(statement_id)["state"] == "success", node.statement(statement_id)
     assert node.rows("SELECT count(*), sum(id) FROM half.t", session) == [["1500", "1124250"]]
     assert [row[1] for row in node.rows("SHOW TABLES IN half", session)] == ["t"]
-    assert [one.name for one in place.iterdir()] == ["t"]
+    assert [path.name for path in folder.iterdir()] == ["t"]
     assert "moved its files back" in (node.home / "logs" / f"{session}.log").read_text()

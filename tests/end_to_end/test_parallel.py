@@ -1,4 +1,4 @@
-"""Several queries of one session at once, and what runs alone, on real Spark."""
+"""Parallel statements of one session, on real Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SLOW = (
 _ZONES = ["America/Lima", "Asia/Kathmandu", "Europe/Rome"]
 
 
-def test_queries_run_beside_each_other_and_a_change_of_the_session_alone(
+def test_queries_run_in_parallel_but_a_session_change_runs_alone(
     node: NodeProcess,
 ) -> None:
     session = node.session(parallelism=3, conf={"spark.master": "local[4]"})
@@ -27,11 +27,11 @@ def test_queries_run_beside_each_other_and_a_change_of_the_session_alone(
     last = node.submit("SELECT v, current_timezone()", session)["id"]
 
     def states() -> list[str]:
-        every = [*queries, fourth, barrier, last]
-        return [node.statement(one)["state"] for one in every]
+        statements = [*queries, fourth, barrier, last]
+        return [node.statement(statement_id)["state"] for statement_id in statements]
 
     wait_until(
-        lambda: states() == ["running"] * 3 + ["waiting"] * 3, what="three of them run at once"
+        lambda: states() == ["running"] * 3 + ["waiting"] * 3, what="three queries run in parallel"
     )
     for statement_id, zone in zip(queries, _ZONES, strict=True):
         assert node.statement(statement_id, wait_timeout="30s")["state"] == "success"
@@ -40,8 +40,8 @@ def test_queries_run_beside_each_other_and_a_change_of_the_session_alone(
     [[v, zone]] = node.result(last)["rows"]
     assert v == 5
     assert zone not in _ZONES
-    began = {one: node.statement(one)["started_at"] for one in (barrier, last)}
-    ended = {one: node.statement(one)["ended_at"] for one in (*queries, fourth, barrier)}
-    assert max(ended[one] for one in (*queries, fourth)) <= began[barrier]
-    assert ended[barrier] <= began[last]
+    earlier = [node.statement(statement_id) for statement_id in (*queries, fourth)]
+    change, after = node.statement(barrier), node.statement(last)
+    assert max(query["ended_at"] for query in earlier) <= change["started_at"]
+    assert change["ended_at"] <= after["started_at"]
     node.http.delete(f"/api/v1/sessions/{session}")

@@ -14,22 +14,22 @@ HEADRACE = Path(sys.executable).with_name("headrace")
 
 
 @pytest.fixture(autouse=True)
-def _own_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever listens on this host's default port is left alone."""
+def _use_embedded_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the shell from using a node on this host's default port."""
     monkeypatch.setenv("HEADRACE_SERVER", "embedded")
 
 
-def headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [HEADRACE, *arguments], capture_output=True, text=True, timeout=240, check=False
     )
 
 
-def test_a_table_and_a_named_session_outlive_the_nodes_that_made_them(home: Path) -> None:
-    made = headrace("sql", "CREATE TABLE t AS SELECT 1 AS a")
-    assert (made.returncode, made.stdout) == (0, ""), made.stderr
+def test_tables_and_named_sessions_outlive_the_embedded_node_that_created_them(home: Path) -> None:
+    create = run_headrace("sql", "CREATE TABLE t AS SELECT 1 AS a")
+    assert (create.returncode, create.stdout) == (0, ""), create.stderr
 
-    # The first node has ended by now, or is ending: with it went driver and metastore.
+    # The first node ends after the command, with its driver and its metastore.
     changes = [
         "CREATE DATABASE kept",
         "USE kept",
@@ -38,22 +38,22 @@ def test_a_table_and_a_named_session_outlive_the_nodes_that_made_them(home: Path
         "DECLARE VARIABLE u STRING DEFAULT uuid()",
         "EXECUTE IMMEDIATE 'SET my.other = 8'",
     ]
-    look = "SELECT x, u, current_database(), '${my.own}', '${my.other}' FROM v"
-    asked = ["--session", "mine", "--format", "json"]
-    first = headrace("sql", "SELECT * FROM t", *changes, look, *asked, "--create")
+    query = "SELECT x, u, current_database(), '${my.own}', '${my.other}' FROM v"
+    options = ["--session", "mine", "--format", "json"]
+    first = run_headrace("sql", "SELECT * FROM t", *changes, query, *options, "--create")
     assert first.returncode == 0, first.stderr
     table, *_, row = first.stdout.splitlines(keepends=True)
     assert table == '[{"a": 1}]\n'
     assert '"current_schema()": "kept", "7": "7", "8": "8"' in row
 
     # The third node finds the session without a driver.
-    second = headrace("sql", look, "SELEC 1", *asked)
+    second = run_headrace("sql", query, "SELEC 1", *options)
     assert second.stdout == row, second.stderr
     assert second.returncode == 1
-    told = (
+    message = (
         "error: statement 2: [PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'."
         " (line 1, column 1)\n"
         "   1 │ SELEC 1\n"
         "     │ ^\n"
     )
-    assert told in second.stderr
+    assert message in second.stderr

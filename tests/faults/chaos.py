@@ -1,4 +1,4 @@
-"""Many histories, in two lanes at once, and what was seen in all of them."""
+"""Scenarios from seeds, played in two lanes in parallel, and the report of a run."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.cluster import Catalog, drivers
+from tests.faults.cluster import Catalog, find_drivers
 from tests.faults.history import History
-from tests.faults.invariants import submits_gave_one_statement, violations
-from tests.faults.lane import Lane
+from tests.faults.invariants import check_submits_are_idempotent, find_violations
+from tests.faults.lane import ChaosLane
 from tests.faults.plan import Fault
 from tests.faults.points import Point
-from tests.faults.recipes import CHEAP, USUAL, recipe
+from tests.faults.recipes import CHEAP, USUAL, find_recipe
 from tests.support.processes import end, processes_of
 
-_OFTEN = (
+_FREQUENT = (
     *("store node.renew", "store link.renew", "store link.ended", "store link.claim"),
     *("store statement.submit", "store statement.execute", "store takeover.fence"),
     *("link loop:renew", "link loop:poll", "link loop:ended", "launcher takeover:poll"),
 )
-"""Points that a history passes several times."""
+"""Points that a scenario passes several times."""
 _ONLY_EMBEDDED = ("store node.close_sessions", "launcher node:poll")
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    """One history, all of it made from its seed."""
+class Scenario:
+    """The steps and faults of one history, determined by its seed."""
 
     seed: str
     """`<seed of the run>.<number>`."""
@@ -39,159 +39,168 @@ class Script:
     faults: tuple[Fault, ...]
 
     def __str__(self) -> str:
-        where = "two nodes on PostgreSQL" if self.postgres else "a node on SQLite"
-        wrong = "; ".join(map(str, self.faults)) or "nothing goes wrong"
-        return f"{where}: {', '.join(self.steps)}: {wrong}"
+        nodes = "two nodes on PostgreSQL" if self.postgres else "a node on SQLite"
+        faults = "; ".join(map(str, self.faults)) or "no fault"
+        return f"{nodes}: {', '.join(self.steps)}: {faults}"
 
 
-def script(seed: str, found: list[Point]) -> Script:
-    """Each point has its turn, in an order that the run's seed gives."""
+def make_scenario(seed: str, points: list[Point]) -> Scenario:
+    """Return the scenario of a seed.
+
+    The scenarios of a run take the points in turn, in an order that the seed of the run gives.
+    """
     run, _, number = seed.partition(".")
-    order = random.Random(run).sample(found, len(found))
+    order = random.Random(run).sample(points, len(points))
     turn = int(number)
     point = order[turn % len(order)]
     chance = random.Random(seed)
-    made = recipe(point.name)
-    steps = [*chance.choices(CHEAP, k=2), *made.steps] if made else chance.choices(USUAL, k=4)
+    recipe = find_recipe(point.name)
+    steps = [*chance.choices(CHEAP, k=2), *recipe.steps] if recipe else chance.choices(USUAL, k=4)
     steps.append(chance.choice(CHEAP))
     embedded = point.name in _ONLY_EMBEDDED
     postgres = not embedded and (turn + turn // len(order)) % 2 == 1
     if postgres and chance.random() < 0.2:
         steps.append("store_restart")
-    first = made.first if made else ()
-    return Script(seed, postgres, tuple(steps), (*first, *_fault(point, chance)))
+    first_faults = recipe.first if recipe else ()
+    return Scenario(seed, postgres, tuple(steps), (*first_faults, *_choose_fault(point, chance)))
 
 
-def _fault(point: Point, chance: random.Random) -> list[Fault]:
-    deeds = ["kill", "kill", "kill_jvm", "kill_jvm", "freeze"] if point.in_driver else ["kill"]
-    hit = chance.randint(1, 3) if point.name in _OFTEN else 1
-    fault = Fault(point.name, chance.choice(["before", "after"]), chance.choice(deeds), hit)
+def _choose_fault(point: Point, chance: random.Random) -> list[Fault]:
+    actions = ["kill", "kill", "kill_jvm", "kill_jvm", "freeze"] if point.in_driver else ["kill"]
+    hit = chance.randint(1, 3) if point.name in _FREQUENT else 1
+    fault = Fault(point.name, chance.choice(["before", "after"]), chance.choice(actions), hit)
     return [] if chance.random() < 0.05 else [fault]
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
-    """What one history has shown."""
+class Violations:
+    """The violations that one scenario shows."""
 
     unrest: list[str]
-    """It did not come to rest."""
+    """Why the nodes and drivers did not come to rest."""
     rows: list[str]
     """Invariants of the store that do not hold."""
 
 
-def play(lane: Lane, made: Script) -> Wrong:
-    """Plays one history."""
-    lane.plan.write(list(made.faults))
-    history = History(lane, made.seed)
+def play_scenario(lane: ChaosLane, scenario: Scenario) -> Violations:
+    """Play a scenario in a lane and check the store after it."""
+    lane.plan.write(list(scenario.faults))
+    history = History(lane, scenario.seed)
     try:
-        history.run(list(made.steps))
-        rows = lane.rows()
-    except Exception:  # noqa: BLE001 - whatever it is, it is what this history has shown
-        return Wrong([f"no rest: {traceback.format_exc()}"], [])
-    told = [*violations(rows), *submits_gave_one_statement(history.answers, rows.statements)]
-    return Wrong([], told)
+        history.run(list(scenario.steps))
+        rows = lane.read_rows()
+    except Exception:  # noqa: BLE001 - every error is a violation that the report must show
+        return Violations([f"not at rest: {traceback.format_exc()}"], [])
+    submits = check_submits_are_idempotent(history.answers, rows.statements)
+    return Violations([], [*find_violations(rows), *submits])
 
 
 @dataclass
-class Found:
-    """What the histories of a run have shown."""
+class ChaosReport:
+    """The counts and violations of all scenarios of a run."""
 
     points: list[Point]
-    histories: int = 0
+    scenario_count: int = 0
     seconds: float = 0.0
-    wrong: list[tuple[str, str]] = field(default_factory=list)
-    """Seed, and what was seen."""
+    violations: list[tuple[str, str]] = field(default_factory=list)
+    """Seed and message."""
     passed: Counter[str] = field(default_factory=Counter)
-    done: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    """Deed, side and point."""
+    actions: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """Counts of faults that happened, by action, side and point."""
     stopping: threading.Event = field(default_factory=threading.Event)
-    """Set from outside: no other history begins."""
+    """Set by a signal: no further scenario begins."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def never(self) -> list[str]:
-        """Points that no history came to."""
-        return [one.name for one in self.points if one.name not in self.passed]
+    def missed_points(self) -> list[str]:
+        """Points that no scenario has passed."""
+        return [point.name for point in self.points if point.name not in self.passed]
 
     @property
-    def unknown(self) -> list[str]:
-        """What was passed and is not enumerated."""
-        return sorted(set(self.passed) - {one.name for one in self.points})
+    def unknown_points(self) -> list[str]:
+        """Points that a process has passed but the code does not list."""
+        return sorted(set(self.passed) - {point.name for point in self.points})
 
-    def add(self, lane: Lane, seed: str, wrong: list[str]) -> None:
+    def add(self, lane: ChaosLane, seed: str, violations: list[str]) -> None:
         with self.lock:
-            self.histories += 1
-            self.wrong += [(seed, one) for one in wrong]
-            for one in lane.plan.passed():
-                self.passed[one["point"]] += one["side"] == "before"
-                if one["did"] is not None:
-                    self.done[one["did"], one["side"], one["point"]] += 1
+            self.scenario_count += 1
+            self.violations += [(seed, violation) for violation in violations]
+            for passage in lane.plan.read_passages():
+                self.passed[passage["point"]] += passage["side"] == "before"
+                if passage["action"] is not None:
+                    self.actions[passage["action"], passage["side"], passage["point"]] += 1
 
 
-class Runner:
-    """Runs the scripts of one lane, one after the other."""
+class LaneRunner:
+    """Plays scenarios one after the other in one lane."""
 
-    def __init__(self, folder: Path, catalog: Catalog, found: Found, *, postgres: bool) -> None:
+    def __init__(
+        self, folder: Path, catalog: Catalog, report: ChaosReport, *, postgres: bool
+    ) -> None:
         self._folder = folder
         self._catalog = catalog
-        self._found = found
+        self._report = report
         self._postgres = postgres
-        self._lanes = 0
-        self._seen: set[str] = set()
-        self._lane: Lane | None = None
+        self._lane_count = 0
+        self._reported: set[str] = set()
+        self._lane: ChaosLane | None = None
 
-    def run(self, scripts: deque[Script]) -> None:
+    def run(self, scenarios: deque[Scenario]) -> None:
         try:
-            while scripts and not self._found.stopping.is_set():
-                self._one(scripts.popleft())
+            while scenarios and not self._report.stopping.is_set():
+                self._play(scenarios.popleft())
         finally:
-            self._drop()
+            self._close_lane()
 
-    def _one(self, made: Script) -> None:
-        began = time.monotonic()
-        lane = self._whole_lane()
-        wrong = play(lane, made)
-        if wrong.unrest:
-            # Nothing is known of this lane any more; its folder stays to be looked into.
+    def _play(self, scenario: Scenario) -> None:
+        begin = time.monotonic()
+        lane = self._ensure_lane()
+        violations = play_scenario(lane, scenario)
+        if violations.unrest:
+            # The state of this lane is undefined: use a new one, keep the folder for analysis.
             self._lane = None
-        fresh = [one for one in [*wrong.unrest, *wrong.rows] if one not in self._seen]
-        self._seen.update(fresh)
-        self._found.add(lane, made.seed, fresh)
-        if wrong.unrest:
+        messages = [
+            message
+            for message in [*violations.unrest, *violations.rows]
+            if message not in self._reported
+        ]
+        self._reported.update(messages)
+        self._report.add(lane, scenario.seed, messages)
+        if violations.unrest:
             lane.close()
-        print(f"{made.seed}  {time.monotonic() - began:5.1f} s  {made}", flush=True)
-        for one in fresh:
-            print(f"{made.seed}  VIOLATION  {one}", flush=True)
+        print(f"{scenario.seed}  {time.monotonic() - begin:5.1f} s  {scenario}", flush=True)
+        for message in messages:
+            print(f"{scenario.seed}  VIOLATION  {message}", flush=True)
 
-    def _whole_lane(self) -> Lane:
+    def _ensure_lane(self) -> ChaosLane:
         if self._lane is None:
-            self._lanes += 1
-            name = f"{'postgres' if self._postgres else 'sqlite'}{self._lanes}"
-            self._lane = Lane(
+            self._lane_count += 1
+            name = f"{'postgres' if self._postgres else 'sqlite'}{self._lane_count}"
+            self._lane = ChaosLane(
                 self._folder / name,
                 self._catalog,
-                self._found.points,
-                number=self._lanes,
+                self._report.points,
+                number=self._lane_count,
                 postgres=self._postgres,
             )
         return self._lane
 
-    def _drop(self) -> None:
+    def _close_lane(self) -> None:
         if self._lane is not None:
             self._lane.close()
             self._lane = None
 
 
-def chaos(folder: Path, seeds: list[str], found: Found) -> None:
-    """Plays the histories of these seeds, those on SQLite beside those on PostgreSQL."""
-    began = time.monotonic()
-    scripts = [script(seed, found.points) for seed in seeds]
+def run_scenarios(folder: Path, seeds: list[str], report: ChaosReport) -> None:
+    """Play the scenarios of these seeds: those on SQLite and those on PostgreSQL in parallel."""
+    begin = time.monotonic()
+    scenarios = [make_scenario(seed, report.points) for seed in seeds]
     catalog = Catalog(folder / "catalog")
     try:
         threads = [
             threading.Thread(
-                target=Runner(folder, catalog, found, postgres=postgres).run,
-                args=[deque(one for one in scripts if one.postgres is postgres)],
+                target=LaneRunner(folder, catalog, report, postgres=postgres).run,
+                args=[deque(scenario for scenario in scenarios if scenario.postgres is postgres)],
                 daemon=True,
             )
             for postgres in (False, True)
@@ -202,5 +211,5 @@ def chaos(folder: Path, seeds: list[str], found: Found) -> None:
             thread.join()
     finally:
         catalog.close()
-        end({one for _, _, one in drivers(folder)} | processes_of(folder))
-    found.seconds = time.monotonic() - began
+        end({driver.process for driver in find_drivers(folder)} | processes_of(folder))
+    report.seconds = time.monotonic() - begin

@@ -1,4 +1,4 @@
-"""What a history runs on: nodes with fault points on one store, and a catalog for all of them."""
+"""Node processes with fault points, and the Hive metastore that all of them use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import psutil
@@ -35,7 +35,7 @@ _START_SECONDS = "90s"
 
 
 class Catalog:
-    """One Hive metastore for the whole run: a session is only as durable as its catalog."""
+    """A Hive metastore that serves a whole run: sessions must find their tables again."""
 
     def __init__(self, home: Path) -> None:
         self.warehouse = str(home / "warehouse")
@@ -49,10 +49,10 @@ class Catalog:
         self._metastore.stop()
 
 
-class Node:
-    """A node process, which may be killed at any moment and is started again by whoever misses it.
+class ChaosNode:
+    """A node process that a fault may kill at any moment and `ensure` starts again.
 
-    Embedded ones end their drivers when they are stopped in order; others leave them.
+    On SIGTERM, an embedded node ends its drivers; other nodes leave them running.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Node:
         return self._environment.get("HEADRACE_STORE__URL", default)
 
     def ensure(self) -> bool:
-        """Starts it again when it has ended. Returns whether it had."""
+        """Start the node if its process has ended. Return whether it had ended."""
         with self._lock:
             if self._process.poll() is None:
                 return False
@@ -97,17 +97,17 @@ class Node:
             return True
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL and wait for the end of the process."""
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """SIGTERM; it may be killed on its way out."""
+        """Send SIGTERM and wait for the end of the process. A fault may kill it earlier."""
         self._process.terminate()
         self._process.wait(timeout=60)
 
     def close(self) -> None:
-        """Nothing of its home stays."""
+        """Stop the node and end all other processes of its home."""
         if self._process.poll() is None:
             self.stop()
         self.http.close()
@@ -131,13 +131,13 @@ class Node:
                 env=self._environment,
                 start_new_session=True,
             )
-        described = self._described(file)
-        token = described.get("token")
+        description = self._read_description(file)
+        token = description.get("token")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.http = httpx.Client(base_url=described["address"], headers=headers, timeout=30)
+        self.http = httpx.Client(base_url=description["address"], headers=headers, timeout=30)
 
-    def _described(self, file: Path) -> dict[str, Any]:
-        """What it says of itself; one that a fault ends at its start is started once more."""
+    def _read_description(self, file: Path) -> dict[str, Any]:
+        """Return the content of node.json. Restart a node that a fault has killed at its start."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
@@ -145,13 +145,13 @@ class Node:
             except (OSError, ValueError):
                 pass
             if self._process.poll() is not None:
-                return self._again()
+                return self._restart()
             time.sleep(0.02)
-        raise AssertionError(f"the node does not start: {self.log()[-4000:]}")
+        raise AssertionError(f"The node did not start: {self.log()[-4000:]}")
 
-    def _again(self) -> dict[str, Any]:
+    def _restart(self) -> dict[str, Any]:
         if self._process.returncode != -9:
-            raise AssertionError(f"the node does not start: {self.log()[-4000:]}")
+            raise AssertionError(f"The node did not start: {self.log()[-4000:]}")
         self._start()
         return {"address": str(self.http.base_url), "token": self._token()}
 
@@ -160,39 +160,47 @@ class Node:
         return token
 
 
-def drivers(home: Path) -> list[tuple[str, int, psutil.Process]]:
-    """Every process of a driver that a node of this home has started: session, epoch, process."""
-    found = []
+class DriverProcess(NamedTuple):
+    """A process of a driver, found by its command line."""
+
+    session: str
+    epoch: int
+    process: psutil.Process
+
+
+def find_drivers(folder: Path) -> list[DriverProcess]:
+    """Return all live driver processes whose plan of faults is in a folder."""
+    drivers = []
     for process in psutil.process_iter():
         try:
-            words = " ".join(process.cmdline())
-            if process.environ().get("FAULT_PLAN", "").startswith(f"{home}/"):
-                named = _DRIVER.search(words)
-                if named and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append((named[1], int(named[2]), process))
+            command = " ".join(process.cmdline())
+            if process.environ().get("FAULT_PLAN", "").startswith(f"{folder}/"):
+                match = _DRIVER.search(command)
+                if match and process.status() != psutil.STATUS_ZOMBIE:
+                    drivers.append(DriverProcess(match[1], int(match[2]), process))
         except psutil.Error:
             continue
-    return found
+    return drivers
 
 
 def _profiles(catalog: Catalog | None) -> dict[str, Any]:
-    small = {
+    conf = {
         **(catalog.conf if catalog is not None else {}),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.driver.memory": "700m",
     }
-    usual = {
+    default = {
         "master": "local[2]",
-        "conf": small,
+        "conf": conf,
         "start_timeout": _START_SECONDS,
         "env": {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
     }
     return {
-        "default": usual,
-        # What Spark refuses, and what cannot even be started.
-        "refused": {**usual, "master": "nonsense"},
-        "missing": {**usual, "python": "/nonexistent/python"},
-        # Warm drivers that never are: enough to pass the point, at no cost.
-        "warm": {**usual, "python": "/nonexistent/python", "warm": 1},
+        "default": default,
+        # Spark refuses the first; the driver process of the second cannot start.
+        "refused": {**default, "master": "nonsense"},
+        "missing": {**default, "python": "/nonexistent/python"},
+        # Warm sessions whose drivers cannot start pass the point at no cost.
+        "warm": {**default, "python": "/nonexistent/python", "warm": 1},
     }

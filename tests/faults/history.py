@@ -1,4 +1,4 @@
-"""One history: what users do in a few seconds, one thing that goes wrong, and rest after it."""
+"""A history: the steps of users in a few seconds, with faults, until everything is at rest."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import httpx
-from tests.faults.cluster import Node, drivers
-from tests.faults.lane import Lane
+from tests.faults.cluster import ChaosNode, DriverProcess, find_drivers
+from tests.faults.lane import ChaosLane
 from tests.support.node import ENDED
 from tests.support.waiting import wait_until
 
-_PATIENCE = 150.0
-# One slot of the two: who begins beside it must come to an end.
+_TIMEOUT_SECONDS = 150.0
+# One task: it takes one of two slots, so that other statements can run in parallel.
 _LONG = "SELECT count(*) FROM range(0, 1000000000000, 1, 1) WHERE id % 3 = 7"
 _SLOW = (
     "SELECT count(*) FROM range(0, 4, 1, 2)"
     " WHERE reflect('java.lang.Thread', 'sleep', 1000L) IS NULL"
 )
-# Folded while it is planned: there is no job that could be cancelled.
-_DEAF = (
+# Spark's optimizer computes this constant on the driver: no job exists that can be cancelled.
+_UNCANCELLABLE = (
     "SELECT size(transform(sequence(1, 1000000),"
     " x -> aggregate(sequence(1, 1000000), 0L, (a, y) -> a + x * y)))"
 )
@@ -30,29 +31,35 @@ _RESTFUL = {"dead", "failed", "running", "recovering"}
 
 
 class History:
-    """Steps are its public methods without arguments; recipes.py names them."""
+    """Plays steps in a lane. Each public method without arguments is a step of recipes.py."""
 
-    def __init__(self, lane: Lane, seed: str) -> None:
+    def __init__(self, lane: ChaosLane, seed: str) -> None:
         self._lane = lane
         self._random = random.Random(seed)
         self._seed = seed
         self._count = 0
         self.answers: dict[str, list[str]] = defaultdict(list)
-        """Each text's statement ids, as often as it was answered."""
+        """The statement ids in the answers to each submitted text."""
         self.sessions: set[str] = set()
 
     def run(self, steps: list[str]) -> None:
-        """All steps, then everything comes to rest. Raises AssertionError when it does not."""
+        """Play all steps, then wait until every session and driver is at rest.
+
+        Raises:
+            AssertionError: A node, session or driver did not come to rest in time.
+        """
         for step in steps:
             getattr(self, step)()
-        self._lane.whole()
+        self._lane.ensure_nodes()
         for ids in self.answers.values():
             self._wait_ended(ids[0])
-            self._readable(ids[0])
-        self._close_others()
-        wait_until(self._no_stray_driver, seconds=60, what="lost drivers end", every=0.2)
+            self._check_result(ids[0])
+        self._close_other_sessions()
+        wait_until(
+            lambda: not self._find_orphans(), seconds=60, what="lost drivers have ended", every=0.2
+        )
 
-    # Steps.
+    # Steps
 
     def query(self) -> None:
         self._submit("SELECT count(*) FROM range(100)")
@@ -61,10 +68,10 @@ class History:
         self._submit(f"SET my.own{self._random.randrange(3)} = 1")
 
     def table(self) -> None:
-        self._submit(f"CREATE TABLE t_{self._mark()} AS SELECT 1 AS x")
+        self._submit(f"CREATE TABLE t_{self._new_mark()} AS SELECT 1 AS x")
 
     def insert(self) -> None:
-        name = f"t_{self._mark()}"
+        name = f"t_{self._new_mark()}"
         self._submit(f"CREATE TABLE {name} (x INT)")
         self._submit(f"INSERT INTO {name} VALUES (1)")
 
@@ -72,21 +79,21 @@ class History:
         self._submit("SELECT * FROM there_is_no_such_table")
 
     def slow(self) -> None:
-        """About four seconds: long enough for a renewal and a report of progress."""
-        self._wait_begun(self._submit(_SLOW))
+        """Run for four seconds: long enough for a renewal and a progress report."""
+        self._wait_started(self._submit(_SLOW))
 
     def twice(self) -> None:
-        """The same request again, as who has lost the answer sends it."""
+        """Send the same request twice, like a client that has lost the answer."""
         self._submit("SELECT 2", times=2)
 
     def cancel(self) -> None:
         statement = self._submit(_LONG)
         if self._random.random() < 0.7:
-            self._wait_begun(statement)
-        self._ask("POST", f"/statements/{statement}/cancel")
+            self._wait_started(statement)
+        self._request("POST", f"/statements/{statement}/cancel")
 
     def local(self) -> None:
-        """A node's own statement takes its turn."""
+        """Submit a statement that a node executes, after one that a driver executes."""
         first = self._submit(_SLOW)
         self._submit(f"CANCEL STATEMENT '{first}'")
 
@@ -98,57 +105,64 @@ class History:
         self._submit("SHOW TABLES", queue_timeout="500ms")
 
     def stuck(self) -> None:
-        """Only the end of its driver ends it."""
-        statement = self._submit(_DEAF)
-        self._wait_begun(statement)
-        self._ask("POST", f"/statements/{statement}/cancel")
+        """Cancel a statement that ends only with its driver."""
+        statement = self._submit(_UNCANCELLABLE)
+        self._wait_started(statement)
+        self._request("POST", f"/statements/{statement}/cancel")
         self._wait_ended(statement)
 
     def stuck_beside(self) -> None:
-        """Its driver is not ended, for there is a neighbour; then by force."""
+        """Cancel a stuck statement: its driver has another one and ends only by force."""
         beside = self._submit(_LONG)
-        statement = self._submit(_DEAF)
-        self._wait_begun(statement)
-        self._ask("POST", f"/statements/{statement}/cancel")
-        self._until(lambda: self._noted(statement), "a cancel is noted as stuck")
-        self._ask("POST", f"/statements/{statement}/cancel", params={"force": True})
-        self._ask("POST", f"/statements/{beside}/cancel")
+        statement = self._submit(_UNCANCELLABLE)
+        self._wait_started(statement)
+        self._request("POST", f"/statements/{statement}/cancel")
+        self._wait_until(
+            lambda: self._has_cancel_note(statement), "the cancel of a stuck statement is noted"
+        )
+        self._request("POST", f"/statements/{statement}/cancel", params={"force": True})
+        self._request("POST", f"/statements/{beside}/cancel")
         self._wait_ended(statement)
 
     def batch(self) -> None:
         self._wait_ended(self._submit("SELECT 3", kind="batch", session=None))
 
     def own_session(self) -> None:
-        """One without a name: an embedded node closes it, and its driver, when it ends."""
-        self._wait_begun(self._submit(_LONG, session=None))
+        """Submit without a session: an embedded node closes the new session when it stops."""
+        self._wait_started(self._submit(_LONG, session=None))
 
     def renew_session(self) -> None:
-        """The lane's driver has something to do, is closed, and another one is started."""
+        """Close the lane's session and run a statement in a new one."""
         base = self._lane.base
         if base is not None:
-            self._ask("DELETE", f"/sessions/{base}")
-            self._until(lambda: self._session(base)["state"] in {"dead", "failed"}, "it is closed")
+            self._request("DELETE", f"/sessions/{base}")
+            self._wait_until(
+                lambda: self._get_session(base)["state"] in {"dead", "failed"},
+                "the session is closed",
+            )
         self._lane.base = None
         self._wait_ended(self._submit("SELECT 4"))
 
     def aged(self) -> None:
         session = self._open(ttl="1s")
-        self._until(lambda: self._session(session)["state"] == "dead", "it is too old")
+        self._wait_until(
+            lambda: self._get_session(session)["state"] == "dead", "the session has reached its ttl"
+        )
 
     def refused(self) -> None:
-        self._fails("refused")
+        self._fail_start("refused")
 
     def missing(self) -> None:
-        self._fails("missing")
+        self._fail_start("missing")
 
     def killed_node(self) -> None:
-        node = self._node()
+        node = self._choose_node()
         node.kill()
         node.ensure()
 
     def bounce(self) -> None:
-        """A node is stopped in order, and comes back."""
-        node = self._node()
+        """Stop a node with SIGTERM and start it again."""
+        node = self._choose_node()
         node.stop()
         node.ensure()
 
@@ -156,123 +170,121 @@ class History:
         self._submit(_SLOW)
         self._lane.restart_store()
 
-    # What they are made of.
+    # Helpers of the steps
 
-    def _fails(self, profile: str) -> None:
+    def _fail_start(self, profile: str) -> None:
         session = self._open(profile=profile)
-        self._until(lambda: self._session(session)["state"] == "failed", "it cannot be started")
+        self._wait_until(
+            lambda: self._get_session(session)["state"] == "failed", "the session has failed"
+        )
 
     def _submit(self, text: str, *, times: int = 1, **fields: Any) -> str:
-        """Also when it is the session's last moment: a closed session's statement goes to the next.
-
-        Returns the statement's id.
-        """
-        marked = f"{text} /* {self._mark()} */"
+        """Submit a statement, to a new session if the lane's session has ended; return its id."""
+        marked = f"{text} /* {self._new_mark()} */"
         if "session" not in fields:
-            fields["session"] = self._base()
-        body = {"statement": marked} | {key: one for key, one in fields.items() if one is not None}
-        key = {"Idempotency-Key": self._mark()}
+            fields["session"] = self._ensure_base()
+        body = {"statement": marked} | {
+            name: value for name, value in fields.items() if value is not None
+        }
+        key = {"Idempotency-Key": self._new_mark()}
         for _ in range(times):
-            answer = self._ask("POST", "/statements", json=body, headers=key)
+            answer = self._request("POST", "/statements", json=body, headers=key)
             if answer.status_code == httpx.codes.CONFLICT:
-                # The session has ended meanwhile: what was refused was not accepted.
+                # The session has ended in the meantime, so the node has not accepted the statement.
                 self._lane.base = None
-                return self._submit(text, times=times, **{**fields, "session": self._base()})
+                return self._submit(text, times=times, **{**fields, "session": self._ensure_base()})
             assert answer.is_success, answer.text
             self.answers[marked].append(answer.json()["id"])
             self.sessions.add(answer.json()["session_id"])
         return self.answers[marked][0]
 
-    def _base(self) -> str:
-        """The lane's session, which outlives histories; another one when it has ended."""
+    def _ensure_base(self) -> str:
+        """Return the lane's session, a new one if it has ended."""
         base = self._lane.base
-        if base is None or self._session(base)["state"] in {"closing", "dead", "failed"}:
+        if base is None or self._get_session(base)["state"] in {"closing", "dead", "failed"}:
             self._lane.base = base = self._open(parallelism=2)
         return base
 
     def _open(self, **fields: Any) -> str:
-        """By a name of its own, so that it is found when the answer is lost."""
-        body = {"name": f"s{self._mark()}", **fields}
-        answer = self._ask("POST", "/sessions", json=body)
+        """Open a session. Its unique name finds it if the answer was lost."""
+        body = {"name": f"s{self._new_mark()}", **fields}
+        answer = self._request("POST", "/sessions", json=body)
         if answer.status_code == httpx.codes.CONFLICT:
-            answer = self._ask("GET", f"/sessions/{body['name']}")
+            answer = self._request("GET", f"/sessions/{body['name']}")
         assert answer.is_success, answer.text
         session = str(answer.json()["id"])
         self.sessions.add(session)
         return session
 
-    def _mark(self) -> str:
+    def _new_mark(self) -> str:
         self._count += 1
         return f"{self._seed.replace('.', '_')}_{self._lane.number}_{self._count}"
 
-    def _node(self) -> Node:
+    def _choose_node(self) -> ChaosNode:
         return self._random.choice(self._lane.nodes)
 
-    def _ask(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """Asks until somebody answers; who finds a node dead starts it again."""
-        deadline = time.monotonic() + _PATIENCE
+    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request until a node answers. Restart nodes that have ended."""
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         while time.monotonic() < deadline:
-            node = self._node()
+            node = self._choose_node()
             try:
-                answer = node.http.request(method, f"/api/v1{path}", **request)
+                answer = node.http.request(method, f"/api/v1{path}", **options)
             except (httpx.TransportError, RuntimeError):
                 node.ensure()
                 continue
             if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
                 return answer
-        raise AssertionError(f"{method} {path} gets no answer")
+        raise AssertionError(f"No node has answered {method} {path}.")
 
-    def _until(self, condition: Callable[[], bool], what: str) -> None:
-        wait_until(condition, seconds=_PATIENCE, what=what, every=0.1)
+    def _wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        wait_until(condition, seconds=_TIMEOUT_SECONDS, what=what, every=0.1)
 
-    def _session(self, session: str) -> dict[str, Any]:
-        return dict(self._ask("GET", f"/sessions/{session}").json())
+    def _get_session(self, session: str) -> dict[str, Any]:
+        return dict(self._request("GET", f"/sessions/{session}").json())
 
-    def _statement(self, statement: str, **query: Any) -> dict[str, Any]:
-        return dict(self._ask("GET", f"/statements/{statement}", params=query).json())
+    def _get_statement(self, statement: str, **query: Any) -> dict[str, Any]:
+        return dict(self._request("GET", f"/statements/{statement}", params=query).json())
 
-    def _noted(self, statement: str) -> bool:
-        told = self._statement(statement)
-        return told["state"] in ENDED or told["cancel_note"] is not None
+    def _has_cancel_note(self, statement: str) -> bool:
+        response = self._get_statement(statement)
+        return response["state"] in ENDED or response["cancel_note"] is not None
 
-    def _wait_begun(self, statement: str) -> None:
-        self._until(
-            lambda: self._statement(statement)["state"] not in {"waiting", "launched"},
-            f"{statement} begins",
+    def _wait_started(self, statement: str) -> None:
+        self._wait_until(
+            lambda: self._get_statement(statement)["state"] not in {"waiting", "launched"},
+            f"{statement} has started",
         )
 
     def _wait_ended(self, statement: str) -> None:
-        self._until(
-            lambda: self._statement(statement, wait_timeout="5s")["state"] in ENDED,
-            f"{statement} ends",
+        self._wait_until(
+            lambda: self._get_statement(statement, wait_timeout="5s")["state"] in ENDED,
+            f"{statement} has ended",
         )
 
-    def _readable(self, statement: str) -> None:
-        """A success has a result that any node can read, until its time is over."""
-        if self._statement(statement)["state"] == "success":
-            answer = self._ask("GET", f"/statements/{statement}/result")
+    def _check_result(self, statement: str) -> None:
+        """Check that any node can read the result of a success until its retention ends."""
+        if self._get_statement(statement)["state"] == "success":
+            answer = self._request("GET", f"/statements/{statement}/result")
             assert answer.status_code in {200, 410}, answer.text
 
-    def _close_others(self) -> None:
-        """Only the lane's own session stays, with or without a driver."""
+    def _close_other_sessions(self) -> None:
+        """Close all sessions but the lane's and wait until all are at rest."""
         live = ["not_started", "starting", "running", "recovering", "closing"]
-        page = self._ask("GET", "/sessions", params={"state": live}).json()["items"]
-        others = [one["id"] for one in page if one["id"] != self._lane.base]
-        for one in others:
-            self._ask("DELETE", f"/sessions/{one}")
-        for one in [*others, *([self._lane.base] if self._lane.base else [])]:
-            self._until(lambda one=one: self._at_rest(one), f"session {one} comes to rest")
+        page = self._request("GET", "/sessions", params={"state": live}).json()["items"]
+        others = [session["id"] for session in page if session["id"] != self._lane.base]
+        for session in others:
+            self._request("DELETE", f"/sessions/{session}")
+        for session in [*others, *([self._lane.base] if self._lane.base else [])]:
+            self._wait_until(partial(self._is_at_rest, session), f"session {session} is at rest")
 
-    def _at_rest(self, session: str) -> bool:
-        state = self._session(session)["state"]
+    def _is_at_rest(self, session: str) -> bool:
+        state = self._get_session(session)["state"]
         return state in (_RESTFUL if session == self._lane.base else {"dead", "failed"})
 
-    def _strays(self) -> list[str]:
-        """Processes of drivers that no session has any more."""
+    def _find_orphans(self) -> list[DriverProcess]:
+        """Return the driver processes that no session owns."""
         base = self._lane.base
-        epoch = self._session(base)["epoch"] if base else None
-        found = drivers(self._lane.folder)
-        return [f"{one} {at} {it.pid}" for one, at, it in found if (one, at) != (base, epoch)]
-
-    def _no_stray_driver(self) -> bool:
-        return not self._strays()
+        epoch = self._get_session(base)["epoch"] if base else None
+        drivers = find_drivers(self._lane.folder)
+        return [driver for driver in drivers if (driver.session, driver.epoch) != (base, epoch)]

@@ -1,13 +1,13 @@
-"""What must hold of every store, whatever has died meanwhile: pure functions over its rows.
+"""Invariants of every store, whatever has failed: pure functions over its rows.
 
-Each returns what it found wrong, in words; nothing, when all is well. Rows are mappings with the
-columns of the tables; events are in the order of their ids.
+Each check yields a sentence for each violation. Rows are mappings with the columns of the tables.
+Events are in the order of their ids.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -24,112 +24,115 @@ from headrace.model.lifecycle import (
 Row = Mapping[str, Any]
 S = TypeVar("S", SessionState, StatementState, TransactionState)
 
-# A launch or a takeover of these is an event without a change of state.
-_RELAUNCHED = {SessionState.STARTING, SessionState.RECOVERING, SessionState.CLOSING}
+# A launch or a takeover of a session in one of these states is an event without a new state.
+_RELAUNCHABLE = frozenset({SessionState.STARTING, SessionState.RECOVERING, SessionState.CLOSING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """A store at rest."""
+    """The rows of a store at rest."""
 
-    events: list[Row]
-    statements: list[Row]
-    sessions: list[Row]
-    results: list[Row]
-    transactions: list[Row] = field(default_factory=list)
+    events: Sequence[Row]
+    statements: Sequence[Row]
+    sessions: Sequence[Row]
+    results: Sequence[Row]
+    transactions: Sequence[Row] = field(default_factory=list)
     max_attempts: int = 2
 
 
-def violations(rows: Rows) -> list[str]:
-    """Everything that is wrong."""
+def find_violations(rows: Rows) -> list[str]:
+    """Return all violations of the invariants."""
     checks: list[Callable[[Rows], Iterator[str]]] = [
-        statements_end_once,
-        sessions_follow_their_lifecycle,
-        one_epoch_writes,
-        sessions_are_at_rest,
-        successes_have_results,
-        only_what_is_safe_runs_again,
-        tables_agree_with_their_statements,
+        check_statements_end_once,
+        check_session_lifecycles,
+        check_drivers_write_in_their_epoch,
+        check_sessions_are_at_rest,
+        check_successes_have_results,
+        check_attempts,
+        check_tables_match_statements,
     ]
-    return [wrong for check in checks for wrong in check(rows)]
+    return [violation for check in checks for violation in check(rows)]
 
 
-def statements_end_once(rows: Rows) -> Iterator[str]:
-    """Each has one end, nothing follows it, and the lifecycle allows every step."""
-    yield from _followed(STATEMENT, StatementState, rows.events, rows.statements, frozenset())
+def check_statements_end_once(rows: Rows) -> Iterator[str]:
+    """Check that each statement has ended once and that the lifecycle allows every change."""
+    yield from _check_lifecycle(
+        STATEMENT, StatementState, rows.events, rows.statements, frozenset()
+    )
     for row in rows.statements:
         if row["state"] not in STATEMENT.terminal:
             yield f"statement {row['id']} has not ended: {row['state']}"
 
 
-def sessions_follow_their_lifecycle(rows: Rows) -> Iterator[str]:
-    """Every step is allowed, and none revives what has ended."""
-    same = frozenset(_RELAUNCHED)
-    yield from _followed(SESSION, SessionState, rows.events, rows.sessions, same)
+def check_session_lifecycles(rows: Rows) -> Iterator[str]:
+    """Check that the lifecycle allows every change of a session."""
+    yield from _check_lifecycle(SESSION, SessionState, rows.events, rows.sessions, _RELAUNCHABLE)
 
 
-def one_epoch_writes(rows: Rows) -> Iterator[str]:
-    """No driver changes anything after its session was taken from it, or before it had it."""
-    held: dict[str, int] = defaultdict(int)
+def check_drivers_write_in_their_epoch(rows: Rows) -> Iterator[str]:
+    """Check that a driver changes something only in the epoch in which it owns its session."""
+    epochs: dict[str, int] = defaultdict(int)
     for event in rows.events:
-        told = _driver_of(event["actor"])
-        if told is not None and held[told[0]] != told[1]:
-            what = f"{event['entity']} {event['entity_id']} to {event['target']}"
+        driver = _parse_driver(event["actor"])
+        if driver is not None and epochs[driver[0]] != driver[1]:
+            session, epoch = driver
             yield (
-                f"the driver of epoch {told[1]} brought {what},"
-                f" when epoch {held[told[0]]} had session {told[0]}"
+                f"the driver of epoch {epoch} changed {event['entity']} {event['entity_id']}"
+                f" to {event['target']} when session {session} was at epoch {epochs[session]}"
             )
         epoch = event["detail"].get("epoch")
         if event["entity"] == "session" and epoch is not None:
-            fenced_off = "reason" in event["detail"]
-            epoch += fenced_off
-            if epoch < held[event["entity_id"]]:
+            is_takeover = "reason" in event["detail"]
+            epoch += is_takeover
+            if epoch < epochs[event["entity_id"]]:
                 yield f"session {event['entity_id']} went back to epoch {epoch}"
-            held[event["entity_id"]] = epoch
+            epochs[event["entity_id"]] = epoch
 
 
-def sessions_are_at_rest(rows: Rows) -> Iterator[str]:
-    """Ended, running, or without a driver until somebody needs one.
+def check_sessions_are_at_rest(rows: Rows) -> Iterator[str]:
+    """Check that each session has ended, is running, or waits without a driver for a statement.
 
-    Of spare ones, which are nobody's yet, another is made at any time.
+    Warm sessions that are not assigned may be starting: the node replaces them at any time.
     """
     restful = SESSION.terminal | {SessionState.RUNNING, SessionState.RECOVERING}
     for row in rows.sessions:
         if row["state"] not in restful and not row["warm"]:
-            yield f"session {row['id']} is {row['state']} for ever"
+            yield f"session {row['id']} stays in state {row['state']}"
         if row["state"] is SessionState.RECOVERING and row["lease_until"] is not None:
-            yield f"session {row['id']} recovers, and somebody still answers for its driver"
+            yield f"session {row['id']} is recovering and still has a lease"
         if row["fenced_driver"] is not None:
-            yield f"session {row['id']} has a lost driver that nobody has ended"
+            yield f"session {row['id']} has a fenced driver whose takeover is not finished"
 
 
-def successes_have_results(rows: Rows) -> Iterator[str]:
-    """And nothing else has one."""
-    have = {row["statement_id"] for row in rows.results}
+def check_successes_have_results(rows: Rows) -> Iterator[str]:
+    """Check that successful statements have results, and no other statement has one."""
+    with_result = {row["statement_id"] for row in rows.results}
     for row in rows.statements:
         succeeded = row["state"] is StatementState.SUCCESS
-        if succeeded and row["id"] not in have:
-            yield f"statement {row['id']} is a success without a result"
-        if not succeeded and row["id"] in have:
-            yield f"statement {row['id']} has a result and is {row['state']}"
+        if succeeded and row["id"] not in with_result:
+            yield f"statement {row['id']} is success, without a result"
+        if not succeeded and row["id"] in with_result:
+            yield f"statement {row['id']} is {row['state']}, with a result"
 
 
-def only_what_is_safe_runs_again(rows: Rows) -> Iterator[str]:
-    """What may change something is tried once; a query, and a table in two phases, not for ever.
+def check_attempts(rows: Rows) -> Iterator[str]:
+    """Check that only queries and two-phase CTAS are retried, up to the limit of attempts.
 
-    A table that was being published is taken up by as many drivers as it takes.
+    The limit does not hold for a table that was being published: every new driver continues it.
     """
     begun = {row["statement_id"] for row in rows.transactions}
     published = {row["statement_id"] for row in rows.transactions if _was_publishing(rows, row)}
     for row in rows.statements:
-        most = rows.max_attempts if row["is_query"] or row["id"] in begun else 1
-        if row["attempts"] > most and row["id"] not in published:
-            yield f"statement {row['id']} was tried {row['attempts']} times: {row['text']}"
+        limit = rows.max_attempts if row["is_query"] or row["id"] in begun else 1
+        if row["attempts"] > limit and row["id"] not in published:
+            yield f"statement {row['id']} has {row['attempts']} attempts: {row['text']}"
 
 
-def tables_agree_with_their_statements(rows: Rows) -> Iterator[str]:
-    """A success has published its table once; nothing else has."""
-    yield from _followed(TRANSACTION, TransactionState, rows.events, rows.transactions, frozenset())
+def check_tables_match_statements(rows: Rows) -> Iterator[str]:
+    """Check that a successful CTAS has committed one table, and no other statement has."""
+    yield from _check_lifecycle(
+        TRANSACTION, TransactionState, rows.events, rows.transactions, frozenset()
+    )
     committed = Counter(
         row["statement_id"]
         for row in rows.transactions
@@ -142,49 +145,75 @@ def tables_agree_with_their_statements(rows: Rows) -> Iterator[str]:
             yield f"statement {row['id']} is {row['state']}, with {committed[row['id']]} tables"
 
 
-def _was_publishing(rows: Rows, transaction: Row) -> bool:
-    mine = (event for event in rows.events if event["entity_id"] == transaction["id"])
-    return any(event["target"] == TransactionState.COMMITTING for event in mine)
-
-
-def submits_gave_one_statement(
+def check_submits_are_idempotent(
     answers: Mapping[str, Iterable[str]], statements: Iterable[Row]
 ) -> Iterator[str]:
-    """`answers`: the ids that each text was answered with, as often as it was submitted."""
+    """Check that each submitted text has become one statement.
+
+    Args:
+        answers: The statement ids in the answers to each text, one for each submit.
+        statements: The rows of all statements.
+    """
     stored = Counter(row["text"] for row in statements)
     for text, ids in answers.items():
         if len(set(ids)) > 1 or stored[text] != 1:
-            yield f"{text!r} became {stored[text]} statements, answered as {sorted(set(ids))}"
+            yield f"{text!r} became {stored[text]} statements; the answers: {sorted(set(ids))}"
 
 
-def _followed(
+def _was_publishing(rows: Rows, transaction: Row) -> bool:
+    return any(
+        event["entity_id"] == transaction["id"] and event["target"] == TransactionState.COMMITTING
+        for event in rows.events
+    )
+
+
+def _check_lifecycle(
     lifecycle: Lifecycle[S],
     states: type[S],
-    events: list[Row],
-    rows: list[Row],
-    same: frozenset[S],
+    events: Sequence[Row],
+    rows: Sequence[Row],
+    repeatable: frozenset[S],
 ) -> Iterator[str]:
+    """Check the events of all entities of a lifecycle, and that they lead to the rows.
+
+    Args:
+        repeatable: States that an event may repeat.
+    """
     reached: dict[str, S] = {}
     for event in events:
-        if event["entity"] != lifecycle.name:
-            continue
-        key, target = event["entity_id"], states(event["target"])
-        source = None if event["source"] is None else states(event["source"])
-        known, reached[key] = reached.get(key), target
-        if source is not known:
-            yield f"{lifecycle.name} {key} went from {source} to {target}, but was {known}"
-        elif source is None:
-            if target is not lifecycle.initial:
-                yield f"{lifecycle.name} {key} began as {target}"
-        elif not lifecycle.allows(source, target) and not (source is target and target in same):
-            yield f"{lifecycle.name} {key} went from {source} to {target}, which is not allowed"
+        if event["entity"] == lifecycle.name:
+            source = None if event["source"] is None else states(event["source"])
+            target = states(event["target"])
+            previous = reached.get(event["entity_id"])
+            fault = _check_transition(lifecycle, source, target, previous, repeatable)
+            if fault is not None:
+                yield f"{lifecycle.name} {event['entity_id']} {fault}"
+            reached[event["entity_id"]] = target
     for row in rows:
         if row["state"] is not reached.get(row["id"]):
-            yield f"{lifecycle.name} {row['id']} is {row['state']}; its last event says otherwise"
+            last = reached.get(row["id"])
+            yield f"{lifecycle.name} {row['id']} is {row['state']}, but its last event is {last}"
 
 
-def _driver_of(actor: str) -> tuple[str, int] | None:
-    """Session and epoch of `driver:<session>:<epoch>`."""
+def _check_transition(
+    lifecycle: Lifecycle[S],
+    source: S | None,
+    target: S,
+    previous: S | None,
+    repeatable: frozenset[S],
+) -> str | None:
+    """Return what is wrong with an event after the previous state, or None."""
+    if source is not previous:
+        return f"changed from {source} to {target}, but was {previous}"
+    if source is None:
+        return None if target is lifecycle.initial else f"began as {target}"
+    if lifecycle.allows(source, target) or (source is target and target in repeatable):
+        return None
+    return f"changed from {source} to {target}, which is not allowed"
+
+
+def _parse_driver(actor: str) -> tuple[str, int] | None:
+    """Return session and epoch of the actor `driver:<session>:<epoch>`, None for other actors."""
     kind, _, rest = actor.partition(":")
     session, _, epoch = rest.partition(":")
     return (session, int(epoch)) if kind == "driver" else None

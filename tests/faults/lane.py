@@ -1,4 +1,4 @@
-"""Where histories run one after the other: nodes on one store, and a session that stays warm."""
+"""A lane: nodes on one store that play scenarios one after the other, with a warm session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from sqlalchemy import NullPool, create_engine, make_url, select
-from tests.faults.cluster import Catalog, Node, drivers
+from tests.faults.cluster import Catalog, ChaosNode, find_drivers
 from tests.faults.invariants import Rows
 from tests.faults.plan import Plan
 from tests.faults.points import Point
@@ -16,8 +16,8 @@ from tests.support.processes import end
 from headrace.store.tables import events, results, sessions, statements, transactions
 
 
-class Lane:
-    """One node on SQLite, or two that race on a PostgreSQL of their own."""
+class ChaosLane:
+    """One node on SQLite, or two nodes that race on a PostgreSQL server of their own."""
 
     def __init__(
         self, folder: Path, catalog: Catalog, points: list[Point], *, number: int, postgres: bool
@@ -25,7 +25,7 @@ class Lane:
         self.folder = folder
         self.number = number
         self.base: str | None = None
-        """The session that stays from one history to the next, while it lives."""
+        """The session that serves one scenario after the other while it lives."""
         self.plan = Plan(folder, points)
         self._stack = ExitStack()
         self._server: PostgresServer | None = None
@@ -34,15 +34,15 @@ class Lane:
             self._server = self._stack.enter_context(running_server())
             store = self._server.url(self._server.new_database())
         self.nodes = [
-            Node(
-                folder / f"node{one}",
+            ChaosNode(
+                folder / f"node{index}",
                 self.plan,
                 catalog,
                 embedded=not postgres,
                 store=store,
                 results=str(folder / "results"),
             )
-            for one in range(2 if postgres else 1)
+            for index in range(2 if postgres else 1)
         ]
 
     @property
@@ -50,18 +50,18 @@ class Lane:
         return self._server is not None
 
     def restart_store(self) -> None:
-        """The database is away for a moment. A SQLite file cannot be."""
+        """Stop and start PostgreSQL. On SQLite, do nothing."""
         if self._server is not None:
             self._server.stop()
             self._server.start()
 
-    def whole(self) -> None:
-        """Every node is up."""
+    def ensure_nodes(self) -> None:
+        """Start every node that has ended."""
         for node in self.nodes:
             node.ensure()
 
-    def rows(self) -> Rows:
-        """Everything in the store, at one moment: a session may just be failing."""
+    def read_rows(self) -> Rows:
+        """Return all rows of the store, from one snapshot."""
         url = make_url(self.nodes[0].store_url)
         if url.drivername == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
@@ -70,24 +70,23 @@ class Lane:
         with engine.connect() as connection:
             if not self.postgres:
                 connection.exec_driver_sql("BEGIN")
-            found = [
-                list(connection.execute(query).mappings())
-                for query in (
-                    select(events).order_by(events.c.id),
-                    select(statements),
-                    select(sessions),
-                    select(results.c.statement_id),
-                    select(transactions),
-                )
-            ]
+            tables = {
+                name: list(connection.execute(query).mappings())
+                for name, query in {
+                    "events": select(events).order_by(events.c.id),
+                    "statements": select(statements),
+                    "sessions": select(sessions),
+                    "results": select(results.c.statement_id),
+                    "transactions": select(transactions),
+                }.items()
+            }
         engine.dispose()
-        names = ("events", "statements", "sessions", "results", "transactions")
-        return Rows(**dict(zip(names, found, strict=True)))
+        return Rows(**tables)
 
     def close(self) -> None:
-        """Ends everything."""
+        """End all nodes, drivers and the PostgreSQL server."""
         self.plan.write([])
         for node in self.nodes:
             node.close()
-        end({one for _, _, one in drivers(self.folder)})
+        end({driver.process for driver in find_drivers(self.folder)})
         self._stack.close()

@@ -1,4 +1,4 @@
-"""What shall happen at which fault point, and what has: one file each, for all processes."""
+"""The faults of a scenario and the log of passages: one file each, for all processes."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ INJECT = Path(__file__).parent / "inject"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong."""
+    """A fault that happens once, when a process passes a point."""
 
     point: str
     side: str
     """`before` or `after`."""
-    do: str
-    """`kill`: this process; `kill_jvm`; `freeze`: this driver; `pause`: this thread, while others
-    go on; `unreachable`: the backend is."""
+    action: str
+    """`kill`: end this process. `kill_jvm`: end the JVM of this driver.
+    `freeze`: stop this driver for some seconds. `pause`: make only this thread sleep.
+    `unreachable`: raise BackendUnreachable."""
     hit: int = 1
-    """At which passage, counted over all processes of the history."""
+    """The passage that triggers the fault, counted over all processes of the scenario."""
     seconds: float = 5.0
-    """How long a driver is frozen, or a thread pauses."""
+    """How long a driver is frozen, or a thread sleeps."""
 
     def __str__(self) -> str:
-        return f"{self.do} {self.side} {self.point}, passage {self.hit}"
+        return f"{self.action} {self.side} {self.point}, passage {self.hit}"
 
 
 class Plan:
-    """The plan of one lane's processes: a history writes its own over the last one's."""
+    """The plan of one lane's processes: each scenario overwrites the plan of the last one."""
 
     def __init__(self, folder: Path, points: list[Point]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,37 +43,43 @@ class Plan:
         self._log = folder / "faults.log"
         self._history = 0
         self._points: dict[str, list[list[Any]]] = defaultdict(list)
-        for one in points:
-            self._points[f"{one.kind} {one.module}"].append(
-                [one.first_line, one.last_line, one.name]
+        for point in points:
+            self._points[f"{point.kind} {point.module}"].append(
+                [point.first_line, point.last_line, point.name]
             )
         self.write([])
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to have fault points."""
+        """Environment variables that give a process its fault points."""
         path = [str(INJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
         return {"PYTHONPATH": os.pathsep.join(path), "FAULT_PLAN": str(self._file)}
 
     def write(self, faults: list[Fault]) -> None:
-        """From now on these hold, and hits are counted anew."""
+        """Replace the faults and count all hits from zero."""
         self._history += 1
         plan = {
             "history": self._history,
             "log": str(self._log),
             "points": self._points,
-            "faults": [asdict(one) for one in faults],
+            "faults": [asdict(fault) for fault in faults],
         }
-        fresh = self._file.with_suffix(".new")
-        fresh.write_text(json.dumps(plan))
-        fresh.replace(self._file)
+        # A process that reads the file must never see half of it.
+        new_file = self._file.with_suffix(".new")
+        new_file.write_text(json.dumps(plan))
+        new_file.replace(self._file)
 
-    def passed(self) -> list[dict[str, Any]]:
-        """What this history has passed and done: `{pid, point, side, did, statement}`.
+    def read_passages(self) -> list[dict[str, Any]]:
+        """Return the passages of this scenario: `{pid, point, side, action, statement}`.
 
-        A process tells of each passage once, of the link's once for each statement it is about.
+        A process logs each passage once, and the passages of a link call once per statement.
+        `action` is None if no fault happened.
         """
         if not self._log.exists():
             return []
         lines = [json.loads(line) for line in self._log.read_text().splitlines()]
         return [line for line in lines if line["history"] == self._history]
+
+    def read_actions(self) -> list[str]:
+        """Return the actions of the faults that happened in this scenario, in order."""
+        return [passage["action"] for passage in self.read_passages() if passage["action"]]

@@ -4,7 +4,7 @@ The names are public and survive the rename of a method:
 - `store link.ended`: the name that the code gives to a write transaction;
 - `link loop:renew`: the module of the driver that makes the call, and the call of the link;
 - `launcher takeover:kill`: the module of the node that makes the call, and the launcher's method.
-A new write or call in the code is a new point. If a name occurs again, `#2` marks the second place.
+A new write or call in the code is a new point. If a name occurs again, `#2` marks the second call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LAUNCHER_CALLS = {"start", "find", "poll", "kill"}
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One place in the code."""
+    """A call in the code at which a fault can happen."""
 
     name: str
     kind: str
@@ -37,20 +37,20 @@ class Point:
         return self.module.startswith("headrace.driver")
 
 
-def points() -> list[Point]:
-    """Return all points, in the order of the code."""
-    link_calls = _link_calls()
+def read_points() -> list[Point]:
+    """Return all fault points, in the order of the code."""
+    link_calls = _read_link_calls()
     collected: list[Point] = []
     for file in sorted(_SOURCE.rglob("*.py")):
         module = ".".join(["headrace", *file.relative_to(_SOURCE).with_suffix("").parts])
         visitor = _CallVisitor(module, link_calls)
         visitor.visit(ast.parse(file.read_text()))
         collected += visitor.points
-    return list(_number(collected))
+    return list(_number_points(collected))
 
 
 class _CallVisitor(ast.NodeVisitor):
-    """The calls of one module that are points."""
+    """Collects the calls of one module that are points."""
 
     def __init__(self, module: str, link_calls: dict[str, str]) -> None:
         self.points: list[Point] = []
@@ -60,14 +60,14 @@ class _CallVisitor(ast.NodeVisitor):
     def visit_With(self, node: ast.With) -> None:
         for item in node.items:
             call = item.context_expr
-            if isinstance(call, ast.Call) and _method(call) == "write" and call.args:
+            if isinstance(call, ast.Call) and _method_name(call) == "write" and call.args:
                 argument = call.args[0]
                 if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                     self._add("store", argument.value, call)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        method, owner = _method(node), _owner(node)
+        method, owner = _method_name(node), _owner_name(node)
         in_driver = self._module.startswith("headrace.driver.")
         if in_driver and owner == "link" and method in self._link_calls:
             self._add("link", f"{self._module_stem}:{self._link_calls[method]}", node)
@@ -84,11 +84,11 @@ class _CallVisitor(ast.NodeVisitor):
         self.points.append(Point(f"{kind} {name}", kind, self._module, node.lineno, last))
 
 
-def _method(node: ast.Call) -> str:
+def _method_name(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else ""
 
 
-def _owner(node: ast.Call) -> str:
+def _owner_name(node: ast.Call) -> str:
     """Return `link` for `self._link.poll()` and for `link.poll()`."""
     owner = node.func.value if isinstance(node.func, ast.Attribute) else None
     if isinstance(owner, ast.Attribute):
@@ -96,7 +96,7 @@ def _owner(node: ast.Call) -> str:
     return owner.id.lstrip("_") if isinstance(owner, ast.Name) else ""
 
 
-def _link_calls() -> dict[str, str]:
+def _read_link_calls() -> dict[str, str]:
     """Return the methods of the driver's NodeLink, with the call of the link that each makes."""
     tree = ast.parse((_SOURCE / "driver" / "link.py").read_text())
     return {
@@ -104,13 +104,13 @@ def _link_calls() -> dict[str, str]:
         for method in ast.walk(tree)
         if isinstance(method, ast.FunctionDef)
         for call in ast.walk(method)
-        if isinstance(call, ast.Call) and _method(call) == "_call"
+        if isinstance(call, ast.Call) and _method_name(call) == "_call"
         if isinstance(call.args[0], ast.Constant)
     }
 
 
-def _number(collected: list[Point]) -> Iterator[Point]:
-    """Number the points of the same name in the order of the code, from the second on."""
+def _number_points(collected: list[Point]) -> Iterator[Point]:
+    """Yield the points in the order of the code, with `#2` and so on for repeated names."""
     counts: Counter[str] = Counter()
     for point in sorted(collected, key=lambda point: (point.module, point.first_line)):
         counts[point.name] += 1

@@ -1,6 +1,6 @@
-"""What a history must do so that a fault point is passed, and which faults must come before.
+"""Recipes: the steps and earlier faults that lead a scenario to a fault point.
 
-A point without a recipe is passed by the ordinary work of a session.
+The ordinary work of a session passes every point that has no recipe.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Recipe:
     first: tuple[Fault, ...] = ()
 
 
-def recipe(point: str) -> Recipe | None:
+def find_recipe(point: str) -> Recipe | None:
     """Return the recipe of a point; None if ordinary work passes it."""
     return RECIPES.get(point)
 
@@ -51,7 +51,7 @@ RECIPES = {
     "launcher launch:start": _NEW_SESSION,
     "store launch.confirm": _NEW_SESSION,
     "store launch.fail": Recipe(("missing",)),
-    # By then the driver has said goodbye, and the session has failed.
+    # During the pause, the driver says goodbye and the session fails.
     "launcher launch:kill": Recipe(
         ("refused",), (Fault(DRIVER_STARTED, "after", "pause", seconds=20.0),)
     ),
@@ -62,7 +62,7 @@ RECIPES = {
     "store link.goodbye": _NEW_SESSION,
     "store session.open": _NEW_SESSION,
     "store session.close": _NEW_SESSION,
-    # Both attempts at a table are lost when all rows are written: the third driver recovers it.
+    # Two drivers die after they have written all rows: the third one recovers the table.
     "store link.recover": Recipe(
         ("table", "query"),
         (Fault(TABLE_STEP, "before", "kill", hit=3), Fault(TABLE_STEP, "before", "kill", hit=7)),

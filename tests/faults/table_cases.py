@@ -1,4 +1,4 @@
-"""The kinds of tables that die in every way, and the ways."""
+"""The kinds of tables that a CTAS creates, and the cases in which its creation is interrupted."""
 
 from __future__ import annotations
 
@@ -18,75 +18,75 @@ FAILING = (
     " FROM range(0, 1000, 1, 4)"
 )
 SUM = "count(*), sum(CAST(id AS BIGINT)), sum(CAST(k AS BIGINT)), count(DISTINCT s)"
-WHOLE = [["1000", "499500", "999", "1000"]]
+COMPLETE_SUM = [["1000", "499500", "999", "1000"]]
 OLD = "SELECT 7L AS id, '7' AS s, 7L AS k"
 OLD_SUM = [["1", "7", "7", "1"]]
 _STREAM = "STREAM spark_catalog.default.arriving WITH ('maxFilesPerTrigger' = '2')"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """Tables of one catalog, made in one way."""
+class TableKind:
+    """Tables of one catalog that are created in one way."""
 
     name: str
     lake: Lake
-    words: str = "CREATE TABLE"
+    command: str = "CREATE TABLE"
     in_memory: bool = False
     located: bool = False
     streamed: bool = False
-    own: dict[str, str] = field(default_factory=dict)
+    conf: dict[str, str] = field(default_factory=dict)
     """Configuration of the statement."""
 
     @property
     def replaces(self) -> bool:
-        return "REPLACE" in self.words
+        return "REPLACE" in self.command
 
 
 _BY_NAME = {lake.name: lake for lake in LAKES}
 _REPLACE = "CREATE OR REPLACE TABLE"
 KINDS = [
-    *(Kind(lake.name, lake) for lake in LAKES),
-    Kind("parquet-in-memory", _BY_NAME["parquet"], in_memory=True),
-    Kind("parquet-located", _BY_NAME["parquet"], located=True),
-    Kind("delta-located", _BY_NAME["delta"], located=True),
-    *(Kind(f"{lake.name}-replaced", lake, words=_REPLACE) for lake in LAKES),
-    Kind(
+    *(TableKind(lake.name, lake) for lake in LAKES),
+    TableKind("parquet-in-memory", _BY_NAME["parquet"], in_memory=True),
+    TableKind("parquet-located", _BY_NAME["parquet"], located=True),
+    TableKind("delta-located", _BY_NAME["delta"], located=True),
+    *(TableKind(f"{lake.name}-replaced", lake, command=_REPLACE) for lake in LAKES),
+    TableKind(
         "parquet-streamed",
         _BY_NAME["parquet"],
         streamed=True,
-        own={"headrace.ctas.trigger": "available now"},
+        conf={"headrace.ctas.trigger": "available now"},
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One way to go wrong."""
+    """One way in which the creation of a table is interrupted."""
 
-    way: str
+    name: str
     fault: Fault | None = None
     query: str = ROWS
 
     @property
-    def ends(self) -> str:
+    def final_state(self) -> str:
         """The state in which the statement ends."""
-        # Of what is not journalled yet nobody knows whether it may run again.
-        unknown = self.fault == Fault(TABLE_STEP, "before", "kill", hit=1)
+        # Without an entry in the journal, a retry might not be safe.
+        not_journalled = self.fault == Fault(TABLE_STEP, "before", "kill", hit=1)
         return {"fail": "failed", "cancel": "cancelled"}.get(
-            self.way, "failed" if unknown else "success"
+            self.name, "failed" if not_journalled else "success"
         )
 
     def __str__(self) -> str:
-        return f"{self.way}, {self.fault}" if self.fault else self.way
+        return f"{self.name}, {self.fault}" if self.fault else self.name
 
 
 _ALL = [
     Case("fail", query=FAILING),
     Case("cancel", query=SLOW),
     Case("kill the JVM while it writes", query=SLOW),
-    # Between one edge's end and the next one's beginning nothing is done, but at the commit.
+    # Between two steps of the transaction the driver does nothing, except at the commit.
     *(
-        Case(f"{deed} at an edge", Fault(point, side, deed, hit=hit))
+        Case(f"{action} at a transaction step", Fault(point, side, action, hit=hit))
         for point, side, hit in (
             (TABLE_STEP, "before", 1),
             (TABLE_STEP, "after", 1),
@@ -96,42 +96,42 @@ _ALL = [
             (END_REPORTED, "before", 1),
             (END_REPORTED, "after", 1),
         )
-        for deed in ("kill", "kill_jvm")
+        for action in ("kill", "kill_jvm")
     ),
 ]
 
 
-def cases(kind: Kind) -> list[Case]:
-    """All ways for each implementation; those that lead elsewhere for its other uses."""
+def list_cases(kind: TableKind) -> list[Case]:
+    """Return all cases for the plain table of a lake, and the relevant ones for its variants."""
     if kind.lake.name == kind.name:
         return _ALL
     if kind.in_memory:
-        # A session whose tables die with its driver ends with it.
-        return [one for one in _ALL if one.way in {"fail", "cancel"}]
-    edges = {
+        # The tables of such a session end with its driver, so the session is not continued.
+        return [case for case in _ALL if case.name in {"fail", "cancel"}]
+    steps = {
         Fault(TABLE_STEP, "before", "kill_jvm", hit=3),
         Fault(TABLE_STEP, "after", "kill", hit=3),
     }
-    return [one for one in _ALL if one.fault in edges or one.query != ROWS]
+    return [case for case in _ALL if case.fault in steps or case.query != ROWS]
 
 
 class Table:
-    """One table of a kind, through a node, in a namespace of its own."""
+    """A table of one kind in a namespace of its own, created through a node."""
 
-    made = 0
+    count = 0
 
-    def __init__(self, node: NodeProcess, session: str, kind: Kind, folder: Path) -> None:
-        Table.made += 1
+    def __init__(self, node: NodeProcess, session: str, kind: TableKind, folder: Path) -> None:
+        Table.count += 1
         self.node = node
         self.session = session
         self.kind = kind
         self._folder = folder
-        self._short = f"n{Table.made}"
+        self._short = f"n{Table.count}"
         self._namespace = f"{kind.lake.catalog}.{self._short}"
         self._name = f"{self._namespace}.t"
 
     @property
-    def _place(self) -> Path:
+    def _folder_of_tables(self) -> Path:
         if self.kind.lake.catalog == "spark_catalog":
             return self.node.home / "warehouse" / f"{self._short}.db"
         return self._folder / self.kind.lake.catalog / self._short
@@ -146,10 +146,10 @@ class Table:
             clause += f" LOCATION '{self._location}'"
         if self.kind.streamed:
             query = query.replace("range(0, 1000, 1, 4)", _STREAM)
-        return f"{self.kind.words} {self._name} {clause} AS {query}"
+        return f"{self.kind.command} {self._name} {clause} AS {query}"
 
-    def begin(self) -> str:
-        """What has to be there before; the id of the last statement for it."""
+    def prepare(self) -> str:
+        """Create what the CTAS needs; return the id of the last statement."""
         last = self._run(f"CREATE NAMESPACE {self._namespace}")
         if self.kind.replaces:
             last = self._run(f"CREATE TABLE {self._name} {self.kind.lake.clause} AS {OLD}")
@@ -164,40 +164,43 @@ class Table:
 
     def kill_jvm(self) -> None:
         driver = self.node.http.get(f"/api/v1/sessions/{self.session}").json()["driver"]
-        children = psutil.Process(driver["pid"]).children(recursive=True)
-        next(one for one in children if "java" in one.name()).kill()
+        processes = psutil.Process(driver["pid"]).children(recursive=True)
+        next(process for process in processes if "java" in process.name()).kill()
 
-    def end(self, *, whole: bool) -> None:
-        """Looks at what there is, makes it whole if it is not, and drops it."""
+    def check_and_drop(self, *, complete: bool) -> None:
+        """Check that the table is complete or absent, create it if it is absent, and drop it."""
         rows = self.node.rows
-        if not whole:
-            self._check(old=self.kind.replaces)
-            self._run(self.ctas(ROWS), **self.kind.own)
-        assert rows(f"SELECT {SUM} FROM {self._name}", self.session) == WHOLE, "not whole"
-        names = self._names()
+        if not complete:
+            self._check_unchanged(old=self.kind.replaces)
+            self._run(self.ctas(ROWS), **self.kind.conf)
+        assert rows(f"SELECT {SUM} FROM {self._name}", self.session) == COMPLETE_SUM, (
+            "the table is not complete"
+        )
+        names = self._list_names()
         assert names == {"t"}, names
-        strange = [one for one in self._files() if one.split("/")[0] != "t"]
-        assert not strange, strange
+        leftovers = [file for file in self._list_files() if file.split("/")[0] != "t"]
+        assert not leftovers, leftovers
         self._run(f"DROP TABLE {self._name}")
         self._run(f"DROP NAMESPACE {self._namespace}")
 
-    def _check(self, *, old: bool) -> None:
+    def _check_unchanged(self, *, old: bool) -> None:
         if old:
-            told = self.node.rows(f"SELECT {SUM} FROM {self._name}", self.session)
-            assert told == OLD_SUM, told
+            rows = self.node.rows(f"SELECT {SUM} FROM {self._name}", self.session)
+            assert rows == OLD_SUM, rows
         else:
-            assert self._names() == set(), self._names()
-            assert self._files() == [], self._files()
+            assert self._list_names() == set(), self._list_names()
+            assert self._list_files() == [], self._list_files()
 
-    def _names(self) -> set[str]:
-        found = self.node.rows(f"SHOW TABLES IN {self._namespace}", self.session)
-        return {row[1] for row in found if not row[2]}
+    def _list_names(self) -> set[str]:
+        rows = self.node.rows(f"SHOW TABLES IN {self._namespace}", self.session)
+        return {row[1] for row in rows if not row[2]}
 
-    def _files(self) -> list[str]:
-        found = [one for one in self._place.rglob("*") if one.is_file() and one.suffix != ".crc"]
-        return [str(one.relative_to(self._place)) for one in found]
+    def _list_files(self) -> list[str]:
+        folder = self._folder_of_tables
+        files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc")
+        return [str(file.relative_to(folder)) for file in files]
 
     def _run(self, text: str, **conf: str) -> str:
-        done = self.node.run(text, self.session, conf=conf)
-        assert done["state"] == "success", done
-        return str(done["id"])
+        statement = self.node.run(text, self.session, conf=conf)
+        assert statement["state"] == "success", statement
+        return str(statement["id"])

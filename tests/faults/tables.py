@@ -1,7 +1,7 @@
-"""`make chaos`, second part: every kind of table that a CTAS creates, and every way to die at it.
+"""`make chaos`, second part: every kind of table that a CTAS creates, interrupted in every way.
 
-python -m tests.faults.tables                 all of it, with the counts
-python -m tests.faults.tables delta jdbc      these kinds alone
+python -m tests.faults.tables                 all kinds
+python -m tests.faults.tables delta jdbc      only these kinds
 """
 
 from __future__ import annotations
@@ -18,64 +18,73 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.plan import Plan
-from tests.faults.points import points
-from tests.faults.table_cases import END_REPORTED, KINDS, SLOW, Case, Kind, Table, cases
+from tests.faults.points import read_points
+from tests.faults.recipes import END_REPORTED
+from tests.faults.table_cases import (
+    KINDS,
+    SLOW,
+    Case,
+    Table,
+    TableKind,
+    list_cases,
+)
 from tests.support import short_lived_java
 from tests.support.lakes import lake_conf, lake_extensions, lake_jars
 from tests.support.node import ENDED, NodeProcess
 from tests.support.postgres import PostgresServer, running_server
 from tests.support.waiting import wait_until
 
-_LANES = 2
+_PARALLEL_KINDS = 2
 _MEMORY = {"spark.sql.catalogImplementation": "in-memory"}
 
 
 @dataclass
-class Seen:
-    """What the cases of all kinds have come to."""
+class TableReport:
+    """The outcomes of the cases of all kinds."""
 
-    whole: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
+    passed: Counter[str] = field(default_factory=Counter)
+    """Counts of cases, by name."""
+    failures: list[str] = field(default_factory=list)
 
 
-def main(wanted: list[str]) -> int:
-    """1 when a table was neither whole nor absent, or anything was left."""
+def main(names: list[str]) -> int:
+    """Return 1 if a table was neither complete nor absent, or if a file was left over."""
     short_lived_java.apply()
     folder = Path(tempfile.mkdtemp(prefix="headrace-tables-", dir="/tmp"))
-    seen, began = Seen(), time.monotonic()
-    kinds = [one for one in KINDS if not wanted or one.name in wanted]
-    with running_server() as server, ThreadPoolExecutor(_LANES) as lanes:
-        for done in [
-            lanes.submit(_all_of, kind, folder / kind.name, server, seen) for kind in kinds
+    report, begin = TableReport(), time.monotonic()
+    kinds = [kind for kind in KINDS if not names or kind.name in names]
+    with running_server() as server, ThreadPoolExecutor(_PARALLEL_KINDS) as executor:
+        for future in [
+            executor.submit(_run_kind, kind, folder / kind.name, server, report) for kind in kinds
         ]:
-            done.result()
-    _tell(seen, len(kinds), time.monotonic() - began)
-    if seen.wrong:
-        print(f"logs and stores: {folder}")
+            future.result()
+    _print_report(report, len(kinds), time.monotonic() - begin)
+    if report.failures:
+        print(f"The logs and stores are kept in {folder}.")
     else:
         shutil.rmtree(folder)
-    return int(bool(seen.wrong))
+    return int(bool(report.failures))
 
 
-def _all_of(kind: Kind, folder: Path, server: PostgresServer, seen: Seen) -> None:
-    """Every case of one kind, through a node and a session of its own."""
-    plan = Plan(folder / "plan", points())
+def _run_kind(kind: TableKind, folder: Path, server: PostgresServer, report: TableReport) -> None:
+    """Run every case of one kind, through a node and a session of its own."""
+    plan = Plan(folder / "plan", read_points())
     lakes = lake_conf(folder, server, server.new_database())
-    # What loads no jars starts in half the time.
+    # A driver without additional jars starts in half the time.
     jars = lake_jars(*kind.lake.jars) if kind.lake.jars else []
     conf = lakes | {"spark.sql.extensions": lake_extensions(jars)}
     if "delta" not in conf["spark.sql.extensions"]:
         del conf["spark.sql.catalog.spark_catalog"]
     conf |= _MEMORY if kind.in_memory else {}
-    with _node(folder / "home", plan) as node:
+    with _running_node(folder / "home", plan) as node:
         session = node.session(conf=conf, jars=[str(jar) for jar in jars])
         node.wait_running(session)
-        for case in cases(kind):
-            _tried(Table(node, session, kind, folder), case, plan, seen)
+        for case in list_cases(kind):
+            _run_case(Table(node, session, kind, folder), case, plan, report)
 
 
 @contextmanager
-def _node(home: Path, plan: Plan) -> Iterator[NodeProcess]:
+def _running_node(home: Path, plan: Plan) -> Iterator[NodeProcess]:
     settings = {"LEASE__DURATION": "4s", "LEASE__RENEW": "1s", "STATEMENTS__MAX_ATTEMPTS": "9"}
     node = NodeProcess(home, **settings, environment=plan.environment)
     try:
@@ -84,57 +93,66 @@ def _node(home: Path, plan: Plan) -> Iterator[NodeProcess]:
         node.close()
 
 
-def _tried(table: Table, case: Case, plan: Plan, seen: Seen) -> None:
-    """One case: something dies, and then the table is whole, whoever had to finish it."""
+def _run_case(table: Table, case: Case, plan: Plan, report: TableReport) -> None:
+    """Interrupt a CTAS and check that its table is complete or absent."""
     name = f"{table.kind.name}: {case}"
     try:
-        last = table.begin()
-        # Its driver may be on its way back from the report of it: that is not to be hit.
-        wait_until(lambda: _is_back(plan, last), what="the driver is back")
+        last = table.prepare()
+        # The fault must not hit the report of this statement's end.
+        wait_until(lambda: _has_reported_end(plan, last), what="the driver has reported the end")
         plan.write([case.fault] if case.fault is not None else [])
-        outcome = _outcome(table, case)
-        done = [one["did"] for one in plan.passed() if one["did"]]
+        state = _run_ctas(table, case)
+        actions = plan.read_actions()
         plan.write([])
-        if case.fault is not None and done != [case.fault.do]:
-            raise AssertionError(f"the fault did not happen: {done}")
-        table.end(whole=outcome == "success")
+        if case.fault is not None and actions != [case.fault.action]:
+            raise AssertionError(f"The faults that happened are {actions}, not {case.fault}.")
+        table.check_and_drop(complete=state == "success")
     except AssertionError as error:
-        seen.wrong.append(f"{name}: {error}")
+        report.failures.append(f"{name}: {error}")
         plan.write([])
-        print(f"WRONG  {name}: {error}", flush=True)
+        print(f"FAILED  {name}: {error}", flush=True)
     else:
-        seen.whole[case.way] += 1
-        print(f"ok     {name}", flush=True)
+        report.passed[case.name] += 1
+        print(f"passed  {name}", flush=True)
 
 
-def _is_back(plan: Plan, statement: str) -> bool:
-    reported = (END_REPORTED, "after", statement)
-    return any((one["point"], one["side"], one["statement"]) == reported for one in plan.passed())
+def _has_reported_end(plan: Plan, statement: str) -> bool:
+    report = (END_REPORTED, "after", statement)
+    return any(
+        (passage["point"], passage["side"], passage["statement"]) == report
+        for passage in plan.read_passages()
+    )
 
 
-def _outcome(table: Table, case: Case) -> str:
+def _run_ctas(table: Table, case: Case) -> str:
+    """Run the CTAS of a case to its end and return its final state."""
     node = table.node
-    sent = node.submit(table.ctas(case.query), table.session, conf=table.kind.own)["id"]
+    text = table.ctas(case.query)
+    statement_id = node.submit(text, table.session, conf=table.kind.conf)["id"]
     if case.query == SLOW:
-        wait_until(lambda: table.is_writing(sent), seconds=60, what="it writes")
-        if case.way == "cancel":
-            node.http.post(f"/api/v1/statements/{sent}/cancel")
+        wait_until(lambda: table.is_writing(statement_id), seconds=60, what="the CTAS writes")
+        if case.name == "cancel":
+            node.http.post(f"/api/v1/statements/{statement_id}/cancel")
         else:
             table.kill_jvm()
-    wait_until(lambda: node.statement(sent)["state"] in ENDED, seconds=180, what="it has ended")
-    made = node.statement(sent)
-    assert made["state"] == case.ends, made
-    return str(made["state"])
+    wait_until(
+        lambda: node.statement(statement_id)["state"] in ENDED,
+        seconds=180,
+        what="the CTAS has ended",
+    )
+    statement = node.statement(statement_id)
+    assert statement["state"] == case.final_state, statement
+    return str(statement["state"])
 
 
-def _tell(seen: Seen, kinds: int, seconds: float) -> None:
-    tried = sum(seen.whole.values()) + len(seen.wrong)
-    print(f"\n{kinds} kinds of tables, {tried} cases, in {seconds:.0f} s")
-    for way, count in sorted(seen.whole.items()):
-        print(f"{count:5}  {way}: whole or absent as its statement says, nothing left")
-    print(f"{len(seen.wrong)} wrong")
-    for what in seen.wrong:
-        print(what)
+def _print_report(report: TableReport, kind_count: int, seconds: float) -> None:
+    case_count = sum(report.passed.values()) + len(report.failures)
+    print(f"\n{kind_count} kinds of tables, {case_count} cases, in {seconds:.0f} s")
+    for name, count in sorted(report.passed.items()):
+        print(f"{count:5}  {name}: complete or absent, as the statement reports; nothing left over")
+    print(f"{len(report.failures)} failures")
+    for failure in report.failures:
+        print(failure)
 
 
 if __name__ == "__main__":

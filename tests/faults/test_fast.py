@@ -1,4 +1,4 @@
-"""The histories that tell most, on one node and real Spark; `make chaos` plays hundreds."""
+"""The most important scenarios, on one node and real Spark; `make chaos` plays hundreds."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.chaos import Script, play
+from tests.faults.chaos import Scenario, Violations, play_scenario
 from tests.faults.cluster import Catalog
-from tests.faults.lane import Lane
+from tests.faults.lane import ChaosLane
 from tests.faults.plan import Fault
-from tests.faults.points import points
+from tests.faults.points import read_points
 from tests.faults.recipes import (
     DRIVER_STARTED,
     END_REPORTED,
@@ -19,24 +19,24 @@ from tests.faults.recipes import (
     START_REPORTED,
 )
 
-_HISTORIES = {
+_SCENARIOS = {
     "the node is killed between the claim and the start of a launch": (
         ("query",),
         Fault(LAUNCH_CLAIMED, "after", "kill"),
     ),
-    "the node is killed between a start and storing its handle": (
+    "the node is killed after it has started a driver and before it stores the handle": (
         ("renew_session", "twice"),
         Fault(DRIVER_STARTED, "after", "kill"),
     ),
-    "a driver is killed before it reports an end": (
+    "a driver is killed before it reports the end of a statement": (
         ("query", "insert"),
         Fault(END_REPORTED, "before", "kill"),
     ),
-    "a driver is killed after it has reported an end": (
+    "a driver is killed after it has reported the end of a statement": (
         ("query", "insert"),
         Fault(END_REPORTED, "after", "kill"),
     ),
-    "the JVM is killed under a statement": (
+    "the JVM is killed while a statement runs": (
         ("slow", "query"),
         Fault(START_REPORTED, "after", "kill_jvm"),
     ),
@@ -48,25 +48,25 @@ _HISTORIES = {
 
 
 @pytest.fixture
-def lane(tmp_path: Path) -> Iterator[Lane]:
-    """A node on SQLite with fault points."""
+def lane(tmp_path: Path) -> Iterator[ChaosLane]:
+    """Yield a lane with one node on SQLite."""
     catalog = Catalog(tmp_path / "catalog")
-    made = Lane(tmp_path / "lane", catalog, points(), number=1, postgres=False)
-    yield made
-    made.close()
+    lane = ChaosLane(tmp_path / "lane", catalog, read_points(), number=1, postgres=False)
+    yield lane
+    lane.close()
     catalog.close()
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-# Who starts the metastore leaves its process to itself: it outlives nodes.
+# The metastore outlives the node that starts it, so nothing waits for its process.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
-def test_nothing_is_lost_or_done_twice(lane: Lane) -> None:
-    """One after the other, for a driver that no fault has ended serves the next history too."""
-    for number, (what, (steps, fault)) in enumerate(_HISTORIES.items()):
-        wrong = play(lane, Script(f"fast.{number}", False, steps, (fault,)))
-        assert (wrong.unrest, wrong.rows) == ([], []), what
-        passed = lane.plan.passed()
-        assert [one["did"] for one in passed if one["did"]] == [fault.do], what
-        assert {one["point"] for one in passed} <= {one.name for one in points()}, what
+def test_no_statement_is_lost_or_executed_twice_when_a_process_dies(lane: ChaosLane) -> None:
+    """Play all scenarios in one lane: a driver that survives serves the next scenario."""
+    names = {point.name for point in read_points()}
+    for number, (title, (steps, fault)) in enumerate(_SCENARIOS.items()):
+        violations = play_scenario(lane, Scenario(f"fast.{number}", False, steps, (fault,)))
+        assert violations == Violations([], []), title
+        assert lane.plan.read_actions() == [fault.action], title
+        assert {passage["point"] for passage in lane.plan.read_passages()} <= names, title

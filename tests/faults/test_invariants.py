@@ -1,4 +1,4 @@
-"""Every invariant sees what it is there for: rows that are well, and then one thing made wrong."""
+"""Tests of the invariants: each one passes correct rows and reports one fault in them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.faults.invariants import Rows, submits_gave_one_statement, violations
+from tests.faults.invariants import Rows, check_submits_are_idempotent, find_violations
 
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
 
 Event = dict[str, Any]
-_DRIVER = "driver:se_1:1"
-_SECOND = "driver:se_1:3"
+_FIRST_DRIVER = "driver:se_1:1"
+_SECOND_DRIVER = "driver:se_1:3"
 
 
-def event(
+def make_event(
     entity: str, source: str | None, target: str, actor: str = "no_1", **detail: Any
 ) -> Event:
     key = {"session": "se_1", "statement": "st_1", "transaction": "tx_1"}[entity]
@@ -29,26 +29,28 @@ def event(
     }
 
 
-def well() -> list[Event]:
-    """A query whose first driver is lost."""
-    return [
-        event("session", None, "not_started", "ada"),
-        event("statement", None, "waiting", "ada"),
-        event("session", "not_started", "starting", epoch=1),
-        event("session", "starting", "running", _DRIVER, epoch=1),
-        event("statement", "waiting", "launched", _DRIVER),
-        event("session", "running", "recovering", epoch=1, reason="killed"),
-        event("statement", "launched", "waiting", reason="killed"),
-        event("session", "recovering", "recovering", epoch=3),
-        event("session", "recovering", "running", _SECOND, epoch=3),
-        event("statement", "waiting", "launched", _SECOND),
-        event("statement", "launched", "running", _SECOND),
-        event("statement", "running", "success", _SECOND),
-    ]
+EVENTS = [
+    make_event("session", None, "not_started", "ada"),
+    make_event("statement", None, "waiting", "ada"),
+    make_event("session", "not_started", "starting", epoch=1),
+    make_event("session", "starting", "running", _FIRST_DRIVER, epoch=1),
+    make_event("statement", "waiting", "launched", _FIRST_DRIVER),
+    make_event("session", "running", "recovering", epoch=1, reason="killed"),
+    make_event("statement", "launched", "waiting", reason="killed"),
+    make_event("session", "recovering", "recovering", epoch=3),
+    make_event("session", "recovering", "running", _SECOND_DRIVER, epoch=3),
+    make_event("statement", "waiting", "launched", _SECOND_DRIVER),
+    make_event("statement", "launched", "running", _SECOND_DRIVER),
+    make_event("statement", "running", "success", _SECOND_DRIVER),
+]
+"""The events of a query whose first driver is lost."""
 
 
-def rows(events: list[Event] | None = None, **changes: Any) -> Rows:
-    """At rest after these events; changes are of the statement, or `session_…` of the session."""
+def make_rows(events: list[Event] = EVENTS, **changes: Any) -> Rows:
+    """Return the rows after these events.
+
+    Changes apply to the statement, or to the session if their name begins with `session_`.
+    """
     statement = {
         "id": "st_1",
         "state": StatementState.SUCCESS,
@@ -64,87 +66,99 @@ def rows(events: list[Event] | None = None, **changes: Any) -> Rows:
         "fenced_driver": None,
     }
     for name, value in changes.items():
-        ours, key = (session, name[8:]) if name.startswith("session_") else (statement, name)
-        ours[key] = value
+        column = name.removeprefix("session_")
+        row = statement if column == name else session
+        assert column in row
+        row[column] = value
     return Rows(
-        events=events or well(),
+        events=events,
         statements=[statement],
         sessions=[session],
         results=[{"statement_id": "st_1"}],
     )
 
 
-def test_a_lost_driver_and_a_second_attempt_are_well() -> None:
-    assert violations(rows()) == []
+def test_a_query_that_is_retried_after_its_driver_was_lost_violates_nothing() -> None:
+    assert find_violations(make_rows()) == []
 
 
-LATE = event("statement", "success", "failed")
-ZOMBIE = event("statement", "launched", "running", _DRIVER)
+FAILED_AFTER_SUCCESS = make_event("statement", "success", "failed")
+REPORT_OF_LOST_DRIVER = make_event("statement", "launched", "running", _FIRST_DRIVER)
+SUCCESS_AFTER_LAUNCHED = make_event("statement", "launched", "success")
+OLD_EPOCH = make_event("session", "running", "dead", epoch=1)
+REPEATED_RUNNING = make_event("session", "running", "running")
 
 
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("rows", "message"),
     [
-        (rows([*well(), LATE], state=StatementState.FAILED), "not allowed"),
-        (rows(well()[:-1], state=StatementState.RUNNING), "has not ended"),
-        (rows([*well()[:-1], event("statement", "launched", "success")]), "but was running"),
-        (rows(well()[:-1]), "its last event says otherwise"),
-        (rows([event("statement", None, "running"), *well()[2:]]), "began as running"),
-        (rows([*well()[:10], ZOMBIE, well()[11]]), "the driver of epoch 1 brought"),
-        (rows([*well()[:2], *well()[3:]]), "when epoch 0 had"),
-        (rows([*well(), event("session", "running", "dead", epoch=1)]), "went back to epoch 1"),
-        (rows([*well(), event("session", "running", "running")]), "not allowed"),
-        (rows(session_state=SessionState.CLOSING), "is closing for ever"),
-        (rows(session_state=SessionState.RECOVERING), "still answers for its driver"),
-        (rows(session_condemned={"epoch": 1}), "that nobody has ended"),
-        (rows(attempts=3), "was tried 3 times"),
-        (rows(is_query=False), "was tried 2 times"),
-        (rows(id="st_2"), "is a success without a result"),
-        (rows(state=StatementState.FAILED), "has a result and is failed"),
+        (make_rows([*EVENTS, FAILED_AFTER_SUCCESS], state=StatementState.FAILED), "not allowed"),
+        (make_rows(EVENTS[:-1], state=StatementState.RUNNING), "has not ended"),
+        (make_rows([*EVENTS[:-1], SUCCESS_AFTER_LAUNCHED]), "but was running"),
+        (make_rows(EVENTS[:-1]), "is success, but its last event is running"),
+        (make_rows([make_event("statement", None, "running"), *EVENTS[2:]]), "began as running"),
+        (make_rows([*EVENTS[:10], REPORT_OF_LOST_DRIVER, EVENTS[11]]), "the driver of epoch 1"),
+        (make_rows([*EVENTS[:2], *EVENTS[3:]]), "when session se_1 was at epoch 0"),
+        (make_rows([*EVENTS, OLD_EPOCH]), "went back to epoch 1"),
+        (make_rows([*EVENTS, REPEATED_RUNNING]), "not allowed"),
+        (make_rows(session_state=SessionState.CLOSING), "stays in state closing"),
+        (make_rows(session_state=SessionState.RECOVERING), "still has a lease"),
+        (make_rows(session_fenced_driver={"epoch": 1}), "has a fenced driver"),
+        (make_rows(attempts=3), "has 3 attempts"),
+        (make_rows(is_query=False), "has 2 attempts"),
+        (make_rows(id="st_2"), "is success, without a result"),
+        (make_rows(state=StatementState.FAILED), "is failed, with a result"),
     ],
 )
-def test_what_is_wrong_is_told(made: Rows, words: str) -> None:
-    assert any(words in told for told in violations(made)), violations(made)
+def test_each_violation_is_reported(rows: Rows, message: str) -> None:
+    violations = find_violations(rows)
+    assert any(message in violation for violation in violations), violations
 
 
-_TX = [
-    event("transaction", None, "prepared", _SECOND),
-    event("transaction", "prepared", "begun", _SECOND),
-    event("transaction", "begun", "committing", _SECOND),
-    event("transaction", "committing", "committed", _SECOND),
+_TRANSACTION = [
+    make_event("transaction", None, "prepared", _SECOND_DRIVER),
+    make_event("transaction", "prepared", "begun", _SECOND_DRIVER),
+    make_event("transaction", "begun", "committing", _SECOND_DRIVER),
+    make_event("transaction", "committing", "committed", _SECOND_DRIVER),
 ]
 
 
-def creating(
-    events: list[Event] = _TX, state: TransactionState = TransactionState.COMMITTED, **changes: Any
+def make_ctas_rows(
+    events: list[Event] = _TRANSACTION,
+    state: TransactionState = TransactionState.COMMITTED,
+    **changes: Any,
 ) -> Rows:
-    """The same, of a CTAS."""
-    made = [*well()[:11], *events, well()[11]]
-    row = {"id": "tx_1", "statement_id": "st_1", "state": state}
-    return replace(rows(made, is_query=False, **changes), transactions=[row])
+    """Return the rows of a CTAS whose transaction has these events and this state."""
+    rows = make_rows([*EVENTS[:11], *events, EVENTS[11]], is_query=False, **changes)
+    return replace(rows, transactions=[{"id": "tx_1", "statement_id": "st_1", "state": state}])
 
 
-def test_a_table_that_is_published_by_its_second_driver_is_well() -> None:
-    assert violations(creating()) == []
-    assert violations(creating(attempts=3)) == []
+def test_a_table_that_the_second_driver_publishes_violates_nothing() -> None:
+    assert find_violations(make_ctas_rows()) == []
+    assert find_violations(make_ctas_rows(attempts=3)) == []
 
 
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("rows", "message"),
     [
-        (creating(_TX[:2], TransactionState.BEGUN), "is success, with 0 tables"),
-        (creating(state=TransactionState.COMMITTING), "its last event says otherwise"),
-        (creating(_TX[:2], TransactionState.BEGUN, attempts=3), "was tried 3 times"),
-        (creating([_TX[0], *_TX[2:]]), "but was prepared"),
-        (creating(state=TransactionState.COMMITTED, id="st_2"), "st_2 was tried 2 times"),
+        (make_ctas_rows(_TRANSACTION[:2], TransactionState.BEGUN), "is success, with 0 tables"),
+        (make_ctas_rows(state=TransactionState.COMMITTING), "but its last event is committed"),
+        (make_ctas_rows(_TRANSACTION[:2], TransactionState.BEGUN, attempts=3), "has 3 attempts"),
+        (make_ctas_rows([_TRANSACTION[0], *_TRANSACTION[2:]]), "but was prepared"),
+        (make_ctas_rows(state=TransactionState.COMMITTED, id="st_2"), "st_2 has 2 attempts"),
     ],
 )
-def test_a_table_that_does_not_agree_is_told(made: Rows, words: str) -> None:
-    assert any(words in told for told in violations(made)), violations(made)
+def test_a_table_that_does_not_match_its_statement_is_reported(rows: Rows, message: str) -> None:
+    violations = find_violations(rows)
+    assert any(message in violation for violation in violations), violations
 
 
-def test_a_submit_gives_one_statement_however_often_it_is_answered() -> None:
+def test_a_text_that_became_two_statements_is_reported() -> None:
     stored = [{"text": "SELECT 1"}, {"text": "SELECT 2"}, {"text": "SELECT 2"}]
-    assert not list(submits_gave_one_statement({"SELECT 1": ["st_1", "st_1"]}, stored))
-    for wrong in ({"SELECT 1": ["st_1", "st_2"]}, {"SELECT 2": ["st_1"]}, {"SELECT 3": ["st_3"]}):
-        assert list(submits_gave_one_statement(wrong, stored))
+    assert not list(check_submits_are_idempotent({"SELECT 1": ["st_1", "st_1"]}, stored))
+    for answers in (
+        {"SELECT 1": ["st_1", "st_2"]},
+        {"SELECT 2": ["st_1"]},
+        {"SELECT 3": ["st_3"]},
+    ):
+        assert list(check_submits_are_idempotent(answers, stored))

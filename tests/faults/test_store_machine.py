@@ -146,7 +146,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data(), fails=_SELDOM)
     def confirm_gone(self, choice: Any, fails: bool) -> None:
-        """Finish a takeover: the backend confirms that the process of the lost driver is gone."""
+        """Finish a takeover: the backend confirms that the lost driver is gone."""
         self.finish_takeover(*self._an_epoch(choice), fails=fails)
 
     @precondition(lambda self: self._has_statements())

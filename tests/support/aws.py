@@ -1,4 +1,4 @@
-"""A moto server in the process of the tests: S3 and EMR Serverless over HTTP, without any jobs."""
+"""A moto server in the test process: it serves S3 and EMR Serverless, but executes no job run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the job run of a moto server on this host, as EMR Serverless does, with the real Spark."""
+"""Executes a job run of a moto server on this host with the real Spark, as EMR Serverless does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JVM services for the tests: processes of a main class each."""
+"""JVM services for the tests: one process for each main class."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.support.waiting import wait_until
 from headrace.control.host.java import find_java
 
 _processes: list[subprocess.Popen[bytes]] = []
-"""All of this process: a Popen that is collected while its program runs gives a warning."""
+"""All services of this process. Python warns about a Popen that is collected while it runs."""
 
 
 class JvmServices:
-    """A folder of logs and the processes that write them."""
+    """Starts services and keeps their logs in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -29,7 +29,7 @@ class JvmServices:
         return self._java
 
     def start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
-        """Start a JVM whose output goes to `<name>.log`."""
+        """Start a service. Its output goes to `<name>.log`."""
         with (self._folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
                 command,
@@ -44,7 +44,7 @@ class JvmServices:
         _processes.append(process)
 
     def wait(self, is_up: Callable[[], bool], *, what: str) -> None:
-        """Until they serve; fails the test with their logs when one has ended."""
+        """Wait until the services are up; fail the test with their logs if one has ended."""
 
         def is_up_or_dead() -> bool:
             dead = [process for process in self._processes if process.poll() is not None]
@@ -52,9 +52,9 @@ class JvmServices:
 
         wait_until(is_up_or_dead, seconds=120, what=what)
         for process in self._processes:
-            assert process.poll() is None, self._logs()
+            assert process.poll() is None, self._read_logs()
 
-    def _logs(self) -> str:
+    def _read_logs(self) -> str:
         files = sorted(self._folder.glob("*.log"))
         return "\n".join(f"== {file.name}\n{file.read_text()[-4000:]}" for file in files)
 
@@ -68,7 +68,7 @@ def stop_services() -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that are free now, all different."""
+    """Return different free ports of the loopback interface."""
     probes = [socket.socket() for _ in range(count)]
     for probe in probes:
         probe.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Backends for the launcher tests, and small programs that take the place of drivers."""
+"""Backends for the launcher tests, and small programs that run instead of drivers."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Backend:
     make_launcher: Callable[[Path], Launcher]
     """Returns the launcher of another node, with a home at this path."""
     running: Profile
-    """Starts a program that writes READY and then waits."""
+    """Profile that starts a program which writes READY and then waits."""
     failing: Profile
-    """Starts a program that ends at once, or one that `fail` ends."""
+    """Profile that starts a program which ends at once, or which `fail` ends."""
     failure_message: str
     """Part of the launcher's message about that end."""
     applications: Callable[[], list[str]] = field(default=list)
@@ -69,7 +69,7 @@ class Backend:
 
 
 def make_request(folder: Path, profile: Profile, results: str | None = None) -> LaunchRequest:
-    """Return a launch of epoch 1 of a new session: clusters remember the names of past launches."""
+    """Return a launch of epoch 1 of a new session, because clusters remember launch names."""
     lease = DriverLease(f"se_{secrets.token_hex(8)}", 1)
     name = launch_name(lease)
     conf = {**profile.conf, "spark.app.name": name, "spark.master": profile.master}

@@ -15,7 +15,7 @@ from headrace.results.reader import group_into_chunks, write_manifest
 from headrace.results.schema import parse_schema
 
 Columns = Sequence[tuple[str, Any]]
-"""Names and types in the form of Spark's JSON, for example `integer`, `long`, `decimal(10,2)`."""
+"""Names of columns and their types in Spark's JSON, for example `long` or `decimal(10,2)`."""
 
 
 def spark_schema(columns: Columns) -> dict[str, Any]:

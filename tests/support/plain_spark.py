@@ -1,8 +1,8 @@
-"""PySpark without Headrace, in a process of its own: what results are held against.
+"""PySpark without Headrace, in a separate process: tests compare results with its results.
 
-The process reads SQL texts from stdin, one JSON string a line, and answers each by one JSON object
-a line: `{"file": …}`, where the rows are as an Arrow stream, or `{"condition": …, "sqlstate": …,
-"message": …}`. It ends when stdin does.
+The process reads SQL texts from stdin, one JSON string per line. It answers each text with one JSON
+object per line: `{"file": …}` with the path of an Arrow stream, or `{"condition": …, "sqlstate": …,
+"message": …}`. It ends at the end of stdin.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from tests.support.outcome import SPARK_SCHEMA, Outcome, of_arrow
+from tests.support.outcome import SPARK_SCHEMA, Outcome, parse_arrow_outcome
 
 ROOT = Path(__file__).parents[2]
 
 
 class PlainSpark:
-    """A process that runs statements one after another, in the order of the calls."""
+    """The process that runs SQL texts, one after the other."""
 
     def __init__(self, folder: Path) -> None:
-        """Start the process. `folder` is empty and receives warehouse, results and log."""
+        """Start the process. It writes the warehouse, the rows and its log to an empty folder."""
         self._log = folder / "log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -38,25 +38,25 @@ class PlainSpark:
             )
 
     def start(self, text: str) -> Callable[[], Outcome]:
-        """Start a statement and return a function that waits for its outcome."""
+        """Start to run a text. Return a function that waits for its outcome."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         stdin.write(json.dumps(text) + "\n")
         stdin.flush()
 
-        def wait() -> Outcome:
+        def wait_for_outcome() -> Outcome:
             assert stdout is not None
             line = stdout.readline()
             assert line, self._log.read_text()[-4000:]
-            fields = json.loads(line)
-            if file := fields.pop("file", None):
-                return of_arrow(Path(file).read_bytes())
-            return Outcome(**fields)
+            answer = json.loads(line)
+            if file := answer.pop("file", None):
+                return parse_arrow_outcome(Path(file).read_bytes())
+            return Outcome(**answer)
 
-        return wait
+        return wait_for_outcome
 
     def run(self, text: str) -> Outcome:
-        """Run a statement."""
+        """Run a text and return its outcome."""
         return self.start(text)()
 
     def close(self) -> None:
@@ -72,23 +72,23 @@ class PlainSpark:
 
 
 def main(folder: Path) -> None:
-    """Answer requests from standard input until it closes."""
-    output = os.fdopen(os.dup(1), "w")
-    # What Spark and its JVM print goes to the log.
+    """Run the texts from stdin, in the process itself."""
+    answers = os.fdopen(os.dup(1), "w")
+    # Spark and its JVM print to stdout: redirect it to the log.
     os.dup2(2, 1)
-    session = _session(folder)
+    session = _start_session(folder)
     try:
         for number, line in enumerate(sys.stdin):
             print(
-                json.dumps(_run_statement(session, json.loads(line), folder / f"{number}.arrow")),
-                file=output,
+                json.dumps(_run_text(session, json.loads(line), folder / f"{number}.arrow")),
+                file=answers,
             )
-            output.flush()
+            answers.flush()
     finally:
         session.stop()
 
 
-def _session(folder: Path) -> Any:
+def _start_session(folder: Path) -> Any:
     from pyspark.sql import SparkSession
 
     return (
@@ -101,7 +101,7 @@ def _session(folder: Path) -> Any:
     )
 
 
-def _run_statement(session: Any, text: str, file: Path) -> dict[str, str | None]:
+def _run_text(session: Any, text: str, file: Path) -> dict[str, str | None]:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -109,26 +109,26 @@ def _run_statement(session: Any, text: str, file: Path) -> dict[str, str | None]
         frame = session.sql(text)
         table = frame.toArrow()
     except PySparkException as error:
-        return _error(error.getCondition(), error.getSqlState(), str(error))
+        return _describe_error(error.getCondition(), error.getSqlState(), str(error))
     except Py4JJavaError as error:
-        spark_error = _spark_error(session, error.java_exception)
-        return _error(
-            spark_error.getCondition(), spark_error.getSqlState(), spark_error.getMessage()
-        )
+        cause = _find_spark_error(session, error.java_exception)
+        return _describe_error(cause.getCondition(), cause.getSqlState(), cause.getMessage())
     table = table.replace_schema_metadata({SPARK_SCHEMA: frame.schema.json()})
     with pa.ipc.new_stream(str(file), table.schema) as writer:
         writer.write_table(table)
     return {"file": str(file)}
 
 
-def _error(condition: str | None, sqlstate: str | None, message: str) -> dict[str, str | None]:
+def _describe_error(
+    condition: str | None, sqlstate: str | None, message: str
+) -> dict[str, str | None]:
     return {"condition": condition, "sqlstate": sqlstate, "message": message}
 
 
-def _spark_error(session: Any, error: Any) -> Any:
-    """Return the first cause that is Spark's own error.
+def _find_spark_error(session: Any, error: Any) -> Any:
+    """Return the first SparkThrowable with a condition in a chain of causes.
 
-    PySpark converts neither errors of jobs that `toArrow` runs nor those of SQL scripts.
+    PySpark converts neither errors of jobs that `toArrow` runs nor those of the SQL interpreter.
     """
     throwable = session._jvm.java.lang.Class.forName("org.apache.spark.SparkThrowable")
     while not (throwable.isInstance(error) and error.getCondition() is not None):

@@ -1,4 +1,4 @@
-"""Real PostgreSQL servers for the tests: one for the whole run, and others that tests may stop."""
+"""PostgreSQL servers for the tests: one for the whole run, and others that tests may stop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ import psycopg
 import pytest
 from tests.support.shared_services import Address
 
-_NEEDED = "PostgreSQL's server is needed by these tests; on Debian: apt-get install postgresql"
-# A test server may forget everything when the machine falls over.
+_NEEDED = (
+    "No PostgreSQL server is installed, and these tests need one."
+    " On Debian, run: apt-get install postgresql"
+)
+# A test server does not need to survive a crash of the machine.
 _OPTIONS = {
     "listen_addresses": "127.0.0.1",
     "fsync": "off",
@@ -29,32 +32,32 @@ _OPTIONS = {
 
 
 class Postgres:
-    """A server on a port of loopback, which any local user may enter."""
+    """A server on a port of the loopback interface that accepts every local user."""
 
     def __init__(self, port: int) -> None:
         self.port = port
 
     def url(self, database: str = "postgres") -> str:
-        """Return where a database is."""
+        """Return the URL of a database."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def new_database(self, template: str = "template1") -> str:
-        """Make a database, a copy of `template`; return its name."""
+        """Create a database as a copy of `template`; return its name."""
         name = f"test_{secrets.token_hex(6)}"
-        self._command(f"CREATE DATABASE {name} TEMPLATE {template}")
+        self._execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
 
     def drop(self, database: str) -> None:
-        """Drop a database and cut whoever is in it."""
-        self._command(f"DROP DATABASE {database} WITH (FORCE)")
+        """Drop a database and close the connections to it."""
+        self._execute(f"DROP DATABASE {database} WITH (FORCE)")
 
-    def _command(self, text: str) -> None:
+    def _execute(self, text: str) -> None:
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(text)
 
 
 class PostgresServer(Postgres):
-    """A server of this process, on a free port, which it may stop and start."""
+    """A server that the tests start and stop, on a free port."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self._programs = programs
@@ -63,7 +66,7 @@ class PostgresServer(Postgres):
         self._as_owner: list[str] = []
         if os.geteuid() == 0:
             # The server refuses to run as root.
-            owner = _unprivileged_user()
+            owner = _find_unprivileged_user()
             os.chown(folder, owner.pw_uid, owner.pw_gid)
             ids = [f"--reuid={owner.pw_uid}", f"--regid={owner.pw_gid}"]
             self._as_owner = ["setpriv", *ids, "--clear-groups", "--"]
@@ -86,7 +89,7 @@ class PostgresServer(Postgres):
         self._run("pg_ctl", "start", "-w", "-D", self._data, "-l", self._log, "-o", options)
 
     def stop(self) -> None:
-        """Cut all connections and end the server."""
+        """Close all connections and end the server."""
         self._run("pg_ctl", "stop", "-w", "-D", self._data, "-m", "fast")
 
     def start_again(self) -> None:
@@ -98,9 +101,9 @@ class PostgresServer(Postgres):
 
     def _run(self, program: str, *arguments: str | Path) -> None:
         command = [*self._as_owner, str(self._programs / program), *map(str, arguments)]
-        # The server keeps what it inherits, so its output must not be a pipe of ours.
+        # The server keeps inherited files open, so a pipe would never report its end.
         with tempfile.TemporaryFile() as output:
-            done = subprocess.run(
+            run = subprocess.run(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -109,13 +112,13 @@ class PostgresServer(Postgres):
                 check=False,
             )
             output.seek(0)
-            assert done.returncode == 0, f"{' '.join(command)}: {output.read().decode()}"
+            assert run.returncode == 0, f"{' '.join(command)}: {output.read().decode()}"
 
 
 @contextmanager
 def running_server() -> Iterator[PostgresServer]:
-    """Run a server during the block. Fail the test where PostgreSQL is not installed."""
-    programs = _programs()
+    """Start a server for the block; fail the test if none is installed."""
+    programs = _find_programs()
     folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-", dir="/tmp"))
     try:
         server = PostgresServer(programs, folder)
@@ -128,36 +131,36 @@ def running_server() -> Iterator[PostgresServer]:
 
 
 def start_server(folder: Path) -> Address:
-    """Start a server that outlives this process; return the fields of its Postgres.
+    """Start a server that outlives this process; return the arguments of `Postgres`.
 
-    Fail the test where no server is installed.
+    Fail the test if no server is installed.
     """
-    return {"port": PostgresServer(_programs(), folder).port}
+    return {"port": PostgresServer(_find_programs(), folder).port}
 
 
-def _programs() -> Path:
-    """Return where initdb and pg_ctl are; Debian keeps them outside PATH."""
-    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version, reverse=True)
+def _find_programs() -> Path:
+    """Return the folder of initdb and pg_ctl, which Debian installs outside of PATH."""
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_parse_version, reverse=True)
     if shutil.which("pg_config"):
-        output = subprocess.run(
+        config = subprocess.run(
             ["pg_config", "--bindir"], capture_output=True, text=True, check=True
         )
-        places.insert(0, Path(output.stdout.strip()))
+        folders.insert(0, Path(config.stdout.strip()))
     on_path = shutil.which("initdb")
     if on_path:
-        places.append(Path(on_path).parent)
-    programs = next((place for place in places if (place / "initdb").exists()), None)
+        folders.append(Path(on_path).parent)
+    programs = next((folder for folder in folders if (folder / "initdb").exists()), None)
     if programs is None:
         pytest.fail(_NEEDED)
     return programs
 
 
-def _version(place: Path) -> int:
-    name = place.parent.name
+def _parse_version(folder: Path) -> int:
+    name = folder.parent.name
     return int(name) if name.isdigit() else 0
 
 
-def _unprivileged_user() -> pwd.struct_passwd:
+def _find_unprivileged_user() -> pwd.struct_passwd:
     try:
         return pwd.getpwnam("postgres")
     except KeyError:

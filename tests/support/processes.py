@@ -1,4 +1,4 @@
-"""Which processes a test has started, and ending them."""
+"""Finds and ends the processes that a test has started."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ import psutil
 
 def children() -> set[psutil.Process]:
     """Return the live direct children of this process."""
-    return {child for child in _children() if _alive(child)}
+    return {child for child in _iterate_children() if _is_alive(child)}
 
 
 def processes_of(home: Path) -> set[psutil.Process]:
-    """Every node, driver and metastore of a home, also those that left the test's process tree."""
+    """Return all nodes, drivers and metastores of a home, also outside this process tree."""
     return {
         process
         for process in psutil.process_iter()
-        if process.pid != psutil.Process().pid and _belongs(process, str(home))
+        if process.pid != psutil.Process().pid and _belongs_to(process, str(home))
     }
 
 
 def end(processes: set[psutil.Process]) -> None:
-    """Kills processes with all they started."""
+    """Kill processes and all their descendants."""
     for process in processes:
         try:
-            for each in [process, *process.children(recursive=True)]:
-                each.kill()
+            for descendant in [process, *process.children(recursive=True)]:
+                descendant.kill()
         except psutil.NoSuchProcess:
             continue
     psutil.wait_procs(list(processes), timeout=10)
 
 
-def _children() -> Iterator[psutil.Process]:
-    """Return the direct children; Linux lists them without a look at every process."""
+def _iterate_children() -> Iterator[psutil.Process]:
+    """Yield the direct children. On Linux, /proc lists them without a scan of all processes."""
     if not Path("/proc/thread-self/children").exists():
         yield from psutil.Process().children()
         return
@@ -46,20 +46,20 @@ def _children() -> Iterator[psutil.Process]:
                     yield psutil.Process(int(pid))
 
 
-def _alive(process: psutil.Process) -> bool:
+def _is_alive(process: psutil.Process) -> bool:
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
 
-def _belongs(process: psutil.Process, home: str) -> bool:
+def _belongs_to(process: psutil.Process, home: str) -> bool:
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
         command = process.cmdline()
         return process.environ().get("HEADRACE_HOME") == home or any(
-            word == home or f"{home}/" in word for word in command
+            argument == home or f"{home}/" in argument for argument in command
         )
     except psutil.Error:
         return False

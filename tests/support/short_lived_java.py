@@ -1,9 +1,9 @@
-"""What makes JVMs cheap that live for seconds, as most of the tests' do.
+"""Options that make the short-lived JVMs of the tests start faster.
 
-Their time goes into loading Spark's classes and into compiling what is hardly run again. So all of
-them get a simple compiler and collector, and, once `python -m tests.support.short_lived_java` has
-made it, an archive of the classes that Spark loads (JEP 350: dynamic class data sharing). A JVM
-with other jars or of another version goes without it.
+Such a JVM spends its time on loading Spark's classes and on compiling code that hardly runs again.
+The options select a simple compiler and collector, and an archive of the classes that Spark loads
+(JEP 350: dynamic class data sharing). `python -m tests.support.short_lived_java` creates the
+archive. A JVM with other jars or of another version ignores the archive.
 """
 
 from __future__ import annotations
@@ -18,38 +18,43 @@ from headrace.control.host.java import find_java
 
 _VARIABLE = "JDK_JAVA_OPTIONS"
 _OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# That of Spark's launcher is read by a script: what the JVM has to say goes elsewhere.
+# A script reads the output of Spark's launcher: warnings of the JVM must not go to stdout.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 _FOLDER = Path(__file__).parents[2] / ".tools" / "classes"
 
 
 def apply() -> None:
-    """To all JVMs that this process and its children start, unless the caller has options."""
-    archive = _archive()
+    """Set the options for all JVMs of this process and its children, unless options are set."""
+    archive = _archive_path()
     shared = f" {_QUIET} -XX:SharedArchiveFile={archive}" if archive.exists() else ""
     os.environ.setdefault(_VARIABLE, _OPTIONS + shared)
 
 
 def main() -> int:
     """Create the archive unless it exists."""
-    archive = _archive()
+    archive = _archive_path()
     if not archive.exists():
         sys.stderr.write("==> archiving Spark's classes for the tests\n")
         archive.parent.mkdir(parents=True, exist_ok=True)
         os.environ[_VARIABLE] = _OPTIONS
         os.environ["JAVA_HOME"] = str(find_java().path)
         with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
-            made = Path(folder) / archive.name
-            _run_spark(Path(folder), made)
-            if made.exists():
-                made.rename(archive)
+            new_archive = Path(folder) / archive.name
+            _run_spark(Path(folder), new_archive)
+            if new_archive.exists():
+                new_archive.rename(archive)
             else:
-                sys.stderr.write("This Java keeps no archives: the tests go without one.\n")
+                sys.stderr.write(
+                    "This Java cannot archive classes. The tests run without an archive.\n"
+                )
     return 0
 
 
-def _archive() -> Path:
-    """Of this Java and this PySpark: the JVM itself refuses one of other jars."""
+def _archive_path() -> Path:
+    """Return the path of the archive for this Java and this PySpark.
+
+    The JVM ignores an archive of other jars by itself.
+    """
     import pyspark
 
     java = find_java()
@@ -58,7 +63,7 @@ def _archive() -> Path:
 
 
 def _run_spark(folder: Path, archive: Path) -> None:
-    """Load the classes that a statement needs in a JVM that lists them when it ends."""
+    """Run typical statements in a JVM that archives its loaded classes when it ends."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -85,7 +90,7 @@ def _run_spark(folder: Path, archive: Path) -> None:
     spark.sql("SELECT k, count(*) FROM t JOIN u USING (id, k) GROUP BY k ORDER BY k").toArrow()
     process = SparkContext._gateway.proc  # type: ignore[union-attr]
     spark.stop()
-    # It is written when the JVM ends, which it does after its standard input.
+    # The JVM ends with its standard input, and writes the archive then.
     process.stdin.close()
     process.wait()
 

@@ -13,10 +13,10 @@ _FIRST, _LAST, _GROWTH = 0.02, 0.1, 1.2
 def wait_until(
     condition: Callable[[], T], *, seconds: float = 30, what: str = "", every: float | None = None
 ) -> T:
-    """Return the first true value of `condition`; fail the test when there is none in time.
+    """Call `condition` until it returns a true value, and return it. Fail after `seconds`.
 
-    It is called every so many seconds; by default less often the longer it takes, since most
-    conditions ask a node or look at all processes, which slows down what is waited for.
+    The default pause between two calls grows, because most conditions ask a node or list all
+    processes, which slows down the work that the test waits for.
     """
     deadline = time.monotonic() + seconds
     pause = every or _FIRST

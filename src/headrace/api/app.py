@@ -29,7 +29,7 @@ from headrace.control.node import Node
 
 
 def create_app(node: Node) -> FastAPI:
-    """Return the app that serves a node. `app.state.node` is the node."""
+    """Return the app that serves a node. Routes find the node in `app.state.node`."""
     app = make_app()
     app.state.node = node
     return app
@@ -66,7 +66,7 @@ def make_app() -> FastAPI:
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the description without FastAPI's own 422: every invalid request is a 400 here."""
+    """Return the OpenAPI description without FastAPI's own 422: an invalid request is a 400."""
     if app.openapi_schema is None:
         schema = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes

@@ -26,7 +26,8 @@ def serve(settings: Settings, *, embedded: bool) -> int:
     """Serve until the process is asked to stop; return the exit code 0.
 
     Raises:
-        InvalidSetting: If the node cannot listen on the address, or would do so without a token.
+        InvalidSetting: If the node cannot listen on the address, or would be reachable from other
+            hosts without a token.
         HeadraceError: As `Node` raises it.
     """
     logging.basicConfig(

@@ -18,7 +18,7 @@ Subscribe = Callable[[Callable[[], None]], AbstractContextManager[object]]
 
 
 class LongPolls:
-    """All requests that wait at this node. They are released when the node stops."""
+    """All waiting requests of this node. They are released when the node stops."""
 
     def __init__(self, *, poll_seconds: float = 1.0) -> None:
         self._poll_seconds = poll_seconds
@@ -31,16 +31,17 @@ class LongPolls:
         return self._stopping
 
     def release(self) -> None:
-        """Release all requests, now and from now on. Safe in any thread and in signal handlers."""
+        """Release all requests, also later ones. Safe in any thread and in signal handlers."""
         self._stopping = True
         for wake in list(self._wake_callbacks):
             wake()
 
     async def wait(self, subscribe: Subscribe, check: Check[T], *, seconds: float) -> T | None:
-        """Check at once, after each wake-up, and once per poll interval.
+        """Call `check` at once, after each wake-up, and once per poll interval.
 
         Returns:
-            The first result of `check` that is not None; None after `seconds`.
+            The first result of `check` that is not None. None after `seconds`, or when the node
+            stops.
         """
         with self.subscribed(subscribe) as poll:
             return await check() or await poll.wait(check, seconds=seconds)
@@ -71,7 +72,10 @@ class LongPoll:
         self._poll_seconds = poll_seconds
 
     async def wait(self, check: Check[T], *, seconds: float) -> T | None:
-        """Check after each wake-up and once per poll interval; return None after `seconds`."""
+        """Call `check` after each wake-up and once per poll interval, for up to `seconds`.
+
+        Return its first result that is not None, or None when the time is over or the node stops.
+        """
         deadline = time.monotonic() + seconds
         while (remaining := deadline - time.monotonic()) > 0 and not self._long_polls.stopping:
             with contextlib.suppress(TimeoutError):

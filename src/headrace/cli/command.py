@@ -25,7 +25,7 @@ EXIT_PIPE = 141
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """What the body of a command works with."""
+    """Streams, configuration and resources of one command."""
 
     terminal: Terminal
     config: ClientConfig
@@ -65,7 +65,7 @@ def command_context(
     """Run the body of a command. Print its errors and turn them into exit codes.
 
     Raises:
-        Exit: The body raised an error; the exit code says which kind.
+        Exit: The body raised an error; the exit code depends on the error.
     """
     terminal = open_terminal(quiet=quiet, debug=debug)
     try:

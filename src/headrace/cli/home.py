@@ -1,4 +1,4 @@
-"""What commands use in HEADRACE_HOME: the node file, the node's log, and the locks."""
+"""Access of commands to HEADRACE_HOME: the node file and the locks."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def read_node_file(home: Path) -> NodeFile | None:
 def acquire_commands_lock(home: Path) -> int:
     """Acquire the shared lock that keeps the home's embedded node alive.
 
-    The process holds the lock until it ends. A node that stops holds the lock exclusively: wait
-    for its end.
+    The process holds the lock until it ends. A node that stops holds the lock exclusively: this
+    function then waits for the end of the node.
 
     Returns:
         The open file descriptor.

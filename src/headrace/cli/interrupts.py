@@ -1,4 +1,4 @@
-"""Handling of Ctrl-C and SIGTERM: the first asks for an orderly end, the second ends at once."""
+"""Handling of Ctrl-C and SIGTERM: the first cancels in an orderly way, the second ends at once."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ EXIT_INTERRUPTED = 130
 class Interrupted(BaseException):
     """The user wants to end the command.
 
-    It is a BaseException, so that no handler of Exception catches it.
+    Interrupted is a BaseException, so that no handler of Exception catches it.
     """
 
 
 class Interrupts:
     """Context manager that turns SIGINT and SIGTERM into Interrupted.
 
-    The first signal raises Interrupted only inside `interruptible()`, or at its begin. A submit
-    that is in progress therefore completes, and there is an id to cancel. The second signal raises
-    Interrupted wherever it arrives.
+    The first signal raises Interrupted only inside `interruptible()`, or at its start. A submit
+    that is in progress therefore completes and returns the id of the statement to cancel. The
+    second signal raises Interrupted wherever it arrives.
     """
 
     def __init__(self, on_first: Callable[[], None] = lambda: None) -> None:

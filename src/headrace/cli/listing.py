@@ -16,7 +16,7 @@ from headrace.errors import InvalidRequest
 def write_page(
     terminal: Terminal, page: Json, fields: Sequence[str], output_format: OutputFormat | None
 ) -> None:
-    """Write the objects of a page, and how to read the next page.
+    """Write the objects of a page, and a hint for the next page.
 
     JSON formats hold all fields of the objects, all other formats only `fields`.
     """

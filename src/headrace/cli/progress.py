@@ -1,4 +1,4 @@
-"""The progress line: what a statement does, redrawn on standard error of a terminal."""
+"""The progress line of a statement, redrawn on standard error if that is a terminal."""
 
 from __future__ import annotations
 

@@ -76,8 +76,8 @@ def _session_requests(client: Client, transactions: Iterable[Json]) -> list[Json
     for transaction in transactions:
         session = client.session(transaction["session_id"])
         request = {name: session[name] for name in _DRIVER_FIELDS if session[name]}
-        # Warm drivers have another parallelism. They do not fit: only a driver that starts resolves
-        # transactions.
+        # Warm sessions have the parallelism 1. Any other value makes the node start a new driver,
+        # and only a driver that starts resolves transactions.
         request["parallelism"] = 2
         requests[json.dumps(request, sort_keys=True)] = request
     return list(requests.values())
@@ -116,5 +116,5 @@ def _wait_until_resolved(client: Client, transaction_id: str) -> Json:
 
 
 def _with_action(transaction: Json) -> Json:
-    """Add what has been done with the table of a transaction, or what is to be done."""
+    """Add the field `action`: what was done with the table, or what remains to be done."""
     return {**transaction, "action": _ACTIONS.get(transaction["state"], "remove")}

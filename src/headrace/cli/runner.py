@@ -28,20 +28,21 @@ _FIRST_WAIT = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How a command runs its statements."""
+    """Options for the statements of one command."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     """Fields of every submit, apart from the text and the session."""
     session: str | None = None
     """Id or name of the session; None if the first submit creates a private one."""
     private: bool = True
-    """Close the session at the end."""
+    """Whether to close the session at the end."""
     on_error: OnError = OnError.STOP
     only_result: int | None = None
     """Number of the only statement whose result is printed; None prints all results."""
     limit: float | None = None
     """Seconds to wait for each statement; after that it continues without the command."""
     detach: bool = False
+    """Whether to print the id of each statement and not wait for its end."""
 
 
 class ScriptRunner:
@@ -62,7 +63,7 @@ class ScriptRunner:
         self._options = options
         self._session = options.session
         self._statement_continues = False
-        """A statement continues to run after the command ends."""
+        """Whether a statement continues to run after the command ends."""
 
     def run(self, statements: Sequence[SourceStatement]) -> int:
         """Run the statements. Return 0, or the exit code of the first one that did not succeed."""

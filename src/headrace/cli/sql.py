@@ -115,7 +115,7 @@ def sql(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlFlags:
-    """The flags that say what to run and how."""
+    """The flags of `headrace sql` that select the statements and how they run."""
 
     texts: Sequence[str]
     files: Sequence[str]
@@ -160,14 +160,14 @@ class SqlFlags:
 
 
 def _check_duration(text: str | None, flag: str) -> str | None:
-    """Return the text of a duration. Raises InvalidRequest, naming the flag, if it is not one."""
+    """Return the text of a duration. Raises InvalidRequest, naming the flag, if it is none."""
     if text is not None:
         options.parse_seconds(text, flag)
     return text
 
 
 def _run(context: CommandContext, output_format: OutputFormat | None, flags: SqlFlags) -> int:
-    """Run the statements and return the exit code. All flags are checked before the first one."""
+    """Run the statements and return the exit code. Check all flags before the first statement."""
     terminal = context.terminal
     session_option = flags.session_option()
     run_options = flags.run_options()

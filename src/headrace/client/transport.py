@@ -17,6 +17,7 @@ from urllib.parse import urlencode, urlsplit
 from headrace.errors import InvalidSetting, NodeUnreachable
 
 BLOCK = 256 * 1024
+"""Largest number of bytes in a block of a streamed body."""
 _RETRIED_STATUSES = frozenset({502, 503, 504})
 
 
@@ -176,7 +177,7 @@ def _read_response(response: http.client.HTTPResponse) -> HttpResponse:
 
 
 def _may_retry(request: HttpRequest, error: Exception) -> bool:
-    """Return True if the request can be repeated without harm after this error."""
+    """Return whether the request can be repeated without harm after this error."""
     if isinstance(error, ssl.SSLCertVerificationError | http.client.InvalidURL):
         return False
     # A refused connection never reached the node.

@@ -1,4 +1,4 @@
-"""What a node decides: submit, launch, cancel, close, take over. It never touches Spark.
+"""Decisions of a node: submit, launch, cancel, close, take over. No module here uses Spark.
 
-Services take a `Caller`, which authentication creates, and a node's parts share a `NodeContext`.
+The services take a `Caller`, which authentication creates. They share one `NodeContext`.
 """

@@ -1,4 +1,4 @@
-"""The caller of a service: who asks, and what the caller may do."""
+"""The caller of a service: owner name and permissions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 ANONYMOUS = "anonymous"
-"""Owner of everything while a node has no users of its own."""
+"""Owner of all objects: a node has one token and does not distinguish users."""
 
 
 class Role(StrEnum):
@@ -18,8 +18,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated caller. Only authentication creates one."""
+    """An authenticated caller. Only `headrace.api.auth` creates callers."""
 
     owner: str
-    """Owner of what the caller creates. A caller sees only what this owner owns."""
+    """Owner of the objects that the caller creates. A caller sees only objects of this owner."""
     roles: frozenset[Role] = frozenset({Role.USER})

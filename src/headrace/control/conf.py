@@ -1,4 +1,4 @@
-"""Checks of the configuration that a session or statement asks for."""
+"""Checks of the configuration in a request for a session or statement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _OPTIONS: dict[str, Callable[[str], object]] = {
 
 
 def check_conf(conf: dict[str, str]) -> None:
-    """Raise InvalidSetting for a key that is neither Spark's nor an option of Headrace."""
+    """Raise InvalidSetting for a key that is not allowed, or an invalid value of an option.
+
+    Allowed are keys of Spark, except those below `spark.headrace.`, and options of Headrace.
+    """
     for key, value in conf.items():
         if key in _OPTIONS:
             _OPTIONS[key](value)

@@ -1,4 +1,4 @@
-"""What all parts of a node share."""
+"""The context that all parts of a node share."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ class EventLog:
     def read(
         self, *, after: str | None, entity: str | None, entity_id: str | None, limit: int
     ) -> list[Event]:
-        """Return at most `limit` events after a cursor, oldest first; None: from the beginning.
+        """Return at most `limit` events after a cursor, oldest first.
 
-        Raise InvalidRequest if `after` is not a cursor.
+        Without a cursor, start at the first event. Raise InvalidRequest if `after` is no cursor.
         """
         with self._database.read() as tx:
             return events.read(tx, after=after, entity=entity, entity_id=entity_id, limit=limit)

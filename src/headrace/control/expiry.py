@@ -1,4 +1,4 @@
-"""Time limits: idle and old sessions are closed, statements that wait or run too long time out."""
+"""Time limits: close idle and old sessions, and end statements that wait or run for too long."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _BATCH = 100
 
 
 class Expiry:
-    """Checks the whole store. Several nodes may do so at the same time."""
+    """Applies the time limits of the whole store. Several nodes may do so at the same time."""
 
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database
         self._node_id = context.node_id
 
     def run(self) -> None:
-        """Close sessions and time out statements, by the database's clock alone."""
+        """Close sessions and time out statements. Only the clock of the database decides."""
         with self._database.read() as tx:
             idle = sessions.idle(tx, _BATCH)
             aged = sessions.aged(tx, _BATCH)
@@ -41,7 +41,7 @@ class Expiry:
 
     def _close(self, session: Session, reason: str, *, if_idle: bool) -> None:
         with self._database.write("session.expire") as tx:
-            # A submit may arrive meanwhile. The lock makes it either land first or be refused.
+            # With the lock, a concurrent submit either commits before the close or is refused.
             sessions.lock(tx, session.id)
             if if_idle and not sessions.is_idle(tx, session.id):
                 return
@@ -53,7 +53,7 @@ class Expiry:
 
     def _time_out(self, statement_id: str, state: StatementState) -> None:
         with self._database.write("statement.time_out") as tx:
-            # A driver may have claimed the statement meanwhile, or lost it.
+            # Meanwhile a driver may have claimed the statement, or a takeover may have released it.
             if statement_transitions.lock(tx, statement_id) is not state:
                 return
             if transactions.is_past_cancelling(tx, statement_id, state):

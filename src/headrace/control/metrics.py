@@ -24,7 +24,10 @@ class StoreMetrics(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics with their current values. Raise StoreUnavailable if it is."""
+        """Yield the metrics with their current values. Raise StoreUnavailable.
+
+        Every live state of sessions and statements has a sample, also if its count is 0.
+        """
         with self._database.read() as tx:
             live = {"sessions": counts.live_sessions(tx), "statements": counts.live_statements(tx)}
         for entity, by_state in live.items():

@@ -51,7 +51,7 @@ _RETENTION_SECONDS = 60.0
 
 
 class Node:
-    """One server process. It answers for everything in its store."""
+    """One server process, which serves all sessions and statements of its store."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class Node:
         """Open and migrate the store.
 
         Args:
-            launchers: The launchers of the backends; default: those that the settings need.
+            launchers: Launchers of the backends; default: the launchers that the settings need.
 
         Raises:
             StoreInUse: If another node has the SQLite store open.
             StoreUnavailable: If the store does not answer.
             SchemaTooNew: If a newer version has migrated the store.
-            InvalidSetting: If a backend lacks something on this host.
+            InvalidSetting: If a backend lacks a library or a setting on this node.
         """
         self.settings = settings
         self.embedded = embedded
@@ -110,7 +110,7 @@ class Node:
         return self.context.node_id
 
     def start(self, *, request_stop: Callable[[], None]) -> None:
-        """Register the node and start its background work.
+        """Register the node and start its background work. Raise StoreUnavailable.
 
         Args:
             request_stop: Asks the server to stop; an embedded node calls it when it is unused.
@@ -149,7 +149,7 @@ class Node:
         self.database.close()
 
     def list_nodes(self) -> list[NodeRecord]:
-        """Return every node that the store knows."""
+        """Return the record of every node in the store, including nodes that are gone."""
         with self.database.read() as tx:
             return nodes.page(tx)
 
@@ -186,7 +186,7 @@ class Node:
         return PeriodicTasks(self.context, tasks, on_return=on_return)
 
     def _extend_leases(self) -> None:
-        """Give every driver one full lease to come back: it could not reach this node."""
+        """Extend all leases: drivers could not renew them while this node was away."""
         seconds = self.context.lease_seconds
         with self.database.write("node.return") as tx:
             nodes.renew(tx, self.id, seconds)

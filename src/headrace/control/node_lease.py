@@ -39,7 +39,7 @@ class NodeLease:
                     nodes.renew(tx, self._context.node_id, self._context.lease_seconds)
                 pause = lease.renew
             except StoreUnavailable:
-                # The periodic tasks report the outage. Retry sooner than the next regular renewal.
+                # The periodic tasks log the outage. Retry sooner than the next regular renewal.
                 pause = lease.sweep
             except Exception:  # noqa: BLE001 - a node without a lease launches nothing
                 _LOG.exception("the lease of the node could not be renewed")

@@ -17,7 +17,7 @@ _LOG = logging.getLogger("headrace.tasks")
 
 @dataclass(frozen=True, slots=True)
 class PeriodicTask:
-    """A task that every node runs again and again. Several nodes may run it at the same time."""
+    """A task that every node repeats. Several nodes may run the task at the same time."""
 
     name: str
     run: Callable[[], object]
@@ -28,8 +28,8 @@ class PeriodicTask:
 class PeriodicTasks:
     """A thread that runs the tasks in order, once per sweep interval.
 
-    The next round starts at once when a session waits for its driver. After the start of the node,
-    and after a time without the store, `on_return` runs before the tasks.
+    The next round starts at once when a session waits for its driver. A node is away until its
+    first round, and while the store does not answer. `on_return` then runs before the tasks.
     """
 
     def __init__(

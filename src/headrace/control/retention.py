@@ -20,7 +20,7 @@ class Retention:
         self._database = context.database
 
     def run(self) -> int:
-        """Delete expired results and idempotency keys; return the number of results.
+        """Delete expired results and idempotency keys; return the number of deleted results.
 
         Files are deleted before the rows, so that a crash causes a repetition and never a leak.
         """
@@ -44,7 +44,7 @@ class Retention:
 
 
 def _delete_files(location: str | None) -> bool:
-    """Delete the files of a result; return whether none remain."""
+    """Delete the files of a result, given its location; return whether no file remains."""
     if location is None:
         return True
     try:

@@ -38,7 +38,7 @@ class Transactions:
         return TransactionStatus(transaction, orphaned=bool(orphaned))
 
     def page(self, caller: Caller, *, before: str | None, limit: int) -> list[TransactionStatus]:
-        """Return at most `limit` transactions of the caller, newest first."""
+        """Return at most `limit` transactions of the caller from before an id, newest first."""
         with self._database.read() as tx:
             page = transactions.page(tx, owner=caller.owner, before=before, limit=limit)
             ids = [transaction.id for transaction in page]
@@ -50,7 +50,7 @@ class Transactions:
         ]
 
     def orphaned(self, caller: Caller) -> list[TransactionStatus]:
-        """Return the orphaned transactions of the caller, oldest first, at most 1,000."""
+        """Return the transactions of the caller among the 1,000 oldest orphaned transactions."""
         with self._database.read() as tx:
             return [
                 TransactionStatus(transaction, orphaned=True)

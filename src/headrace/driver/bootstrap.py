@@ -1,8 +1,8 @@
-"""Reads the bootstrap, which tells a driver its session, its token and the addresses of nodes.
+"""Reads the bootstrap, which holds the session, the token and the node addresses of a driver.
 
-On the launcher's host, the bootstrap is a file. The driver removes the token from it, and reads
-node addresses from it again later. On other hosts, it is a handoff object in the results location,
-which can be read once. `model/messages.py` describes the fields.
+On the launcher's host, the bootstrap is a file. The driver removes the token from the file, and
+later reads new node addresses from it. On other hosts, the bootstrap is a handoff object in the
+results location, which can be read once. `model/messages.py` describes the fields.
 """
 
 from __future__ import annotations

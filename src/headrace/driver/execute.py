@@ -32,7 +32,7 @@ _POOL = "spark.scheduler.pool"
 """Each thread has a pool of its own: the FAIR scheduler shares the slots among busy pools."""
 _CANCEL_EVERY_SECONDS = 0.1
 _JVM_EXIT_SECONDS = 2.0
-"""How long a JVM may take to exit after its connections have broken."""
+"""Time that a JVM may need to exit after its connections have broken."""
 _DRIVER_ERRORS = (LeaseLost, NoNodeAnswers, LinkRefused)
 """Errors that end the driver instead of the statement."""
 _LIVE_JVM_ERRORS = (PySparkException, Py4JJavaError, HeadraceError)
@@ -41,7 +41,7 @@ _LIVE_JVM_ERRORS = (PySparkException, Py4JJavaError, HeadraceError)
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """How the execution ended: with a result, or with a failure."""
+    """End of an execution, with a result or with a failure."""
 
     state: StatementState
     result: ResultReport | None = None
@@ -67,7 +67,7 @@ class Execution:
         return self._cancelling.is_set()
 
     def run(self) -> Ended:
-        """Run the statement and return how it ended; an error of the user's SQL is in the report.
+        """Run the statement and return the report of its end, also for an error of the user's SQL.
 
         Raises DriverLost if the JVM has died. Raises LeaseLost, NoNodeAnswers and LinkRefused if a
         step of a table transaction cannot be written to the journal.
@@ -90,7 +90,7 @@ class Execution:
         return self._report(outcome, ran_seconds=time.monotonic() - start)
 
     def wait_for_end(self, seconds: float) -> bool:
-        """Wait until the statement has ended; return False if it is still running by then."""
+        """Wait until the statement has ended; return False if it still runs after `seconds`."""
         return self._ended.wait(seconds)
 
     def cancel(self) -> None:
@@ -116,7 +116,7 @@ class Execution:
             try:
                 report = write_result(plan.run(), self._output_options())
             finally:
-                # From here on, tables are published or removed: a cancel must not interrupt that.
+                # The hooks now publish or remove a table: a cancel must not interrupt their jobs.
                 self._remove_job_tag()
             self._hooks.notify_finished(can_veto=plan.can_be_vetoed)
         return report
@@ -177,7 +177,7 @@ class Execution:
         try:
             return self._spark.state.capture_changes()
         except (Py4JError, OSError) as error:
-            # The last snapshot stays valid. If the JVM is dead, the next lease renewal detects it.
+            # The last snapshot stays valid. The next lease renewal detects a dead JVM.
             _LOG.warning("statement %s: no snapshot: %s", self.assignment.statement_id, error)
             return None
 

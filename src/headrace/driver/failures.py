@@ -1,9 +1,9 @@
 """Turns errors of Python and the JVM into structured failures.
 
 Spark's own errors are identified by their condition and SQLSTATE. Positions come from Spark's
-parser, which keeps them with every expression. A failure has a position only if that refers to the
-user's text. An error inside the text of a view or of an EXECUTE IMMEDIATE has none, nor has an
-error in a text with substituted `${…}`.
+parser, which keeps them with every expression. A failure has a position only if the position refers
+to the user's text. An error inside the text of a view or of an EXECUTE IMMEDIATE has none, nor has
+an error in a text with substituted `${…}`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from headrace.model.failure import Failure
 
 _TRACE_CHARACTERS = 64 * 1024
 _CAUSES = 20
+"""Largest number of causes to search for an error with a condition."""
 
 
 def describe_failure(error: Exception, text: str) -> Failure:

@@ -20,12 +20,14 @@ _LOG = logging.getLogger("headrace.driver")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementFacts:
-    """The statement, as hooks see it."""
+    """The facts about a statement that hooks receive."""
 
     id: str
     session_id: str
     text: str
+    """SQL text; empty in the recovery of an orphaned transaction."""
     attempt: int
+    """Number of the attempt, from 1; 0 in the recovery of an orphaned transaction."""
 
 
 class StatementHook:
@@ -66,7 +68,7 @@ def load_hooks(statement: StatementFacts, *, can_veto: bool = True) -> list[Stat
 
 
 def report_lost_attempt(statement: StatementFacts) -> None:
-    """Call `on_failed` for an attempt whose driver was lost."""
+    """Create the hooks of an attempt whose driver was lost, and call their `on_failed`."""
     error = DriverLost("The driver that ran the statement was lost.")
     for hook in load_hooks(statement, can_veto=False):
         with _handle_hook_error(statement, can_veto=False):
@@ -109,7 +111,7 @@ def _load_factories() -> list[HookFactory]:
 
 
 class Hooks:
-    """The hooks of one statement: first those of users, then Headrace's own."""
+    """The hooks of one statement: first the users' hooks, then Headrace's own hook."""
 
     def __init__(
         self, statement: StatementFacts, users: Sequence[StatementHook], own: StatementHook | None
@@ -123,8 +125,8 @@ class Hooks:
     def notify_created(self, *, can_veto: bool = True) -> None:
         """Call `on_created` of each hook.
 
-        An error ends the loop. The caller then calls `notify_failed`, which reaches the hooks
-        that were called so far.
+        After a raised error, no further hook is called. The caller then calls `notify_failed`,
+        which reaches the hooks that were called so far.
 
         Args:
             can_veto: Whether to raise the error of a user's hook. Otherwise it is logged.
@@ -138,7 +140,7 @@ class Hooks:
             self._own.on_created(self._statement)
 
     def notify_finished(self, *, can_veto: bool = True) -> None:
-        """Call `on_finished` of each hook, and end with the first error, like `notify_created`.
+        """Call `on_finished` of each hook until the first error, like `notify_created`.
 
         If users' hooks cannot veto, Headrace's own hook comes first: users' hooks then run when
         the table is complete.

@@ -15,13 +15,13 @@ _POLL_SECONDS = 0.01
 
 
 class JvmProcess(Protocol):
-    """A process that may end at any time."""
+    """The process of a JVM, which may end at any time."""
 
     def is_alive(self, exit_seconds: float) -> bool:
-        """Return whether it is still running, after waiting up to `exit_seconds` for its end."""
+        """Return whether the process runs, after waiting up to `exit_seconds` for its end."""
 
     def kill(self) -> None:
-        """Kill it, and return when it has ended."""
+        """Kill the process, and return when it has ended."""
 
 
 class ChildJvm:

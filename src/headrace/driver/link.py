@@ -1,13 +1,13 @@
 """The driver's HTTP client of the link: every call is retried, at each node in turn.
 
-A call that gets no answer ends in one of three errors:
+A call that fails for good ends in one of three errors:
 
 - LeaseLost: another driver has replaced this one, which must stop.
 - NoNodeAnswers: no node has answered for the bootstrap's `orphan_seconds`.
 - LinkRefused: the node does not understand the call, which is a defect.
 
-A store outage is none of these. Nodes answer 503 then, and the call is retried until the store is
-back, so that no result is lost.
+During a store outage, nodes answer 503. The call is then retried until the store is back, so that
+no result is lost.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class LinkRefused(HeadraceError):
 class NodeLink:
     """The calls of one driver, for one session and epoch. Thread-safe.
 
-    Every method raises the errors that the module describes, except where it says otherwise.
+    Every method raises the errors that the module describes, unless its docstring says otherwise.
     """
 
     def __init__(self, file: Path | None, bootstrap: Bootstrap, token: str) -> None:
@@ -113,7 +113,7 @@ class NodeLink:
 
         Args:
             in_flight: Statements whose end the node has not acknowledged yet.
-            cancels_received: Those of them that are being cancelled.
+            cancels_received: Statements of `in_flight` that are being cancelled.
         """
         message = Poll(
             wait_seconds=_POLL_SECONDS, in_flight=in_flight, cancels_received=cancels_received
@@ -156,7 +156,7 @@ class NodeLink:
     def goodbye(self, failure: Failure | None = None) -> None:
         """Report that the driver exits, and why if it failed.
 
-        An error is only logged: without the report, nodes find out when the lease expires.
+        An error is only logged: without the report, nodes notice the exit when the lease expires.
         """
         patience = min(_CALL_SECONDS, self.bootstrap.orphan_seconds)
         try:
@@ -177,8 +177,8 @@ class NodeLink:
 
         Args:
             seconds: Timeout of one attempt.
-            patience: Seconds without any node, after which NoNodeAnswers is raised. The default is
-                the bootstrap's `orphan_seconds`.
+            patience: Seconds without an answer from any node, after which NoNodeAnswers is raised.
+                The default is the bootstrap's `orphan_seconds`.
         """
         body = message.model_dump_json().encode()
         patience = self.bootstrap.orphan_seconds if patience is None else patience
@@ -202,7 +202,7 @@ class NodeLink:
         """Send a message once and return the response; None if the node cannot be reached.
 
         After a failed attempt, the next attempt goes to another node. Raises LeaseLost and
-        LinkRefused for the answers that a retry would not change.
+        LinkRefused for refusals that a retry would repeat.
         """
         with self._lock:
             node = self._nodes[0]

@@ -25,7 +25,7 @@ from headrace.model.messages import Assignment
 _LOG = logging.getLogger("headrace.driver")
 _CLOSE_SECONDS = 10.0
 _START_REPORT_SECONDS = 0.1
-"""A statement that ends sooner sends no start report: its end report includes the start."""
+"""A statement that ends sooner has no start report: the report of its end includes the start."""
 _THREADS = 64
 
 
@@ -123,7 +123,7 @@ class Loop:
             _LOG.exception("statement %s: the driver cannot report its end", statement_id)
             self._abort(DriverLost(f"The driver could not report how the statement ended: {error}"))
         finally:
-            # In flight until acknowledged: the node assigns again what is not in flight.
+            # Only after the report: a statement that is not listed as in flight is assigned again.
             with self._lock:
                 self._executions.pop(statement_id)
 
@@ -146,7 +146,7 @@ class Loop:
     def _abort(self, error: HeadraceError) -> None:
         """Kill the JVM and end the process, because this driver must not continue.
 
-        The process ends at once, without the main thread: that may wait in a long poll.
+        The process does not wait for the main thread, which may be in a long poll.
         """
         self._fatal_error = self._fatal_error or error
         self._stopping.set()

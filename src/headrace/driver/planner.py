@@ -30,7 +30,7 @@ _LOG = logging.getLogger("headrace.driver")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionPlan:
-    """How to run a statement, and which hook accompanies it."""
+    """The function that runs a statement, and the hook that commits its table."""
 
     run: Callable[[], DataFrame]
     """Runs the statement. Raises the errors of Spark."""
@@ -38,6 +38,7 @@ class ExecutionPlan:
     atomic: bool | None = None
     """Whether the table of a CTAS appears complete or not at all. None for other statements."""
     note: str | None = None
+    """A remark for the user, if the statement succeeds."""
     completed_earlier: bool = False
     """Whether a lost driver already wrote the table, so that only the commit remains."""
 
@@ -45,7 +46,7 @@ class ExecutionPlan:
     def can_be_vetoed(self) -> bool:
         """Whether a user's hook can still fail the statement after the run.
 
-        It cannot if the table may already be visible by then.
+        False if the table may already be visible after the run.
         """
         commits_natively = self.hook is not None and self.hook.commits_natively
         return not (self.completed_earlier or commits_natively)

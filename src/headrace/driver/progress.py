@@ -26,7 +26,7 @@ _INTERVAL_SECONDS = 1.0
 
 
 class ProgressReporter:
-    """A thread that reports changed progress. An error in it ends no statement."""
+    """A thread that reports changed progress. An error in this thread ends no statement."""
 
     def __init__(
         self, link: NodeLink, spark: Spark, list_in_flight: Callable[[], list[str]]
@@ -43,7 +43,7 @@ class ProgressReporter:
         self._thread.start()
 
     def stop(self) -> None:
-        """Send no further report, without waiting for the one that is being sent."""
+        """Send no further report. Do not wait for a report that is being sent."""
         self._stopping.set()
 
     def _run(self) -> None:

@@ -63,7 +63,7 @@ class Spark:
     def is_alive(self, *, exit_seconds: float = 0.0) -> bool:
         """Return whether the JVM is still running, after waiting up to `exit_seconds` for its end.
 
-        After a broken connection a wait is needed: a connection breaks before the process exits.
+        Wait after a broken connection: the connection breaks before the process has exited.
         """
         return self._jvm.is_alive(exit_seconds)
 
@@ -89,7 +89,7 @@ class Spark:
             self.session.stop()
 
     def kill(self) -> None:
-        """Kill the JVM and wait for its end: it writes nothing after this call."""
+        """Kill the JVM and wait for its end: the JVM writes nothing after this call."""
         self._jvm.kill()
 
 
@@ -105,7 +105,7 @@ def _start_session(bootstrap: Bootstrap) -> SparkSession:
 
 
 def _check_jars(session: SparkSession, bootstrap: Bootstrap) -> None:
-    """Raise SparkUnavailable if Spark could not add a jar: Spark itself only logs that."""
+    """Raise SparkUnavailable if Spark could not add a jar. Spark itself only logs the failure."""
     requested = [jar for jar in bootstrap.conf.get("spark.jars", "").split(",") if jar]
     if not requested:
         return

@@ -1,4 +1,4 @@
-"""Warms up a driver of the warm pool, so that its first statements need not wait for the JVM."""
+"""Warms up a driver of the warm pool, so that the first statement of a user runs fast."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _STATEMENTS = ("SELECT 1", "SHOW TABLES", _AGGREGATION, _MANY_ROWS)
 def warm_up(spark: Spark, bootstrap: Bootstrap) -> None:
     """Run a few small statements, which load classes, compile code and start Python workers.
 
-    They run in a Spark session of their own, so that the session which a user gets later is
-    unchanged. An error is only logged: a user's statement that needs the same part will report it.
+    The statements run in a Spark session of their own, so that they do not change the session that
+    a user gets later. An error is only logged: a statement that needs the same part reports it.
     """
     start = time.monotonic()
     options = OutputOptions(

@@ -1,1 +1,1 @@
-"""What Headrace reads of a SQL text before Spark reads it. Nothing here alters a text."""
+"""Lexer and parser for what Headrace must know about a SQL text. No function changes a text."""

@@ -50,8 +50,8 @@ class _NotABlockError(Exception):
 def block_end(code: Sequence[Token], first: int) -> int:
     """Return the index after the END of the block that begins at index `first`.
 
-    Return `first` if no block begins there. An unclosed block ends with the text, and so does one
-    whose parts do not match.
+    Return `first` if no block begins there. An unclosed block ends with the text, and so does a
+    block whose parts do not match.
     """
     reader = _BlockReader(code, first)
     if not reader.is_at_block():

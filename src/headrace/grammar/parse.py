@@ -1,4 +1,4 @@
-"""The one parse of a submitted text: what Headrace needs to know before Spark sees it.
+"""Parse of a submitted text, once, before the text is stored.
 
 Headrace recognises its own statements by their first words, in the table below. All other texts
 are Spark's and pass through unchanged.
@@ -16,7 +16,7 @@ from headrace.grammar.script import statement_spans
 from headrace.grammar.text import check_text, position_at
 
 Command = CancelStatement
-"""A parsed statement of Headrace's own. Its class names the kind of session that it needs."""
+"""A parsed statement of Headrace's own. The `kind` of its class is the kind of its session."""
 
 _Parser = Callable[[str, Sequence[Token]], Command]
 
@@ -47,10 +47,10 @@ _CHANGES = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedStatement:
-    """What Headrace knows of a text."""
+    """The properties of a statement that decide where and how it runs."""
 
     kind: str
-    """The kind of session that the statement needs: `interactive` unless the command says more."""
+    """The kind of session that the statement needs: `interactive` for a statement of Spark's."""
     is_query: bool
     """Whether the text is certainly a pure query, which may be retried and run beside others."""
     command: Command | None
@@ -92,7 +92,7 @@ def parse(text: str, *, reserved: bool = True) -> ParsedStatement:
 def reserved_keyword(words: Sequence[Token]) -> str | None:
     """Return the first words of a reserved statement, for example `SAVE STREAM`.
 
-    None if the tokens begin a statement of Spark's.
+    Return None if the tokens begin a statement of Spark's.
     """
     first = tuple(token.word for token in words[:_LONGEST_KEYWORD])
     lengths = range(2, len(first) + 1)
@@ -127,8 +127,8 @@ def _check_single(text: str, tokens: Sequence[Token]) -> None:
 def _is_query(text: str, tokens: Sequence[Token]) -> bool:
     """Return whether the words alone show that a text cannot change anything.
 
-    `WITH … INSERT` and `FROM … INSERT` change tables. When in doubt the answer is no: for a column
-    named `update`, or for `${…}`, which can stand for anything.
+    `WITH … INSERT` and `FROM … INSERT` change tables. In doubtful cases the answer is False, for
+    example for a column named `update`, or for `${…}`, which can stand for any text.
     """
     first, *rest = tokens
     if "${" in text or first.word not in _QUERY_STARTS | _QUERY_OR_CHANGE_STARTS:

@@ -57,7 +57,7 @@ class SessionState(StrEnum):
     NOT_STARTED = "not_started"
     STARTING = "starting"  # a node has claimed the launch
     RUNNING = "running"
-    RECOVERING = "recovering"  # its driver was lost; another is started when it is needed
+    RECOVERING = "recovering"  # its driver was lost; the next statement starts a new one
     CLOSING = "closing"
     DEAD = "dead"
     FAILED = "failed"

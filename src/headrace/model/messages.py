@@ -30,9 +30,9 @@ class Message(BaseModel):
 
 
 class Bootstrap(Message):
-    """What a launcher tells a driver: a file of mode 0600, or an object that is read once.
+    """Data that a driver needs to start: a file of mode 0600, or an object that is read once.
 
-    The driver removes the token as soon as it has read it, before its JVM starts.
+    The driver removes the token as soon as it has read the bootstrap, before its JVM starts.
     """
 
     session_id: str
@@ -51,9 +51,13 @@ class Bootstrap(Message):
     results: str
     """Results location of the node."""
     inline_limit: int
+    """Largest result, in bytes, that the disposition `auto` keeps in the store."""
     chunk_limit: int
+    """Largest number of bytes of record batches in one chunk."""
     lease_seconds: float
+    """Duration of the driver's lease after a renewal."""
     renew_seconds: float
+    """Time between two renewals."""
     orphan_seconds: float
     """Longest time that the driver lives without reaching any node."""
     hold: str | None = None
@@ -83,19 +87,19 @@ class Hello(Message):
     keeps_tables: bool
     """Whether the catalog outlives the driver."""
     lost: list[str] = []
-    """State that could not be restored, in words."""
+    """Descriptions of the state that could not be restored."""
     hook_calls_made: list[str] = []
     """Statement ids of the pending hook calls that were made."""
 
 
 class Poll(Message):
-    """`poll`: a long poll for work. One is always open."""
+    """`poll`: a long poll for orders. A driver keeps one poll open at all times."""
 
     wait_seconds: float = Field(ge=0, le=60)
     in_flight: list[str] = []
     """Statements that the driver received and whose end the node has not acknowledged."""
     cancels_received: list[str] = []
-    """Those of `in_flight` that the driver is cancelling."""
+    """Statements of `in_flight` that the driver is cancelling."""
 
 
 class JournalEntry(Message):
@@ -144,7 +148,7 @@ class Transact(Message):
     statement_id: str
     state: TransactionState
     staged: Staged | None = None
-    """The record, where it differs from the journal: at first, and when all rows are written."""
+    """The record, if it differs from the journal: in `prepared`, and when all rows are written."""
     published: bool = False
     """Whether the catalog has already published the table, so that a cancel comes too late."""
 
@@ -155,7 +159,7 @@ class Transacted(Message):
     applied: bool
     """False for a statement that is being cancelled."""
     busy: bool = False
-    """Whether another statement is publishing a table of that name, or at that location."""
+    """Whether another statement is publishing a table with this name, or at this location."""
 
 
 class Recover(Message):
@@ -192,7 +196,7 @@ class Ended(Message):
     snapshot: Snapshot | None = None
     """State of the session afterwards, if the statement may have changed it."""
     ran_seconds: float | None = Field(default=None, ge=0)
-    """Duration of the execution. It stands for `started`, which is not sent for a brief one."""
+    """Duration of the execution. For a brief statement, this report replaces `started`."""
 
     @model_validator(mode="after")
     def _check_result(self) -> Ended:
@@ -234,4 +238,4 @@ class Goodbye(Message):
     """`goodbye`: the driver is about to exit."""
 
     failure: Failure | None = None
-    """Why, unless the node asked the driver to close."""
+    """Why the driver exits. None if it exits in an orderly way."""

@@ -23,7 +23,7 @@ class Disposition(StrEnum):
 
 
 class ResultRequest(BaseModel):
-    """What a caller asks of the result of one statement."""
+    """Where the result of one statement is kept, and its limits."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,7 +33,7 @@ class ResultRequest(BaseModel):
     byte_limit: int | None = None
     """Largest number of bytes of record batches; the result says `truncated` likewise."""
     location: str | None = None
-    """A results location for this result alone; default: that of the node."""
+    """A results location for this result alone; default: the location of the node."""
 
 
 class ResultPart(BaseModel):
@@ -62,7 +62,7 @@ class Manifest(BaseModel):
     chunk_limit: int
     """Largest number of bytes of record batches in one chunk. Chunks do not follow the parts."""
     parts: list[ResultPart]
-    """In the order of the rows."""
+    """The parts, in the order of their rows."""
 
 
 class ResultReport(BaseModel):

@@ -14,7 +14,7 @@ from headrace.model.lifecycle import SessionState
 
 
 class SessionKind(StrEnum):
-    """What the driver of a session does; for a statement, which kind of session it needs."""
+    """What the driver of a session does. A statement has the kind of the session that it needs."""
 
     INTERACTIVE = "interactive"  # runs statements until it is closed
     BATCH = "batch"  # runs one statement, then its driver quits
@@ -23,7 +23,7 @@ class SessionKind(StrEnum):
 
 
 class SessionSpec(BaseModel):
-    """What the driver of a session is started with."""
+    """Configuration with which the driver of a session is started."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
@@ -44,7 +44,7 @@ class SessionSpec(BaseModel):
 
     @property
     def needs_own_driver(self) -> bool:
-        """Whether a warm driver, which was started with the profile alone, cannot serve it."""
+        """Whether no warm driver fits: warm drivers are started with the profile alone."""
         return self != SessionSpec(profile=self.profile)
 
 
@@ -120,22 +120,23 @@ class Session:
     epoch: int
     """Raised by every launch and every takeover; the fence of every write that a driver makes."""
     starts: int
-    """Drivers started for the session since one last said hello."""
+    """Number of drivers started for the session since a driver last reported `hello`."""
     fenced_driver: FencedDriver | None
     lost: list[str]
-    """State that the last recovery could not restore."""
+    """Descriptions of the state that the last recovery could not restore."""
     launched_by: str | None
     """Id of the node that claimed the launch."""
     handle: dict[str, Any] | None
-    """What the launcher needs to find the driver process."""
+    """Data with which the launcher finds the driver process."""
     driver: dict[str, Any] | None
-    """What the driver reported in `hello`: pid, Spark version, application id, UI address."""
+    """Report of the driver in `hello`: pid, Spark version, application id, UI address."""
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
     last_used_at: datetime | None
-    """When a statement of the session was last live, as of the last renewal."""
+    """Last submit to the session, or last lease renewal while a statement was live."""
     last_update_time: datetime | None
+    """Last launch, `hello` or lease renewal of the driver."""
     lease_until: datetime | None
     """End of the driver's lease; None while no driver runs or starts."""
     failure: Failure | None

@@ -1,4 +1,4 @@
-"""The state of a session, as its driver last reported it; a new driver restores it."""
+"""The state of a session, as its driver last reported it. A new driver restores this state."""
 
 from __future__ import annotations
 
@@ -45,4 +45,4 @@ class Snapshot(BaseModel):
     files: list[str] = []
     archives: list[str] = []
     unsaved: list[str] = []
-    """State that could not be captured, in words; it is lost with the driver."""
+    """Descriptions of state that could not be captured, and that is lost with the driver."""

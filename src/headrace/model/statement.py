@@ -38,7 +38,7 @@ class Parameter(BaseModel):
 
 
 class StatementSpec(BaseModel):
-    """What a caller submits, apart from where it runs."""
+    """A statement as a caller submits it, without the session in which it runs."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -81,6 +81,7 @@ class Statement:
     epoch: int | None
     """Epoch of the driver that claimed the statement."""
     attempts: int
+    """Number of times that a driver has claimed the statement."""
     created_at: datetime
     launched_at: datetime | None
     started_at: datetime | None

@@ -12,7 +12,7 @@ from headrace.model.lifecycle import TransactionState
 
 
 class Staged(BaseModel):
-    """What another process needs to finish a two-phase table."""
+    """The data with which another driver can finish a two-phase table."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -21,8 +21,8 @@ class Staged(BaseModel):
     catalog: str
     """Name of the catalog in the session."""
     identity: str
-    """Identity of the catalog, wherever it is configured. A driver with the same catalog can finish
-    the transaction."""
+    """Text that is equal wherever the same catalog is configured, under any name. A driver that has
+    a catalog of this identity can finish the transaction."""
     target: str
     """Name of the table within the catalog, in lower case."""
     location: str | None = None

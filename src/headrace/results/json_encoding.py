@@ -13,8 +13,9 @@ from headrace.results.schema import SparkType, TypeKind
 from headrace.results.text_encoding import encode_text, replace_invalid_utf8, replace_where
 
 _MAX_EXACT_INTEGER = 2**53 - 1
-"""Most JSON readers use doubles, which are exact for integers up to this one (RFC 8259, 6)."""
+"""Most JSON readers use doubles, which are exact for integers up to this value (RFC 8259, 6)."""
 _EXACT_DIGITS = 15
+"""A decimal of at most this many digits is unchanged when a reader converts it to a double."""
 _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 
 _WKB_TYPE = SparkType(TypeKind.BINARY, "binary")
@@ -42,7 +43,7 @@ class NumberFormat(StrEnum):
 def encode_rows(
     batch: pa.RecordBatch, types: list[SparkType], *, numbers: NumberFormat
 ) -> pa.Array:
-    """Return each row of a batch as a JSON list. `types` are those of the columns."""
+    """Return each row of a batch as a JSON list. `types` are the types of the columns."""
     if not types:
         return pa.repeat("[]", batch.num_rows)
     columns = [

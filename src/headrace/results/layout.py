@@ -1,4 +1,4 @@
-"""How the columns of a Spark schema are laid out in Arrow.
+"""The Arrow layout of the columns of a Spark schema.
 
 Two Arrow schemas share one layout, so that a batch changes from one to the other without a copy
 (`headrace.results.batches.apply_schema`):
@@ -38,7 +38,7 @@ _ATOMIC_TYPES: dict[TypeKind, pa.DataType] = {
 }
 
 # Spark types that are structs in Arrow: names and types of the fields. Calendar intervals do not
-# use Arrow's own type, which counts nanoseconds: Spark counts microseconds, and it would overflow.
+# use Arrow's own type: it counts nanoseconds, and Spark's 64-bit microseconds would overflow.
 _STRUCT_TYPES: dict[TypeKind, tuple[tuple[str, pa.DataType], ...]] = {
     TypeKind.CALENDAR: (("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())),
     TypeKind.VARIANT: (("value", pa.binary()), ("metadata", pa.binary())),

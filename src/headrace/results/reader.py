@@ -1,4 +1,4 @@
-"""Reading a result, inline or stored, by chunk or as one stream of record batches."""
+"""Reads a result, inline or stored, by chunk or as one stream of record batches."""
 
 from __future__ import annotations
 

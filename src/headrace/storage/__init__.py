@@ -1,1 +1,1 @@
-"""Files and objects that outlive a process: results, checkpoints, savepoints, artifacts."""
+"""Files and objects that outlive a process, at a path or a URI."""

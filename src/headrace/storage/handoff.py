@@ -1,6 +1,6 @@
 """Objects in the results location that carry a secret to a driver on another host.
 
-Each object is read once. Its name ends in 256 random bits, and the reader deletes it.
+Each object is read once, and its reader deletes it. Its name ends in 256 random bits.
 """
 
 from __future__ import annotations

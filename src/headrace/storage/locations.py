@@ -139,7 +139,7 @@ def delete(location: str) -> None:
 
 
 def delete_files_except(location: str, names: set[str]) -> None:
-    """Delete the files directly below a location except those with the given names.
+    """Delete the files directly below a location, except files with the given names.
 
     Raises ResultsUnavailable.
     """

@@ -46,8 +46,8 @@ class Tx:
 class Database:
     """A store. Any thread may call any method.
 
-    Every method raises StoreUnavailable while the database does not answer, and works again once it
-    does.
+    Every method raises StoreUnavailable while the database does not answer, and works again when
+    the database is back.
     """
 
     def __init__(

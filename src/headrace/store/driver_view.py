@@ -1,6 +1,6 @@
 """The state of a session that a node needs to answer a driver's poll.
 
-Drivers poll around every statement, so one query reads all of it.
+Drivers poll before and after every statement, so one query reads the whole state.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DriverView:
     parallelism: int
     """Largest number of queries in flight."""
     finished: bool
-    """Whether it is a batch session that has had its one statement, so that it accepts no more."""
+    """Whether the session is a batch session whose only statement was submitted."""
     has_waiting: bool
     """Whether a statement of the session is `waiting`."""
     in_flight: list[tuple[str, StatementState]]

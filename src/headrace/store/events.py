@@ -94,7 +94,7 @@ def append(
 
     Args:
         failure: A failure to add to the detail, without its stack trace.
-        seconds_ago: Age of the change when it is recorded.
+        seconds_ago: Time since the change; the event is dated back by this time.
     """
     full_detail = dict(detail or {})
     if failure is not None:
@@ -142,7 +142,7 @@ def read(
 
 
 def last(tx: Tx) -> str:
-    """Return the cursor of the last event, which only later events follow."""
+    """Return the cursor of the last event that readers can see; `0.0` if there is none."""
     query = (
         select(events.c.xid, events.c.id)
         .where(*_after(tx, None))

@@ -1,4 +1,4 @@
-"""Idempotency keys: the statement that the first submit with a key has created, for 24 hours."""
+"""Idempotency keys. For 24 hours, a key stands for the statement of the first submit with it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def find(tx: Tx, owner: str, key: str) -> tuple[str, str] | None:
 
 
 def remember(tx: Tx, owner: str, key: str, body_hash: str, statement_id: str) -> None:
-    """Store a key.
+    """Store a key with the hash of its request and the id of its statement.
 
     Raises:
         IdempotencyKeyUsed: Another submit has stored the key. The error rolls the transaction back.

@@ -30,7 +30,7 @@ class NotifyCodec:
         self.sender = uuid4().hex
 
     def encode(self, topics: Iterable[str]) -> Iterator[str]:
-        """Return the topics in as few payloads as possible."""
+        """Yield payloads that together contain all topics, as few as possible."""
         payload = self.sender
         for topic in topics:
             if len(payload) + len(topic) + 1 > _PAYLOAD_LIMIT:

@@ -43,7 +43,7 @@ _LOCK_OWNED = (
 
 
 def lock_statement(tx: Tx, statement_id: str) -> LockedStatement | None:
-    """Lock a statement. Return None if there is no such statement."""
+    """Lock a statement until the transaction ends. Return None if there is no such statement."""
     return _lock(tx, _LOCK, {"statement": statement_id})
 
 

@@ -21,10 +21,10 @@ _alembic_lock = threading.Lock()
 
 
 def upgrade(connection: Connection) -> None:
-    """Run the missing steps in the connection's transaction.
+    """Run the missing migration steps in the connection's transaction.
 
     Raises:
-        SchemaTooNew: The database has a step that this version does not know.
+        SchemaTooNew: A newer version has run a step that this version does not have.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET LOCAL statement_timeout = 0"))
@@ -34,14 +34,14 @@ def upgrade(connection: Connection) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = connection
     scripts = ScriptDirectory.from_config(config)
-    known = {script.revision for script in scripts.walk_revisions()}
-    present = set(MigrationContext.configure(connection).get_current_heads())
-    if unknown := present - known:
+    supported = {script.revision for script in scripts.walk_revisions()}
+    current = set(MigrationContext.configure(connection).get_current_heads())
+    if unknown := current - supported:
         raise SchemaTooNew(
             f"The store has schema version {', '.join(sorted(unknown))}. This Headrace supports "
             f"versions up to {scripts.get_current_head()}.",
             hint="Start the Headrace version that migrated the store, or a newer one.",
         )
-    if present != set(scripts.get_heads()):
+    if current != set(scripts.get_heads()):
         with _alembic_lock:
             command.upgrade(config, "head")

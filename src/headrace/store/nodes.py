@@ -1,8 +1,8 @@
 """Nodes: registrations and leases.
 
 Each start of a node is a registration, and the newest registration counts. A node keeps its id over
-restarts. A registration that is `gone` stays `gone`: the next start creates another one and ends
-the one before.
+restarts. A registration that is `gone` stays `gone`: the next start creates a new registration and
+ends the previous one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def renew(tx: Tx, node_id: str, seconds: float, *, registration: int | None = No
     """Renew a node's lease.
 
     Args:
-        registration: Renew only this registration; None: whichever is live.
+        registration: Renew only this registration; None: the live registration.
 
     Returns:
         Whether the lease was renewed. False if the node is gone or was registered again.

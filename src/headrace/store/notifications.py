@@ -1,6 +1,6 @@
 """Wake-ups inside one process.
 
-Wake-ups are hints: a lost one costs a poll interval, and nothing else. Topics are `session:<id>`,
+Wake-ups are hints: a lost wake-up only costs a poll interval. Topics are `session:<id>`,
 `statement:<id>`, LAUNCH (a session needs a driver) and EVENTS (the event log has grown).
 """
 
@@ -31,7 +31,7 @@ def statement_topic(statement_id: str) -> str:
 class Subscription:
     """A subscription to one topic, until `close`.
 
-    A wake-up that comes before `wait` is kept for it. Several wake-ups become one.
+    A wake-up that arrives before `wait` is kept until `wait`. Several wake-ups count as one.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Notifications:
         return subscription
 
     def discard(self, subscription: Subscription) -> None:
-        """Remove a subscription, and its topic if it was the last one."""
+        """Remove a subscription, and its topic if the topic has no other subscription."""
         with self._lock:
             subscriptions = self._topics.get(subscription.topic, set())
             subscriptions.discard(subscription)

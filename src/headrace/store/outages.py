@@ -1,4 +1,4 @@
-"""Classification of database errors: which ones mean that the store is unavailable."""
+"""Classification of database errors: outages of the store, and all other errors."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _LIMITS = {
     "statement_timeout": "60s",
     "idle_in_transaction_session_timeout": "30s",
 }
-# A peer that vanishes without closing the connection is detected within half a minute.
+# libpq detects a peer that vanished within half a minute. tcp_user_timeout is in milliseconds.
 _KEEPALIVE = {
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -26,7 +26,7 @@ _KEEPALIVE = {
 
 
 def connect_arguments(url: URL, connect_timeout: float) -> dict[str, Any]:
-    """Return the arguments of `psycopg.connect` for a URL. The URL's own options override ours."""
+    """Return the arguments of `psycopg.connect` for a URL. Options in the URL take precedence."""
     options = url.query.get("options", "")
     user_options = options if isinstance(options, str) else " ".join(options)
     limits = " ".join(f"-c {name}={value}" for name, value in _LIMITS.items())

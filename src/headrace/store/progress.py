@@ -1,6 +1,6 @@
 """Progress of running statements.
 
-Progress is no change of state: saving it appends no event and wakes no subscriber.
+Progress is not a change of state: a save appends no event and wakes no subscriber.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _SAVE = (
 def save(tx: Tx, lease: DriverLease, progress: dict[str, Progress]) -> int:
     """Save the progress of a driver's statements, by statement id.
 
-    Return how many were saved. A statement that the driver does not own, or that is no longer in
-    flight, is ignored.
+    Return the number of statements whose progress was saved. A statement that the driver does not
+    own, or that is no longer in flight, is ignored.
     """
     names = {"session": lease.session_id, "lease_epoch": lease.epoch}
     return sum(

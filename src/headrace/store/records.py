@@ -34,7 +34,7 @@ def row_to_session(row: RowMapping) -> Session:
 
 
 def row_to_statement(row: RowMapping) -> Statement:
-    """Build a statement from a row of its table, joined with that of its result if there is one."""
+    """Build a statement from its row, joined with the row of its result if there is one."""
     columns: dict[str, Any] = {**row}
     result = _pop_result(columns)
     spec = _pop_spec(columns, StatementSpec)

@@ -17,7 +17,7 @@ _DATA = select(results.c.data).where(results.c.statement_id == bindparam("statem
 
 
 def insert(tx: Tx, statement_id: str, report: ResultReport, seconds: float) -> None:
-    """Insert a result, which then is readable for `seconds`."""
+    """Insert a result that expires after `seconds`."""
     row = {
         "statement_id": statement_id,
         "disposition": report.disposition,
@@ -33,7 +33,7 @@ def insert(tx: Tx, statement_id: str, report: ResultReport, seconds: float) -> N
 
 
 def inline_data(tx: Tx, statement_id: str) -> bytes | None:
-    """Return the Arrow IPC stream of an inline result, or None if there is none or it expired."""
+    """Return the Arrow IPC stream of an inline result; None if it is stored or was deleted."""
     data: bytes | None = tx.execute(_DATA, {"statement": statement_id}).scalar_one_or_none()
     return data
 

@@ -153,7 +153,7 @@ def page(
 def launchable(tx: Tx, limit: int) -> list[Session]:
     """Return at most `limit` sessions that need a driver and have none, oldest first.
 
-    A session whose driver was lost needs another one once a statement waits in it.
+    A session whose driver was lost needs a new driver only when a statement waits in it.
     """
     needs_driver = or_(
         and_(sessions.c.state == SessionState.NOT_STARTED, sessions.c.kind != SessionKind.LOCAL),
@@ -214,10 +214,10 @@ def transition(
     Args:
         epoch: Apply the change only if this is the current epoch; None: in any epoch.
         failure: Why the session failed.
-        driver: What the driver reported in `hello`.
+        driver: The report of the driver in `hello`.
         detail: Detail of the event.
         lease_seconds: Length of a new lease; None: the lease stays as it is.
-        lost: State that the recovery could not restore.
+        lost: Descriptions of the state that the recovery could not restore.
 
     Returns:
         Whether the change was applied.
@@ -306,8 +306,8 @@ def renew(tx: Tx, lease: DriverLease, seconds: float, *, streams: int = 0) -> Se
 def extend_all(tx: Tx, *, node: str, seconds: float) -> int:
     """Extend every lease that ends within `seconds`, because `node` was away.
 
-    Drivers could not renew at that node, so each gets the time to come back. Return the number of
-    leases that were extended.
+    Drivers could not renew their leases at that node. They get `seconds` to reach it again. Return
+    the number of leases that were extended.
     """
     # Locks are acquired in order: two nodes that come back together must not deadlock.
     ending = (
@@ -335,12 +335,12 @@ def token_hash(tx: Tx, lease: DriverLease) -> str | None:
 
 
 def fetch(tx: Tx, query: Select[Any]) -> list[Session]:
-    """Run a query that selects sessions."""
+    """Return the sessions that a query of `select_live` or `select_leased` selects."""
     return [row_to_session(row) for row in tx.execute(query).mappings()]
 
 
 def _lock_state(tx: Tx, session_id: str, epoch: int | None) -> SessionState | None:
-    """Lock a session and return its state; None if there is none, or none with this epoch."""
+    """Lock a session and return its state; None if it does not exist or has another epoch."""
     query = select(sessions.c.state).where(sessions.c.id == session_id).with_for_update()
     if epoch is not None:
         query = query.where(sessions.c.epoch == epoch)

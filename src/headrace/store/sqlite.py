@@ -16,7 +16,7 @@ _BUSY_MS = 5000
 
 
 class FileLock:
-    """An exclusive lock on `<file>.lock`: proof that no other process has the file open.
+    """An exclusive lock on `<file>.lock`, so that no other node opens the file.
 
     The operating system releases the lock when the process ends, however it ends.
     """
@@ -44,7 +44,7 @@ class FileLock:
         self._inode = self._path.stat().st_ino
 
     def verify(self) -> None:
-        """Raise StoreUnavailable if the file was removed.
+        """Raise StoreUnavailable if the file was removed or replaced.
 
         SQLite would continue to write to the removed file without an error.
         """

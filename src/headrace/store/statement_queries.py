@@ -34,7 +34,7 @@ def _values_on_entry(target: StatementState, *, has_run: bool = False) -> dict[s
     """Return the columns that change when a statement enters a state.
 
     Args:
-        has_run: Whether the bound parameter `offset` says when the statement started.
+        has_run: Whether the bound parameter `offset` is the start, in seconds relative to now.
     """
     values: dict[str, Any] = {"state": target, "failure": bindparam("new_failure")}
     if target is StatementState.LAUNCHED:
@@ -53,11 +53,13 @@ def _values_on_entry(target: StatementState, *, has_run: bool = False) -> dict[s
 
 @cache
 def update_state(target: StatementState, *, has_run: bool) -> Update:
-    """Return the update that changes the state from `source`, if it still is that, to a target.
+    """Return the update that changes the state from the parameter `source` to the target.
+
+    The update changes no row if the statement is in another state.
 
     Args:
-        has_run: Whether the parameter `offset` says when the statement started, in seconds from
-            now.
+        has_run: Whether the parameter `offset` is the start of the statement, in seconds relative
+            to now.
     """
     return (
         update(statements)
@@ -91,7 +93,7 @@ def claim_oldest() -> ReturningUpdate[Any]:
     claim = update(statements).where(
         statements.c.id == oldest.scalar_subquery(),
         statements.c.state == StatementState.WAITING,
-        # A node executes local statements. Statements after one wait for it.
+        # A node executes local statements. Later statements of the session wait for them.
         statements.c.kind != SessionKind.LOCAL,
         or_(nothing_in_flight, beside_queries),
     )

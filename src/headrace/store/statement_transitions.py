@@ -84,13 +84,13 @@ def transition(
 
     Args:
         lease: Apply the change only while this driver owns the statement. For `launched`: the
-            driver that will own it. None: whichever driver owns it.
-        failure: How the statement failed.
+            driver that will own it. None: whether or not a driver owns it.
+        failure: Why the statement failed.
         result: A result, readable from the commit of this change on.
         result_seconds: How long the result is kept; required with `result`.
         detail: Detail of the event.
-        ran_seconds: How long a statement ran whose start was not reported. Its start is recorded
-            too.
+        ran_seconds: Duration of the execution. If its start was not reported, the event of the
+            start is appended too.
 
     Returns:
         Whether the change was applied.
@@ -124,7 +124,7 @@ def transition(
 def _lock_for(
     tx: Tx, statement_id: str, target: StatementState, lease: DriverLease | None
 ) -> LockedStatement | None:
-    """Lock the statement of a transition; None if the driver of the lease may not make it."""
+    """Lock the statement of a transition. Return None if the lease does not permit the change."""
     if lease is None:
         return lock_statement(tx, statement_id)
     if target is not StatementState.LAUNCHED:
@@ -234,7 +234,8 @@ def resolve_lost_statements(
     - A pure query, or a CTAS that can be rolled back, waits for another driver until it has had
       `max_attempts` attempts.
     - A CTAS that was committing waits in any case: the next driver finishes it.
-    - A statement with a requested cancel ends as cancelled.
+    - A statement with a requested cancel ends as `cancelled` or `timeout`, or fails with
+      `commit_in_doubt` if its table may be visible.
     - Any other statement fails.
 
     Statements that end get a pending hook call, which the next driver makes.
@@ -331,7 +332,7 @@ def _change(
     failure: Failure | None = None,
     ran_seconds: float | None = None,
 ) -> bool:
-    """Write a new state if the state still is `source`. Return whether it was."""
+    """Write a new state if the state still is `source`. Return whether it was written."""
     names: dict[str, Any] = {"statement": statement_id, "source": source}
     names.update(lease_epoch=epoch, new_failure=failure)
     if ran_seconds is not None:

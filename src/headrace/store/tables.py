@@ -54,7 +54,7 @@ metadata = MetaData(
     }
 )
 
-# SQLite never reuses a number only in a column that is INTEGER PRIMARY KEY AUTOINCREMENT.
+# SQLite may reuse a number, except in a column that is INTEGER PRIMARY KEY AUTOINCREMENT.
 _COUNTER = BigInteger().with_variant(Integer(), "sqlite")
 _NULLABLE_JSON = JSON(none_as_null=True)
 

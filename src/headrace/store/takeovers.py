@@ -28,7 +28,10 @@ _LAUNCHABLE = [SessionState.NOT_STARTED, SessionState.STARTING, SessionState.REC
 
 
 def overdue(tx: Tx, limit: int) -> list[Session]:
-    """Return at most `limit` sessions whose lease has expired by the database's clock."""
+    """Return at most `limit` sessions whose lease has expired by the database's clock.
+
+    The expired lease belongs to a driver, or to the node of an unfinished takeover.
+    """
     query = select_leased().where(sessions.c.lease_until < clock())
     return fetch(tx, query.order_by(sessions.c.id).limit(limit))
 
@@ -54,7 +57,7 @@ def fence(
     only_if_alone_with: str | None = None,
     start_timed_out: bool = False,
 ) -> int | None:
-    """Fence a driver: take its session from it by raising the epoch.
+    """Fence a driver: raise the epoch of its session, so that it can no longer change the store.
 
     Args:
         reason: Why the driver counts as lost.

@@ -1,7 +1,7 @@
 """The journal of table transactions: one row for each two-phase table.
 
-The driver of one epoch of one session owns a transaction. From `committing` on, a transaction is
-only ever finished: a driver that finds it orphaned publishes the table.
+The driver of one epoch of one session owns a transaction. A driver that takes over a `committing`
+transaction publishes the table, and rolls the transaction back only if the catalog refuses.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def advance(
 ) -> bool:
     """Change the state of a transaction that this driver owns, if the lifecycle allows it.
 
-    A transaction whose statement is being cancelled does not begin to commit. Repeating a change
-    applies it again.
+    A transaction whose statement is being cancelled does not begin to commit. A repeated
+    change counts as applied and appends no event.
 
     Args:
         staged: The staged table, if it differs from the journal.
@@ -113,7 +113,7 @@ def advance(
     journalled = get(tx, transaction_id)
     if journalled is None:
         return False
-    # A cancel locks the statement first, too.
+    # Lock the statement first, as a cancel does: this decides which of the two is too late.
     statement = lock_owned_state(tx, journalled.statement_id, lease)
     owned = _get_one(tx, _select_owned(transaction_id, lease))
     if owned is None:
@@ -183,7 +183,11 @@ def orphaned(
 def take_over_orphaned(
     tx: Tx, identities: Sequence[str], lease: DriverLease, *, limit: int
 ) -> list[Transaction]:
-    """Give the orphaned transactions of these catalogs to this driver. Return them."""
+    """Give the orphaned transactions of these catalogs to this driver.
+
+    Return the transactions that now belong to the driver. Transactions that another driver takes
+    over at the same time are not among them.
+    """
     adopted = []
     for orphan in orphaned(tx, limit=limit, identities=identities):
         unchanged = (
@@ -200,7 +204,7 @@ def take_over_orphaned(
 
 
 def live(tx: Tx, statement_id: str) -> Transaction | None:
-    """Return the transaction of a statement that has not ended, or None."""
+    """Return the live transaction of a statement, or None if there is none."""
     return _get_one(tx, _SELECT.where(transactions.c.statement_id == statement_id, _LIVE))
 
 
@@ -219,7 +223,7 @@ def is_past_cancelling(tx: Tx, statement_id: str, state: StatementState) -> bool
 
 
 def in_doubt(tx: Tx, statement_id: str) -> bool:
-    """Return whether the table of a statement may be visible already, whatever its state."""
+    """Return whether the table of a statement may already be visible."""
     transaction = live(tx, statement_id)
     return transaction is not None and transaction.in_doubt
 
@@ -255,7 +259,7 @@ def is_owned(tx: Tx, owner: str, transaction_id: str) -> bool:
 
 
 def _select_owned(transaction_id: str, lease: DriverLease) -> Select[Any]:
-    """Return a locking query for a transaction, if the driver owns it and its own session."""
+    """Return a locking query for a transaction, empty unless the driver owns it and its session."""
     return (
         _SELECT.join_from(transactions, sessions, sessions.c.id == transactions.c.session_id)
         .where(

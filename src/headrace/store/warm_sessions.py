@@ -80,7 +80,7 @@ def assign(tx: Tx, new: NewSession) -> str | None:
 def _first_ready(profile: str) -> ScalarSelect[str]:
     """Return a query for the id of the session to assign.
 
-    It skips sessions that other transactions have locked, because they are being assigned.
+    The query skips sessions that other transactions have locked and are assigning.
     """
     running = sessions.c.state == SessionState.RUNNING
     return (

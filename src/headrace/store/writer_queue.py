@@ -1,7 +1,7 @@
 """A fair lock for the writers of a SQLite file.
 
-SQLite serves waiting writers in no order, so that a writer can starve (8.4 s were measured). A
-`threading.Lock` is no better.
+SQLite serves waiting writers in no particular order, so that a writer can starve: a wait of 8.4 s
+was measured. A `threading.Lock` guarantees no order either.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ class WriterQueue:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._gates: deque[threading.Lock] = deque()
+        """One locked gate for each waiting thread. A holder releases the first gate."""
         self._held = False
         self._holder: int | None = None
 

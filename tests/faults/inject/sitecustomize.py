@@ -1,8 +1,8 @@
 """Fault points in a node or driver under test: Python runs this file at every start.
 
-It stands in a folder that the tests put in front of PYTHONPATH, so in production it is not there.
-What shall happen is read from the plan that FAULT_PLAN names: plan.py writes it, and says what is
-in it. Nothing is imported but when a module with points is.
+The tests put the folder of this file in front of PYTHONPATH, so production does not have it. The
+environment variable FAULT_PLAN names the file with the faults, which plan.py writes and describes.
+This file imports nothing of Headrace until the program itself imports a module with points.
 """
 
 import fcntl
@@ -21,55 +21,56 @@ _LAUNCHER_CALLS = ("start", "find", "poll", "kill")
 
 
 class _Plan:
-    """The plan as it stands; another history writes another one."""
+    """The current plan. Each scenario overwrites the file."""
 
     def __init__(self, file):
         self._file = file
         self._stamp = None
-        self._known = {}
-        self._told = set()
+        self._content = {}
+        self._logged = set()
         self._lock = threading.Lock()
 
-    def now(self):
+    def read(self):
         with self._lock:
             status = os.stat(self._file)  # noqa: PTH116
             stamp = (status.st_ino, status.st_mtime_ns)
             if stamp != self._stamp:
                 with open(self._file) as stream:  # noqa: PTH123 - pathlib is not loaded yet
-                    self._known = json.load(stream)
+                    self._content = json.load(stream)
                 self._stamp = stamp
-                self._told = set()
-            return self._known
+                self._logged = set()
+            return self._content
 
-    def name(self, kind, frame):
+    def find_point(self, kind, frame):
+        """Return the name of the point whose lines contain the current line of a frame."""
         module, line = frame.f_globals.get("__name__"), frame.f_lineno
         if module == "__main__" and frame.f_globals.get("__spec__"):
             module = frame.f_globals["__spec__"].name
-        for first, last, name in self.now()["points"].get(f"{kind} {module}", []):
+        for first, last, name in self.read()["points"].get(f"{kind} {module}", []):
             if first <= line <= last:
                 return name
         return f"unknown: {kind} {module}.{frame.f_code.co_qualname}, line {line}"
 
-    def log(self, point, side, did, statement):
+    def log(self, point, side, action, statement):
         passage = (point, side, statement)
         with self._lock:
-            if did is None and passage in self._told:
+            if action is None and passage in self._logged:
                 return
-            self._told.add(passage)
+            self._logged.add(passage)
         line = {
-            "history": self._known["history"],
+            "history": self._content["history"],
             "pid": os.getpid(),
             "point": point,
             "side": side,
-            "did": did,
+            "action": action,
             "statement": statement,
         }
-        with open(self._known["log"], "a") as stream:  # noqa: PTH123
+        with open(self._content["log"], "a") as stream:  # noqa: PTH123
             stream.write(json.dumps(line) + "\n")
 
-    def due(self, number, fault):
-        """Whether this is the hit that the fault waits for, counted over all processes."""
-        with open(f"{self._file}.hits.{self._known['history']}.{number}", "a+") as stream:  # noqa: PTH123
+    def count_hit(self, number, fault):
+        """Count a hit of a fault over all processes. Return whether this hit triggers it."""
+        with open(f"{self._file}.hits.{self._content['history']}.{number}", "a+") as stream:  # noqa: PTH123
             fcntl.flock(stream, fcntl.LOCK_EX)
             stream.write(".")
             stream.flush()
@@ -81,14 +82,14 @@ def _kill(_seconds):
 
 
 def _kill_jvm(_seconds):
-    os.kill(_jvm(), signal.SIGKILL)
+    os.kill(_find_jvm(), signal.SIGKILL)
 
 
 def _freeze(seconds):
-    pids = [os.getpid()] + ([_jvm()] if _jvm() else [])
-    words = " ".join(map(str, pids))
+    pids = [os.getpid()] + ([_find_jvm()] if _find_jvm() else [])
+    arguments = " ".join(map(str, pids))
     subprocess.Popen(
-        ["sh", "-c", f"sleep {seconds}; kill -CONT {words} 2>/dev/null"], start_new_session=True
+        ["sh", "-c", f"sleep {seconds}; kill -CONT {arguments} 2>/dev/null"], start_new_session=True
     )
     for pid in reversed(pids):
         os.kill(pid, signal.SIGSTOP)
@@ -101,16 +102,16 @@ def _pause(seconds):
 def _unreachable(_seconds):
     from headrace.errors import BackendUnreachable
 
-    raise BackendUnreachable("the backend is made to be out of reach")
+    raise BackendUnreachable("A fault makes the backend unreachable.")
 
 
-def _jvm():
+def _find_jvm():
     pyspark = sys.modules.get("pyspark")
     gateway = pyspark.SparkContext._gateway if pyspark else None
     return gateway.proc.pid if gateway else None
 
 
-_DEEDS = {
+_ACTIONS = {
     "kill": _kill,
     "kill_jvm": _kill_jvm,
     "freeze": _freeze,
@@ -120,18 +121,18 @@ _DEEDS = {
 
 
 def _pass(plan, point, side, statement=None):
-    for number, fault in enumerate(plan.now()["faults"]):
-        if (fault["point"], fault["side"]) == (point, side) and plan.due(number, fault):
-            deed = fault["do"]
-            if deed == "kill_jvm" and not _jvm():
-                deed = "kill"
-            plan.log(point, side, deed, statement)
-            _DEEDS[deed](fault["seconds"])
+    for number, fault in enumerate(plan.read()["faults"]):
+        if (fault["point"], fault["side"]) == (point, side) and plan.count_hit(number, fault):
+            action = fault["action"]
+            if action == "kill_jvm" and not _find_jvm():
+                action = "kill"
+            plan.log(point, side, action, statement)
+            _ACTIONS[action](fault["seconds"])
     plan.log(point, side, None, statement)
 
 
-class _Around:
-    """A transaction with its points before and after."""
+class _TransactionWithPoints:
+    """A transaction with a point before and a point after it."""
 
     def __init__(self, plan, point, inner):
         self._plan, self._point, self._inner = plan, point, inner
@@ -147,60 +148,62 @@ class _Around:
         return answer
 
 
-def _store(plan, module):
+def _patch_store(plan, module):
     write = module.Database.write
 
     @functools.wraps(write)
-    def around(self, name):
-        return _Around(plan, plan.name("store", sys._getframe(1)), write(self, name))
+    def write_with_points(self, name):
+        return _TransactionWithPoints(
+            plan, plan.find_point("store", sys._getframe(1)), write(self, name)
+        )
 
-    module.Database.write = around
+    module.Database.write = write_with_points
 
 
-def _link(plan, module):
+def _patch_link(plan, module):
     call = module.NodeLink._call
 
     @functools.wraps(call)
-    def around(self, name, message, *arguments, **options):
+    def call_with_points(self, name, message, *arguments, **options):
         # The first frame is the method of NodeLink.
-        point = plan.name("link", sys._getframe(2))
+        point = plan.find_point("link", sys._getframe(2))
         statement = getattr(message, "statement_id", None)
         _pass(plan, point, "before", statement)
         answer = call(self, name, message, *arguments, **options)
         _pass(plan, point, "after", statement)
         return answer
 
-    module.NodeLink._call = around
+    module.NodeLink._call = call_with_points
 
 
-def _launcher(plan, module):
-    for op in _LAUNCHER_CALLS:
-        _launcher_call(plan, module.LauncherRegistry, op)
+def _patch_launchers(plan, module):
+    for operation in _LAUNCHER_CALLS:
+        _patch_launcher_call(plan, module.LauncherRegistry, operation)
 
 
-def _launcher_call(plan, backends, op):
-    call = getattr(backends, op)
+def _patch_launcher_call(plan, registry, operation):
+    call = getattr(registry, operation)
 
     @functools.wraps(call)
-    def around(self, *arguments):
-        point = plan.name("launcher", sys._getframe(1))
+    def call_with_points(self, *arguments):
+        point = plan.find_point("launcher", sys._getframe(1))
         _pass(plan, point, "before")
         answer = call(self, *arguments)
         _pass(plan, point, "after")
         return answer
 
-    setattr(backends, op, around)
+    setattr(registry, operation, call_with_points)
 
 
 _PATCHES = {
-    "headrace.store.database": _store,
-    "headrace.driver.link": _link,
-    "headrace.control.launchers.registry": _launcher,
+    "headrace.store.database": _patch_store,
+    "headrace.driver.link": _patch_link,
+    "headrace.control.launchers.registry": _patch_launchers,
 }
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules with points where everybody does, and patches them once they are there."""
+    """Patches each module with points after its import."""
 
     def __init__(self, plan):
         self._plan = plan
@@ -212,11 +215,11 @@ class _Finder(importlib.abc.MetaPathFinder):
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         run = spec.loader.exec_module
 
-        def and_patch(module):
+        def run_and_patch(module):
             run(module)
             patch(self._plan, module)
 
-        spec.loader.exec_module = and_patch
+        spec.loader.exec_module = run_and_patch
         return spec
 
 

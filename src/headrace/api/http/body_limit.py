@@ -8,7 +8,7 @@ from headrace.api.http.errors import ErrorRenderers
 from headrace.errors import StatementTooLarge
 
 BODY_LIMIT = 16 * 1024 * 1024
-"""Enough for a statement of 1 MiB in its longest JSON form, and for an inline result."""
+"""Bytes; enough for a statement of 1 MiB in its longest JSON form, and for an inline result."""
 
 
 class BodyLimit:

@@ -1,4 +1,4 @@
-"""Errors of requests, independent of the API, and the choice of the API that renders them."""
+"""Errors of requests, and the choice of the format in which they are rendered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOG = logging.getLogger("headrace.api")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestError:
-    """An error of one request."""
+    """An error of one request, independent of the format of the response."""
 
     status: int
     code: str
@@ -51,7 +51,7 @@ class ErrorRenderers:
 
 
 def describe_error(error: Exception) -> RequestError:
-    """Describe an error to the caller. An unexpected error reveals nothing of itself."""
+    """Describe an error to the caller. The description of an unexpected error has no details."""
     if isinstance(error, RequestValidationError):
         return _describe(explain_validation_error(error))
     if isinstance(error, HTTPException):
@@ -124,7 +124,7 @@ def _describe(error: HeadraceError) -> RequestError:
 
 
 def _describe_http_exception(error: HTTPException) -> RequestError:
-    """Describe what the framework refuses: unknown paths and methods, unreadable bodies."""
+    """Describe a refusal of the framework: an unknown path or method, or an unreadable body."""
     if isinstance(error.__cause__, HeadraceError):
         # FastAPI wraps an error that is raised while the body is read.
         return _describe(error.__cause__)

@@ -1,7 +1,7 @@
 """Errors in the format of OpenSearch's async query API.
 
-The form is `{"status": 400, "error": {"type": …, "reason": …, "details": …}}`. Where that API has a
-class for an error, `type` is the name of the class and the status is 400, also for an unknown id.
+The form is `{"status": 400, "error": {"type": …, "reason": …, "details": …}}`. Where OpenSearch has
+a class for an error, `type` is the name of the class and the status is 400, also for an unknown id.
 """
 
 from __future__ import annotations

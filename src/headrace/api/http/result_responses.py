@@ -47,7 +47,7 @@ _SUBMIT_ROWS_BYTES = 256 * 1024
 
 
 def warm_up() -> None:
-    """Import what the first result would wait for: pyarrow's first conversion imports pandas."""
+    """Import pandas, which pyarrow's first conversion imports, so that no result waits for it."""
     pa.array([0])
 
 
@@ -132,4 +132,4 @@ def _negotiate(accept: str) -> ResultFormat:
             f"A result cannot be sent as {accept!r}. "
             f"Media types: {', '.join(MEDIA_TYPES.values())}."
         )
-    return next(format_ for format_, known in MEDIA_TYPES.items() if known == media_type)
+    return next(format_ for format_, offered in MEDIA_TYPES.items() if offered == media_type)

@@ -69,7 +69,7 @@ class SessionRequest(RequestModel, SessionSpec):
 
     @property
     def spec(self) -> SessionSpec:
-        """What the driver is started with."""
+        """The fields that configure the driver."""
         return SessionSpec(**{name: getattr(self, name) for name in SessionSpec.model_fields})
 
 
@@ -105,7 +105,7 @@ class StatementRequest(RequestModel):
 
     @property
     def result_request(self) -> ResultRequest:
-        """What the request asks of the result."""
+        """The fields that concern the result."""
         return ResultRequest(
             disposition=self.result,
             row_limit=self.row_limit,
@@ -215,7 +215,7 @@ class SessionBody(ResponseModel, SessionSpec):
     started_at: Instant | None
     ended_at: Instant | None
     last_update_time: Instant | None
-    """Last renewal of the driver's lease."""
+    """Last launch, start report or lease renewal of the driver."""
     error: ErrorBody | None
 
 

@@ -1,4 +1,4 @@
-"""JSON bodies as RFC 8259 defines them: sent as JSON, in UTF-8, without NaN and bad surrogates."""
+"""JSON bodies as RFC 8259 defines them: in UTF-8, without NaN and unpaired surrogates."""
 
 from __future__ import annotations
 

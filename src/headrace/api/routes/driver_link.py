@@ -50,7 +50,7 @@ class LinkCall:
 
 
 def _call(message: type[Message], answer: Callable[..., Message]) -> LinkCall:
-    # Each method takes the message class beside it, which mypy cannot express for a table.
+    # Each method takes the message class of its entry, which mypy cannot express for a dict.
     return LinkCall(message, answer)
 
 
@@ -73,7 +73,7 @@ _NO_ORDERS = Orders()
 
 @dataclass(frozen=True, slots=True)
 class _LinkCaller:
-    """A driver that calls: the lease that it claims, with its token."""
+    """A driver that calls: the lease that the path names, and the token that must prove it."""
 
     link: DriverLinkService
     lease: DriverLease

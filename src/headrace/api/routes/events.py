@@ -24,7 +24,7 @@ _CURSOR = r"^[0-9]{1,18}\.[0-9]{1,18}$"
 _POLL_SECONDS = 30.0
 
 ReadAfter = Callable[[str | None, int], list[Event]]
-"""Reads at most so many events after a cursor."""
+"""Takes a cursor and a limit, and returns at most that many events after the cursor."""
 
 
 @router.get(

@@ -42,8 +42,8 @@ router = APIRouter(
 _DEFAULT_CATALOG = "spark_catalog"
 _ACCEPTING_STATES = SESSION.live - {SessionState.CLOSING}
 
-# That API writes SUCCESS and FAILED in capitals. It has no state between waiting and running, and
-# none for a cancel that is in progress.
+# OpenSearch's API writes SUCCESS and FAILED in capitals. It has no state between waiting and
+# running, and none for a cancel that is in progress.
 _STATUS = {
     StatementState.WAITING: "waiting",
     StatementState.LAUNCHED: "waiting",
@@ -78,7 +78,7 @@ class AsyncQueryRequest(RequestModel):
     query: str = Field(examples=["SELECT 1 AS x"])
     """The SQL text of one statement."""
     session_id: str | None = Field(default=None, alias="sessionId")
-    """Session to use. One that no longer accepts statements is replaced by a new one."""
+    """Session to use. A session that accepts no more statements is replaced by a new one."""
 
 
 class AsyncQueryCreated(ResponseModel):

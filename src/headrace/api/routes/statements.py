@@ -45,7 +45,7 @@ from headrace.results.json_encoding import NumberFormat
 router = APIRouter(prefix="/statements", tags=["statements"], route_class=StrictRoute)
 
 _CANCEL_SECONDS = 30.0
-"""How long a response to `on_wait_timeout: cancel` waits for the cancel to take effect."""
+"""Longest time that a response with `on_wait_timeout: cancel` waits for the end."""
 Numbers = Annotated[
     NumberFormat,
     Query(
@@ -228,7 +228,7 @@ def _spec(body: StatementRequest) -> StatementSpec:
 
 
 def _repeatable(body: StatementRequest, key: str | None) -> RepeatableRequest | None:
-    """Return the key with a hash of what the request runs, whatever it does while it waits."""
+    """Return the key with a hash of the request. The hash ignores how long the request waits."""
     if key is None:
         return None
     content = body.model_dump_json(exclude={"wait_timeout", "on_wait_timeout"})
@@ -248,7 +248,7 @@ async def _submit_and_wait(
     long_polls = long_polls_of(request)
 
     def respond_if_ended(statement_id: str) -> Response | None:
-        # One call in a thread: starting a second one costs as much as its work.
+        # Read and respond in one thread call: a second call would cost as much as its work.
         statement = statements.get(caller, statement_id)
         if statement.state in STATEMENT.live:
             return None
@@ -268,7 +268,7 @@ async def _submit_and_wait(
 async def _wait_for_end(
     request: Request, caller: Caller, statement: Statement, seconds: float
 ) -> Statement:
-    """Return the statement once it has ended, or as it is after `seconds`."""
+    """Wait until a statement has ended, at most `seconds`; return its latest state."""
     if statement.state in STATEMENT.terminal:
         return statement
     latest = statement

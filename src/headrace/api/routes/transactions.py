@@ -1,4 +1,4 @@
-"""`/transactions`: tables that CTAS statements create atomically, and those that are orphaned."""
+"""`/transactions`: the transactions of tables that CTAS statements create atomically."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class OutputColumn:
 
 
 class Writer(Protocol):
-    """Writer of one result: one call of `begin`, any number of calls of `write_rows`, one `end`."""
+    """Writer of one result. Call `begin` once, `write_rows` any number of times, then `end`."""
 
     def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:
         """Write what precedes the rows.

@@ -1,1 +1,1 @@
-"""The node's side of the link: what drivers may ask, and the checks on what they report."""
+"""The node's side of the link: the calls of drivers, and the checks of their reports."""

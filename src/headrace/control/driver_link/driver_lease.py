@@ -10,7 +10,7 @@ from headrace.store.driver_view import DriverView, load_driver_view
 
 
 def load_owned_view(tx: Tx, lease: DriverLease) -> DriverView:
-    """Return the session as its driver needs it.
+    """Return the view of a session for its driver.
 
     Raise LeaseLost if the session has ended or another epoch owns it.
     """

@@ -1,7 +1,7 @@
-"""The node's side of the link: what drivers ask, answered from the store.
+"""The node's side of the link: it answers the calls of drivers from the store.
 
-Each method takes the lease that the driver's token proves. LeaseLost makes the driver stop: its
-epoch is superseded, or its session has ended.
+Each method takes the lease that the driver's token proves. A method that raises LeaseLost makes the
+driver stop: the epoch is superseded, or the session has ended.
 """
 
 from __future__ import annotations
@@ -109,10 +109,10 @@ class DriverLinkService:
         return Acknowledged(applied=applied)
 
     def poll(self, lease: DriverLease, message: Poll) -> Orders:
-        """Return what the driver should do now. The caller waits and asks again if that is nothing.
+        """Return the current orders for the driver. The HTTP route waits while there are none.
 
-        A statement that this epoch has claimed, and that the driver does not list as in flight, was
-        lost on its way to the driver. It is assigned again.
+        A statement that this epoch has claimed, and that the driver does not list as in flight, did
+        not reach the driver. Such a statement is assigned again.
         """
         with self._database.read() as tx:
             view = load_owned_view(tx, lease)
@@ -180,7 +180,7 @@ class DriverLinkService:
         return Acknowledged(applied=applied)
 
     def goodbye(self, lease: DriverLease, message: Goodbye) -> Acknowledged:
-        """Note that the driver is about to exit.
+        """Close, fail or fence the session, because its driver is about to exit.
 
         The session fails if Spark could not start, because Spark would not start for the next
         driver either. Any other unrequested exit is a lost driver, which the takeover resolves.
@@ -201,7 +201,7 @@ class DriverLinkService:
         return Acknowledged(applied=applied)
 
     def _close_batch(self, lease: DriverLease) -> bool:
-        """Close a batch session whose statement has ended; return whether it was applied."""
+        """Close a batch session whose statement has ended; return whether this was applied."""
         with self._database.write("link.close_batch") as tx:
             return sessions.transition(
                 tx,
@@ -224,7 +224,7 @@ class DriverLinkService:
 
 
 def _new_cancels(view: DriverView, message: Poll) -> list[str]:
-    """Return the statements to cancel that the driver has and is not cancelling yet."""
+    """Return the statements that the driver must cancel and is not cancelling yet."""
     return [
         statement_id
         for statement_id, state in view.in_flight
@@ -268,7 +268,7 @@ def _save_report(tx: Tx, session_id: str, message: Ended) -> None:
 
 
 def _accepted_outcome(tx: Tx, message: Ended) -> tuple[StatementState, Failure | None]:
-    """Return state and failure of the end. Only a requested cancel ends as `cancelled`."""
+    """Return the state and the failure to store. Only a requested cancel ends as `cancelled`."""
     if message.state is not StatementState.CANCELLED:
         return message.state, message.failure
     statement = statements.get(tx, message.statement_id)

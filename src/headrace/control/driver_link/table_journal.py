@@ -1,6 +1,6 @@
 """The journal of two-phase tables, as drivers write it over the link.
 
-Every function raises LeaseLost if the driver no longer owns its session.
+The calls `transact` and `recover` raise LeaseLost if the driver no longer owns its session.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ class TableJournal:
         self._database = database
 
     def transact(self, lease: DriverLease, message: Transact) -> Transacted:
-        """Move a table transaction to its next state."""
+        """Move a table transaction to its next state, or create it in the state `prepared`.
+
+        Raise InvalidRequest if the first call has no record of the staged table.
+        """
         try:
             with self._database.write("link.transact") as tx:
                 if message.state is TransactionState.PREPARED:
@@ -48,7 +51,7 @@ class TableJournal:
         return Transacted(applied=applied)
 
     def recover(self, lease: DriverLease, message: Recover) -> Recovered:
-        """Hand the orphaned transactions of the driver's catalogs to the driver."""
+        """Give at most 100 orphaned transactions of the driver's catalogs to the driver."""
         with self._database.read() as tx:
             load_owned_view(tx, lease)
             orphaned = transactions.orphaned(tx, limit=1, identities=message.identities)

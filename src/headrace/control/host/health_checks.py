@@ -50,13 +50,13 @@ class CheckResult:
     name: str
     status: CheckStatus
     found: str
-    """What the check has found, for example the version of Java."""
+    """Finding, for example the version of Java."""
     fix: str | None = None
-    """What the user can do; None if the status is `ok`."""
+    """Instruction for the user; None if the status is `ok`."""
 
 
 def check_java(_settings: Settings) -> CheckResult:
-    """Check that drivers have a Java, and that JAVA_HOME is not ignored."""
+    """Check that a Java for drivers exists. Warn if JAVA_HOME names a Java that is not used."""
     java = find_java()
     found = f"Java {java.version} in {java.path} (from {java.source})"
     java_home = os.environ.get("JAVA_HOME")
@@ -134,7 +134,7 @@ def check_results(settings: Settings) -> CheckResult:
 
 
 def check_port(settings: Settings) -> CheckResult:
-    """Check that a node can listen on its port; if not, name the process that does."""
+    """Check that a node can listen on its port. If not, name the process that uses the port."""
     host, port = settings.http.host, settings.http.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -164,7 +164,7 @@ _DEFAULT_FIXES = {
     "results": "check the setting results.location, and the credentials for it",
     "port": "set http.host to an address of this host",
 }
-"""Fix for each check that ends with an error without a hint."""
+"""Fix to suggest for a check that fails with an error without a hint."""
 
 
 def run_check(name: str, settings: Settings) -> CheckResult:

@@ -1,4 +1,4 @@
-"""The decision when an embedded node ends: some time after the last command of its home.
+"""Idle shutdown: an embedded node stops some time after the last command that used its home.
 
 Every command holds a shared lock on `commands.lock` while it runs. The kernel releases the lock of
 a command that is killed.

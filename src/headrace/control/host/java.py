@@ -50,7 +50,7 @@ class JavaHome:
 
 
 def find_java(environ: Mapping[str, str] = os.environ, wrappers: Path | None = None) -> JavaHome:
-    """Return the first candidate that Spark can use. Each call starts one or two JVMs.
+    """Return the first candidate that Spark can use. Each candidate costs one or two JVM starts.
 
     Args:
         environ: Environment with JAVA_HOME and PATH.

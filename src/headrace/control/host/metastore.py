@@ -63,8 +63,8 @@ class Metastore:
     def ensure(self) -> dict[str, str]:
         """Start the metastore unless it runs, without waiting for it.
 
-        Returns the Spark configuration that selects it. Raises JavaMissing, and OSError if the
-        supervisor cannot be started.
+        Returns the Spark configuration that selects the metastore. Raises JavaMissing, and OSError
+        if the supervisor cannot be started.
         """
         self.hold()
         with _file_lock(self._folder / "start.lock"):
@@ -92,7 +92,7 @@ class Metastore:
             self._lock_descriptor = None
 
     def stop(self) -> None:
-        """End the metastore, even if it has other users. For a home whose last user ends."""
+        """End the metastore, even if it has other users. An embedded node does so when it stops."""
         self.release()
         supervisor = self._live_supervisor()
         if supervisor is not None:

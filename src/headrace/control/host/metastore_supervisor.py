@@ -94,7 +94,7 @@ def _has_users(users_lock: Path) -> bool:
 
 
 def _kill_orphaned_metastores(folder: Path) -> None:
-    """Kill the metastore of a supervisor that was killed: it would keep the database locked."""
+    """Kill the metastore of a supervisor that was killed: it would keep the Derby files locked."""
     for process in psutil.process_iter(["cmdline"]):
         if f"{_FOLDER_OPTION}{folder}" in (process.info["cmdline"] or []):
             _LOG.warning("killing process %d, a metastore without a supervisor", process.pid)

@@ -24,7 +24,7 @@ from headrace.driver.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 _ZIP_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
-"""Time of all entries: equal packages give equal bytes."""
+"""Time of all entries in the zip, so that equal packages give equal bytes."""
 
 
 @dataclass(frozen=True, slots=True)

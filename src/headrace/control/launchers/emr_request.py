@@ -39,7 +39,7 @@ def check_nodes_are_reachable(request: LaunchRequest) -> None:
 def remote_bootstrap(request: LaunchRequest) -> Bootstrap:
     """Return the bootstrap without the configuration that EMR Serverless sets itself.
 
-    A key of that kind is kept if the profile sets it explicitly.
+    A key that the service sets is kept if the profile sets it explicitly.
     """
     conf = {
         key: value
@@ -94,7 +94,7 @@ def build_job_run(request: LaunchRequest, artifacts: RemoteArtifacts) -> dict[st
 
 
 def _environment_conf(profile: Profile) -> dict[str, str]:
-    """Return the configuration keys by which the service takes `env` and `python` of a profile."""
+    """Return the configuration that passes `env` and `python` of a profile to the service."""
     conf = {f"{_DRIVER_ENV}{name}": value for name, value in profile.env.items()}
     if profile.python is not None:
         conf[f"{_DRIVER_ENV}PYSPARK_DRIVER_PYTHON"] = profile.python

@@ -137,7 +137,7 @@ class EmrServerlessLauncher:
         return []
 
     def announce(self, addresses: list[str]) -> None:
-        """Do nothing: the answers to their renewals give drivers the node addresses."""
+        """Do nothing: drivers receive the node addresses in the answers to their renewals."""
 
     def _find(self, name: str, profile: Profile, *, refusal: type[HeadraceError]) -> Handle | None:
         """Return the handle of the newest live job run of this name, or None.
@@ -163,7 +163,7 @@ class EmrServerlessLauncher:
         return self._handle(profile, newest, bootstrap)
 
     def _cancel(self, handle: Handle) -> str | None:
-        """Request the cancel of a job run; return the message of AWS if it refuses, else None.
+        """Request the cancel of a job run; return the message of AWS if AWS refuses, else None.
 
         AWS also refuses to cancel a job run that has just ended, so a refusal is not yet an error.
         """
@@ -262,7 +262,7 @@ def _log_location(profile: Profile, job_run_id: str) -> str:
 
 
 def _write_session_log(request: LaunchRequest, handle: Handle) -> None:
-    """Write to the log of the session where the log of the driver is."""
+    """Append the location of the driver's log to the log of the session."""
     # The job run has already started, so a full disk must not make the launch fail.
     with contextlib.suppress(OSError):
         request.log.parent.mkdir(parents=True, exist_ok=True)

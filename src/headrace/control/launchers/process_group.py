@@ -45,7 +45,7 @@ class ProcessGroup:
 
 
 class ChildGroups:
-    """The groups that this process has started. They outlive it. Thread safe."""
+    """The groups that this process has started, and that outlive this process. Thread-safe."""
 
     def __init__(self) -> None:
         self._children: dict[DriverLease, subprocess.Popen[bytes]] = {}

@@ -74,7 +74,7 @@ class LauncherRegistry:
 
 
 def installed_launchers(settings: Settings) -> list[Launcher]:
-    """Return the launchers of a node: the built-in ones, and those that its profiles need.
+    """Return the built-in launchers and the launchers that the profiles of a node need.
 
     Raises InvalidSetting if a backend lacks a library or a setting on this node.
     """

@@ -190,7 +190,7 @@ class SparkSubmitLauncher:
         return failure or process.message
 
     def _describe_end(self, name: str, submission: _Submission, exit_text: str) -> str:
-        """Return the exit text, with the last exception in the log if spark-submit wrote it."""
+        """Return the exit text, with the last exception in the log if spark-submit logged it."""
         # A driver that has started writes to the same log in client mode.
         if not submission.in_cluster_mode and not self._has_unread_token(name):
             return exit_text

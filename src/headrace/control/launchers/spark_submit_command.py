@@ -115,7 +115,7 @@ def _kubernetes_conf(request: LaunchRequest) -> dict[str, str]:
     if request.profile.deploy_mode == "client":
         return {"spark.kubernetes.executor.label.headrace-launch": request.name}
     return {
-        # A session cannot choose its namespace: `find` searches that of the profile.
+        # A session cannot choose its namespace: `find` searches the namespace of the profile.
         "spark.kubernetes.namespace": pod_namespace(request.profile.conf),
         "spark.kubernetes.submission.waitAppCompletion": "false",
         "spark.kubernetes.driver.pod.name": pod_name(request.name),

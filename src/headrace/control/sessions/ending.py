@@ -31,7 +31,7 @@ def close_session(tx: Tx, session: Session, *, actor: str, reason: str | None = 
 
 
 def finish_close(tx: Tx, session_id: str, *, actor: str, epoch: int | None = None) -> bool:
-    """Move a closing session whose driver is gone to `dead`; return whether it was applied."""
+    """Move a closing session whose driver is gone to `dead`; return whether this was applied."""
     if not sessions.transition(tx, session_id, SessionState.DEAD, actor=actor, epoch=epoch):
         return False
     closed = Failure.of(SessionClosed("The session was closed before the statement ended."))
@@ -44,7 +44,7 @@ def fail_session(
 ) -> bool:
     """End a session that cannot continue, with all its live statements.
 
-    A closing session becomes `dead`, any other `failed`.
+    A closing session becomes `dead`, any other session `failed`.
 
     Args:
         epoch: If given, nothing changes unless it is the session's current epoch.

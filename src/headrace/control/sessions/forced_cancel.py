@@ -38,6 +38,6 @@ class ForcedCancels:
 
     def _kill_driver(self, cancel: UnansweredCancel) -> None:
         reason = f"it was killed because it did not stop {cancel.statement_id} after a cancel"
-        # Another statement may have started in the driver since.
+        # Another statement may have started in the driver since the query above.
         alone_with = None if cancel.forced else cancel.statement_id
         self._takeovers.declare_lost(cancel.lease, reason, only_if_alone_with=alone_with)

@@ -25,7 +25,7 @@ _BATCH = 100
 
 
 def hash_token(token: str) -> str:
-    """Return what the store keeps of a driver's token."""
+    """Return the SHA-256 of a driver's token in hex. The store does not keep the token itself."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -49,7 +49,7 @@ class Launches:
         self._metastore = metastore
 
     def adopt_unconfirmed(self) -> None:
-        """Adopt or give up the drivers that this node was starting when it ended.
+        """Adopt the drivers that this node was starting when it last ended, or declare them lost.
 
         Call this before the node starts anything.
         """
@@ -167,9 +167,10 @@ class Launches:
 def _driver_conf(
     session: Session, name: str, settings: Settings, catalog_conf: dict[str, str], profile: Profile
 ) -> dict[str, str]:
-    """Return the Spark configuration: defaults, then the profile's, then the session's.
+    """Return the Spark configuration of a driver, in which later sources override earlier ones.
 
-    The identity of the driver comes last, so that nothing can change it.
+    The order is: defaults, catalog, profile, session, and last the identity of the driver, which
+    no user can change.
     """
     spec = session.spec
     artifacts = {

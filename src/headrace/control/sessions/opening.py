@@ -1,4 +1,4 @@
-"""Sessions inside a transaction: found by id or name, and created."""
+"""Lookup and creation of sessions, inside a transaction of the caller."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def create_session(tx: Tx, settings: Settings, new: NewSession) -> str:
 
 
 def _with_defaults(settings: Settings, new: NewSession) -> NewSession:
-    """Return the session with the idle timeout and ttl of the settings where it has none."""
+    """Return the session, with the settings' idle timeout and ttl where the request has none."""
     idle_seconds, ttl_seconds = new.idle_seconds, new.ttl_seconds
     if idle_seconds is None:
         idle_seconds = seconds_of(settings.sessions.idle_timeout)

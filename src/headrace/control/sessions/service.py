@@ -38,7 +38,7 @@ class Sessions:
         idle_seconds: float | None = None,
         ttl_seconds: float | None = None,
     ) -> Session:
-        """Make a session durable. A node then starts its driver.
+        """Store a session and return it. A node then starts its driver, unless a warm one fits.
 
         Raises:
             InvalidRequest: If the name has the form of an id, or a character that is not allowed.
@@ -75,14 +75,15 @@ class Sessions:
         before: str | None,
         limit: int,
     ) -> list[Session]:
-        """Return at most `limit` sessions of the caller, newest first."""
+        """Return at most `limit` sessions of the caller with ids below `before`, newest first."""
         with self._database.read() as tx:
             return sessions.page(tx, owner=caller.owner, states=states, before=before, limit=limit)
 
     def close(self, caller: Caller, name_or_id: str) -> Session:
-        """Request the end of a session and return it. A session that has ended stays as it is.
+        """Request the end of a session and return it.
 
-        Raise SessionNotFound if the caller has no such session.
+        Do nothing if the session is closing or has ended. Raise SessionNotFound if the caller has
+        no such session.
         """
         with self._database.write("session.close") as tx:
             session = get_session(tx, resolve_session(tx, caller.owner, name_or_id))

@@ -1,9 +1,9 @@
 """Takeover of sessions whose driver is lost: fence, kill, resolve.
 
 The node first raises the session's epoch in the store, so that the driver can report nothing more.
-Then it ends the process, and the backend confirms the end. Only then does it decide what happens to
-the statements and to the session. If the node dies in between, its lease on the takeover expires,
-and any other node continues.
+Then the node ends the process, and the backend confirms the end. Only then does the node decide
+what happens to the statements and to the session. If the node dies in between, its lease on the
+takeover expires, and any other node continues.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ class Takeovers:
     def declare_lost(
         self, lease: DriverLease, reason: str, *, only_if_alone_with: str | None = None
     ) -> None:
-        """Take a session from its driver, unless a takeover has already superseded the epoch.
+        """Fence a driver and start the takeover, unless another takeover has superseded the epoch.
 
         Args:
-            only_if_alone_with: If given, only while nothing but this statement runs in the driver.
+            only_if_alone_with: If given, do nothing unless only this statement runs in the driver.
         """
         fenced = self._fence(lease, reason, only_if_alone_with=only_if_alone_with)
         if fenced is not None:
             self._submit(lease.session_id, partial(self._finish, fenced))
 
     def stop(self) -> None:
-        """Wait for the takeovers in flight. Another node finishes what they leave."""
+        """Wait for the takeovers in flight. Another node continues unfinished takeovers."""
         self._workers.shutdown(wait=True)
 
     def _fence(
@@ -99,7 +99,7 @@ class Takeovers:
         only_if_alone_with: str | None = None,
         start_timed_out: bool = False,
     ) -> DriverLease | None:
-        """Raise the epoch as `store.takeovers.fence` does; return the session's new lease."""
+        """Call `store.takeovers.fence`; return the session with its new epoch, or None."""
         with self._database.write("takeover.fence") as tx:
             epoch = takeovers.fence(
                 tx,
@@ -122,9 +122,10 @@ class Takeovers:
         self._in_flight[session_id] = self._workers.submit(_run_logged, session_id, act)
 
     def _check_overdue(self, session: Session) -> None:
-        """Take over a session whose lease has expired. Only now is the backend asked.
+        """Take over a session whose lease has expired, unless its driver renews it meanwhile.
 
-        Nothing happens to a driver that renews its lease meanwhile.
+        A node asks the backend only about overdue drivers. If the backend does not answer, the
+        lease is extended.
         """
         lease = DriverLease(session.id, session.epoch)
         is_starting = session.state in _STARTING
@@ -184,7 +185,7 @@ class Takeovers:
                 self._resolve(tx, current, fenced_driver)
 
     def _find_process(self, session: Session, lease: DriverLease) -> Handle | None:
-        """Return the handle of a driver that was started and whose handle was never stored."""
+        """Return the handle of a live driver whose handle was never stored, or None."""
         profile = self._settings.profile(session.spec.profile)
         return self._launchers.find(launch_name(lease), profile)
 
@@ -229,7 +230,7 @@ def _driver_lost(session_id: str, reason: str) -> DriverLost:
 def _final_error(
     session: Session, fenced_driver: FencedDriver, lost: DriverLost
 ) -> HeadraceError | None:
-    """Return why the session cannot continue; None if another driver can be started."""
+    """Return the error that ends the session; None if another driver can be started."""
     if fenced_driver.start_timed_out:
         return LaunchFailed(
             "The driver did not report within its start_timeout. Its backend says: "

@@ -1,6 +1,6 @@
-"""The warm pool: sessions without an owner, as many per profile as its `warm` says.
+"""The warm pool: sessions without an owner. The setting `warm` of a profile is their number.
 
-A new session is assigned one of them, and with it a driver that is already up.
+A caller who creates a session receives one of the pool, whose driver runs or is starting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEPT_STATES = {SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RU
 
 
 class WarmPool:
-    """Adjusts the pool. Several nodes may do so; each corrects what another did too much."""
+    """Adjusts the pool. If several nodes create too many sessions, a later round closes some."""
 
     def __init__(self, context: NodeContext) -> None:
         settings = context.settings
@@ -31,7 +31,7 @@ class WarmPool:
         self._sizes = {name: settings.profile(name).warm for name in settings.profiles}
 
     def run(self) -> None:
-        """Start or close warm sessions until each profile has as many as it asks for."""
+        """Create or close warm sessions until each profile has the configured number."""
         for profile, size in self._sizes.items():
             with self._database.read() as tx:
                 current, kept = _list_pool(tx, profile, size)
@@ -58,7 +58,7 @@ class WarmPool:
 
 
 def _list_pool(tx: Tx, profile: str, size: int) -> tuple[list[Session], list[Session]]:
-    """Return the warm sessions that are not closing, and those of them that the pool keeps."""
+    """Return the warm sessions that are not closing, and the part of them that the pool keeps."""
     current = [
         session
         for session in warm_sessions.live(tx, profile)

@@ -17,7 +17,7 @@ def get_statement(tx: Tx, statement_id: str) -> Statement:
 
 
 def get_owned_statement(tx: Tx, owner: str, statement_id: str) -> Statement:
-    """Return a statement of this owner. Raise StatementNotFound if the owner has none such."""
+    """Return a statement of this owner. Raise StatementNotFound for any other statement."""
     statement = get_statement(tx, statement_id)
     if statement.owner != owner:
         raise StatementNotFound(f"Statement {statement_id!r} does not exist.")

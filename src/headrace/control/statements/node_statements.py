@@ -24,7 +24,7 @@ _BATCH = 100
 
 
 class NodeStatements:
-    """Executes the statements of kind `local` in their turn. Any node may execute them."""
+    """Executes statements of kind `local`, in the order of their session. Any node may do so."""
 
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database

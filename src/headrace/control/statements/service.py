@@ -50,10 +50,12 @@ class Statements:
         repeatable: RepeatableRequest | None = None,
         statement_id: str | None = None,
     ) -> Statement:
-        """Make a statement durable, in one transaction with a session that is new.
+        """Store a statement, and in the same transaction its session if the session is new.
+
+        A statement that a node can execute at once has ended when this returns.
 
         Args:
-            session: Id or name of the session; None creates one for this statement.
+            session: Id or name of the session; None creates a session for this statement.
             catalog: Current catalog of a session that is created; default: Spark's.
             repeatable: If given, a repetition of the request returns the first statement.
             statement_id: Id of the new statement, if the caller has chosen one already.
@@ -104,7 +106,7 @@ class Statements:
         before: str | None,
         limit: int,
     ) -> list[Statement]:
-        """Return at most `limit` statements of the caller, newest first.
+        """Return at most `limit` statements of the caller with ids below `before`, newest first.
 
         Raise SessionNotFound if `session`, an id or name, does not exist.
         """
@@ -150,7 +152,11 @@ class Statements:
     def _choose_session(
         self, tx: Tx, caller: Caller, kind: SessionKind, name_or_id: str | None, catalog: str | None
     ) -> str:
-        """Return the id of the named session, or of a new one if that is of another kind."""
+        """Return the id of the session for a statement of this kind.
+
+        A batch or streaming statement gets a new session, configured like the named session, if
+        the named session is of another kind.
+        """
         spec = SessionSpec(catalog=catalog)
         if name_or_id is not None:
             session_id = resolve_session(tx, caller.owner, name_or_id)
@@ -171,7 +177,10 @@ class Statements:
 def _find_repeated(
     tx: Tx, caller: Caller, repeatable: RepeatableRequest | None
 ) -> Statement | None:
-    """Return the statement of the first request with this key, if there was one."""
+    """Return the statement of the first request with this key, if there was one.
+
+    Raise IdempotencyConflict if that request was different.
+    """
     if repeatable is None:
         return None
     first = idempotency.find(tx, caller.owner, repeatable.key)

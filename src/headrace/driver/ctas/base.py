@@ -21,7 +21,7 @@ STAGING_PREFIX = "headrace_staged_"
 """Prefix of the names of staged tables and directories."""
 
 RelationKind = Literal["table", "view"]
-"""What a name in a catalog refers to."""
+"""Kind of the relation that a name in a catalog refers to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class TwoPhaseTable(ABC):
     """
 
     write_target: WriteTarget | None
-    """Where to write the rows. None if the table already exists and IF NOT EXISTS was given."""
+    """Table for the rows. None if the table already exists and IF NOT EXISTS was given."""
     atomic: bool = True
     """Whether readers see no intermediate state.
 
@@ -124,7 +124,7 @@ class TwoPhaseTable(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Prepare the write."""
+        """Prepare the write, after the journal entry `prepared`."""
 
     def finish_write(self) -> None:  # noqa: B027 - most implementations have nothing to do
         """Collect what the commit needs, when all rows are written and before the journal entry."""
@@ -153,7 +153,7 @@ class TwoPhaseTable(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """Remove what this transaction staged, and nothing else."""
+        """Remove everything that this transaction staged, and nothing else."""
 
     @abstractmethod
     def to_record(self) -> dict[str, Any]:

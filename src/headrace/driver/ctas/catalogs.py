@@ -1,4 +1,4 @@
-"""Registry of the implementations of two-phase tables, by the Java class of a catalog."""
+"""Registry of the implementations of TwoPhaseCatalog, by the Java class of a catalog."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def list_catalogs(session: SparkSession) -> list[TwoPhaseCatalog]:
 
 
 def _catalogs_of_kind(session: SparkSession, staged: Staged) -> list[TwoPhaseCatalog]:
-    """Return the catalogs of the staged table's kind, the one with the same name first."""
+    """Return the catalogs of the staged table's kind; a catalog of the same name comes first."""
     catalogs: list[TwoPhaseCatalog] = []
     if staged.kind == SessionCatalog.kind:
         catalogs.append(SessionCatalog(session, _SESSION_CATALOG))

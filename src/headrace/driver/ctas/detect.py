@@ -1,7 +1,7 @@
 """Detection of a CTAS in a statement, and its execution with another target.
 
-Spark's own parser and analyser decide what a text is. Headrace copies the plan with another table
-name and never changes the text, so that errors refer to the user's text.
+Spark's own parser and analyser decide whether a text is a CTAS. Headrace copies the plan with
+another table name and never changes the text, so that errors refer to the user's text.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Ctas:
     provider: str | None
     location: str | None
     is_streaming: bool
+    """Whether the query reads a stream."""
     bind: Binding
+    """Binds the parameters of the statement to a plan."""
     is_session_catalog: bool
     """Whether Spark's built-in catalog creates the table, in one of Spark's own formats."""
 
@@ -105,7 +107,7 @@ def detect_ctas(session: SparkSession, assignment: Assignment) -> Ctas | None:
         return None
     jvm = Py4JBridge(session)
     if plan_class_name(plan) == _RTAS:
-        # Spark's analysis refuses a replacement in the session catalog, which Headrace can swap.
+        # Spark's analyser rejects REPLACE TABLE in the session catalog: analyse a CREATE TABLE.
         plan = _as_create_plan(jvm, plan)
     skip = jvm.singleton("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
     analysed = jvm.state.executePlan(bind(plan), skip).analyzed()

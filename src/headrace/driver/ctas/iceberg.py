@@ -97,7 +97,8 @@ class IcebergCatalog(TwoPhaseCatalog):
     def _default_location(self, path: TablePath) -> str:
         """Return the location that the catalog would choose for a new table.
 
-        Only a staged table has this location. Staging one without a commit leaves nothing behind.
+        Iceberg offers this location only for a staged table. A staged table that is not committed
+        leaves nothing behind.
         """
         jvm = self._plugin.jvm
         sql = "org.apache.spark.sql"

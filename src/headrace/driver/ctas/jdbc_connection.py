@@ -28,7 +28,8 @@ _DUPLICATE_STATES = {"42P07", "42710"}
 _REFUSAL_CLASSES = ("42", "2B", "55", "0A")
 """Classes of SQLSTATE with which PostgreSQL refuses a change for good.
 
-They are: rule violation, dependent objects, object not in the required state, not supported.
+They are: syntax error or access rule violation, dependent objects exist, object not in the
+required state, feature not supported.
 """
 
 

@@ -18,7 +18,7 @@ from headrace.errors import CatalogError
 
 _LOG = logging.getLogger("headrace.driver")
 _METASTORE_GRACE_SECONDS = 15.0
-"""How long a metastore may still work on a rename after its client has died."""
+"""Time for which a metastore may still work on a rename after its client has died."""
 _POLL_SECONDS = 0.25
 
 

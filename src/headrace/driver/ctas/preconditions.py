@@ -25,7 +25,7 @@ def check_target(
     """Check that the target can be created or replaced.
 
     Args:
-        existing: What the name refers to in the catalog at present. None if it is free.
+        existing: Kind of the relation that has the name at present. None if the name is free.
 
     Returns:
         Whether nothing needs to be done, because the table exists and IF NOT EXISTS was given.
@@ -49,7 +49,7 @@ def check_target(
 
 
 def location_not_empty_error(path: TablePath, location: str) -> LocationNotEmpty:
-    """Return the error for a location that holds files of others."""
+    """Return the error for a location that contains files of another table or user."""
     return LocationNotEmpty(
         f"The location of table {path.sql_name} is not empty: {location}. Its files were not"
         " changed. Choose an empty location or remove the files."

@@ -1,4 +1,4 @@
-"""Recovery of orphaned table transactions: completes or removes what lost drivers staged."""
+"""Recovery of orphaned table transactions: publish or remove tables that lost drivers staged."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def recover(session: SparkSession, link: NodeLink) -> None:
 
 
 def _resolve(session: SparkSession, orphan: OrphanedTransaction, link: NodeLink) -> None:
-    """Roll a committing transaction forward, and any other one back."""
+    """Roll a transaction forward if its table may be published, and back otherwise."""
     catalog, table = restore_table(session, orphan.staged)
     journal = Journal(link, orphan.id, orphan.statement_id)
     hook = CtasHook(

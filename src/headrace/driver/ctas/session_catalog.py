@@ -101,9 +101,9 @@ class SessionCatalog(TwoPhaseCatalog):
         return StagedTable(restored, self._v1_catalog, self._files, restored=True)
 
     def _is_free(self, path: TablePath, final_location: str, *, is_external: bool) -> bool:
-        """Return whether the location holds no files that will stay there.
+        """Return whether no foreign files will remain at the location until the commit.
 
-        The answer can change until the commit, which checks again.
+        The answer can change meanwhile, so the commit checks again.
         """
         if is_external:
             return self._files.is_empty(final_location, ignore_prefix=f"_{STAGING_PREFIX}")

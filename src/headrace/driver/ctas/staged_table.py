@@ -112,7 +112,7 @@ class StagedTable(TwoPhaseTable):
         try:
             self._catalog.publish(self._record.staged, self._record.target)
         except (PySparkException, Py4JError) as error:
-            # A rename that reports an error may still have completed, fully or half.
+            # A rename that reports an error may still have completed, in full or in part.
             if self._complete_if_published():
                 return
             if self._is_rename_half_finished():
@@ -234,7 +234,7 @@ class StagedTable(TwoPhaseTable):
     def _remove_moved_files(self) -> None:
         """Remove the files that a commit has already moved into the LOCATION.
 
-        They are this transaction's own: the LOCATION was empty, and a move replaces no file.
+        These files belong to this transaction: the LOCATION was empty, and a move replaces no file.
         """
         staging_location = self._record.staging_location
         if not self._files.exists(staging_location):

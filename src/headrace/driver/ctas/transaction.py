@@ -68,7 +68,8 @@ class Journal:
             published: Whether the table is already visible. A cancel is too late then.
 
         Raises:
-            Cancelled: the statement is being cancelled, and the new state would not undo it.
+            Cancelled: the node refused the state, because the statement is being cancelled. The
+                states `aborting` and `aborted` are never refused for this reason.
         """
         message = Transact(
             id=self.id,
@@ -92,7 +93,7 @@ class Journal:
 
 
 class CtasHook(StatementHook):
-    """Begins the table when its statement is created, then commits or aborts it at the end."""
+    """Begins the table before its statement runs, and commits or aborts the table at the end."""
 
     def __init__(
         self,
@@ -136,13 +137,13 @@ class CtasHook(StatementHook):
         return self._table.explain_commit_refusal(error)
 
     def must_roll_forward(self) -> bool:
-        """Return whether the transaction can only be completed, and not be aborted any more."""
+        """Return whether the transaction can no longer be aborted and must be completed."""
         if self._journal_state is TransactionState.COMMITTING:
             return True
         return self._prepared and self._table.commits_natively and self._table.is_published()
 
     def on_created(self, statement: StatementFacts) -> None:  # noqa: ARG002 - part of the interface
-        """Begin the table. Raises Cancelled and what `TwoPhaseTable.begin` raises."""
+        """Begin the table. Raises Cancelled and the errors of `TwoPhaseTable.begin`."""
         if self._journal_state is None:
             self._journal.write(TransactionState.PREPARED, self._describe_staging())
             self._prepared = True
@@ -172,7 +173,7 @@ class CtasHook(StatementHook):
     def on_failed(self, statement: StatementFacts, error: Exception) -> None:  # noqa: ARG002 - part of the interface
         """Abort the table.
 
-        Raises what `TwoPhaseTable.abort` raises. The journal then still says `aborting`.
+        Raises the errors of `TwoPhaseTable.abort`. The journal then stays at `aborting`.
         """
         self._abort(statement)
 

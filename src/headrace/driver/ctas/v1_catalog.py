@@ -26,7 +26,7 @@ class V1Catalog:
         return bool(self._catalog.databaseExists(database))
 
     def kind_of(self, path: TablePath) -> RelationKind | None:
-        """Return what the name refers to, or None if it is free."""
+        """Return the kind of the relation with this name, or None if the name is free."""
         identifier = self._identifier(path)
         if not self._catalog.tableExists(identifier):
             return None

@@ -32,7 +32,7 @@ class V2Catalog:
         return bool(self.java_catalog.namespaceExists(self.jvm.array(list(namespace))))
 
     def kind_of(self, path: TablePath) -> RelationKind | None:
-        """Return what the name refers to, bypassing caches, or None if it is free."""
+        """Return the kind of the relation with this name, past all caches; None if it is free."""
         identifier = self.identifier(path)
         self.java_catalog.invalidateTable(identifier)
         if self.java_catalog.tableExists(identifier):
@@ -40,7 +40,7 @@ class V2Catalog:
         try:
             return "view" if self.java_catalog.viewExists(identifier) else None
         except Py4JError:
-            # The catalog is no Spark ViewCatalog.
+            # The catalog does not implement Spark's ViewCatalog.
             return None
 
     def properties(self, path: TablePath) -> dict[str, str]:
@@ -53,7 +53,7 @@ class V2Catalog:
         return self.jvm.java_map(self.java_catalog.loadTable(identifier).properties())
 
     def set_properties(self, path: TablePath, values: dict[str, str | None]) -> None:
-        """Set table properties, and remove those whose value is None."""
+        """Set table properties, and remove each property whose value is None."""
         changed = {key: value for key, value in values.items() if value is not None}
         removed = [quote_string(key) for key in values.keys() - changed]
         alter = f"ALTER TABLE {path.sql_name}"

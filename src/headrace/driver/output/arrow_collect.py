@@ -1,4 +1,4 @@
-"""Collecting the rows of a DataFrame on the driver as Arrow record batches, with one Spark job."""
+"""Collection of the rows of a DataFrame on the driver as Arrow batches, with one Spark job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def collect_arrow(frame: DataFrame) -> list[pa.RecordBatch]:
     types, and leaves its socket to the garbage collector.
     """
     port, secret, server = frame._jdf.collectAsArrowToPython()  # noqa: SLF001 - as toArrow does
-    # PySpark has no types for these two.
+    # PySpark has no type annotations for these two functions.
     connect: Any = local_connect_and_auth
     serializer = cast("Callable[[], Any]", ArrowCollectSerializer)()
     file, socket = connect(port, secret)

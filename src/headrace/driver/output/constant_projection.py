@@ -36,7 +36,7 @@ def compute_constant_rows(jvm: Any, optimized: Any) -> Any:
 def _load_jvm_objects(jvm: Any) -> tuple[Any, Any, Any]:
     """Return a LocalRelation of one row, the class Project, and the rule.
 
-    They are cached, because each step of a class name is a round trip to the JVM.
+    The objects are cached, because each segment of a class name is a round trip to the JVM.
     """
 
     def get_singleton(name: str) -> Any:

@@ -107,7 +107,7 @@ def convert_rows(
 
 @lru_cache(maxsize=1)
 def _get_arrow_converters(jvm: Any) -> Any:
-    """Return ArrowConverters, cached: each step of a class name is a round trip to the JVM."""
+    """Return ArrowConverters, cached: each segment of its name is a round trip to the JVM."""
     return getattr(getattr(jvm, "org.apache.spark.sql.execution.arrow.ArrowConverters$"), "MODULE$")
 
 

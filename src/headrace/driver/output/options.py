@@ -9,7 +9,7 @@ from headrace.model.result import Disposition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputOptions:
-    """How to write the result of one statement."""
+    """Disposition, location and limits for the result of one statement."""
 
     disposition: Disposition
     row_limit: int | None

@@ -135,7 +135,11 @@ def _import_fsspec() -> Any:
 
 
 class PartitionWriter:
-    """Keeps the batches of a partition in memory up to a limit, and writes a part beyond it."""
+    """Keeps the batches of a partition in memory up to a limit, and writes a part beyond it.
+
+    `rows` and `sizes` are the rows and bytes of each batch. `before_part` is called before the part
+    is created.
+    """
 
     def __init__(
         self,

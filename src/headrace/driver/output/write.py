@@ -1,4 +1,4 @@
-"""Writing one result: collect small results on the driver, let executors write large ones."""
+"""Writes one result: the driver collects small results, and executors write large ones."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from headrace.results.reader import group_into_chunks, write_manifest
 from headrace.results.schema import Schema, parse_schema
 from headrace.storage import locations
 
-# A LIMIT in Spark avoids work, but a single task then writes all rows. For row limits from here on,
-# each task stops by itself, and the driver cuts the result.
+# A LIMIT in Spark avoids work, but a single task then writes all rows. With a row limit of at least
+# this number, each task stops by itself, and the driver cuts the result.
 _MAX_SPARK_LIMIT = 1_000_000
 
 

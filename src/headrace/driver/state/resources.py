@@ -21,7 +21,7 @@ def capture(jvm: Py4JBridge) -> dict[str, list[str]]:
 
 
 def restore(jvm: Py4JBridge, kind: str, uri: str) -> None:
-    """Add a resource."""
+    """Add a resource to the session; `kind` is one of KINDS. Raises Py4JError."""
     if kind == "jars":
         jvm.state.resourceLoader().addJar(uri)
     elif kind == "files":

@@ -19,7 +19,7 @@ _LOG = logging.getLogger("headrace.state")
 
 
 class SnapshotRestore:
-    """One restore of one snapshot. A part that fails is noted, and the other parts are restored."""
+    """One restore of one snapshot. If a part fails, the other parts are restored all the same."""
 
     def __init__(self, session: SparkSession, jvm: Py4JBridge, snapshot: Snapshot) -> None:
         self._session = session
@@ -30,8 +30,8 @@ class SnapshotRestore:
     def run(self) -> list[str]:
         """Restore the snapshot, and return a description of each part that was lost.
 
-        Jars come first: other parts may need their classes. The current database comes last: its
-        catalog may be one that a restored setting defines.
+        Jars come first: other parts may need their classes. The current database comes last,
+        because a restored setting may define its catalog.
         """
         jvm, snapshot = self._jvm, self._snapshot
         self._restore_resources()

@@ -26,7 +26,7 @@ class SessionStateTracker:
         self._reported = snapshot.model_copy(update={"unsaved": []})
 
     def capture_changes(self) -> Snapshot | None:
-        """Return the state if it differs from the last one returned, else None.
+        """Return the state if it differs from the state that was last returned, else None.
 
         The first call compares with the state at the start. Raises Py4JError.
         """

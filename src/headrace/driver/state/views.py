@@ -1,4 +1,4 @@
-"""Temporary views: those of the session, and the global ones of the whole driver.
+"""Temporary views of the session, and global temporary views of the whole driver.
 
 An SQL view is captured as Spark's own metadata: its text, and the catalog, namespace and settings
 of its creation. A view created with `USING` has no text, so its statement is written anew from the

@@ -1,8 +1,8 @@
-"""How far a statement is, from its driver to whoever asks."""
+"""Progress of a statement, from the report of its driver to the API."""
 
 from __future__ import annotations
 
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode
 
 from headrace.model.progress import Progress
 
@@ -21,27 +21,25 @@ HALF = Progress(
 )
 
 
-def test_progress_is_kept_with_the_statement(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_reported_progress_is_part_of_the_statement(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
     assert node.statement(statement_id)["progress"] is None
-    before = len(
-        node.http.get("/api/v1/events", params={"entity_id": statement_id}).json()["items"]
-    )
+    event_count = len(node.events(statement_id))
     assert driver.report_progress({statement_id: HALF}).applied
     assert node.statement(statement_id)["progress"] == HALF.model_dump()
-    # It is no change of state.
-    told = node.http.get("/api/v1/events", params={"entity_id": statement_id}).json()["items"]
-    assert len(told) == before
+    assert len(node.events(statement_id)) == event_count, "progress is not a change of state"
 
 
-def test_progress_comes_from_who_has_the_statement_and_while_it_lives(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_progress_is_accepted_only_from_the_driver_of_a_statement_in_flight(
+    node: InProcessNode,
+) -> None:
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     assert not driver.report_progress({statement_id: HALF}).applied
     driver.claim()
-    _other, stranger = node.driven_session()
+    _other, stranger = node.start_session()
     assert not stranger.report_progress({statement_id: HALF}).applied
     driver.succeed(statement_id)
     assert not driver.report_progress({statement_id: HALF}).applied

@@ -1,14 +1,14 @@
+"""Sessions: create, read, list, close, and the log."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from tests.support.running_node import RunningNode
-
-StartNode = Callable[..., RunningNode]
+from tests.support.in_process_node import InProcessNode, StartNode
 
 
-def test_a_session_is_opened_with_what_was_asked_for(node: RunningNode) -> None:
+def test_a_new_session_has_the_requested_fields_and_passes_them_to_its_driver(
+    node: InProcessNode,
+) -> None:
     body = {
         "name": "reports",
         "conf": {"spark.sql.ansi.enabled": "false"},
@@ -33,9 +33,9 @@ def test_a_session_is_opened_with_what_was_asked_for(node: RunningNode) -> None:
     assert bootstrap.conf["spark.headrace.session.id"] == session["id"]
 
 
-def test_a_session_runs_once_its_driver_says_hello(node: RunningNode) -> None:
-    session_id, _driver = node.driven_session()
-    session = node.http.get(f"/api/v1/sessions/{session_id}").json()
+def test_a_session_is_running_after_the_hello_of_its_driver(node: InProcessNode) -> None:
+    session_id, _driver = node.start_session()
+    session = node.describe_session(session_id)
     assert session["state"] == "running"
     assert session["epoch"] == 1
     assert session["driver"]["spark_version"] == "4.1.3"
@@ -43,28 +43,30 @@ def test_a_session_runs_once_its_driver_says_hello(node: RunningNode) -> None:
     assert session["busy"] is False
 
     node.submit(session=session_id)
-    assert node.http.get(f"/api/v1/sessions/{session_id}").json()["busy"] is True
+    assert node.describe_session(session_id)["busy"] is True
 
 
-def test_a_live_session_is_found_by_name(node: RunningNode) -> None:
-    session_id = node.new_session(name="by-name")
-    assert node.http.get("/api/v1/sessions/by-name").json()["id"] == session_id
+def test_a_live_session_is_found_by_name(node: InProcessNode) -> None:
+    session_id = node.session(name="by-name")
+    assert node.describe_session("by-name")["id"] == session_id
     assert node.submit(session="by-name")["session_id"] == session_id
 
 
-def test_a_name_is_free_again_once_its_session_has_ended(node: RunningNode) -> None:
-    first, driver = node.driven_session(name="once")
+def test_a_name_can_be_used_again_after_its_session_has_ended(node: InProcessNode) -> None:
+    first, driver = node.start_session(name="once")
     response = node.http.post("/api/v1/sessions", json={"name": "once"})
     assert (response.status_code, response.json()["code"]) == (409, "session_name_exists")
 
     assert driver.report_spark_failure().applied
     assert node.http.get("/api/v1/sessions/once").status_code == 404
-    second = node.new_session(name="once")
-    assert node.http.get("/api/v1/sessions/once").json()["id"] == second != first
+    second = node.session(name="once")
+    assert node.describe_session("once")["id"] == second != first
 
 
-def test_closing_cancels_what_runs_and_ends_with_the_drivers_goodbye(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_closing_a_session_cancels_its_statements_and_ends_when_the_driver_says_goodbye(
+    node: InProcessNode,
+) -> None:
+    session_id, driver = node.start_session()
     running = node.submit(session=session_id)["id"]
     waiting = node.submit(session=session_id)["id"]
     assert driver.claim().statement_id == running
@@ -74,56 +76,56 @@ def test_closing_cancels_what_runs_and_ends_with_the_drivers_goodbye(node: Runni
     assert node.statement(waiting)["state"] == "cancelled"
     orders = driver.poll(in_flight=[running])
     assert (orders.close, orders.cancel) == (True, [running])
-    late = node.http.post(
+    submit = node.http.post(
         "/api/v1/statements", json={"statement": "SELECT 1", "session": session_id}
     )
-    assert (late.status_code, late.json()["code"]) == (409, "session_ended")
+    assert (submit.status_code, submit.json()["code"]) == (409, "session_ended")
 
     assert driver.goodbye().applied
-    session = node.http.get(f"/api/v1/sessions/{session_id}").json()
+    session = node.describe_session(session_id)
     assert (session["state"], session["error"]) == ("dead", None)
     assert session["ended_at"] is not None
     assert node.statement(running)["state"] == "cancelled"
-    again = node.http.delete(f"/api/v1/sessions/{session_id}")
-    assert (again.status_code, again.json()["state"]) == (202, "dead")
+    second_close = node.http.delete(f"/api/v1/sessions/{session_id}")
+    assert (second_close.status_code, second_close.json()["state"]) == (202, "dead")
 
 
-def test_a_session_whose_driver_cannot_be_started_says_why(start_node: StartNode) -> None:
+def test_a_session_whose_driver_cannot_start_fails_with_the_reason(start_node: StartNode) -> None:
     node = start_node()
     node.launcher.refusal = "no such backend"
     statement = node.submit(wait_timeout="20s")
     assert statement["state"] == "failed"
     assert "no such backend" in statement["error"]["message"]
-    session = node.http.get(f"/api/v1/sessions/{statement['session_id']}").json()
+    session = node.describe_session(statement["session_id"])
     assert (session["state"], session["error"]["code"]) == ("failed", "launch_failed")
 
 
 def test_sessions_are_listed_in_pages_newest_first(start_node: StartNode) -> None:
     node = start_node()
-    made = [node.new_session() for _ in range(5)]
+    session_ids = [node.session() for _ in range(5)]
     first = node.http.get("/api/v1/sessions", params={"limit": 2}).json()
     second = node.http.get("/api/v1/sessions", params={"limit": 2, "before": first["next"]}).json()
     third = node.http.get("/api/v1/sessions", params={"limit": 2, "before": second["next"]}).json()
-    found = [one["id"] for page in (first, second, third) for one in page["items"]]
-    assert found == made[::-1]
+    listed_ids = [session["id"] for page in (first, second, third) for session in page["items"]]
+    assert listed_ids == session_ids[::-1]
     assert third["next"] is None
 
 
 def test_sessions_are_listed_by_state(start_node: StartNode) -> None:
     node = start_node()
-    running, driver = node.driven_session()
-    ended, other = node.driven_session()
+    running, driver = node.start_session()
+    failed, other = node.start_session()
     other.report_spark_failure()
-    for state, expected in (("running", [running]), ("failed", [ended]), ("closing", [])):
+    for state, expected in (("running", [running]), ("failed", [failed]), ("closing", [])):
         page = node.http.get("/api/v1/sessions", params={"state": state}).json()
-        assert [one["id"] for one in page["items"]] == expected
+        assert [session["id"] for session in page["items"]] == expected
     both = node.http.get("/api/v1/sessions", params={"state": ["running", "failed"]}).json()
-    assert [one["id"] for one in both["items"]] == [ended, running]
+    assert [session["id"] for session in both["items"]] == [failed, running]
     driver.renew()
 
 
-def test_the_log_is_the_end_of_what_the_driver_wrote(node: RunningNode) -> None:
-    session_id = node.new_session()
+def test_the_log_of_a_session_is_the_end_of_the_output_of_its_driver(node: InProcessNode) -> None:
+    session_id = node.session()
     url = f"/api/v1/sessions/{session_id}/log"
     empty = node.http.get(url)
     assert (empty.status_code, empty.text) == (200, "")
@@ -146,10 +148,10 @@ def test_the_log_is_the_end_of_what_the_driver_wrote(node: RunningNode) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["nobody", "se_" + "0" * 32, "st_" + "0" * 32])
-def test_a_session_that_is_not_there_is_404(
-    node: RunningNode, method: str, path: str, name: str
+def test_an_unknown_session_gets_404(
+    node: InProcessNode, method: str, path: str, name: str
 ) -> None:
-    with node.storing_nothing():
+    with node.expect_no_changes():
         response = node.http.request(method, path.format(name))
         assert (response.status_code, response.json()["code"]) == (404, "session_not_found")
         assert name in response.json()["detail"]
@@ -158,24 +160,24 @@ def test_a_session_that_is_not_there_is_404(
 @pytest.mark.parametrize(
     "name", ["", "1a", "a b", "ä", "a/b", "a" * 101, "se_" + "0" * 32, "x\u0000"]
 )
-def test_a_session_cannot_have_any_name(node: RunningNode, name: str) -> None:
-    with node.storing_nothing():
+def test_an_invalid_session_name_is_refused(node: InProcessNode, name: str) -> None:
+    with node.expect_no_changes():
         response = node.http.post("/api/v1/sessions", json={"name": name})
         assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         ({"conf": {"sparksql.x": "1"}}, "sparksql.x"),
         ({"conf": {"spark.headrace.session.id": "x"}}, "spark.headrace.session.id"),
         ({"profile": "big"}, "'big'"),
     ],
 )
-def test_an_unknown_setting_is_refused(
-    node: RunningNode, body: dict[str, object], told: str
+def test_an_unknown_setting_or_profile_is_refused_by_name(
+    node: InProcessNode, body: dict[str, object], expected: str
 ) -> None:
-    with node.storing_nothing():
+    with node.expect_no_changes():
         response = node.http.post("/api/v1/sessions", json=body)
         assert (response.status_code, response.json()["code"]) == (400, "invalid_setting")
-        assert told in response.json()["detail"]
+        assert expected in response.json()["detail"]

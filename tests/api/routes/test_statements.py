@@ -1,21 +1,19 @@
+"""Statements: submit, read and list."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.result import Disposition, ResultRequest
 
-StartNode = Callable[..., RunningNode]
-
 TIMES = ["created_at", "launched_at", "started_at", "ended_at"]
 
 
-def test_a_statement_keeps_the_time_of_every_step(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_a_statement_keeps_the_time_of_every_step(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     response = node.http.post(
         "/api/v1/statements", json={"statement": "SELECT 1 AS x", "session": session_id}
     )
@@ -46,7 +44,7 @@ def test_a_statement_keeps_the_time_of_every_step(node: RunningNode) -> None:
     assert ended["result"]["expires_at"] > ended["ended_at"]
 
 
-def test_without_a_session_a_statement_has_one_of_its_own(node: RunningNode) -> None:
+def test_a_statement_without_a_session_gets_a_new_one(node: InProcessNode) -> None:
     first, second = node.submit(), node.submit()
     assert first["session_id"] != second["session_id"]
     driver = node.launcher.connect_driver(first["session_id"])
@@ -54,10 +52,10 @@ def test_without_a_session_a_statement_has_one_of_its_own(node: RunningNode) -> 
     assert driver.claim().statement_id == first["id"]
 
 
-def test_statements_of_a_session_run_in_order_one_at_a_time(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
-    made = [node.submit(f"SELECT {n}", session=session_id)["id"] for n in range(3)]
-    for statement_id in made:
+def test_statements_of_a_session_run_in_order_one_at_a_time(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
+    statement_ids = [node.submit(f"SELECT {n}", session=session_id)["id"] for n in range(3)]
+    for statement_id in statement_ids:
         assignment = driver.claim()
         assert assignment.statement_id == statement_id
         assert driver.poll(in_flight=[statement_id]).assignment is None
@@ -65,9 +63,9 @@ def test_statements_of_a_session_run_in_order_one_at_a_time(node: RunningNode) -
     assert driver.poll().assignment is None
 
 
-def test_everything_asked_for_reaches_the_driver(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
-    named = [
+def test_the_driver_receives_all_fields_of_a_submit(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
+    parameters = [
         {"name": "a", "value": 1},
         {"name": "b", "value": "1.50", "type": "DECIMAL(10,2)"},
         {"name": "c", "value": None},
@@ -76,44 +74,47 @@ def test_everything_asked_for_reaches_the_driver(node: RunningNode) -> None:
     node.submit(
         "SELECT :a, :b, :c, :d",
         session=session_id,
-        parameters=named,
+        parameters=parameters,
         conf={"spark.sql.ansi.enabled": "false"},
         row_limit=10,
         byte_limit=2000,
         result="stored",
-        result_location="s3://bucket/place",
+        result_location="s3://bucket/folder",
     )
     assignment = driver.claim()
     assert assignment.text == "SELECT :a, :b, :c, :d"
-    assert [one.model_dump(exclude_unset=True) for one in assignment.parameters] == [
-        {"type": None, **one} for one in named
+    assert [parameter.model_dump(exclude_unset=True) for parameter in assignment.parameters] == [
+        {"type": None, **parameter} for parameter in parameters
     ]
     assert assignment.conf == {"spark.sql.ansi.enabled": "false"}
     assert assignment.result_request == ResultRequest(
         disposition=Disposition.STORED,
         row_limit=10,
         byte_limit=2000,
-        location="s3://bucket/place",
+        location="s3://bucket/folder",
     )
     assert assignment.attempt == 1
 
 
-def test_parameters_by_position_keep_their_order(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_positional_parameters_keep_their_order(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     node.submit("SELECT ?, ?", session=session_id, parameters=[{"value": 2}, {"value": 1}])
-    assert [(one.name, one.value) for one in driver.claim().parameters] == [(None, 2), (None, 1)]
+    parameters = driver.claim().parameters
+    assert [(parameter.name, parameter.value) for parameter in parameters] == [(None, 2), (None, 1)]
 
 
-def test_text_reaches_the_driver_as_it_was_written(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_the_driver_receives_the_text_unchanged(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     text = "  SELECT 'a;b', \"c\", `d`, '\U0001f40b\u0085' -- end \\\n ;; /* ; */ "
     submitted = node.submit(text, session=session_id)
     assert submitted["statement"] == text
     assert driver.claim().text == text
 
 
-def test_a_failure_is_told_with_its_place_and_its_trace_on_request(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_a_failed_statement_has_the_error_with_its_position_and_the_trace_on_request(
+    node: InProcessNode,
+) -> None:
+    session_id, driver = node.start_session()
     statement_id = node.submit("SELEC 1", session=session_id)["id"]
     failure = Failure(
         code="parse_error",
@@ -134,53 +135,53 @@ def test_a_failure_is_told_with_its_place_and_its_trace_on_request(node: Running
     assert node.statement(statement_id, trace="true")["error"] == failure.model_dump()
 
 
-def test_statements_are_listed_in_pages_newest_first(node: RunningNode) -> None:
-    session_id = node.new_session()
-    made = [node.submit(f"SELECT {n}", session=session_id)["id"] for n in range(5)]
-    found, before = [], None
+def test_statements_are_listed_in_pages_newest_first(node: InProcessNode) -> None:
+    session_id = node.session()
+    statement_ids = [node.submit(f"SELECT {n}", session=session_id)["id"] for n in range(5)]
+    listed_ids, before = [], None
     while True:
         query = {"session": session_id, "limit": 2, **({"before": before} if before else {})}
         page = node.http.get("/api/v1/statements", params=query).json()
-        found += [one["id"] for one in page["items"]]
+        listed_ids += [statement["id"] for statement in page["items"]]
         before = page["next"]
         if before is None:
             break
-    assert found == made[::-1]
+    assert listed_ids == statement_ids[::-1]
 
 
-def test_a_page_may_hold_a_thousand(node: RunningNode) -> None:
-    session_id = node.new_session()
+def test_a_page_can_have_a_limit_of_one_thousand(node: InProcessNode) -> None:
+    session_id = node.session()
     for _ in range(3):
         node.submit(session=session_id)
     page = node.http.get("/api/v1/statements", params={"session": session_id, "limit": 1000}).json()
     assert (len(page["items"]), page["next"]) == (3, None)
 
 
-def test_statements_are_listed_by_state(node: RunningNode) -> None:
-    session_id, driver = node.driven_session(name="by-state")
-    done, running, waiting = [node.submit(session=session_id)["id"] for _ in range(3)]
+def test_statements_are_listed_by_state(node: InProcessNode) -> None:
+    session_id, driver = node.start_session(name="by-state")
+    succeeded, running, waiting = [node.submit(session=session_id)["id"] for _ in range(3)]
     driver.claim()
-    driver.succeed(done)
+    driver.succeed(succeeded)
     driver.claim()
     driver.report_start(running)
     for states, expected in (
-        (["success"], [done]),
+        (["success"], [succeeded]),
         (["running"], [running]),
         (["waiting", "running"], [waiting, running]),
-        (["success", "waiting"], [waiting, done]),
+        (["success", "waiting"], [waiting, succeeded]),
         (["cancelled", "timeout"], []),
     ):
         query = {"session": "by-state", "state": states}
         page = node.http.get("/api/v1/statements", params=query).json()
-        assert [one["id"] for one in page["items"]] == expected
+        assert [statement["id"] for statement in page["items"]] == expected
 
 
 @pytest.mark.parametrize(
     "path", ["/statements/{0}", "/statements/{0}/result", "/statements/{0}/cancel"]
 )
 @pytest.mark.parametrize("name", ["st_" + "0" * 32, "nonsense", "st_%00", "\u00e4"])
-def test_a_statement_that_is_not_there_is_404(node: RunningNode, path: str, name: str) -> None:
-    with node.storing_nothing():
+def test_an_unknown_statement_gets_404(node: InProcessNode, path: str, name: str) -> None:
+    with node.expect_no_changes():
         method = "POST" if path.endswith("cancel") else "GET"
         response = node.http.request(method, f"/api/v1{path.format(name)}")
         assert (response.status_code, response.json()["code"]) == (404, "statement_not_found")
@@ -196,8 +197,8 @@ def test_a_statement_that_is_not_there_is_404(node: RunningNode, path: str, name
         {"state": "done"},
     ],
 )
-def test_a_list_refuses_what_it_does_not_understand(
-    node: RunningNode, query: dict[str, str]
+def test_an_invalid_query_of_a_list_is_refused_by_name(
+    node: InProcessNode, query: dict[str, str]
 ) -> None:
     for path in ("statements", "sessions"):
         response = node.http.get(f"/api/v1/{path}", params=query)

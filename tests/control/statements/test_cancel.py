@@ -1,10 +1,13 @@
-"""A cancel in every state: what has ended stays as it is, and the truth wins over the request."""
+"""Cancelling a statement in every state.
+
+An ended statement does not change. The report of the driver decides how a running one ends.
+"""
 
 from __future__ import annotations
 
 import httpx
 import pytest
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode
 from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.model.failure import Failure
@@ -13,21 +16,21 @@ from headrace.model.lifecycle import STATEMENT, StatementState
 FAILURE = Failure(code="spark_error", message="no")
 
 
-def cancel(node: RunningNode, statement_id: str) -> httpx.Response:
+def cancel(node: InProcessNode, statement_id: str) -> httpx.Response:
     return node.http.post(f"/api/v1/statements/{statement_id}/cancel")
 
 
-def in_flight(node: RunningNode) -> tuple[str, ScriptedDriver]:
-    """A statement that a driver runs."""
-    session_id, driver = node.driven_session()
+def start_statement(node: InProcessNode) -> tuple[str, ScriptedDriver]:
+    """Submit a statement, let a driver start it, and return its id and the driver."""
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
     driver.report_start(statement_id)
     return statement_id, driver
 
 
-def test_what_waits_is_cancelled_at_once(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_a_waiting_statement_is_cancelled_at_once(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     response = cancel(node, statement_id)
     assert response.status_code == 202
@@ -39,23 +42,23 @@ def test_what_waits_is_cancelled_at_once(node: RunningNode) -> None:
 
 
 @pytest.mark.parametrize("started", [False, True])
-def test_what_a_driver_has_in_hand_ends_as_the_driver_says(
-    node: RunningNode, started: bool
+def test_a_statement_in_flight_is_cancelled_when_its_driver_has_stopped_it(
+    node: InProcessNode, started: bool
 ) -> None:
-    session_id, driver = node.driven_session()
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
     if started:
         driver.report_start(statement_id)
     response = cancel(node, statement_id)
     assert (response.status_code, response.json()["state"]) == (202, "cancelling")
-    asked_at = response.json()["cancel_requested_at"]
-    assert asked_at is not None
+    requested_at = response.json()["cancel_requested_at"]
+    assert requested_at is not None
     assert response.json()["ended_at"] is None
 
-    again = cancel(node, statement_id)
-    assert (again.status_code, again.json()["state"]) == (202, "cancelling")
-    assert again.json()["cancel_requested_at"] == asked_at
+    second = cancel(node, statement_id)
+    assert (second.status_code, second.json()["state"]) == (202, "cancelling")
+    assert second.json()["cancel_requested_at"] == requested_at
 
     assert driver.poll(in_flight=[statement_id]).cancel == [statement_id]
     assert driver.poll(in_flight=[statement_id], cancels_received=[statement_id]).cancel == []
@@ -63,8 +66,8 @@ def test_what_a_driver_has_in_hand_ends_as_the_driver_says(
     assert node.statement(statement_id)["state"] == "cancelled"
 
 
-def test_a_report_of_the_start_does_not_undo_a_cancel(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_a_late_report_of_the_start_does_not_undo_a_cancel(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
     cancel(node, statement_id)
@@ -72,8 +75,8 @@ def test_a_report_of_the_start_does_not_undo_a_cancel(node: RunningNode) -> None
     assert node.statement(statement_id)["state"] == "cancelling"
 
 
-def test_a_success_that_was_published_first_stays_one(node: RunningNode) -> None:
-    statement_id, driver = in_flight(node)
+def test_a_statement_that_succeeds_during_a_cancel_is_successful(node: InProcessNode) -> None:
+    statement_id, driver = start_statement(node)
     cancel(node, statement_id)
     assert driver.succeed(statement_id).applied
     statement = node.statement(statement_id)
@@ -82,23 +85,23 @@ def test_a_success_that_was_published_first_stays_one(node: RunningNode) -> None
     assert node.http.get(f"/api/v1/statements/{statement_id}/result").status_code == 200
 
 
-def test_a_failure_during_a_cancel_is_told(node: RunningNode) -> None:
-    statement_id, driver = in_flight(node)
+def test_a_statement_that_fails_during_a_cancel_has_failed(node: InProcessNode) -> None:
+    statement_id, driver = start_statement(node)
     cancel(node, statement_id)
     assert driver.report_end(statement_id, StatementState.FAILED, failure=FAILURE).applied
     statement = node.statement(statement_id)
     assert (statement["state"], statement["error"]["message"]) == ("failed", "no")
 
 
-def test_only_what_was_asked_to_be_cancelled_is(node: RunningNode) -> None:
-    statement_id, driver = in_flight(node)
+def test_a_driver_cannot_cancel_a_statement_without_a_request(node: InProcessNode) -> None:
+    statement_id, driver = start_statement(node)
     assert driver.report_end(statement_id, StatementState.CANCELLED, failure=FAILURE).applied
     assert node.statement(statement_id)["state"] == "failed"
 
 
 @pytest.mark.parametrize("state", sorted(STATEMENT.terminal))
-def test_what_has_ended_is_not_cancelled(node: RunningNode, state: StatementState) -> None:
-    statement_id, driver = in_flight(node)
+def test_an_ended_statement_cannot_be_cancelled(node: InProcessNode, state: StatementState) -> None:
+    statement_id, driver = start_statement(node)
     if state is StatementState.CANCELLED:
         cancel(node, statement_id)
         driver.report_end(statement_id, state)
@@ -114,7 +117,7 @@ def test_what_has_ended_is_not_cancelled(node: RunningNode, state: StatementStat
     assert node.statement(statement_id) == before
 
 
-def test_a_cancel_reaches_a_driver_that_waits_for_work(node: RunningNode) -> None:
-    statement_id, driver = in_flight(node)
+def test_an_open_poll_returns_a_cancel(node: InProcessNode) -> None:
+    statement_id, driver = start_statement(node)
     cancel(node, statement_id)
     assert driver.poll(in_flight=[statement_id], wait=20).cancel == [statement_id]

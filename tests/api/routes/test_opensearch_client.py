@@ -1,4 +1,4 @@
-"""The async query API driven by OpenSearch's own Python client."""
+"""OpenSearch's own Python client works with the async query API."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from opensearchpy import OpenSearch, RequestError
+from tests.support.in_process_node import InProcessNode
 from tests.support.made_results import inline_result
-from tests.support.running_node import RunningNode
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -18,7 +18,7 @@ BASE = "/_plugins/_async_query"
 
 
 @pytest.fixture
-def client(node: RunningNode) -> Iterator[OpenSearch]:
+def client(node: InProcessNode) -> Iterator[OpenSearch]:
     url = urlsplit(node.address)
     client = OpenSearch(hosts=[{"host": url.hostname, "port": url.port}])
     yield client
@@ -29,7 +29,9 @@ def call(client: OpenSearch, method: str, path: str = "", body: Any = None) -> A
     return client.transport.perform_request(method, f"{BASE}{path}", body=body)
 
 
-def test_post_get_and_rows(node: RunningNode, client: OpenSearch) -> None:
+def test_the_client_submits_a_query_and_reads_its_rows(
+    node: InProcessNode, client: OpenSearch
+) -> None:
     body = {"datasource": "my_glue", "lang": "sql", "query": "SELECT 1 AS x"}
     created = call(client, "POST", body=body)
     path = f"/{created['queryId']}"
@@ -48,11 +50,11 @@ def test_post_get_and_rows(node: RunningNode, client: OpenSearch) -> None:
         "total": 2,
         "size": 2,
     }
-    again = call(client, "POST", body={**body, "sessionId": created["sessionId"]})
-    assert again["sessionId"] == created["sessionId"]
+    second = call(client, "POST", body={**body, "sessionId": created["sessionId"]})
+    assert second["sessionId"] == created["sessionId"]
 
 
-def test_delete(node: RunningNode, client: OpenSearch) -> None:
+def test_the_client_cancels_a_query_once(node: InProcessNode, client: OpenSearch) -> None:
     body = {"datasource": "my_glue", "lang": "sql", "query": "SELECT 1 AS x"}
     created = call(client, "POST", body=body)
     path = f"/{created['queryId']}"
@@ -64,7 +66,9 @@ def test_delete(node: RunningNode, client: OpenSearch) -> None:
     assert caught.value.info["error"]["type"] == "IllegalStateException"
 
 
-def test_a_failure(node: RunningNode, client: OpenSearch) -> None:
+def test_the_client_reads_the_error_of_a_failed_query(
+    node: InProcessNode, client: OpenSearch
+) -> None:
     body = {"datasource": "my_glue", "lang": "sql", "query": "SELEC 1"}
     created = call(client, "POST", body=body)
     driver = node.launcher.connect_driver(created["sessionId"])
@@ -87,7 +91,7 @@ def test_a_failure(node: RunningNode, client: OpenSearch) -> None:
         ("POST", "", {"datasource": "d", "lang": "sql", "sql": "x"}, "IllegalArgumentException"),
     ],
 )
-def test_errors_are_understood(
+def test_the_client_raises_a_request_error_for_a_refused_call(
     client: OpenSearch, method: str, path: str, body: Any, kind: str
 ) -> None:
     with pytest.raises(RequestError) as caught:

@@ -1,4 +1,4 @@
-"""A store that is down: calls get 503, the node lives on and recovers, and nothing is lost."""
+"""A store that does not answer: calls get 503, and the node continues when it is back."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.postgres import PostgresServer, running_server
-from tests.support.running_node import RunningNode, running_node, settings_for
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    """A PostgreSQL server that these tests may stop."""
-    with running_server() as running:
-        yield running
+    """Start a PostgreSQL server that these tests may stop."""
+    with running_server() as server:
+        yield server
 
 
 @pytest.fixture
-def postgres_node(server: PostgresServer, tmp_path: Path) -> Iterator[RunningNode]:
-    """A node on that server."""
+def postgres_node(server: PostgresServer, tmp_path: Path) -> Iterator[InProcessNode]:
+    """Serve a node whose store is on that server."""
     store = {"url": server.url(server.new_database()), "connect_timeout": "2s"}
-    with running_node(settings_for(tmp_path, store=store)) as running:
-        yield running
+    with serve_node(make_settings(tmp_path, store=store)) as node:
+        yield node
 
 
 pytestmark = pytest.mark.postgres
 
 
-def test_calls_get_503_and_the_node_recovers(
-    postgres_node: RunningNode, server: PostgresServer
+def test_calls_get_503_during_an_outage_and_succeed_afterwards(
+    postgres_node: InProcessNode, server: PostgresServer
 ) -> None:
     node = postgres_node
-    session_id, driver = node.driven_session()
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
 
@@ -58,8 +58,8 @@ def test_calls_get_503_and_the_node_recovers(
             assert (response.status_code, response.json()["code"]) == (503, "store_unavailable")
             assert response.headers["retry-after"] == "1"
             assert response.headers["content-type"] == "application/problem+json"
-        told = node.http.get(f"/_plugins/_async_query/{statement_id}").json()
-        assert (told["status"], told["error"]["type"]) == (503, "StoreUnavailable")
+        problem = node.http.get(f"/_plugins/_async_query/{statement_id}").json()
+        assert (problem["status"], problem["error"]["type"]) == (503, "StoreUnavailable")
         assert node.http.get("/health").status_code == 200
         with pytest.raises(httpx.HTTPStatusError) as caught:
             driver.succeed(statement_id)
@@ -74,11 +74,11 @@ def test_calls_get_503_and_the_node_recovers(
     assert node.submit(session=session_id)["state"] == "waiting"
 
 
-def test_who_waits_during_an_outage_is_told(
-    postgres_node: RunningNode, server: PostgresServer
+def test_a_waiting_call_gets_503_when_the_outage_begins(
+    postgres_node: InProcessNode, server: PostgresServer
 ) -> None:
     node = postgres_node
-    session_id, _driver = node.driven_session()
+    session_id, _driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     with ThreadPoolExecutor(1) as pool:
         path = f"/api/v1/statements/{statement_id}"
@@ -94,18 +94,20 @@ def test_who_waits_during_an_outage_is_told(
     assert node.statement(statement_id)["state"] == "waiting"
 
 
-def test_drivers_are_not_judged_by_an_outage(server: PostgresServer, tmp_path: Path) -> None:
-    """After it, every driver has one full lease to come back."""
+def test_a_driver_does_not_lose_its_lease_during_an_outage(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    """After an outage, every driver has a full lease to renew."""
     store = {"url": server.url(server.new_database()), "connect_timeout": "2s"}
     lease = {"duration": "2s", "sweep": "100ms"}
-    with running_node(settings_for(tmp_path, store=store, lease=lease)) as node:
-        session_id, driver = node.driven_session()
-        said_hello = time.monotonic()
+    with serve_node(make_settings(tmp_path, store=store, lease=lease)) as node:
+        session_id, driver = node.start_session()
+        hello_at = time.monotonic()
         server.stop()
         try:
-            wait_until(lambda: time.monotonic() > said_hello + 2.5, what="the lease has run out")
+            wait_until(lambda: time.monotonic() > hello_at + 2.5, what="the lease has run out")
         finally:
             server.start()
         wait_until(lambda: node.http.get("/ready").status_code == 200, what="the node is back")
         assert driver.renew().applied
-        assert node.http.get(f"/api/v1/sessions/{session_id}").json()["state"] == "running"
+        assert node.session_state(session_id) == "running"

@@ -1,13 +1,12 @@
-"""A driver is lost: what becomes of its session and its statements, by the API and the link."""
+"""Takeover: a lost driver is replaced, and its statements are retried or fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.running_node import RunningNode, running_node, settings_for
+from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
@@ -15,38 +14,26 @@ from headrace.model.session import DriverLease
 from headrace.model.snapshot import Snapshot
 from headrace.store import sessions, takeovers
 
-StartNode = Callable[..., RunningNode]
-
 QUICK = {"duration": "1s", "sweep": "50ms"}
 SNAPSHOT = Snapshot(catalog="spark_catalog", namespace=["d"], conf={"a.b": "1"})
 
 
-def session(node: RunningNode, session_id: str) -> dict[str, Any]:
-    body: dict[str, Any] = node.http.get(f"/api/v1/sessions/{session_id}").json()
-    return body
-
-
-def close(node: RunningNode, session_id: str) -> None:
+def close_session(node: InProcessNode, session_id: str) -> None:
     assert node.http.delete(f"/api/v1/sessions/{session_id}").is_success
 
 
-def states(node: RunningNode, entity_id: str) -> list[str]:
-    page = node.http.get("/api/v1/events", params={"entity_id": entity_id}).json()
-    return [one["to"] for one in page["items"]]
-
-
-def out_of_reach(node: RunningNode) -> tuple[str, ScriptedDriver, str]:
-    """A session, its driver, whose backend does not answer, and a query in its hands."""
-    session_id, driver = node.driven_session()
+def start_query_and_lose_backend(node: InProcessNode) -> tuple[str, ScriptedDriver, str]:
+    """Start a query, make its backend unreachable; return the session, driver and query."""
+    session_id, driver = node.start_session()
     query = node.submit(session=session_id)["id"]
     driver.claim()
     node.launcher.unreachable = True
     return session_id, driver, query
 
 
-def test_a_query_is_run_again_by_the_next_driver(start_node: StartNode) -> None:
+def test_the_next_driver_retries_a_query(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"})
-    session_id, driver = node.driven_session()
+    session_id, driver = node.start_session()
     query = node.submit(session=session_id)["id"]
     command = node.submit("SHOW TABLES", session=session_id)["id"]
     assert driver.claim().attempt == 1
@@ -54,15 +41,15 @@ def test_a_query_is_run_again_by_the_next_driver(start_node: StartNode) -> None:
     node.launcher.report_exit(session_id, "killed by SIGKILL")
 
     second = node.launcher.connect_driver(session_id, launch=2)
-    assert session(node, session_id)["state"] == "recovering"
+    assert node.session_state(session_id) == "recovering"
     assert node.statement(query)["state"] == "waiting"
     assert second.hello(lost=["view v: gone"]).applied
-    assert session(node, session_id)["lost"] == ["view v: gone"]
+    assert node.describe_session(session_id)["lost"] == ["view v: gone"]
     assignment = second.claim()
     assert (assignment.statement_id, assignment.attempt) == (query, 2)
     second.succeed(query)
     assert second.claim().statement_id == command
-    assert states(node, query) == [
+    assert [event["to"] for event in node.events(query)] == [
         "waiting",
         "launched",
         "running",
@@ -72,9 +59,9 @@ def test_a_query_is_run_again_by_the_next_driver(start_node: StartNode) -> None:
     ]
 
 
-def test_what_may_have_changed_something_is_not_run_again(start_node: StartNode) -> None:
+def test_a_statement_that_may_have_written_data_is_not_retried(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"})
-    session_id, driver = node.driven_session()
+    session_id, driver = node.start_session()
     running = node.submit("INSERT INTO t VALUES (1)", session=session_id)["id"]
     waiting = node.submit("INSERT INTO t VALUES (2)", session=session_id)["id"]
     driver.claim()
@@ -82,15 +69,15 @@ def test_what_may_have_changed_something_is_not_run_again(start_node: StartNode)
     statement = node.statement(running, wait_timeout="20s")
     assert (statement["state"], statement["error"]["code"]) == ("failed", "driver_lost")
     assert "SIGKILL" in statement["error"]["message"]
-    # What had not begun is run, once, by the next.
+    # The next driver runs the statement that had not started.
     second = node.launcher.connect_driver(session_id, launch=2)
     second.hello()
     assert second.claim().statement_id == waiting
 
 
-def test_a_query_that_ends_every_driver_is_tried_no_more(start_node: StartNode) -> None:
+def test_a_query_fails_after_max_attempts(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"}, statements={"max_attempts": 2})
-    session_id = node.new_session()
+    session_id = node.session()
     query = node.submit(session=session_id)["id"]
     for launch in (1, 2):
         driver = node.launcher.connect_driver(session_id, launch=launch)
@@ -100,50 +87,52 @@ def test_a_query_that_ends_every_driver_is_tried_no_more(start_node: StartNode) 
     statement = node.statement(query, wait_timeout="20s")
     assert (statement["state"], statement["attempts"]) == ("failed", 2)
     assert statement["error"]["code"] == "driver_lost"
-    assert session(node, session_id)["state"] == "recovering"
+    assert node.session_state(session_id) == "recovering"
 
 
-@pytest.mark.parametrize("ended", ["SELECT 1", "SET a = 1"])
-def test_the_next_driver_gets_the_last_snapshot(start_node: StartNode, ended: str) -> None:
+@pytest.mark.parametrize("text", ["SELECT 1", "SET a = 1"])
+def test_the_next_driver_restores_the_last_snapshot(start_node: StartNode, text: str) -> None:
     node = start_node(lease={"sweep": "50ms"})
-    session_id, driver = node.driven_session()
+    session_id, driver = node.start_session()
     assert driver.restore().snapshot is None
-    one = node.submit("SET a.b = 1", session=session_id)["id"]
+    first = node.submit("SET a.b = 1", session=session_id)["id"]
     driver.claim()
-    driver.succeed(one, snapshot=SNAPSHOT)
-    other = node.submit(ended, session=session_id)["id"]
+    driver.succeed(first, snapshot=SNAPSHOT)
+    last = node.submit(text, session=session_id)["id"]
     driver.claim()
-    driver.succeed(other)
+    driver.succeed(last)
     driver.goodbye()
     node.submit(session=session_id)
     second = node.launcher.connect_driver(session_id, launch=2)
     assert second.restore().snapshot == SNAPSHOT
 
 
-def test_the_next_driver_is_told_once_of_whom_to_tell(start_node: StartNode) -> None:
+def test_the_next_driver_gets_pending_hook_calls_until_it_has_made_them(
+    start_node: StartNode,
+) -> None:
     node = start_node(lease={"sweep": "50ms"})
-    session_id, driver = node.driven_session()
+    session_id, driver = node.start_session()
     lost = node.submit("SET a.b = 1", session=session_id)["id"]
     driver.claim()
     driver.goodbye()
     assert node.statement(lost, wait_timeout="20s")["error"]["code"] == "driver_lost"
     node.submit(session=session_id)
     second = node.launcher.connect_driver(session_id, launch=2)
-    # Until it says hello, it may be lost itself.
-    for _twice in range(2):
-        [one] = second.restore().pending_hook_calls
-        assert (one.statement_id, one.text, one.attempt) == (lost, "SET a.b = 1", 1)
+    # Until the driver says hello, the calls stay pending: the driver may be lost as well.
+    for _ in range(2):
+        [call] = second.restore().pending_hook_calls
+        assert (call.statement_id, call.text, call.attempt) == (lost, "SET a.b = 1", 1)
     second.hello(hook_calls_made=[lost])
     assert second.restore().pending_hook_calls == []
 
 
-def test_an_idle_session_is_rebuilt_when_it_is_needed(start_node: StartNode) -> None:
+def test_an_idle_session_gets_a_new_driver_when_a_statement_needs_it(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"})
-    session_id, driver = node.driven_session()
+    session_id, driver = node.start_session()
     driver.goodbye()
     wait_until(lambda: node.launcher.killed != [])
-    assert session(node, session_id)["state"] == "recovering"
-    other, _driver = node.driven_session()
+    assert node.session_state(session_id) == "recovering"
+    other, _driver = node.start_session()
     assert len(node.launcher.started) == 2
     assert other != session_id
     node.submit(session=session_id)
@@ -152,41 +141,43 @@ def test_an_idle_session_is_rebuilt_when_it_is_needed(start_node: StartNode) -> 
 
 def test_a_session_without_a_driver_is_closed_at_once(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"})
-    session_id, driver = node.driven_session()
+    session_id, driver = node.start_session()
     driver.goodbye()
     wait_until(lambda: node.launcher.killed != [])
-    wait_until(lambda: session(node, session_id)["driver"] is None)
+    wait_until(lambda: node.describe_session(session_id)["driver"] is None)
     closed = node.http.delete(f"/api/v1/sessions/{session_id}").json()
     assert closed["state"] == "dead"
 
 
-def test_a_closing_session_whose_driver_is_lost_is_dead(start_node: StartNode) -> None:
+def test_a_closing_session_ends_when_its_driver_is_lost(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"})
-    session_id, driver = node.driven_session()
+    session_id, driver = node.start_session()
     running = node.submit(session=session_id)["id"]
     driver.claim()
     node.http.delete(f"/api/v1/sessions/{session_id}")
     node.launcher.report_exit(session_id, "killed by SIGKILL")
     assert node.statement(running, wait_timeout="20s")["state"] == "cancelled"
-    wait_until(lambda: session(node, session_id)["state"] == "dead")
+    wait_until(lambda: node.session_state(session_id) == "dead")
 
 
-def test_a_session_that_is_closed_while_its_driver_is_ended_is_dead(
+def test_a_session_that_is_closed_while_its_driver_is_killed_ends(
     start_node: StartNode,
 ) -> None:
     node = start_node(lease={"sweep": "50ms"})
-    session_id, driver = node.driven_session()
+    session_id, driver = node.start_session()
     query = node.submit(session=session_id)["id"]
     driver.claim()
-    node.launcher.on_kill = lambda: close(node, session_id)
+    node.launcher.on_kill = lambda: close_session(node, session_id)
     node.launcher.report_exit(session_id, "killed by SIGKILL")
     assert node.statement(query, wait_timeout="20s")["state"] == "cancelled"
-    wait_until(lambda: session(node, session_id)["state"] == "dead")
+    wait_until(lambda: node.session_state(session_id) == "dead")
 
 
-def test_tables_in_memory_end_with_their_driver(start_node: StartNode) -> None:
+def test_a_session_with_tables_in_memory_fails_when_its_driver_is_lost(
+    start_node: StartNode,
+) -> None:
     node = start_node(lease={"sweep": "50ms"})
-    session_id = node.new_session()
+    session_id = node.session()
     driver = node.launcher.connect_driver(session_id)
     driver.hello(keeps_tables=False)
     running = node.submit(session=session_id)["id"]
@@ -195,12 +186,12 @@ def test_tables_in_memory_end_with_their_driver(start_node: StartNode) -> None:
     node.launcher.report_exit(session_id, "killed by SIGKILL")
     assert node.statement(running, wait_timeout="20s")["error"]["code"] == "driver_lost"
     assert node.statement(waiting)["error"]["code"] == "session_failed"
-    failed = session(node, session_id)
+    failed = node.describe_session(session_id)
     assert (failed["state"], failed["error"]["code"]) == ("failed", "driver_lost")
     assert "in the memory" in failed["error"]["message"]
 
 
-def test_a_driver_that_dies_at_its_start_is_started_three_times(start_node: StartNode) -> None:
+def test_a_session_fails_after_three_starts_of_its_driver(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"})
     statement = node.submit()
     session_id = statement["session_id"]
@@ -212,12 +203,12 @@ def test_a_driver_that_dies_at_its_start_is_started_three_times(start_node: Star
     assert "3 attempts" in failed["error"]["message"]
     assert "exit status 1" in failed["error"]["message"]
     assert len(node.launcher.started) == 3
-    assert session(node, session_id)["error"]["code"] == "launch_failed"
+    assert node.describe_session(session_id)["error"]["code"] == "launch_failed"
 
 
-def test_starts_are_counted_anew_once_a_driver_was_there(start_node: StartNode) -> None:
+def test_the_count_of_starts_is_reset_when_a_driver_says_hello(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"})
-    session_id = node.new_session()
+    session_id = node.session()
     for launch in range(1, 6):
         node.submit("SHOW TABLES", session=session_id)
         driver = node.launcher.connect_driver(session_id, launch=launch)
@@ -228,7 +219,7 @@ def test_starts_are_counted_anew_once_a_driver_was_there(start_node: StartNode) 
     assert node.launcher.connect_driver(session_id, launch=6).hello().applied
 
 
-def test_a_batch_statement_that_cannot_be_run_again_ends_its_session(
+def test_a_batch_statement_that_cannot_be_retried_ends_its_session(
     start_node: StartNode,
 ) -> None:
     node = start_node(lease={"sweep": "50ms"})
@@ -238,10 +229,10 @@ def test_a_batch_statement_that_cannot_be_run_again_ends_its_session(
     driver.claim()
     node.launcher.report_exit(statement["session_id"], "killed by SIGKILL")
     assert node.statement(statement["id"], wait_timeout="20s")["state"] == "failed"
-    wait_until(lambda: session(node, statement["session_id"])["state"] == "dead")
+    wait_until(lambda: node.session_state(statement["session_id"]) == "dead")
 
 
-def test_a_batch_query_is_run_again_in_its_session(start_node: StartNode) -> None:
+def test_a_batch_query_is_retried_in_its_session(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"})
     statement = node.submit("SELECT 1", kind="batch")
     node.launcher.connect_driver(statement["session_id"]).hello()
@@ -254,16 +245,16 @@ def test_a_batch_query_is_run_again_in_its_session(start_node: StartNode) -> Non
     second.succeed(statement["id"])
     assert second.poll().close
     second.goodbye()
-    assert session(node, statement["session_id"])["state"] == "dead"
+    assert node.session_state(statement["session_id"]) == "dead"
 
 
-def test_a_backend_that_is_out_of_reach_ends_nothing(start_node: StartNode) -> None:
-    """Nobody can tell whether the driver is gone: it may come back, and nothing else is started."""
+def test_an_unreachable_backend_does_not_end_a_driver(start_node: StartNode) -> None:
+    """The driver may still run, so the node must not start another one."""
     node = start_node(lease=QUICK)
-    session_id, driver, query = out_of_reach(node)
+    session_id, driver, query = start_query_and_lose_backend(node)
     calls_before = node.launcher.call_count
     wait_until(lambda: node.launcher.call_count >= calls_before + 2)
-    assert session(node, session_id)["state"] == "running"
+    assert node.session_state(session_id) == "running"
     assert driver.renew().applied
     assert node.statement(query)["state"] == "launched"
     node.launcher.unreachable = False
@@ -271,13 +262,13 @@ def test_a_backend_that_is_out_of_reach_ends_nothing(start_node: StartNode) -> N
     assert len(node.launcher.killed) == 1
 
 
-def test_a_lost_driver_that_cannot_be_ended_yet_holds_everything_up(start_node: StartNode) -> None:
+def test_the_takeover_waits_until_the_lost_driver_is_killed(start_node: StartNode) -> None:
     node = start_node(lease=QUICK)
-    session_id, _driver, query = out_of_reach(node)
+    session_id, _driver, query = start_query_and_lose_backend(node)
     node.launcher.report_exit(session_id, "killed by SIGKILL")
     calls_before = node.launcher.call_count
     wait_until(lambda: node.launcher.call_count >= calls_before + 2)
-    assert session(node, session_id)["state"] == "recovering"
+    assert node.session_state(session_id) == "recovering"
     assert node.statement(query)["state"] == "launched"
     assert len(node.launcher.started) == 1
     node.launcher.unreachable = False
@@ -286,10 +277,12 @@ def test_a_lost_driver_that_cannot_be_ended_yet_holds_everything_up(start_node: 
     assert second.claim().statement_id == query
 
 
-def test_a_start_in_doubt_is_looked_for_and_made_again(start_node: StartNode) -> None:
+def test_a_start_in_doubt_is_repeated_if_the_backend_has_no_such_driver(
+    start_node: StartNode,
+) -> None:
     node = start_node(lease=QUICK)
     node.launcher.unreachable = True
-    session_id = node.new_session()
+    session_id = node.session()
     wait_until(lambda: node.launcher.call_count >= 2)
     node.launcher.unreachable = False
     driver = node.launcher.connect_driver(session_id, launch=1)
@@ -297,72 +290,74 @@ def test_a_start_in_doubt_is_looked_for_and_made_again(start_node: StartNode) ->
     assert driver.hello().applied
 
 
-def test_a_start_that_takes_too_long_fails_in_the_backends_words(start_node: StartNode) -> None:
+def test_a_start_that_exceeds_start_timeout_fails_with_the_message_of_the_backend(
+    start_node: StartNode,
+) -> None:
     node = start_node(lease=QUICK, profiles={"default": {"start_timeout": "300ms"}})
     statement = node.submit(wait_timeout="20s")
     assert statement["error"]["code"] == "session_failed"
-    failed = session(node, statement["session_id"])
+    failed = node.describe_session(statement["session_id"])
     assert (failed["state"], failed["error"]["code"]) == ("failed", "launch_failed")
     assert "did not report within its start_timeout" in failed["error"]["message"]
     assert "it runs" in failed["error"]["message"]
-    # It had its time: no second one is tried, and the first is gone.
+    # The node kills the driver, and does not start a second one.
     assert len(node.launcher.started) == len(node.launcher.killed) == 1
 
 
-def test_a_session_closed_during_a_takeover_is_dead(start_node: StartNode) -> None:
+def test_a_session_that_is_closed_during_a_takeover_ends(start_node: StartNode) -> None:
     node = start_node(lease=QUICK)
-    session_id, _driver, query = out_of_reach(node)
+    session_id, _driver, query = start_query_and_lose_backend(node)
     node.launcher.report_exit(session_id, "killed by SIGKILL")
-    wait_until(lambda: session(node, session_id)["state"] == "recovering")
+    wait_until(lambda: node.session_state(session_id) == "recovering")
     closed = node.http.delete(f"/api/v1/sessions/{session_id}").json()
     assert closed["state"] == "closing"
     node.launcher.unreachable = False
     assert node.statement(query, wait_timeout="20s")["state"] == "cancelled"
-    wait_until(lambda: session(node, session_id)["state"] == "dead")
+    wait_until(lambda: node.session_state(session_id) == "dead")
     assert len(node.launcher.started) == 1
 
 
 @pytest.mark.parametrize("started", [True, False])
-def test_a_launch_that_the_nodes_end_interrupts_is_adopted_or_made_again(
+def test_a_launch_that_a_stopped_node_left_is_adopted_or_repeated(
     tmp_path: Path, started: bool
 ) -> None:
-    """Claimed, and perhaps started, but nobody had the time to keep its handle."""
-    settings = settings_for(tmp_path / "home", lease={"sweep": "50ms"})
+    """The node claimed the launch and perhaps started it, but did not store its handle."""
+    settings = make_settings(tmp_path / "home", lease={"sweep": "50ms"})
     launcher = ScriptedLauncher()
-    with running_node(settings, launcher) as node:
+    with serve_node(settings, launcher) as node:
         node.node._tasks.stop()
-        session_id = node.new_session()
+        session_id = node.session()
         with node.database.write("test") as tx:
             claim = {"node": node.node.id, "seconds": 600.0, "token_hash": "h"}
             assert takeovers.claim_launch(tx, session_id, **claim) == 1
         if started:
             launcher.started.append({"backend": "local", "name": f"headrace-{session_id}-1"})
-    with running_node(settings, launcher) as node:
+    with serve_node(settings, launcher) as node:
         if started:
 
-            def handle() -> dict[str, Any] | None:
+            def read_handle() -> dict[str, Any] | None:
                 with node.database.read() as tx:
-                    found = sessions.get(tx, session_id)
-                return found.handle if found else None
+                    record = sessions.get(tx, session_id)
+                return record.handle if record else None
 
-            wait_until(lambda: handle() is not None, what="its handle is kept")
-            assert session(node, session_id)["epoch"] == 1
+            wait_until(lambda: read_handle() is not None, what="the handle is stored")
+            assert node.describe_session(session_id)["epoch"] == 1
         else:
             assert launcher.wait_for_request(session_id).bootstrap.epoch == 3
         assert len(launcher.started) == 1
 
 
-def test_a_start_that_comes_too_late_is_ended(start_node: StartNode) -> None:
+def test_a_driver_that_starts_after_it_was_fenced_is_killed(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"})
-    superseding = node.launcher.on_start
+    do_nothing = node.launcher.on_start
 
-    def superseded(name: str) -> None:
+    def fence(name: str) -> None:
         session_id = name.split("-")[1]
         with node.database.write("test") as tx:
             takeovers.fence(tx, DriverLease(session_id, 1), actor="no_2", reason="late", seconds=60)
-        node.launcher.on_start = superseding
+        node.launcher.on_start = do_nothing
 
-    node.launcher.on_start = superseded
-    node.new_session()
-    wait_until(lambda: node.launcher.killed != [], what="it is ended")
+    node.launcher.on_start = fence
+    node.session()
+    wait_until(lambda: node.launcher.killed != [], what="the driver is killed")
     assert node.launcher.killed == node.launcher.started

@@ -1,4 +1,4 @@
-"""The link between a driver and the node, over HTTP."""
+"""The calls of a driver to the node, over HTTP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 
 import httpx
 import pytest
-from tests.support.running_node import RunningNode
+from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
@@ -19,24 +19,22 @@ from headrace.model.lifecycle import StatementState
 from headrace.model.messages import LINK_PREFIX
 from headrace.store import sessions
 
-StartNode = Callable[..., RunningNode]
 
-
-def test_a_statement_whose_answer_was_lost_is_handed_out_again(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_a_driver_that_did_not_receive_its_assignment_gets_it_again(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
-    lost = driver.claim()
-    again = driver.poll().assignment
-    assert again == lost
-    assert again is not None
-    assert again.attempt == 1
+    assignment = driver.claim()
+    repeated = driver.poll().assignment
+    assert repeated == assignment
+    assert repeated is not None
+    assert repeated.attempt == 1
     assert driver.poll(in_flight=[statement_id]).assignment is None
     assert driver.succeed(statement_id).applied
     assert driver.poll().assignment is None
 
 
-def test_an_open_poll_gets_what_is_submitted_meanwhile(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_an_open_poll_returns_a_statement_that_is_submitted_meanwhile(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     with ThreadPoolExecutor(1) as pool:
         orders = pool.submit(driver.poll, wait=30)
         topic = f"session:{session_id}"
@@ -47,29 +45,29 @@ def test_an_open_poll_gets_what_is_submitted_meanwhile(node: RunningNode) -> Non
     assert assignment.statement_id == statement_id
 
 
-def test_a_poll_with_nothing_to_do_ends_after_its_time(node: RunningNode) -> None:
-    _session_id, driver = node.driven_session()
+def test_a_poll_without_work_ends_after_its_wait(node: InProcessNode) -> None:
+    _session_id, driver = node.start_session()
     orders = driver.poll(wait=0.05)
     assert (orders.assignment, orders.cancel, orders.close) == (None, [], False)
     assert driver.renew().nodes == [node.address]
 
 
-def test_two_polls_at_once_do_not_share_a_statement(node: RunningNode) -> None:
-    """A driver that thought its first poll lost may have both open."""
-    session_id, driver = node.driven_session()
+def test_two_polls_at_once_claim_a_statement_once(node: InProcessNode) -> None:
+    """A driver that gave up its first poll may have two of them open."""
+    session_id, driver = node.start_session()
     with ThreadPoolExecutor(2) as pool:
         polls = [pool.submit(driver.poll, wait=0.5) for _ in range(2)]
         statement_id = node.submit(session=session_id)["id"]
-        works = [one.result(timeout=10).assignment for one in polls]
-    # Both may learn of it, for the node cannot know which answer arrives; it is the same attempt.
-    assert {assignment.statement_id for assignment in works if assignment is not None} == {
+        answers = [poll.result(timeout=10).assignment for poll in polls]
+    # Both polls may return the same attempt: the node cannot know which answer arrives.
+    assert {assignment.statement_id for assignment in answers if assignment is not None} == {
         statement_id
     }
     assert node.statement(statement_id)["attempts"] == 1
 
 
-def test_a_repeated_report_changes_nothing(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_a_repeated_report_changes_nothing(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
     assert driver.succeed(statement_id).applied is True
@@ -82,8 +80,10 @@ def test_a_repeated_report_changes_nothing(node: RunningNode) -> None:
     assert driver.hello().applied is False
 
 
-def test_a_report_of_a_short_statement_may_overtake_that_of_its_start(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_the_report_of_an_end_may_arrive_before_the_report_of_the_start(
+    node: InProcessNode,
+) -> None:
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
     assert driver.succeed(statement_id).applied
@@ -92,9 +92,9 @@ def test_a_report_of_a_short_statement_may_overtake_that_of_its_start(node: Runn
     assert statement["launched_at"] <= statement["started_at"] <= statement["ended_at"]
 
 
-def test_a_token_is_good_for_its_session_alone(node: RunningNode) -> None:
-    _first, driver = node.driven_session()
-    second, _other = node.driven_session()
+def test_the_token_of_a_driver_is_valid_for_its_session_only(node: InProcessNode) -> None:
+    _first, driver = node.start_session()
+    second, _other = node.start_session()
     statement_id = node.submit(session=second)["id"]
     request = node.launcher.wait_for_request(second)
     token = driver.bootstrap.token
@@ -107,13 +107,13 @@ def test_a_token_is_good_for_its_session_alone(node: RunningNode) -> None:
             lambda: stranger.report_start(statement_id),
             lambda: stranger.succeed(statement_id),
         ):
-            assert refused(call).status_code == 401
+            assert expect_refusal(call).status_code == 401
     assert node.statement(statement_id)["state"] == "waiting"
 
 
-def test_a_driver_cannot_report_another_sessions_statement(node: RunningNode) -> None:
-    _first, driver = node.driven_session()
-    second, other = node.driven_session()
+def test_a_driver_cannot_report_a_statement_of_another_session(node: InProcessNode) -> None:
+    _first, driver = node.start_session()
+    second, other = node.start_session()
     statement_id = node.submit(session=second)["id"]
     other.claim()
     assert driver.report_start(statement_id).applied is False
@@ -121,24 +121,24 @@ def test_a_driver_cannot_report_another_sessions_statement(node: RunningNode) ->
     assert node.statement(statement_id)["state"] == "launched"
 
 
-def test_a_driver_cannot_use_the_api_of_users_where_a_token_is_set(start_node: StartNode) -> None:
+def test_the_token_of_a_driver_is_not_valid_for_the_users_api(start_node: StartNode) -> None:
     node = start_node(token="secret")
     node.http.headers["Authorization"] = "Bearer secret"
-    _session_id, driver = node.driven_session()
+    _session_id, driver = node.start_session()
     response = node.http.get(
         "/api/v1/statements", headers={"Authorization": f"Bearer {driver.bootstrap.token}"}
     )
     assert response.status_code == 401
 
 
-def test_without_a_token_the_link_is_shut(node: RunningNode) -> None:
-    session_id, _driver = node.driven_session()
+def test_a_driver_call_without_a_token_gets_401(node: InProcessNode) -> None:
+    session_id, _driver = node.start_session()
     response = node.http.post(f"{LINK_PREFIX}/{session_id}/1/renew", json={})
     assert (response.status_code, response.json()["code"]) == (401, "unauthorized")
 
 
-def test_who_has_lost_the_lease_changes_nothing(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_a_driver_that_has_lost_its_lease_cannot_change_anything(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
     driver.report_spark_failure()
@@ -146,35 +146,37 @@ def test_who_has_lost_the_lease_changes_nothing(node: RunningNode) -> None:
     ended = node.statement(statement_id)
     succeed = partial(driver.succeed, statement_id)
     for call in (driver.renew, driver.poll, driver.goodbye, driver.hello, succeed):
-        response = refused(call)
+        response = expect_refusal(call)
         assert (response.status_code, response.json()["code"]) == (409, "lease_lost")
     assert node.statement(statement_id) == ended
 
 
-def test_an_epoch_that_is_not_the_sessions_is_lost(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_a_call_with_another_epoch_than_that_of_the_session_is_refused(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     later = driver.bootstrap.model_copy(update={"epoch": 2})
     with ScriptedDriver(later) as stranger:
-        response = refused(stranger.hello)
+        response = expect_refusal(stranger.hello)
     assert (response.status_code, response.json()["code"]) == (409, "lease_lost")
-    assert node.http.get(f"/api/v1/sessions/{session_id}").json()["epoch"] == 1
+    assert node.describe_session(session_id)["epoch"] == 1
 
 
-def test_a_driver_that_does_not_renew_is_lost(start_node: StartNode) -> None:
+def test_a_driver_that_does_not_renew_its_lease_is_declared_lost_and_killed(
+    start_node: StartNode,
+) -> None:
     node = start_node(lease={"duration": "1s", "sweep": "100ms"})
-    session_id, driver = node.driven_session()
+    session_id, driver = node.start_session()
     statement_id = node.submit("SHOW TABLES", session=session_id)["id"]
     driver.claim()
     statement = node.statement(statement_id, wait_timeout="20s")
     assert (statement["state"], statement["error"]["code"]) == ("failed", "driver_lost")
     assert node.launcher.killed == [{"backend": "local", "name": f"headrace-{session_id}-1"}]
-    assert refused(driver.renew).status_code == 409
+    assert expect_refusal(driver.renew).status_code == 409
 
 
-def test_a_driver_that_renews_keeps_its_session(start_node: StartNode) -> None:
+def test_a_driver_that_renews_its_lease_keeps_its_session(start_node: StartNode) -> None:
     node = start_node(lease={"duration": "1s", "sweep": "100ms"})
-    session_id, driver = node.driven_session()
-    first = lease_of(node, session_id)
+    session_id, driver = node.start_session()
+    first_end = read_lease_end(node, session_id)
     stopping = threading.Event()
 
     def renew() -> None:
@@ -184,17 +186,17 @@ def test_a_driver_that_renews_keeps_its_session(start_node: StartNode) -> None:
     renewal = threading.Thread(target=renew)
     renewal.start()
     try:
-        wait_until(lambda: (lease_of(node, session_id) - first).total_seconds() > 2)
-        assert node.http.get(f"/api/v1/sessions/{session_id}").json()["state"] == "running"
+        wait_until(lambda: (read_lease_end(node, session_id) - first_end).total_seconds() > 2)
+        assert node.session_state(session_id) == "running"
     finally:
         stopping.set()
         renewal.join()
 
 
-def test_a_statements_life_is_four_write_transactions(start_node: StartNode) -> None:
-    """DESIGN 12, Budget: submit, launched, running, end; renewals are on top."""
+def test_a_statement_needs_four_write_transactions(start_node: StartNode) -> None:
+    """The transactions are submit, launched, running and end; renewals come on top."""
     node = start_node()
-    session_id, driver = node.driven_session()
+    session_id, driver = node.start_session()
     node.node._tasks.stop()
 
     before = node.database.write_count
@@ -211,43 +213,43 @@ def test_a_statements_life_is_four_write_transactions(start_node: StartNode) -> 
     assert node.database.write_count - before == 5
 
 
-def test_a_brief_statement_is_told_of_once(node: RunningNode) -> None:
-    """Its end says how long it ran, in three write transactions instead of four."""
-    session_id, driver = node.driven_session()
+def test_a_short_statement_is_reported_once_with_its_run_time(node: InProcessNode) -> None:
+    """The report of its end contains its run time, which saves a write transaction."""
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
     driver.succeed(statement_id, ran_seconds=0.001)
-    told = node.http.get("/api/v1/events", params={"entity_id": statement_id}).json()["items"]
-    assert [one["to"] for one in told] == ["waiting", "launched", "running", "success"]
-    assert [one["from"] for one in told] == [None, "waiting", "launched", "running"]
+    events = node.events(statement_id)
+    assert [event["to"] for event in events] == ["waiting", "launched", "running", "success"]
+    assert [event["from"] for event in events] == [None, "waiting", "launched", "running"]
     statement = node.statement(statement_id)
-    began, ended = (datetime.fromisoformat(statement[key]) for key in ("started_at", "ended_at"))
-    assert timedelta(microseconds=900) < ended - began < timedelta(milliseconds=100)
-    assert datetime.fromisoformat(told[2]["at"]) < datetime.fromisoformat(told[3]["at"])
+    started, ended = (datetime.fromisoformat(statement[key]) for key in ("started_at", "ended_at"))
+    assert timedelta(microseconds=900) < ended - started < timedelta(milliseconds=100)
+    assert datetime.fromisoformat(events[2]["at"]) < datetime.fromisoformat(events[3]["at"])
 
 
-def test_what_was_told_of_as_begun_began_then(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_a_reported_start_time_is_kept(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
     driver.report_start(statement_id)
-    began = node.statement(statement_id)["started_at"]
+    started_at = node.statement(statement_id)["started_at"]
     driver.succeed(statement_id, ran_seconds=3600)
-    assert node.statement(statement_id)["started_at"] == began
-    told = node.http.get("/api/v1/events", params={"entity_id": statement_id}).json()["items"]
-    assert [one["to"] for one in told] == ["waiting", "launched", "running", "success"]
+    assert node.statement(statement_id)["started_at"] == started_at
+    events = node.events(statement_id)
+    assert [event["to"] for event in events] == ["waiting", "launched", "running", "success"]
 
 
-def test_a_call_that_there_is_not_is_not_found(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_an_unknown_driver_call_gets_404(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     bearer = {"Authorization": f"Bearer {driver.bootstrap.token}"}
     response = node.http.post(f"{LINK_PREFIX}/{session_id}/1/dance", content=b"{}", headers=bearer)
     assert response.status_code == 404
 
 
-def test_polls_and_looks_write_nothing(start_node: StartNode) -> None:
+def test_polls_and_reads_need_no_write_transaction(start_node: StartNode) -> None:
     node = start_node()
-    session_id, driver = node.driven_session()
+    session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
     node.node._tasks.stop()
@@ -265,8 +267,8 @@ def test_polls_and_looks_write_nothing(start_node: StartNode) -> None:
 @pytest.mark.parametrize(
     "body", [b"{}", b"[]", b"\xff", b'{"wait_seconds": 61}', b'{"wait_seconds": 1, "more": 1}']
 )
-def test_a_message_that_is_not_understood_is_refused(node: RunningNode, body: bytes) -> None:
-    session_id, driver = node.driven_session()
+def test_an_invalid_message_is_refused(node: InProcessNode, body: bytes) -> None:
+    session_id, driver = node.start_session()
     response = node.http.post(
         f"{LINK_PREFIX}/{session_id}/1/poll",
         content=body,
@@ -278,13 +280,14 @@ def test_a_message_that_is_not_understood_is_refused(node: RunningNode, body: by
     assert response.status_code == 400
 
 
-def refused(call: Callable[[], object]) -> httpx.Response:
+def expect_refusal(call: Callable[[], object]) -> httpx.Response:
+    """Make a call that the node must refuse, and return the response."""
     with pytest.raises(httpx.HTTPStatusError) as caught:
         call()
     return caught.value.response
 
 
-def lease_of(node: RunningNode, session_id: str) -> object:
+def read_lease_end(node: InProcessNode, session_id: str) -> datetime:
     with node.database.read() as tx:
         session = sessions.get(tx, session_id)
     assert session is not None

@@ -1,17 +1,16 @@
-"""`/_plugins/_async_query`, byte by byte where its clients look."""
+"""The async query API of OpenSearch, with the exact responses that its clients expect."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result, stored_result
-from tests.support.running_node import RunningNode
 from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.api.http.body_limit import BODY_LIMIT
@@ -20,19 +19,18 @@ from headrace.model.lifecycle import StatementState
 from headrace.model.result import ResultReport
 from headrace.store import results
 
-StartNode = Callable[..., RunningNode]
 Json = dict[str, Any]
 
 BASE = "/_plugins/_async_query"
 
 
-def post(node: RunningNode, query: str = "SELECT 1 AS x", **body: Any) -> httpx.Response:
-    asked = {"datasource": "my_glue", "lang": "sql", "query": query, **body}
-    return node.http.post(BASE, json=asked)
+def post(node: InProcessNode, query: str = "SELECT 1 AS x", **body: Any) -> httpx.Response:
+    fields = {"datasource": "my_glue", "lang": "sql", "query": query, **body}
+    return node.http.post(BASE, json=fields)
 
 
-def created(node: RunningNode, **body: Any) -> tuple[str, str]:
-    """The ids of a query and its session."""
+def submit_query(node: InProcessNode, **body: Any) -> tuple[str, str]:
+    """Submit a query and return its id and the id of its session."""
     response = post(node, **body)
     assert response.status_code == 201, response.text
     answer = response.json()
@@ -40,22 +38,22 @@ def created(node: RunningNode, **body: Any) -> tuple[str, str]:
     return answer["queryId"], answer["sessionId"]
 
 
-def taken(node: RunningNode) -> tuple[str, ScriptedDriver]:
-    """A query that a driver has in hand."""
-    query_id, session_id = created(node)
+def submit_and_claim_query(node: InProcessNode) -> tuple[str, ScriptedDriver]:
+    """Submit a query, let a driver claim it, and return its id and the driver."""
+    query_id, session_id = submit_query(node)
     driver = node.launcher.connect_driver(session_id)
     driver.hello()
     assert driver.claim().statement_id == query_id
     return query_id, driver
 
 
-def succeeded(node: RunningNode, result: ResultReport) -> str:
-    query_id, driver = taken(node)
+def complete_query(node: InProcessNode, result: ResultReport) -> str:
+    query_id, driver = submit_and_claim_query(node)
     assert driver.succeed(query_id, result).applied
     return query_id
 
 
-def state(node: RunningNode, query_id: str) -> Json:
+def read_query(node: InProcessNode, query_id: str) -> Json:
     response = node.http.get(f"{BASE}/{query_id}")
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "application/json"
@@ -63,8 +61,8 @@ def state(node: RunningNode, query_id: str) -> Json:
     return answer
 
 
-def refused(response: httpx.Response, status: int, kind: str) -> str:
-    """The details of an error in this API's own form."""
+def expect_error(response: httpx.Response, status: int, kind: str) -> str:
+    """Check an error in the format of OpenSearch, and return its details."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
     answer = response.json()
@@ -77,15 +75,15 @@ def refused(response: httpx.Response, status: int, kind: str) -> str:
     return details
 
 
-def test_a_query_from_submit_to_rows(node: RunningNode) -> None:
-    query_id, session_id = created(node)
-    assert state(node, query_id) == {"status": "waiting"}
+def test_a_query_is_waiting_then_running_then_returns_its_rows(node: InProcessNode) -> None:
+    query_id, session_id = submit_query(node)
+    assert read_query(node, query_id) == {"status": "waiting"}
     driver = node.launcher.connect_driver(session_id)
     driver.hello()
     driver.claim()
-    assert state(node, query_id) == {"status": "waiting"}
+    assert read_query(node, query_id) == {"status": "waiting"}
     driver.report_start(query_id)
-    assert state(node, query_id) == {"status": "running"}
+    assert read_query(node, query_id) == {"status": "running"}
     driver.succeed(query_id, inline_result([("c", "string")], [["x"]]))
     response = node.http.get(f"{BASE}/{query_id}")
     assert response.text == (
@@ -94,13 +92,13 @@ def test_a_query_from_submit_to_rows(node: RunningNode) -> None:
     )
 
 
-def test_a_query_is_a_statement_like_any_other(node: RunningNode) -> None:
-    query_id, session_id = created(node)
+def test_a_query_is_a_statement_like_any_other(node: InProcessNode) -> None:
+    query_id, session_id = submit_query(node)
     statement = node.statement(query_id)
     assert (statement["session_id"], statement["statement"]) == (session_id, "SELECT 1 AS x")
 
 
-def test_values_are_json_numbers_and_types_are_sparks(node: RunningNode) -> None:
+def test_values_are_json_numbers_and_types_have_spark_names(node: InProcessNode) -> None:
     columns = [
         ("a", "byte"),
         ("b", "short"),
@@ -114,85 +112,90 @@ def test_values_are_json_numbers_and_types_are_sparks(node: RunningNode) -> None
         ("j", "binary"),
     ]
     row = [1, 2, 3, 2**60 + 1, Decimal("5.25"), 0.5, True, "ü", None, b"\x00"]
-    answer = state(node, succeeded(node, inline_result(columns, [row])))
-    assert [one["type"] for one in answer["schema"]] == [
+    answer = read_query(node, complete_query(node, inline_result(columns, [row])))
+    assert [column["type"] for column in answer["schema"]] == [
         *("byte", "short", "integer", "long", "decimal(10,2)"),
         *("double", "boolean", "string", "date", "binary"),
     ]
     assert answer["datarows"] == [[1, 2, 3, 2**60 + 1, 5.25, 0.5, True, "ü", None, "AA=="]]
 
 
-def test_rows_of_all_chunks_are_one_answer(node: RunningNode, tmp_path: Path) -> None:
+def test_the_rows_of_all_chunks_are_in_one_response(node: InProcessNode, tmp_path: Path) -> None:
     parts = [[[n], [n + 1]] for n in range(0, 10, 2)]
     report = stored_result(tmp_path / "rows", [("n", "integer")], parts, chunk_limit=1)
-    answer = state(node, succeeded(node, report))
+    answer = read_query(node, complete_query(node, report))
     assert answer["datarows"] == [[n] for n in range(10)]
     assert (answer["total"], answer["size"]) == (10, 10)
 
 
-def test_nested_values_are_nested_json(node: RunningNode) -> None:
+def test_nested_values_become_nested_json(node: InProcessNode) -> None:
     array = {"type": "array", "elementType": "long", "containsNull": True}
     field = {"name": "a", "type": array, "nullable": True, "metadata": {}}
     struct = {"type": "struct", "fields": [field]}
     report = inline_result([("s", struct), ("l", array)], [[{"_0": [1, None]}, [2**60]]])
-    answer = state(node, succeeded(node, report))
-    assert [one["type"] for one in answer["schema"]] == ["struct", "array"]
+    answer = read_query(node, complete_query(node, report))
+    assert [column["type"] for column in answer["schema"]] == ["struct", "array"]
     assert answer["datarows"] == [[{"a": [1, None]}, [2**60]]]
 
 
-def test_no_rows_and_no_columns(node: RunningNode) -> None:
-    answer = state(node, succeeded(node, inline_result([], [])))
+def test_a_result_without_columns_and_rows_is_empty(node: InProcessNode) -> None:
+    answer = read_query(node, complete_query(node, inline_result([], [])))
     assert answer == {"status": "SUCCESS", "schema": [], "datarows": [], "total": 0, "size": 0}
 
 
-def test_rows_beyond_the_limit_are_an_error_never_a_cut(start_node: StartNode) -> None:
+def test_more_rows_than_the_limit_are_an_error_and_never_cut_off(start_node: StartNode) -> None:
     node = start_node(opensearch={"row_limit": 2})
-    two = succeeded(node, inline_result([("n", "integer")], [[1], [2]]))
-    assert state(node, two)["total"] == 2
-    three = succeeded(node, inline_result([("n", "integer")], [[1], [2], [3]]))
-    details = refused(node.http.get(f"{BASE}/{three}"), 400, "TooManyRows")
-    for told in ("3 rows", "holds 2", "opensearch.row_limit", f"/api/v1/statements/{three}/result"):
-        assert told in details
+    two = complete_query(node, inline_result([("n", "integer")], [[1], [2]]))
+    assert read_query(node, two)["total"] == 2
+    three = complete_query(node, inline_result([("n", "integer")], [[1], [2], [3]]))
+    details = expect_error(node.http.get(f"{BASE}/{three}"), 400, "TooManyRows")
+    for expected in (
+        "3 rows",
+        "at most 2",
+        "opensearch.row_limit",
+        f"/api/v1/statements/{three}/result",
+    ):
+        assert expected in details
     rest = node.http.get(f"/api/v1/statements/{three}/result")
     assert rest.json()["rows"] == [[1], [2], [3]]
 
 
-def test_a_failure_is_told(node: RunningNode) -> None:
-    query_id, driver = taken(node)
+def test_a_failed_query_returns_its_error(node: InProcessNode) -> None:
+    query_id, driver = submit_and_claim_query(node)
     failure = Failure(code="spark_error", message="[TABLE_OR_VIEW_NOT_FOUND] no t")
     driver.report_end(query_id, StatementState.FAILED, failure=failure)
-    assert state(node, query_id) == {
+    assert read_query(node, query_id) == {
         "status": "FAILED",
         "error": "[TABLE_OR_VIEW_NOT_FOUND] no t",
     }
 
 
-def test_a_timeout_is_told(node: RunningNode) -> None:
-    query_id, driver = taken(node)
+def test_a_query_that_timed_out_returns_its_error(node: InProcessNode) -> None:
+    query_id, driver = submit_and_claim_query(node)
     failure = Failure(code="timeout", message="It ran for too long.")
     driver.report_end(query_id, StatementState.TIMEOUT, failure=failure)
-    assert state(node, query_id) == {"status": "timeout", "error": "It ran for too long."}
+    assert read_query(node, query_id) == {"status": "timeout", "error": "It ran for too long."}
 
 
-def test_cancelling_is_still_running(node: RunningNode) -> None:
-    query_id, driver = taken(node)
+def test_a_query_is_running_until_its_cancel_has_completed(node: InProcessNode) -> None:
+    query_id, driver = submit_and_claim_query(node)
     response = node.http.delete(f"{BASE}/{query_id}")
     assert (response.status_code, response.content) == (204, b"")
-    assert state(node, query_id) == {"status": "running"}
+    assert read_query(node, query_id) == {"status": "running"}
     assert node.http.delete(f"{BASE}/{query_id}").status_code == 204
     driver.report_end(query_id, StatementState.CANCELLED)
-    assert state(node, query_id) == {"status": "cancelled"}
+    assert read_query(node, query_id) == {"status": "cancelled"}
 
 
-def test_what_waits_is_cancelled_at_once(node: RunningNode) -> None:
-    query_id, _session_id = created(node)
+def test_a_waiting_query_is_cancelled_at_once(node: InProcessNode) -> None:
+    query_id, _session_id = submit_query(node)
     assert node.http.delete(f"{BASE}/{query_id}").status_code == 204
-    assert state(node, query_id) == {"status": "cancelled"}
+    assert read_query(node, query_id) == {"status": "cancelled"}
 
 
 @pytest.mark.parametrize("end", ["success", "failed", "cancelled"])
-def test_what_has_ended_is_not_cancelled(node: RunningNode, end: str) -> None:
-    query_id, driver = taken(node)
+def test_an_ended_query_cannot_be_cancelled(node: InProcessNode, end: str) -> None:
+    query_id, driver = submit_and_claim_query(node)
     if end == "cancelled":
         node.http.delete(f"{BASE}/{query_id}")
         driver.report_end(query_id, StatementState.CANCELLED)
@@ -200,86 +203,89 @@ def test_what_has_ended_is_not_cancelled(node: RunningNode, end: str) -> None:
         driver.report_end(query_id, StatementState.FAILED, failure=Failure(code="x", message="no"))
     else:
         driver.succeed(query_id)
-    before = state(node, query_id)
-    details = refused(node.http.delete(f"{BASE}/{query_id}"), 400, "IllegalStateException")
+    before = read_query(node, query_id)
+    details = expect_error(node.http.delete(f"{BASE}/{query_id}"), 400, "IllegalStateException")
     assert end in details
-    assert state(node, query_id) == before
+    assert read_query(node, query_id) == before
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 @pytest.mark.parametrize("query_id", ["st_" + "0" * 32, "nonsense", "ä"])
-def test_an_unknown_query_is_400(node: RunningNode, method: str, query_id: str) -> None:
-    with node.storing_nothing():
+def test_an_unknown_query_gets_400(node: InProcessNode, method: str, query_id: str) -> None:
+    with node.expect_no_changes():
         response = node.http.request(method, f"{BASE}/{query_id}")
-    assert query_id in refused(response, 400, "AsyncQueryNotFoundException")
+    assert query_id in expect_error(response, 400, "AsyncQueryNotFoundException")
 
 
-def test_a_session_is_used_again(node: RunningNode) -> None:
-    first, session_id = created(node)
-    second, again = created(node, sessionId=session_id)
-    assert (first != second, again) == (True, session_id)
+def test_a_query_can_use_the_session_of_an_earlier_query(node: InProcessNode) -> None:
+    first, session_id = submit_query(node)
+    second, second_session = submit_query(node, sessionId=session_id)
+    assert first != second
+    assert second_session == session_id
 
 
-def test_a_dead_session_is_silently_replaced(node: RunningNode) -> None:
-    session_id, driver = node.driven_session()
+def test_an_ended_session_is_replaced_without_an_error(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
     driver.report_spark_failure()
-    _query_id, other = created(node, sessionId=session_id)
+    _query_id, other = submit_query(node, sessionId=session_id)
     assert other != session_id
     assert node.http.get(f"/api/v1/sessions/{other}").json()["state"] in {"not_started", "starting"}
 
 
-def test_a_closing_session_is_silently_replaced(node: RunningNode) -> None:
-    session_id, _driver = node.driven_session()
+def test_a_closing_session_is_replaced_without_an_error(node: InProcessNode) -> None:
+    session_id, _driver = node.start_session()
     node.http.delete(f"/api/v1/sessions/{session_id}")
-    _query_id, other = created(node, sessionId=session_id)
+    _query_id, other = submit_query(node, sessionId=session_id)
     assert other != session_id
 
 
 @pytest.mark.parametrize("session_id", ["se_" + "0" * 32, "stale", "", None])
-def test_an_unknown_session_is_silently_replaced(node: RunningNode, session_id: str | None) -> None:
-    _query_id, made = created(node, sessionId=session_id)
-    assert made.startswith("se_")
-    assert made != session_id
+def test_an_unknown_session_is_replaced_without_an_error(
+    node: InProcessNode, session_id: str | None
+) -> None:
+    _query_id, new_session = submit_query(node, sessionId=session_id)
+    assert new_session.startswith("se_")
+    assert new_session != session_id
 
 
 @pytest.mark.parametrize("datasource", ["spark_catalog", "my_glue"])
-def test_a_datasource_that_is_no_catalog_is_the_sessions_own(
-    node: RunningNode, datasource: str
+def test_a_datasource_that_is_not_a_catalog_selects_the_default_catalog(
+    node: InProcessNode, datasource: str
 ) -> None:
-    _query_id, session_id = created(node, datasource=datasource)
+    _query_id, session_id = submit_query(node, datasource=datasource)
     assert node.launcher.wait_for_request(session_id).bootstrap.catalog is None
 
 
-def test_a_datasource_that_is_a_catalog_is_the_current_one(start_node: StartNode) -> None:
+def test_a_datasource_that_is_a_catalog_becomes_the_current_catalog(start_node: StartNode) -> None:
     conf = {"spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog"}
     node = start_node(profiles={"default": {"conf": conf}})
-    _first, session_id = created(node, datasource="lake")
+    _first, session_id = submit_query(node, datasource="lake")
     assert node.launcher.wait_for_request(session_id).bootstrap.catalog == "lake"
-    _second, again = created(node, datasource="lake", sessionId=session_id)
-    assert again == session_id
-    _third, other = created(node, datasource="my_glue", sessionId=session_id)
+    _second, same_session = submit_query(node, datasource="lake", sessionId=session_id)
+    assert same_session == session_id
+    _third, other = submit_query(node, datasource="my_glue", sessionId=session_id)
     assert other != session_id
 
 
-def test_datasources_may_be_set(start_node: StartNode) -> None:
+def test_datasources_can_be_mapped_to_catalogs_in_the_settings(start_node: StartNode) -> None:
     node = start_node(opensearch={"datasources": {"my_glue": "lake", "plain": "spark_catalog"}})
     for datasource, catalog in (("my_glue", "lake"), ("plain", None), ("spark_catalog", None)):
-        _query_id, session_id = created(node, datasource=datasource)
+        _query_id, session_id = submit_query(node, datasource=datasource)
         assert node.launcher.wait_for_request(session_id).bootstrap.catalog == catalog
-    with node.storing_nothing():
+    with node.expect_no_changes():
         response = post(node, datasource="other")
-    details = refused(response, 400, "DataSourceNotFoundException")
+    details = expect_error(response, 400, "DataSourceNotFoundException")
     assert "'other'" in details
     assert "my_glue, plain, spark_catalog" in details
 
 
 @pytest.mark.parametrize("lang", ["sql", "SQL", "Sql"])
-def test_the_language_is_sql(node: RunningNode, lang: str) -> None:
-    created(node, lang=lang)
+def test_the_language_sql_is_accepted_in_any_case(node: InProcessNode, lang: str) -> None:
+    submit_query(node, lang=lang)
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({"lang": "ppl"}, "lang"),
         ({"lang": "sqll"}, "lang"),
@@ -293,21 +299,21 @@ def test_the_language_is_sql(node: RunningNode, lang: str) -> None:
         ({"parameters": []}, "Unknown field 'parameters'"),
     ],
 )
-def test_a_field_that_is_not_understood_is_named(
-    node: RunningNode, changes: Json, told: str
+def test_an_invalid_or_unknown_field_is_refused_by_name(
+    node: InProcessNode, changes: Json, expected: str
 ) -> None:
-    with node.storing_nothing():
+    with node.expect_no_changes():
         response = post(node, **changes)
-    assert told in refused(response, 400, "IllegalArgumentException")
+    assert expected in expect_error(response, 400, "IllegalArgumentException")
 
 
 @pytest.mark.parametrize("missing", ["datasource", "lang", "query"])
-def test_a_missing_field_is_named(node: RunningNode, missing: str) -> None:
+def test_a_missing_field_is_refused_by_name(node: InProcessNode, missing: str) -> None:
     body = {"datasource": "d", "lang": "sql", "query": "SELECT 1"}
     del body[missing]
-    with node.storing_nothing():
+    with node.expect_no_changes():
         response = node.http.post(BASE, json=body)
-    assert missing in refused(response, 400, "IllegalArgumentException")
+    assert missing in expect_error(response, 400, "IllegalArgumentException")
 
 
 @pytest.mark.parametrize(
@@ -320,11 +326,11 @@ def test_a_missing_field_is_named(node: RunningNode, missing: str) -> None:
         ("SELECT '" + "a" * 2**20 + "'", 413, "StatementTooLarge"),
     ],
 )
-def test_a_query_that_cannot_be_run_is_refused(
-    node: RunningNode, query: str, status: int, kind: str
+def test_a_query_that_cannot_run_is_refused(
+    node: InProcessNode, query: str, status: int, kind: str
 ) -> None:
-    with node.storing_nothing():
-        refused(post(node, query), status, kind)
+    with node.expect_no_changes():
+        expect_error(post(node, query), status, kind)
 
 
 @pytest.mark.parametrize(
@@ -336,41 +342,41 @@ def test_a_query_that_cannot_be_run_is_refused(
         (b" " * (BODY_LIMIT + 1), {}, 413, "StatementTooLarge"),
     ],
 )
-def test_a_body_that_is_not_understood_is_refused(
-    node: RunningNode, content: bytes, headers: dict[str, str], status: int, kind: str
+def test_an_invalid_body_is_refused(
+    node: InProcessNode, content: bytes, headers: dict[str, str], status: int, kind: str
 ) -> None:
-    with node.storing_nothing():
+    with node.expect_no_changes():
         response = node.http.post(BASE, content=content, headers=headers)
-    refused(response, status, kind)
+    expect_error(response, status, kind)
 
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", BASE, 405), ("PUT", f"{BASE}/x", 405), ("GET", f"{BASE}/a/b", 404)],
 )
-def test_other_paths_and_methods_speak_this_language_too(
-    node: RunningNode, method: str, path: str, status: int
+def test_unknown_paths_and_methods_get_errors_in_the_format_of_opensearch(
+    node: InProcessNode, method: str, path: str, status: int
 ) -> None:
-    refused(node.http.request(method, path), status, "HTTPException")
+    expect_error(node.http.request(method, path), status, "HTTPException")
 
 
-def test_a_token_is_asked_for_in_this_language(start_node: StartNode) -> None:
+def test_a_missing_token_gets_an_error_in_the_format_of_opensearch(start_node: StartNode) -> None:
     node = start_node(token="secret")
     response = node.http.get(f"{BASE}/x")
-    refused(response, 401, "Unauthorized")
+    expect_error(response, 401, "Unauthorized")
     assert response.headers["www-authenticate"] == "Bearer"
     node.http.headers["Authorization"] = "Bearer secret"
-    refused(node.http.get(f"{BASE}/x"), 400, "AsyncQueryNotFoundException")
+    expect_error(node.http.get(f"{BASE}/x"), 400, "AsyncQueryNotFoundException")
 
 
-def test_a_result_that_is_gone_is_told(node: RunningNode) -> None:
-    query_id = succeeded(node, inline_result([("n", "integer")], [[1]]))
+def test_an_expired_result_gets_410(node: InProcessNode) -> None:
+    query_id = complete_query(node, inline_result([("n", "integer")], [[1]]))
     with node.database.write("test") as tx:
         results.mark_gone(tx, query_id)
-    refused(node.http.get(f"{BASE}/{query_id}"), 410, "ResultGone")
+    expect_error(node.http.get(f"{BASE}/{query_id}"), 410, "ResultGone")
 
 
-def test_its_errors_are_in_the_schema(node: RunningNode) -> None:
+def test_the_errors_are_in_the_openapi_document(node: InProcessNode) -> None:
     schema = node.http.get("/api/v1/openapi.json").json()
     for path in (BASE, f"{BASE}/{{query_id}}"):
         for operation in schema["paths"][path].values():

@@ -1,0 +1,150 @@
+"""Events as a list and as a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.support.in_process_node import InProcessNode
+
+Json = dict[str, Any]
+
+
+def list_events(node: InProcessNode, **query: Any) -> list[Json]:
+    """Return all events that match the query; read them page by page."""
+    events: list[Json] = []
+    while True:
+        page = node.http.get("/api/v1/events", params=query).json()
+        events += page["items"]
+        if page["next"] is None:
+            return events
+        query["after"] = page["next"]
+
+
+@contextmanager
+def open_stream(node: InProcessNode, **headers: str) -> Iterator[Iterator[Json]]:
+    """Open a stream of server-sent events, and yield their fields (id, event, data)."""
+    accept = {"Accept": "text/event-stream", **headers}
+    with node.http.stream("GET", "/api/v1/events", headers=accept) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"].partition(";")[0] == "text/event-stream"
+        yield parse_server_sent_events(response.iter_lines())
+
+
+def parse_server_sent_events(lines: Iterator[str]) -> Iterator[Json]:
+    fields: Json = {}
+    for line in lines:
+        if line.startswith(":"):
+            continue
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif fields:
+            yield {**fields, "data": json.loads(fields["data"])}
+            fields = {}
+
+
+def test_every_change_of_a_statement_is_an_event(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
+    statement_id = node.submit(session=session_id)["id"]
+    driver.claim()
+    driver.report_start(statement_id)
+    driver.succeed(statement_id)
+    events = list_events(node, entity="statement", entity_id=statement_id)
+    assert [(event["from"], event["to"]) for event in events] == [
+        (None, "waiting"),
+        ("waiting", "launched"),
+        ("launched", "running"),
+        ("running", "success"),
+    ]
+    assert [event["actor"] for event in events] == ["anonymous", *[f"driver:{session_id}:1"] * 3]
+    assert {(event["entity"], event["entity_id"]) for event in events} == {
+        ("statement", statement_id)
+    }
+    statement = node.statement(statement_id)
+    assert events[0]["at"][:19] == statement["created_at"][:19]
+    assert [event["at"] for event in events] == sorted(event["at"] for event in events)
+
+
+def test_every_change_of_a_session_is_an_event(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
+    driver.report_spark_failure()
+    events = list_events(node, entity_id=session_id)
+    assert [event["to"] for event in events] == ["not_started", "starting", "running", "failed"]
+    assert events[-1]["detail"]["failure"]["code"] == "spark_unavailable"
+
+
+def test_events_are_listed_in_pages_oldest_first(node: InProcessNode) -> None:
+    session_id = node.session()
+    statement_ids = [node.submit(session=session_id)["id"] for _ in range(5)]
+    all_events = list_events(node, entity="statement")
+    assert [event["entity_id"] for event in all_events][-5:] == statement_ids
+    assert list_events(node, entity="statement", limit=2) == all_events
+    after = all_events[-3]["cursor"]
+    assert list_events(node, entity="statement", after=after) == all_events[-2:]
+
+
+@pytest.mark.parametrize("cursor", ["x", "1", "1.x", "0.99999999999999999999", "-1.0", "."])
+@pytest.mark.parametrize("request_kind", ["list", "stream", "resume"])
+def test_an_invalid_cursor_is_refused(node: InProcessNode, cursor: str, request_kind: str) -> None:
+    headers = {} if request_kind == "list" else {"Accept": "text/event-stream"}
+    query = {"after": cursor}
+    if request_kind == "resume":
+        headers["Last-Event-ID"] = cursor
+        query = {}
+    response = node.http.get("/api/v1/events", params=query, headers=headers)
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
+
+
+def test_a_stream_sends_past_events_first_and_then_new_ones(node: InProcessNode) -> None:
+    session_id = node.session()
+    first = node.submit(session=session_id)["id"]
+    with open_stream(node) as stream:
+        first_event = next(event for event in stream if event["data"]["entity_id"] == first)
+        assert first_event["event"] == "statement"
+        assert first_event["id"] == first_event["data"]["cursor"]
+        assert (first_event["data"]["from"], first_event["data"]["to"]) == (None, "waiting")
+        second = node.submit(session=session_id)["id"]
+        second_event = next(event for event in stream if event["data"]["entity_id"] == second)
+        assert second_event["data"]["to"] == "waiting"
+
+
+def test_a_stream_resumes_after_the_last_event_id(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
+    statement_id = node.submit(session=session_id)["id"]
+    driver.claim()
+    first, second = list_events(node, entity_id=statement_id)
+    with open_stream(node, **{"Last-Event-ID": first["cursor"]}) as stream:
+        event = next(stream)
+        assert event["data"] == second
+        driver.report_start(statement_id)
+        assert next(stream)["data"]["to"] == "running"
+
+
+def test_a_stream_can_be_limited_to_one_statement(node: InProcessNode) -> None:
+    session_id = node.session()
+    statement_id = node.submit(session=session_id)["id"]
+    query = f"/api/v1/events?entity=statement&entity_id={statement_id}"
+    with node.http.stream("GET", query, headers={"Accept": "text/event-stream"}) as response:
+        stream = parse_server_sent_events(response.iter_lines())
+        assert next(stream)["data"]["to"] == "waiting"
+        node.submit(session=session_id)
+        node.http.post(f"/api/v1/statements/{statement_id}/cancel")
+        assert next(stream)["data"]["to"] == "cancelled"
+
+
+def test_the_last_event_id_takes_precedence_over_after(node: InProcessNode) -> None:
+    """A browser reconnects to the URL of its first request, which still has `after`."""
+    session_id = node.session()
+    statement_ids = [node.submit(session=session_id)["id"] for _ in range(2)]
+    all_events = list_events(node, entity="statement")
+    query = f"/api/v1/events?entity=statement&after={all_events[0]['cursor']}"
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": all_events[-2]["cursor"]}
+    with node.http.stream("GET", query, headers=headers) as response:
+        assert (
+            next(parse_server_sent_events(response.iter_lines()))["data"]["entity_id"]
+            == statement_ids[-1]
+        )

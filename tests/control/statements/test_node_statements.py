@@ -1,0 +1,69 @@
+"""Statements that the node executes itself: CANCEL STATEMENT."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.in_process_node import InProcessNode
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+def test_a_node_executes_cancel_statement_without_a_driver(
+    node: InProcessNode, in_session: bool
+) -> None:
+    session_id, driver = node.start_session()
+    target = node.submit(session=session_id)["id"]
+    driver.claim()
+    fields = {"session": node.start_session()[0]} if in_session else {}
+    statement = node.submit(f"CANCEL STATEMENT '{target}'", wait_timeout="20s", **fields)
+    if in_session:
+        # A periodic task executes the statement, because no driver polls for this session.
+        statement = node.statement(statement["id"], wait_timeout="20s")
+    assert (statement["kind"], statement["state"]) == ("local", "success")
+    assert statement["launched_at"] is None
+    rows = node.http.get(f"/api/v1/statements/{statement['id']}/result").json()["rows"]
+    assert rows == [[target, "cancelling"]]
+    assert node.statement(target)["state"] == "cancelling"
+    if not in_session:
+        session = node.describe_session(statement["session_id"])
+        assert (session["kind"], session["state"], session["epoch"]) == ("local", "dead", 0)
+
+
+def test_a_node_statement_waits_for_the_earlier_statements_of_its_session(
+    node: InProcessNode,
+) -> None:
+    session_id, driver = node.start_session()
+    first = node.submit(session=session_id)["id"]
+    target = node.submit()["id"]
+    cancel = node.submit(f"CANCEL STATEMENT '{target}'", session=session_id)["id"]
+    driver.claim()
+    assert node.statement(cancel)["state"] == "waiting"
+    response = node.http.post(f"/api/v1/statements/{cancel}/cancel")
+    assert (response.status_code, response.json()["code"]) == (409, "not_cancellable")
+    driver.succeed(first)
+    assert driver.poll().assignment is None
+    assert node.statement(cancel)["state"] == "success"
+    assert node.statement(target)["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_cancel_statement_fails_with_the_error_of_a_cancel(
+    node: InProcessNode, ended: bool
+) -> None:
+    target, code = "st_1", "statement_not_found"
+    if ended:
+        session_id, driver = node.start_session()
+        target, code = node.submit(session=session_id)["id"], "already_ended"
+        driver.claim()
+        driver.succeed(target)
+    statement = node.submit(f"CANCEL STATEMENT '{target}'")
+    assert (statement["state"], statement["error"]["code"]) == ("failed", code)
+
+
+def test_a_cancel_statement_with_a_syntax_error_is_refused_with_its_position(
+    node: InProcessNode,
+) -> None:
+    with node.expect_no_changes():
+        response = node.http.post("/api/v1/statements", json={"statement": "CANCEL STATEMENT x"})
+    problem = response.json()
+    assert (response.status_code, problem["code"]) == (400, "invalid_statement")
+    assert (problem["line"], problem["column"]) == (1, 18)

@@ -1,0 +1,71 @@
+"""Timeouts of statements, and idle timeout and maximum age of sessions."""
+
+from __future__ import annotations
+
+from tests.support.in_process_node import StartNode
+from tests.support.waiting import wait_until
+
+from headrace.model.lifecycle import StatementState
+
+QUICK = {"sweep": "50ms"}
+
+
+def test_a_statement_that_runs_longer_than_its_timeout_is_stopped(start_node: StartNode) -> None:
+    node = start_node(lease=QUICK)
+    session_id, driver = node.start_session()
+    statement_id = node.submit(session=session_id, timeout="100ms")["id"]
+    driver.claim()
+    driver.report_start(statement_id)
+    wait_until(lambda: node.statement(statement_id)["state"] == "cancelling")
+    assert driver.poll(in_flight=[statement_id]).cancel == [statement_id]
+    driver.report_end(statement_id, StatementState.CANCELLED)
+    statement = node.statement(statement_id)
+    assert (statement["state"], statement["cancel_reason"]) == ("timeout", "timeout")
+    assert statement["error"]["code"] == "statement_timeout"
+
+
+def test_a_statement_that_succeeds_before_its_driver_receives_the_timeout_is_successful(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease=QUICK)
+    session_id, driver = node.start_session()
+    statement_id = node.submit(session=session_id, timeout="50ms")["id"]
+    driver.claim()
+    driver.report_start(statement_id)
+    wait_until(lambda: node.statement(statement_id)["state"] == "cancelling")
+    driver.succeed(statement_id)
+    assert node.statement(statement_id)["state"] == "success"
+
+
+def test_a_statement_that_waits_longer_than_its_queue_timeout_does_not_run(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease=QUICK)
+    session_id, driver = node.start_session()
+    statement_id = node.submit(session=session_id, queue_timeout="100ms")["id"]
+    statement = node.statement(statement_id, wait_timeout="10s")
+    assert (statement["state"], statement["error"]["code"]) == ("timeout", "statement_timeout")
+    assert statement["launched_at"] is None
+    assert driver.poll().assignment is None
+
+
+def test_an_idle_session_is_closed_with_the_reason_in_its_event(start_node: StartNode) -> None:
+    node = start_node(lease=QUICK, sessions={"idle_timeout": "1h"})
+    session_id, driver = node.start_session(idle_timeout="100ms")
+    other, _driver = node.start_session()
+    wait_until(lambda: node.session_state(session_id) == "closing")
+    assert driver.poll().close is True
+    assert node.events(session_id)[-1]["detail"]["reason"] == "idle for 0.1 s"
+    assert node.session_state(other) == "running"
+    assert node.describe_session(other)["idle_timeout"] == "1h"
+
+
+def test_a_session_older_than_its_ttl_is_closed_and_its_statements_are_cancelled(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease=QUICK)
+    session_id, driver = node.start_session(ttl="3s")
+    statement_id = node.submit(session=session_id)["id"]
+    driver.claim()
+    wait_until(lambda: node.session_state(session_id) == "closing")
+    assert node.statement(statement_id)["cancel_reason"] == "closed"

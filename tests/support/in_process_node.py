@@ -1,0 +1,135 @@
+"""A node in the process of the test, with scripted drivers; its database can be read directly."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from tests.support.node_client import Json, NodeClient
+from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
+from tests.support.waiting import wait_until
+
+from headrace.api.app import create_app
+from headrace.control.node import Node
+from headrace.settings import Settings
+from headrace.store import events
+from headrace.store.database import Database
+
+
+class InProcessNode(NodeClient):
+    """A node that serves HTTP on a free port, and the launcher of its drivers."""
+
+    def __init__(self, node: Node, launcher: ScriptedLauncher, http: httpx.Client) -> None:
+        self.node = node
+        self.launcher = launcher
+        self.http = http
+
+    @property
+    def address(self) -> str:
+        return self.node.context.address
+
+    @property
+    def database(self) -> Database:
+        return self.node.database
+
+    def start_session(self, **fields: Any) -> tuple[str, ScriptedDriver]:
+        """Create a session, connect its driver, and return both. The session is running."""
+        session_id = self.session(**fields)
+        driver = self.launcher.connect_driver(session_id)
+        assert driver.hello().applied
+        return session_id, driver
+
+    @contextmanager
+    def expect_no_changes(self) -> Iterator[None]:
+        """Fail if the block creates a session, or creates or changes a statement."""
+        with self.database.read() as tx:
+            before = events.last(tx)
+        yield
+        with self.database.read() as tx:
+            new_events = events.read(tx, after=before, limit=1000)
+        # Background work may still start or end sessions of earlier tests.
+        changes = [
+            event for event in new_events if event.entity == "statement" or event.source is None
+        ]
+        assert changes == []
+
+
+StartNode = Callable[..., InProcessNode]
+"""Type of the fixture `start_node`."""
+
+
+def make_settings(home: Path, **changes: Any) -> Settings:
+    """Return settings of a node without a catalog, with time limits that outlast a slow test.
+
+    Args:
+        changes: Sections of the settings; they are merged with the defaults of this function.
+    """
+    lease = {"duration": "10m", "cancel_grace": "10m"}
+    merged: Json = {"catalog": {"kind": "memory"}, "lease": lease}
+    for name, value in changes.items():
+        section = merged.get(name)
+        merged[name] = {**section, **value} if isinstance(section, dict) else value
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name.startswith("HEADRACE_"):
+                patch.delenv(name)
+        patch.setenv("HEADRACE_CONFIG", str(home / "none.toml"))
+        return Settings(home=home, **merged)
+
+
+@contextmanager
+def serve_node(
+    settings: Settings, launcher: ScriptedLauncher | None = None
+) -> Iterator[InProcessNode]:
+    """Start a node, serve it during the block, and stop it."""
+    launcher = launcher or ScriptedLauncher()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        node = Node(settings, address=address, embedded=False, launchers=[launcher])
+        app = create_app(node)
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
+        )
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        node.start(request_stop=lambda: None)
+        thread.start()
+        try:
+            wait_until(lambda: server.started, what="the node listens")
+            with httpx.Client(
+                base_url=address, trust_env=False, verify=False, timeout=30
+            ) as client:
+                yield InProcessNode(node, launcher, client)
+        finally:
+            app.state.long_polls.release()
+            server.should_exit = True
+            launcher.close()
+            thread.join(20)
+            node.stop()
+        assert not thread.is_alive()
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessNode]:
+    """Serve a node on SQLite for the whole run; every test has sessions of its own in it."""
+    with serve_node(make_settings(tmp_path_factory.mktemp("node"))) as node:
+        yield node
+
+
+@pytest.fixture
+def start_node(tmp_path: Path) -> Iterator[StartNode]:
+    """Return a function that starts a node: `start_node(lease={"sweep": "1h"})`."""
+    with ExitStack() as stack:
+
+        def start(launcher: ScriptedLauncher | None = None, **changes: Any) -> InProcessNode:
+            settings = make_settings(tmp_path / "node", **changes)
+            return stack.enter_context(serve_node(settings, launcher))
+
+        yield start
