@@ -4,7 +4,7 @@ from __future__ import annotations
 
 SETTINGS = """
 # Settings
-Set a key in `headrace.toml`, or in the environment:
+Set a key in `headrace.toml`:
 
 ```toml
 [http]
@@ -14,24 +14,27 @@ port = 8041
 master = "local[8]"
 conf = { "spark.driver.memory" = "8g" }
 ```
+
+Or set the key in the environment:
+
 ```text
 export HEADRACE_HTTP__PORT=8041
 ```
 
-A value comes from the first of these sources that has it:
+Headrace uses the first of these sources that contains the key:
 1. a flag of the command, for example `--port`;
 2. the environment: `HEADRACE_` and the key in capitals, with two underscores for each dot;
 3. the file `headrace.toml` in the working directory, or the file that `HEADRACE_CONFIG` names;
 4. the default.
 
-An unknown key is an error that names the nearest known key. A duration is a number and a unit
-(`us ms s m min h d`), for example `"30s"`; a number without a unit is refused. Settings are read
-once, at start. A dash means: no value.
+An unknown key is an error, which names the nearest known key. A duration is a number and a unit
+(`us ms s m min h d`), for example `"30s"`; a number without a unit is an error. A node reads its
+settings once, at start. A dash in the column `default` means that the key has no value.
 """
 
 ERRORS = """
 # Errors
-Each error has a stable code. Programs should compare codes, never messages.
+Look up an error by its code. Codes are stable, so programs should compare codes and not messages.
 
 ```text
 curl -s localhost:8040/api/v1/statements/st_none
@@ -39,16 +42,17 @@ curl -s localhost:8040/api/v1/statements/st_none
  "code": "statement_not_found", "detail": "…"}
 ```
 
-The HTTP API answers errors as problem+json (RFC 9457): `type`, `title`, `status`, `code`,
-`detail`, and where known `line`, `column` and `hint`. The shell prints `detail` and `hint`, and
-exits with the exit code. A failed statement is not an HTTP error: its record contains `error` with
-`code`, `message`, Spark's `condition`, `sqlstate`, `line` and `column`. Lines and columns are
-counted from 1, columns in code points. `trace=true` adds the stack trace.
+The HTTP API returns an error as problem+json (RFC 9457) with the fields `type`, `title`, `status`,
+`code` and `detail`, and `line`, `column` and `hint` if they are known. The shell prints `detail`
+and `hint`, and exits with the exit code of the error.
 
-Errors of Spark itself have the code `syntax_error` or `analysis_error`, otherwise
-`execution_error`, with Spark's condition and SQLSTATE. A driver that cannot start Spark ends its
-session with `spark_unavailable`. [Troubleshooting](../guides/troubleshooting.md)
-has causes and fixes.
+A failed statement is not an HTTP error. The field `error` of the statement contains `code`,
+`message`, Spark's `condition`, `sqlstate`, `line` and `column`. Lines and columns start at 1, and
+columns count code points. The query parameter `trace=true` adds the stack trace.
+
+Errors of Spark have the code `syntax_error`, `analysis_error` or `execution_error`, with Spark's
+condition and SQLSTATE. If a driver cannot start Spark, its session fails with `spark_unavailable`.
+[Troubleshooting](../guides/troubleshooting.md) lists causes and fixes.
 """
 
 EVENTS = """
@@ -60,33 +64,36 @@ curl -s "localhost:8040/api/v1/events?entity=statement"
 curl -sN localhost:8040/api/v1/events -H 'Accept: text/event-stream'
 ```
 
-Each state change writes one event, in the same transaction. `next` of a page goes into `after` of
-the next request. A reader never skips an event, even if its transaction commits late. The stream
-sends all events from the start, or those after `Last-Event-ID` or `after`.
+Each state change writes one event, in the same transaction. To read the next page, pass `next` of a
+page as `after`. A reader never misses an event, even if the transaction of the event commits late.
+The stream sends all events from the first one, or those after `Last-Event-ID` or `after`.
 [Lifecycles](../explanation/lifecycles.md) has diagrams with the reason for each transition.
 """
 
 METRICS = """
 # Metrics
-Let Prometheus collect the metrics of a node:
+Configure Prometheus to read the metrics of a node from this address:
 
 ```text
 curl -s localhost:8040/metrics -H "Authorization: Bearer $HEADRACE_TOKEN"
 ```
 
-The node reads gauges of the store at the time of the request. They count the whole store, so they
-are equal on every node. Counters count the work of this node since its start.
+Gauges show the state of the store at the time of the request. They count the whole store, so every
+node returns the same values. Counters count the work of this node since its start.
 """
 
 CLI = """
 # Commands
+Run SQL, or show the options of a command:
+
 ```text
 headrace sql "SELECT 1 AS x"
 headrace COMMAND --help
 ```
 
-Rows go to standard output, everything else to standard error. [Use the shell](../guides/shell.md)
-explains scripts, parameters, formats, exit codes, and which node a command uses.
+Commands write rows to standard output and all other text to standard error.
+[Use the shell](../guides/shell.md) explains scripts, parameters, formats, exit codes, and which
+node a command uses.
 """
 
 HTTP = """
@@ -108,12 +115,12 @@ curl -s -X POST localhost:8040/api/v1/statements/st_…/cancel
 
 - `/api/v1/openapi.json` describes the API for programs.
 - If the node has a token, send `Authorization: Bearer …`.
-- Bodies are JSON, up to 16 MiB; unknown fields are refused. Times are UTC with microseconds
-  (RFC 3339). Durations are strings such as `"30s"`.
-- Lists are `{"items": […], "next": …}`, newest first. `next` goes into `before` of the next
-  request.
+- Request bodies are JSON, up to 16 MiB. An unknown field is an error. Times are UTC with
+  microseconds (RFC 3339). Durations are strings such as `"30s"`.
+- Lists are `{"items": […], "next": …}`, newest first. To read the next page, pass `next` as
+  `before`. Events are listed oldest first, and `next` is passed as `after`.
 - Errors are problem+json with a stable `code` ([errors](errors.md)).
-- With `Idempotency-Key`, a repeated submit gets the first answer, for 24 hours.
-- The first statement of a new session waits for a driver to start. Name a session to keep its
-  driver.
+- For 24 hours, a second submit with the same `Idempotency-Key` returns the first statement.
+- The first statement of a new session waits until a driver has started. To reuse a driver, name its
+  session in the submit.
 """
