@@ -41,7 +41,7 @@ class StoreMetrics(Collector):
             yield gauge
         writes = CounterMetricFamily(
             "headrace_store_writes",
-            "Write transactions of this node, by the name of the transaction.",
+            "Write transactions of this node. `transaction` is the name, for example `link.ended`.",
             labels=["transaction"],
         )
         for name, count in sorted(self._database.write_counts.items()):
