@@ -9,7 +9,7 @@ import secrets
 
 from headrace.storage import locations
 
-_FOLDER = "handover"
+_FOLDER = "handoff"
 
 
 def write_handoff(results: str, name: str, content: bytes) -> str:

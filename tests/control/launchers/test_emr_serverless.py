@@ -233,7 +233,7 @@ def test_a_refused_start_has_the_message_of_aws_and_leaves_no_token(
         launcher.start(unknown_application)
     system, path = url_to_fs(aws.results)
     system.invalidate_cache()
-    assert not [name for name in system.find(path) if "/handover/" in name]
+    assert not [name for name in system.find(path) if "/handoff/" in name]
 
 
 def test_a_kill_succeeds_if_the_job_run_ends_before_the_cancel(

@@ -76,7 +76,7 @@ def test_a_bootstrap_that_cannot_be_deleted_is_refused(
         raise PermissionError("AccessDenied")
 
     monkeypatch.setattr(system, "rm", forbidden)
-    with pytest.raises(ResultsUnavailable, match=r"cannot delete s3://.*: AccessDenied"):
+    with pytest.raises(ResultsUnavailable, match=r"Cannot delete s3://.*: AccessDenied"):
         read_handoff(artifacts.bootstrap)
 
 
