@@ -24,16 +24,6 @@ _SERVER_PACKAGES = ("alembic", "fastapi", "psutil", "pyarrow", "sqlalchemy", "uv
 _FIELDS = ("name", "status", "found", "fix")
 _MARKS = {"ok": "✓", "warning": "!", "failed": "✗"}
 _ASCII_MARKS = {"ok": "ok", "warning": "warning", "failed": "FAILED"}
-_DEFAULT_FIXES = {
-    "settings": "correct it in the environment or in headrace.toml (docs/reference/settings.md)",
-    "java": "install Java 17 or 21, or set JAVA_HOME to it",
-    "spark": "pip install 'headrace[spark]'",
-    "store": "check the setting store.url, and that the database runs",
-    "catalog": "check the settings under catalog",
-    "results": "check the setting results.location, and the credentials for it",
-    "port": "set http.host and http.port to an address of this host",
-}
-"""Fixes for checks that fail without naming one."""
 
 
 @click.command()
@@ -82,9 +72,6 @@ def _check_host(context: CommandContext) -> list[Json]:
         env={**os.environ, "HEADRACE_HOME": str(context.config.home)},
     )
     checks: list[Json] = [json.loads(line) for line in run.stdout.splitlines()]
-    for check in checks:
-        if check["status"] == "failed" and not check["fix"]:
-            check["fix"] = _DEFAULT_FIXES.get(check["name"], "see docs/reference/settings.md")
     if run.returncode != 0:
         last_line = run.stderr.strip().rpartition("\n")[2]
         message = f"the checks of this host ended with an error: {last_line}"

@@ -18,13 +18,13 @@ _LIVE = (statements.c.session_id == sessions.c.id, statements.c.ended_at.is_(Non
 _HAS_WAITING = (
     exists().where(*_LIVE, statements.c.state == StatementState.WAITING).correlate(sessions)
 )
-_FINISHED = and_(sessions.c.kind == SessionKind.BATCH, sessions.c.next_ordinal > 0)
+_BATCH_SUBMITTED = and_(sessions.c.kind == SessionKind.BATCH, sessions.c.next_ordinal > 0)
 _VIEW = (
     select(
         sessions.c.epoch,
         sessions.c.state.label("session_state"),
         sessions.c.parallelism,
-        _FINISHED.label("finished"),
+        _BATCH_SUBMITTED.label("batch_submitted"),
         _HAS_WAITING.label("has_waiting"),
         statements.c.id,
         statements.c.state,
@@ -43,7 +43,7 @@ class DriverView:
     state: SessionState
     parallelism: int
     """Largest number of queries in flight."""
-    finished: bool
+    batch_submitted: bool
     """Whether the session is a batch session whose only statement was submitted."""
     has_waiting: bool
     """Whether a statement of the session is `waiting`."""
@@ -63,7 +63,7 @@ def load_driver_view(tx: Tx, session_id: str) -> DriverView | None:
         epoch=session.epoch,
         state=session.session_state,
         parallelism=session.parallelism,
-        finished=session.finished,
+        batch_submitted=session.batch_submitted,
         has_waiting=session.has_waiting,
         in_flight=[(row.id, row.state) for row in in_flight],
     )

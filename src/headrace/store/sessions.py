@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 _ENTITY = "session"
 _INTERNAL = {"next_ordinal", "token_hash"}
 _LIVE = sessions.c.ended_at.is_(None)
-# The states in which a session can have a lease.
-_LEASED = sorted(SESSION.live - {SessionState.NOT_STARTED})
+LEASED_STATES = sorted(SESSION.live - {SessionState.NOT_STARTED})
+"""States in which a session can have a lease."""
 
 _HAS_LIVE = exists().where(
     statements.c.session_id == sessions.c.id, statements.c.ended_at.is_(None)
@@ -60,7 +60,7 @@ _RENEW = (
     .where(
         sessions.c.id == bindparam("session"),
         sessions.c.epoch == bindparam("lease_epoch"),
-        sessions.c.state.in_(_LEASED),
+        sessions.c.state.in_(LEASED_STATES),
     )
     .values(
         lease_until=clock(bindparam("seconds", type_=Float())),

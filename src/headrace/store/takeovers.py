@@ -12,18 +12,17 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, select, update
 
-from headrace.model.lifecycle import SESSION, SessionState
+from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, FencedDriver, Session
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
-from headrace.store.sessions import fetch, select_leased
+from headrace.store.sessions import LEASED_STATES, fetch, select_leased
 from headrace.store.tables import sessions
 from headrace.store.timeouts import has_other_work
 
 _ENTITY = "session"
-_LEASED = sorted(SESSION.live - {SessionState.NOT_STARTED})
 _LAUNCHABLE = [SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RECOVERING]
 
 
@@ -110,7 +109,7 @@ def _lock_driven(
     """
     query = select(sessions.c.state, sessions.c.handle).where(
         *_has_epoch(lease),
-        sessions.c.state.in_(_LEASED),
+        sessions.c.state.in_(LEASED_STATES),
         sessions.c.lease_until.is_not(None),
         sessions.c.fenced_driver.is_(None),
     )

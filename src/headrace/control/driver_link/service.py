@@ -128,7 +128,7 @@ class DriverLinkService:
             assignment = self._claim(lease)
             if assignment is None:
                 self._node_statements.run_due(lease.session_id)
-        elif view.finished and not view.has_waiting and not view.in_flight and not closing:
+        elif view.batch_submitted and not view.has_waiting and not view.in_flight and not closing:
             closing = self._close_batch(lease)
         return Orders(assignment=assignment, cancel=_new_cancels(view, message), close=closing)
 

@@ -41,7 +41,7 @@ class SupervisorRecord:
 
     pid: int
     created: float
-    """Creation time of the process, which tells it from a later process with the same id."""
+    """Creation time of the process. A later process with the same id has another one."""
     port: int
     """Port of the metastore."""
 

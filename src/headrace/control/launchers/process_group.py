@@ -35,7 +35,7 @@ class ProcessGroup:
     pid: int
     """Process id of the leader."""
     created: float | None
-    """Creation time of the leader, which tells it from a later process with the same id.
+    """Creation time of the leader, which distinguishes it from a later process with the same id.
     None if the leader had ended before the time could be read."""
 
     @classmethod

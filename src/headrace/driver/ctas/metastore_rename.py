@@ -44,8 +44,8 @@ class MetastoreRenames:
         """Return whether the rename moved the files of the table but did not change its name.
 
         Args:
-            marker_file: Relative path of a file of the table. It tells the table's files from
-                those of another table at the new location.
+            marker_file: Relative path of a file of the table. It distinguishes the table's files
+                from those of another table at the new location.
         """
         return self._find_abandoned_location(path, new_location, marker_file) is not None
 
