@@ -61,6 +61,14 @@ class HomeLayout:
         return self.path / "node.json"
 
     @property
+    def token_file(self) -> Path:
+        """Token that a node creates if none is configured, mode 0600. Commands of the home use it.
+
+        The token is stable across restarts of the node.
+        """
+        return self.path / "token"
+
+    @property
     def commands_lock(self) -> Path:
         """Lock that every command holds shared while it uses the embedded node."""
         return self.path / "commands.lock"
