@@ -72,6 +72,14 @@ class ResultsSettings(Section):
     """Largest number of bytes of record batches in one chunk. A chunk has at least one row."""
 
 
+class HistorySettings(Section):
+    """How long the history is kept."""
+
+    retention: Duration | None = timedelta(days=30)
+    """How long ended statements and sessions are kept, with their events and transactions; at least
+    24h and `results.retention`; null: for ever."""
+
+
 class LeaseSettings(Section):
     """Leases of drivers and nodes."""
 
@@ -101,6 +109,9 @@ class StatementSettings(Section):
 
     max_attempts: int = Field(default=2, ge=1)
     """Largest number of attempts of a statement that is safe to retry when its driver dies."""
+    max_waiting: int = Field(default=10_000, ge=1)
+    """Largest number of statements that may wait in one session. Another submit is refused with
+    `queue_full`."""
 
 
 class CatalogSettings(Section):
@@ -130,6 +141,7 @@ class OpenSearchSettings(Section):
     catalog, and any other name for the default catalog of the session."""
 
 
+_KEYS_KEPT = timedelta(hours=24)
 _REQUIRED_KEYS = {"emr-serverless": ("application_id", "execution_role_arn")}
 
 
@@ -231,6 +243,7 @@ class Settings(BaseSettings):
     http: HttpSettings = HttpSettings()
     store: StoreSettings = StoreSettings()
     results: ResultsSettings = ResultsSettings()
+    history: HistorySettings = HistorySettings()
     lease: LeaseSettings = LeaseSettings()
     sessions: SessionSettings = SessionSettings()
     statements: StatementSettings = StatementSettings()
@@ -281,6 +294,17 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"drivers of the profile {remote[0]!r} run on other hosts and cannot reach the"
                 " managed catalog of this host; set catalog.kind to external or memory"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_history(self) -> Settings:
+        """Raise ValueError if statements would be deleted before their results or their keys."""
+        shortest = max(self.results.retention, _KEYS_KEPT)
+        if self.history.retention is not None and self.history.retention < shortest:
+            raise ValueError(
+                "The setting history.retention must be at least 24h, the lifetime of an"
+                " Idempotency-Key, and at least results.retention"
             )
         return self
 

@@ -15,6 +15,8 @@ from tests.faults.lane import ChaosLane
 from tests.support.node import ENDED
 from tests.support.waiting import wait_until
 
+from headrace.store.waiting_statements import CHUNK
+
 _TIMEOUT_SECONDS = 150.0
 # One task: it takes one of two slots, so that other statements can run in parallel.
 _LONG = "SELECT count(*) FROM range(0, 1000000000000, 1, 1) WHERE id % 3 = 7"
@@ -142,6 +144,16 @@ class History:
             )
         self._lane.base = None
         self._wait_ended(self._submit("SELECT 4"))
+
+    def long_queue(self) -> None:
+        """Close a session whose queue ends in several transactions."""
+        session = self._open()
+        for _ in range(CHUNK + 5):
+            self._submit(_SLOW, session=session)
+        self._request("DELETE", f"/sessions/{session}")
+        self._wait_until(
+            lambda: self._get_session(session)["state"] == "dead", "a long queue has ended"
+        )
 
     def aged(self) -> None:
         session = self._open(ttl="1s")

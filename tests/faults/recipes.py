@@ -43,6 +43,7 @@ _KILL_AFTER_START = Recipe(_NEW_SESSION.steps, (Fault(DRIVER_STARTED, "after", "
 
 RECIPES = {
     "store statement.cancel": Recipe(("cancel",)),
+    "store session.cancel_queue": Recipe(("long_queue",)),
     "store session.expire": Recipe(("aged",)),
     "store statement.time_out": Recipe(("timeout",)),
     "launcher launch:find": _KILL_AFTER_START,
@@ -81,6 +82,9 @@ RECIPES = {
     "launcher node:poll": Recipe(("own_session", "bounce", "query")),
     "store retention.results": Recipe(("query", "killed_node")),
     "store retention.idempotency": Recipe(("query", "killed_node")),
+    "store retention.statements": Recipe(("query", "killed_node")),
+    "store retention.sessions": Recipe(("query", "killed_node")),
+    "store retention.node_events": Recipe(("query", "killed_node")),
     "store statement.note_cancel": Recipe(("stuck_beside",)),
     "store takeover.fence": _STUCK,
     "launcher takeover:kill": _STUCK,

@@ -115,6 +115,18 @@ class PostgresServer(Postgres):
             assert run.returncode == 0, f"{' '.join(command)}: {output.read().decode()}"
 
 
+def dump_and_restore(source_url: str, target_url: str) -> None:
+    """Copy a database into an empty one of another server, as an operator would: by a dump."""
+    programs = _find_programs()
+    with tempfile.NamedTemporaryFile(suffix=".sql") as dump:
+        commands = [
+            [programs / "pg_dump", "--dbname", source_url, "--no-owner", "--file", dump.name],
+            [programs / "psql", "-Xq", "-v", "ON_ERROR_STOP=1", "-d", target_url, "-f", dump.name],
+        ]
+        for command in commands:
+            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+
+
 @contextmanager
 def running_server() -> Iterator[PostgresServer]:
     """Start a server for the block; fail the test if none is installed."""

@@ -17,6 +17,7 @@ from headrace.control.context import NodeContext
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.control.event_log import EventLog
 from headrace.control.expiry import Expiry
+from headrace.control.history import HistoryRetention
 from headrace.control.host.idle_shutdown import IdleShutdown
 from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.base import Launcher
@@ -25,6 +26,7 @@ from headrace.control.metrics import StoreMetrics
 from headrace.control.node_lease import NodeLease
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.retention import Retention
+from headrace.control.sessions.closing import Closings
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.forced_cancel import ForcedCancels
 from headrace.control.sessions.launch import Launches
@@ -166,12 +168,14 @@ class Node:
         )
         tasks = [
             PeriodicTask("takeovers", self._takeovers.run),
+            PeriodicTask("closings", Closings(self.context).run),
             PeriodicTask("expiry", Expiry(self.context).run),
             PeriodicTask("forced cancels", ForcedCancels(self.context, self._takeovers).run),
             PeriodicTask("node statements", self._node_statements.run_due),
             PeriodicTask("warm pool", self._warm_pool.run),
             PeriodicTask("launches", launches.start_pending),
             PeriodicTask("retention", Retention(self.context).run, _RETENTION_SECONDS),
+            PeriodicTask("history", HistoryRetention(self.context).run, _RETENTION_SECONDS),
             PeriodicTask("idle shutdown", self._stop_if_unused),
         ]
         is_first = True

@@ -7,7 +7,7 @@ import logging
 from headrace.control.context import NodeContext
 from headrace.errors import ResultsUnavailable
 from headrace.storage.locations import delete
-from headrace.store import idempotency, results
+from headrace.store import results
 
 _LOG = logging.getLogger("headrace.retention")
 _BATCH = 100
@@ -20,7 +20,7 @@ class Retention:
         self._database = context.database
 
     def run(self) -> int:
-        """Delete expired results and idempotency keys; return the number of deleted results.
+        """Delete expired results; return their number.
 
         Files are deleted before the rows, so that a crash causes a repetition and never a leak.
         """
@@ -38,8 +38,6 @@ class Retention:
             count += len(deleted)
             if len(deleted) < _BATCH:
                 break
-        with self._database.write("retention.idempotency") as tx:
-            idempotency.delete_expired(tx)
         return count
 
 

@@ -202,6 +202,17 @@ class LeaseLost(Conflict):
     code = "lease_lost"
 
 
+# The caller asks for too much.
+
+
+class QueueFull(HeadraceError):
+    """Too many statements wait in the session."""
+
+    code = "queue_full"
+    status = 429
+    exit_code = EXIT_CONFLICT
+
+
 # Systems that Headrace depends on.
 
 

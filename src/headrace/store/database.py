@@ -12,7 +12,7 @@ from sqlalchemy import URL, Connection, CursorResult, Engine, Executable, make_u
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from headrace.errors import InvalidSetting
-from headrace.store import migrate, postgres, sqlite
+from headrace.store import event_generations, migrate, postgres, sqlite
 from headrace.store.listener import CHANNEL, Listener, NotifyCodec
 from headrace.store.notifications import Notifications
 from headrace.store.outages import to_outage
@@ -109,11 +109,14 @@ class Database:
     def migrate(self) -> None:
         """Upgrade the schema to this version. Several nodes may do so at once.
 
+        On a restored PostgreSQL store, also start a new generation of events.
+
         Raises:
             SchemaTooNew: A newer Headrace has migrated the store.
         """
         with self._writer_turn(), _convert_outages(), self._writers.begin() as connection:
             migrate.upgrade(connection)
+            event_generations.start_if_restored(connection)
 
     @contextmanager
     def read(self) -> Iterator[Tx]:

@@ -1,13 +1,20 @@
 """The event log: one row for each change of state, written in the transaction that makes it.
 
-Readers receive events in the order (xid, id). On PostgreSQL, `xid` is the number of the writing
-transaction, and readers stay below the oldest transaction that still runs: an event that commits
-late never lies behind a reader's cursor. On SQLite, writers take turns, so the order of ids is the
-order of commits.
+Readers receive events in the order (generation, xid, id). On PostgreSQL, `xid` is the number of the
+writing transaction, and readers stay below the oldest transaction that still runs: an event that
+commits late never lies behind a reader's cursor. A server numbers its transactions by itself, so
+the numbers of restored events mean nothing on another server. The first node that opens a restored
+store starts a new generation (event_generations.py). Events of earlier generations are complete,
+and come before the events of the new one.
+
+On SQLite, writers take turns, so the order of ids is the order of commits. The generation and the
+xid are 0.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -17,6 +24,7 @@ from sqlalchemy import (
     RowMapping,
     bindparam,
     insert,
+    or_,
     select,
     tuple_,
 )
@@ -33,10 +41,19 @@ from headrace.store.notifications import EVENTS
 from headrace.store.tables import events
 
 _SELECT = select(events)
+_ORDER = (events.c.generation, events.c.xid, events.c.id)
+_CURSOR = re.compile(r"([0-9]{1,10})\.([0-9]{1,19})\.([0-9]{1,19})")
 
 
 class _current_xid(FunctionElement[int]):  # noqa: N801 - it stands for an SQL function
     """The number of the current transaction; 0 on SQLite."""
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+class _current_generation(FunctionElement[int]):  # noqa: N801 - it stands for an SQL query
+    """The generation of new events; 0 on SQLite."""
 
     type = BigInteger()
     inherit_cache = True
@@ -54,6 +71,13 @@ def _compile_current_xid(_element: _current_xid, _compiler: SQLCompiler, **_opti
     return "(pg_current_xact_id()::text::bigint)"
 
 
+@compiles(_current_generation, "postgresql")
+def _compile_generation(
+    _element: _current_generation, _compiler: SQLCompiler, **_options: Any
+) -> str:
+    return "(SELECT max(generation) FROM event_generations)"
+
+
 @compiles(_oldest_running_xid, "postgresql")
 def _compile_oldest_xid(
     _element: _oldest_running_xid, _compiler: SQLCompiler, **_options: Any
@@ -61,12 +85,14 @@ def _compile_oldest_xid(
     return "(pg_snapshot_xmin(pg_current_snapshot())::text::bigint)"
 
 
+@compiles(_current_generation, "sqlite")
 @compiles(_current_xid, "sqlite")
-def _compile_zero(_element: _current_xid, _compiler: SQLCompiler, **_options: Any) -> str:
+def _compile_zero(_element: FunctionElement[int], _compiler: SQLCompiler, **_options: Any) -> str:
     return "0"
 
 
 _APPEND = insert(events).values(
+    generation=_current_generation(),
     xid=_current_xid(),
     entity=bindparam("entity"),
     entity_id=bindparam("entity_id"),
@@ -96,24 +122,54 @@ def append(
         failure: A failure to add to the detail, without its stack trace.
         seconds_ago: Time since the change; the event is dated back by this time.
     """
+    row = {
+        "entity": entity,
+        "entity_id": entity_id,
+        "source": source,
+        "target": target,
+        "actor": actor,
+        "detail": _full_detail(detail, failure),
+        "offset": -seconds_ago,
+    }
+    tx.execute(_APPEND, row)
+    tx.wake(EVENTS)
+
+
+def append_all(
+    tx: Tx,
+    entity: str,
+    entity_ids: Sequence[str],
+    source: str,
+    target: str,
+    *,
+    actor: str,
+    detail: dict[str, Any] | None = None,
+    failure: Failure | None = None,
+) -> None:
+    """Append one event for each of these entities, which made the same change of state.
+
+    Args:
+        failure: A failure to add to the detail, without its stack trace.
+    """
+    row = {
+        "entity": entity,
+        "source": source,
+        "target": target,
+        "actor": actor,
+        "detail": _full_detail(detail, failure),
+        "offset": 0.0,
+    }
+    tx.execute(_APPEND, [{**row, "entity_id": entity_id} for entity_id in entity_ids])
+    tx.wake(EVENTS)
+
+
+def _full_detail(detail: dict[str, Any] | None, failure: Failure | None) -> dict[str, Any]:
     full_detail = dict(detail or {})
     if failure is not None:
         full_detail["failure"] = failure.model_dump(
             mode="json", exclude={"trace"}, exclude_none=True
         )
-    tx.execute(
-        _APPEND,
-        {
-            "entity": entity,
-            "entity_id": entity_id,
-            "source": source,
-            "target": target,
-            "actor": actor,
-            "detail": full_detail,
-            "offset": -seconds_ago,
-        },
-    )
-    tx.wake(EVENTS)
+    return full_detail
 
 
 def read(
@@ -137,41 +193,43 @@ def read(
         query = query.where(events.c.entity == entity)
     if entity_id is not None:
         query = query.where(events.c.entity_id == entity_id)
-    query = query.order_by(events.c.xid, events.c.id).limit(limit)
+    query = query.order_by(*_ORDER).limit(limit)
     return [_row_to_event(row) for row in tx.execute(query).mappings()]
 
 
 def last(tx: Tx) -> str:
-    """Return the cursor of the last event that readers can see; `0.0` if there is none."""
+    """Return the cursor of the last event that readers can see; `0.0.0` if there is none."""
     query = (
-        select(events.c.xid, events.c.id)
+        select(*_ORDER)
         .where(*_after(tx, None))
-        .order_by(events.c.xid.desc(), events.c.id.desc())
+        .order_by(*(column.desc() for column in _ORDER))
         .limit(1)
     )
     row = tx.execute(query).one_or_none()
-    return "0.0" if row is None else f"{row.xid}.{row.id}"
+    return "0.0.0" if row is None else f"{row.generation}.{row.xid}.{row.id}"
 
 
 def _after(tx: Tx, cursor: str | None) -> list[ColumnElement[bool]]:
     """Return the conditions for the visible events after a cursor."""
-    xid, number = (0, 0) if cursor is None else _parse_cursor(cursor)
+    generation, xid, number = (0, 0, 0) if cursor is None else _parse_cursor(cursor)
     if tx.dialect == "sqlite":
-        # Two conditions, because SQLite searches an index only by the first column of a tuple.
-        return [events.c.xid == _current_xid(), events.c.id > number]
-    position = tuple_(events.c.xid, events.c.id) > tuple_(xid, number)
-    return [events.c.xid < _oldest_running_xid(), position]
+        # Separate conditions, because SQLite searches an index only by the first column of a tuple.
+        current = (events.c.generation == _current_generation(), events.c.xid == _current_xid())
+        return [*current, events.c.id > number]
+    position = tuple_(*_ORDER) > tuple_(generation, xid, number)
+    is_complete = events.c.generation < _current_generation()
+    return [position, or_(is_complete, events.c.xid < _oldest_running_xid())]
 
 
 def _row_to_event(row: RowMapping) -> Event:
     columns: dict[str, Any] = {**row}
-    return Event(cursor=f"{columns.pop('xid')}.{columns.pop('id')}", **columns)
+    cursor = ".".join(str(columns.pop(column.name)) for column in _ORDER)
+    return Event(cursor=cursor, **columns)
 
 
-def _parse_cursor(cursor: str) -> tuple[int, int]:
-    xid, _, number = cursor.partition(".")
-    # isdigit() accepts digits of other scripts, which int() does not parse.
-    valid = (xid + number).isascii() and xid.isdigit() and number.isdigit()
-    if not valid or max(int(xid), int(number)) >= 2**63:
+def _parse_cursor(cursor: str) -> tuple[int, int, int]:
+    match = _CURSOR.fullmatch(cursor)
+    generation, xid, number = map(int, match.groups()) if match else (0, 0, 0)
+    if match is None or generation >= 2**31 or max(xid, number) >= 2**63:
         raise InvalidRequest(f"{cursor!r} is not a cursor of the event list.")
-    return int(xid), int(number)
+    return generation, xid, number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.errors import IdempotencyConflict
@@ -55,6 +55,15 @@ def remember(tx: Tx, owner: str, key: str, body_hash: str, statement_id: str) ->
         raise IdempotencyKeyUsed(f"A concurrent submit used the Idempotency-Key {key!r} first.")
 
 
-def delete_expired(tx: Tx) -> int:
-    """Delete the keys that are older than 24 hours. Return their number."""
-    return tx.execute(delete(idempotency).where(~_FRESH)).rowcount
+def delete_expired(tx: Tx, limit: int) -> int:
+    """Delete at most `limit` keys that are older than 24 hours. Return their number."""
+    key = tuple_(idempotency.c.owner, idempotency.c.key)
+    # A submit that uses an expired key again has locked its row: the row is fresh after that.
+    expired = (
+        select(idempotency.c.owner, idempotency.c.key)
+        .where(~_FRESH)
+        .order_by(idempotency.c.created_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    return tx.execute(delete(idempotency).where(key.in_(expired))).rowcount

@@ -20,6 +20,7 @@ _RUNNABLE = select(statements.c.id).where(
         _earlier.c.ordinal < statements.c.ordinal,
     ),
 )
+_ORDER = (statements.c.session_id, statements.c.ordinal)
 
 
 def runnable(tx: Tx, session_id: str | None, limit: int) -> list[str]:
@@ -31,4 +32,4 @@ def runnable(tx: Tx, session_id: str | None, limit: int) -> list[str]:
     query = _RUNNABLE
     if session_id is not None:
         query = query.where(statements.c.session_id == session_id)
-    return list(tx.execute(query.order_by(statements.c.id).limit(limit)).scalars())
+    return list(tx.execute(query.order_by(*_ORDER).limit(limit)).scalars())

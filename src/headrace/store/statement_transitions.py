@@ -16,7 +16,13 @@ from headrace.model.result import ResultReport
 from headrace.model.session import DriverLease
 from headrace.model.statement import CancelReason, Statement
 from headrace.model.transaction import Transaction
-from headrace.store import events, pending_hook_calls, results, transactions
+from headrace.store import (
+    events,
+    pending_hook_calls,
+    results,
+    transactions,
+    waiting_statements,
+)
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.locks import LockedStatement, lock_owned_statement, lock_statement
@@ -211,6 +217,7 @@ def end_all_statements(
         .order_by(statements.c.ordinal)
         .with_for_update()
     )
+    count = waiting_statements.fail_all(tx, session_id, actor=actor, failure=waiting or failure)
     rows = tx.execute(query).all()
     for row in rows:
         target: StatementState = StatementState.FAILED
@@ -223,7 +230,7 @@ def end_all_statements(
             target, reason = outcome_of_cancel(row.cancel_reason)
         _change(tx, row.id, row.state, target, failure=reason)
         record(tx, row.id, session_id, row.state, target, actor=actor, failure=reason)
-    return len(rows)
+    return count + len(rows)
 
 
 def resolve_lost_statements(

@@ -6,11 +6,17 @@ from collections.abc import Collection
 
 from sqlalchemy import bindparam, func, or_, select, update
 
-from headrace.errors import SessionEnded, SessionNotFound
-from headrace.model.lifecycle import SESSION, STATEMENT, SessionState, StatementState
+from headrace.errors import QueueFull, SessionEnded, SessionNotFound
+from headrace.model.lifecycle import (
+    IN_FLIGHT,
+    SESSION,
+    STATEMENT,
+    SessionState,
+    StatementState,
+)
 from headrace.model.session import SessionKind
 from headrace.model.statement import NewStatement, Statement
-from headrace.store import results
+from headrace.store import results, waiting_statements
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.records import RESULT_PREFIX, row_to_statement, spec_to_columns
@@ -43,6 +49,12 @@ _NEXT_ORDINAL = (
     .values(next_ordinal=sessions.c.next_ordinal + 1, last_used_at=clock())
     .returning(sessions.c.next_ordinal)
 )
+# Without ORDER BY: SQLite would choose an index in that order and read all waiting statements.
+_IN_FLIGHT = select(statements.c.ordinal, statements.c.id).where(
+    statements.c.session_id == bindparam("session"),
+    _LIVE,
+    statements.c.state.in_(sorted(IN_FLIGHT)),
+)
 _LIVE_IDS = (
     select(statements.c.id)
     .where(statements.c.session_id == bindparam("session"), _LIVE)
@@ -50,17 +62,31 @@ _LIVE_IDS = (
 )
 
 
-def insert(tx: Tx, new: NewStatement, *, actor: str) -> Statement:
+def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = None) -> Statement:
     """Insert a statement that waits for the session's driver.
+
+    Args:
+        max_waiting: Largest number of statements that may wait in the session; None: no limit.
 
     Raises:
         SessionNotFound: There is no such session.
         SessionEnded: The session accepts no more statements.
+        QueueFull: `max_waiting` statements wait in the session already.
     """
+    ordinal = _next_ordinal(tx, new.session_id)
+    if max_waiting is not None and waiting_statements.is_full(
+        tx, new.session_id, next_ordinal=ordinal, limit=max_waiting
+    ):
+        raise QueueFull(
+            f"{max_waiting:,} statements wait in session {new.session_id}, and no more may wait "
+            "(setting statements.max_waiting).",
+            hint="Submit the statement again when some of them have ended, or submit it to "
+            "another session.",
+        )
     row = {
         "id": new.id,
         "session_id": new.session_id,
-        "ordinal": _next_ordinal(tx, new.session_id),
+        "ordinal": ordinal,
         "owner": new.owner,
         "state": STATEMENT.initial,
         "is_query": new.is_query,
@@ -126,6 +152,12 @@ def page(
         query = query.where(statements.c.id < before)
     query = query.order_by(statements.c.id.desc()).limit(limit)
     return [row_to_statement(row) for row in tx.execute(query).mappings()]
+
+
+def in_flight_ids(tx: Tx, session_id: str) -> list[str]:
+    """Return the ids of the statements that the session's driver has claimed, in order."""
+    rows = tx.execute(_IN_FLIGHT, {"session": session_id}).all()
+    return [row.id for row in sorted(rows, key=lambda row: row.ordinal)]
 
 
 def live_ids(tx: Tx, session_id: str) -> list[str]:

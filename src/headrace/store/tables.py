@@ -42,6 +42,8 @@ _WARM = text("warm")
 TIMED = text(
     "ended_at IS NULL AND (timeout_seconds IS NOT NULL OR queue_timeout_seconds IS NOT NULL)"
 )
+NODE_EVENTS = text("entity = 'node'")
+_ENDED = text("ended_at IS NOT NULL")
 _PUBLISHING = text("state = 'committing'")
 
 metadata = MetaData(
@@ -123,6 +125,7 @@ sessions = Table(
         postgresql_where=_LIVE,
     ),
     Index("sessions_by_owner", "owner", "id"),
+    Index("sessions_ended", "ended_at", sqlite_where=_ENDED, postgresql_where=_ENDED),
     Index("sessions_warm", "profile", "id", sqlite_where=_WARM, postgresql_where=_WARM),
     sqlite_autoincrement=True,
 )
@@ -177,6 +180,15 @@ statements = Table(
         sqlite_where=_LIVE,
         postgresql_where=_LIVE,
     ),
+    # The statements in flight and the oldest waiting one, however many statements wait.
+    Index(
+        "statements_live_by_state",
+        "state",
+        "session_id",
+        "ordinal",
+        sqlite_where=_LIVE,
+        postgresql_where=_LIVE,
+    ),
     Index(
         "statements_timed",
         "id",
@@ -189,9 +201,10 @@ statements = Table(
         "statements_by_end",
         "state",
         "id",
-        sqlite_where=text("ended_at IS NOT NULL"),
-        postgresql_where=text("ended_at IS NOT NULL"),
+        sqlite_where=_ENDED,
+        postgresql_where=_ENDED,
     ),
+    Index("statements_ended", "ended_at", sqlite_where=_ENDED, postgresql_where=_ENDED),
 )
 
 transactions = Table(
@@ -228,6 +241,7 @@ transactions = Table(
         postgresql_where=_PUBLISHING,
     ),
     Index("transactions_by_statement", "statement_id", "id"),
+    Index("transactions_by_session", "session_id"),
 )
 
 pending_hook_calls = Table(
@@ -260,10 +274,21 @@ results = Table(
     ),
 )
 
+# A PostgreSQL server numbers its transactions by itself. Each server that the store has been on has
+# a row here, in order: a restore on another server starts the next generation of events.
+event_generations = Table(
+    "event_generations",
+    metadata,
+    Column("generation", Integer, primary_key=True, autoincrement=False),
+    Column("server", Text, nullable=False),
+    Column("began_at", Instant, nullable=False),
+)
+
 events = Table(
     "events",
     metadata,
     Column("id", _COUNTER, primary_key=True, autoincrement=True),
+    Column("generation", Integer, nullable=False),
     Column("xid", BigInteger, nullable=False),
     Column("entity", Text, nullable=False),
     Column("entity_id", id_type(), nullable=False),
@@ -272,8 +297,9 @@ events = Table(
     Column("at", Instant, nullable=False),
     Column("actor", Text, nullable=False),
     Column("detail", JSON, nullable=False),
-    Index("events_order", "xid", "id"),
-    Index("events_by_entity", "entity_id", "xid", "id"),
+    Index("events_order", "generation", "xid", "id"),
+    Index("events_by_entity", "entity_id", "generation", "xid", "id"),
+    Index("events_of_nodes", "at", sqlite_where=NODE_EVENTS, postgresql_where=NODE_EVENTS),
     sqlite_autoincrement=True,
 )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
+from tests.support.postgres import Postgres, dump_and_restore
 from tests.support.store import new_session, new_statement
 
 from headrace.errors import InvalidRequest
@@ -56,7 +58,24 @@ def test_the_last_cursor_of_an_empty_log_can_be_read_from(store: Database) -> No
 
 
 @pytest.mark.parametrize(
-    "cursor", ["", "7", ".", "1.", ".1", "-1.2", "1.2.3", "a.b", "²·1", "²·²", "²._", f"{2**63}.1"]
+    "cursor",
+    [
+        *(
+            "",
+            "7",
+            ".",
+            "1.2",
+            "1.2.",
+            ".1.2",
+            "1..2",
+            "-1.2.3",
+            "1.2.3.4",
+            "a.b.c",
+            "²·1·1",
+            "²._.1",
+        ),
+        *(f"0.{2**63}.1", f"0.1.{2**63}", f"{2**31}.1.1", f"0.0.{'9' * 5000}"),
+    ],
 )
 def test_an_invalid_cursor_is_refused(store: Database, cursor: str) -> None:
     with pytest.raises(InvalidRequest, match="cursor"):
@@ -111,3 +130,79 @@ def test_a_follower_misses_no_event_of_many_writers(store: Database) -> None:
     statement_ids = {submit.result() for submit in writing}
     assert len(seen) == len(statement_ids) + 1
     assert set(seen) == {session_id, *statement_ids}
+
+
+@pytest.mark.finding("B12")
+def test_events_and_cursors_survive_a_restore_on_another_server(
+    stoppable_url: str, postgres: Postgres
+) -> None:
+    """The new server has numbered fewer transactions than the one that wrote the events."""
+    restored_url = postgres.url(postgres.new_database())
+    _use_transaction_ids(stoppable_url, beyond=restored_url)
+    original = Database.open(stoppable_url)
+    session_id = new_session(original)
+    cursor = _read(original)[-1].cursor
+    new_statement(original, session_id)
+    before = _read(original)
+    original.close()
+    dump_and_restore(stoppable_url, restored_url)
+
+    restored = Database.open(restored_url)
+    try:
+        restored.migrate()
+        assert _read(restored) == before
+        assert _read(restored, cursor) == before[1:]
+        later = new_statement(restored, session_id)
+        with restored.read() as tx:
+            last = events.last(tx)
+        assert [event.entity_id for event in _read(restored, before[-1].cursor)] == [later]
+        assert _read(restored)[-1].cursor == last
+        # Another start of a node on the same server continues the generation.
+        restored.migrate()
+        assert _read(restored, last) == []
+        new_statement(restored, session_id)
+        assert len(_read(restored, last)) == 1
+    finally:
+        restored.close()
+        postgres.drop(restored_url.rpartition("/")[2])
+
+
+@pytest.mark.finding("B12")
+def test_readers_wait_for_late_commits_after_a_restore_too(
+    stoppable_url: str, postgres: Postgres
+) -> None:
+    restored_url = postgres.url(postgres.new_database())
+    _use_transaction_ids(stoppable_url, beyond=restored_url)
+    original = Database.open(stoppable_url)
+    first, second = new_session(original), new_session(original)
+    start = _read(original)[-1].cursor
+    original.close()
+    dump_and_restore(stoppable_url, restored_url)
+
+    restored = Database.open(restored_url)
+    try:
+        restored.migrate()
+        with restored.write("test") as late:
+            assert sessions.transition(late, first, SessionState.CLOSING, actor="late")
+            with restored.write("test") as early:
+                assert sessions.transition(early, second, SessionState.CLOSING, actor="early")
+            assert _read(restored, start) == []
+        assert [event.actor for event in _read(restored, start)] == ["late", "early"]
+    finally:
+        restored.close()
+        postgres.drop(restored_url.rpartition("/")[2])
+
+
+def _use_transaction_ids(url: str, *, beyond: str) -> None:
+    """Let a server number more transactions than another server has numbered."""
+    current = "SELECT pg_current_xact_id()::text::bigint"
+    with psycopg.connect(url, autocommit=True) as server, psycopg.connect(beyond) as other:
+        used = server.execute(current).fetchone()
+        target = other.execute(current).fetchone()
+        assert used is not None
+        assert target is not None
+        count = max(0, target[0] - used[0]) + 100_000
+        server.execute(
+            f"DO $$BEGIN FOR i IN 1..{count} LOOP PERFORM pg_current_xact_id(); COMMIT;"
+            " END LOOP; END$$"
+        )

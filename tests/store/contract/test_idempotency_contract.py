@@ -42,10 +42,10 @@ def test_a_key_expires_after_a_day(store: Database) -> None:
     with store.write("test") as tx:
         idempotency.remember(tx, "ada", "k", "new", "st_2")
         assert idempotency.find(tx, "ada", "k") == ("new", "st_2")
-        assert idempotency.delete_expired(tx) == 0
+        assert idempotency.delete_expired(tx, 10) == 0
     _backdate(store, 24.1)
     with store.write("test") as tx:
-        assert idempotency.delete_expired(tx) == 1
+        assert idempotency.delete_expired(tx, 10) == 1
 
 
 def test_a_key_that_exists_rolls_the_transaction_back(store: Database) -> None:

@@ -35,9 +35,9 @@ _COPIES = [
        result_request, attempts, created_at, ended_at)
        {numbers} SELECT id || i, session_id, i, owner, kind, state, text, parameters, conf,
        result_request, attempts, created_at, ended_at FROM statements, n WHERE ordinal = 0""",
-    """INSERT INTO events (xid, entity, entity_id, target, at, actor, detail)
-       {numbers} SELECT xid, entity, entity_id || i, target, at, actor, detail FROM events, n
-       WHERE entity = 'statement'""",
+    """INSERT INTO events (generation, xid, entity, entity_id, target, at, actor, detail)
+       {numbers} SELECT generation, xid, entity, entity_id || i, target, at, actor, detail
+       FROM events, n WHERE entity = 'statement'""",
 ]
 
 
@@ -90,8 +90,8 @@ def _plans(tx: Tx, act: Any) -> list[str]:
         lambda tx, lease: statements.page(tx, limit=10),
         lambda tx, lease: statements.page(tx, owner="ada", before="st_9", limit=10),
         lambda tx, lease: sessions.get(tx, lease.session_id),
-        lambda tx, lease: events.read(tx, after="0.9999999", limit=10),
-        lambda tx, lease: events.read(tx, after="0.9", entity_id="st_x", limit=10),
+        lambda tx, lease: events.read(tx, after="0.0.9999999", limit=10),
+        lambda tx, lease: events.read(tx, after="0.0.9", entity_id="st_x", limit=10),
         lambda tx, lease: events.last(tx),
         lambda tx, lease: results.expired(tx, 10),
         lambda tx, lease: idempotency.find(tx, "ada", "k"),
@@ -127,6 +127,8 @@ def test_no_query_scans_all_statements_or_events(
         # A search of the index by its first column alone reads every event.
         assert "xid>?" not in plan
         assert "(xid=?)" not in plan
+        assert "(generation=?)" not in plan
+        assert "xid=?)" not in plan
         for table in ("statements", "events"):
             # A walk along an index that stops when the page is full is not a full scan.
             for line in plan.splitlines():
@@ -134,3 +136,37 @@ def test_no_query_scans_all_statements_or_events(
                 full = line.startswith(f"SCAN {table}")
                 assert not full or "INDEX" in line, plan
         assert "TEMP B-TREE" not in plan, plan
+
+
+@pytest.mark.finding("B11")
+@pytest.mark.parametrize(
+    "act",
+    [
+        statement_transitions.claim_next,
+        lambda tx, lease: driver_view.load_driver_view(tx, lease.session_id),
+        lambda tx, lease: timeouts.has_other_work(tx, lease.session_id, "st_x"),
+        lambda tx, lease: timeouts.unanswered_cancels(tx, 5, 10),
+        lambda tx, lease: statements.in_flight_ids(tx, lease.session_id),
+    ],
+    ids=["claim_next", "driver view", "other work", "unanswered cancels", "in_flight_ids"],
+)
+def test_no_query_for_statements_in_flight_reads_the_queue(
+    busy: tuple[Database, DriverLease], act: Any
+) -> None:
+    store, lease = busy
+    with store.write("test") as tx:
+        # Many waiting statements of the session, and current statistics.
+        tx.execute(
+            text(
+                "UPDATE statements SET ended_at = NULL, state = 'waiting', session_id = :s, "
+                "ordinal = ordinal + 10 WHERE ended_at IS NOT NULL"
+            ),
+            {"s": lease.session_id},
+        )
+        tx.execute(text("ANALYZE" if store.dialect == "postgresql" else "DELETE FROM sqlite_stat1"))
+    with store.write("test") as tx:
+        plans = _plans(tx, lambda tx: act(tx, lease))
+    assert any("statements_live_by_state" in plan for plan in plans), plans
+    for plan in plans:
+        assert "SCAN other" not in plan, plan
+        assert "INDEX statements_live (session_id=?)" not in plan, plan

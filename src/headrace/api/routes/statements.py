@@ -59,7 +59,7 @@ Numbers = Annotated[
     "",
     status_code=201,
     response_model=StatementBody,
-    responses=problems(404, 409, 413, 415),
+    responses=problems(404, 409, 413, 415, 429),
 )
 async def submit(
     request: Request,

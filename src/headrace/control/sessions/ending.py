@@ -9,18 +9,26 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import Session
 from headrace.model.statement import CancelReason
-from headrace.store import sessions, statement_transitions, statements
+from headrace.store import (
+    closing_sessions,
+    sessions,
+    statement_transitions,
+    statements,
+    waiting_statements,
+)
 from headrace.store.database import Tx
+from headrace.store.notifications import LAUNCH
 
 
 def close_session(tx: Tx, session: Session, *, actor: str, reason: str | None = None) -> None:
     """Move a live session to `closing`, and on to `dead` if it has no driver.
 
-    Waiting statements are cancelled, and cancels are requested for statements in flight.
+    Waiting statements are cancelled, and cancels are requested for statements in flight. Of a long
+    queue, only the first chunk is cancelled here: the periodic task of `Closings` cancels the rest.
     """
     detail = {"reason": reason} if reason else None
     sessions.transition(tx, session.id, SessionState.CLOSING, actor=actor, detail=detail)
-    for statement_id in statements.live_ids(tx, session.id):
+    for statement_id in statements.in_flight_ids(tx, session.id):
         # A table that is being published is finished before the driver is notified of the close.
         with contextlib.suppress(Committing):
             statement_transitions.request_cancel(
@@ -28,12 +36,36 @@ def close_session(tx: Tx, session: Session, *, actor: str, reason: str | None = 
             )
     if session.lease_until is None:
         finish_close(tx, session.id, actor=actor)
+    else:
+        cancel_queue(tx, session.id, actor=actor)
+
+
+def cancel_queue(tx: Tx, session_id: str, *, actor: str) -> bool:
+    """Cancel the first chunk of a closing session's waiting statements.
+
+    Return whether the queue is empty now. If it is not, a periodic task continues at once.
+    """
+    waiting_statements.cancel_chunk(tx, session_id, actor=actor, reason=CancelReason.CLOSED)
+    is_empty = not waiting_statements.exist(tx, session_id)
+    if not is_empty:
+        tx.wake(LAUNCH)
+    return is_empty
 
 
 def finish_close(tx: Tx, session_id: str, *, actor: str, epoch: int | None = None) -> bool:
-    """Move a closing session whose driver is gone to `dead`; return whether this was applied."""
-    if not sessions.transition(tx, session_id, SessionState.DEAD, actor=actor, epoch=epoch):
+    """Move a closing session whose driver is gone to `dead`.
+
+    While statements wait in the session, it only loses its driver and stays `closing`: no session
+    ends before its statements. A periodic task then continues.
+
+    Return whether the change was applied. It is not if the session has another state or epoch.
+    """
+    if not closing_sessions.lock(tx, session_id, epoch=epoch):
         return False
+    if not cancel_queue(tx, session_id, actor=actor):
+        closing_sessions.release(tx, session_id)
+        return True
+    sessions.transition(tx, session_id, SessionState.DEAD, actor=actor)
     closed = Failure.of(SessionClosed("The session was closed before the statement ended."))
     statement_transitions.end_all_statements(tx, session_id, actor=actor, failure=closed)
     return True

@@ -64,6 +64,7 @@ class Statements:
             InvalidRequest: Or a subclass, before anything is stored.
             SessionNotFound: If the named session does not exist.
             SessionEnded: If the named session accepts no more statements.
+            QueueFull: If too many statements wait in the named session.
             IdempotencyConflict: If the key was used for a different request.
         """
         parsed = parse(spec.text, reserved=self._settings.reserved_statements)
@@ -82,7 +83,9 @@ class Statements:
                 spec=spec,
                 is_query=parsed.is_query,
             )
-            statement = statements.insert(tx, new, actor=caller.owner)
+            statement = statements.insert(
+                tx, new, actor=caller.owner, max_waiting=self._settings.statements.max_waiting
+            )
             if spec.kind is SessionKind.LOCAL and session is None:
                 self._node_statements.execute(tx, statement)
                 statement = get_statement(tx, statement.id)

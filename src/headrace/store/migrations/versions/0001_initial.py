@@ -101,6 +101,7 @@ def _create_sessions() -> None:
         "sessions_live_name", "sessions", ["owner", "name"], "ended_at IS NULL", unique=True
     )
     op.create_index("sessions_by_owner", "sessions", ["owner", "id"])
+    _create_partial_index("sessions_ended", "sessions", ["ended_at"], "ended_at IS NOT NULL")
     _create_partial_index("sessions_warm", "sessions", ["profile", "id"], "warm")
 
 
@@ -169,8 +170,15 @@ def _index_statements() -> None:
         "statements_live", "statements", ["session_id", "ordinal"], "ended_at IS NULL"
     )
     _create_partial_index(
+        "statements_live_by_state",
+        "statements",
+        ["state", "session_id", "ordinal"],
+        "ended_at IS NULL",
+    )
+    _create_partial_index(
         "statements_by_end", "statements", ["state", "id"], "ended_at IS NOT NULL"
     )
+    _create_partial_index("statements_ended", "statements", ["ended_at"], "ended_at IS NOT NULL")
     op.create_index("statements_by_owner", "statements", ["owner", "id"])
     op.create_index("statements_by_session", "statements", ["session_id", "id"])
     _create_partial_index(
@@ -220,6 +228,7 @@ def _create_transactions() -> None:
             name, "transactions", ["identity", column], "state = 'committing'", unique=True
         )
     op.create_index("transactions_by_statement", "transactions", ["statement_id", "id"])
+    op.create_index("transactions_by_session", "transactions", ["session_id"])
 
 
 def _create_pending_hook_calls() -> None:
@@ -262,8 +271,16 @@ def _create_results() -> None:
 
 def _create_events() -> None:
     op.create_table(
+        "event_generations",
+        sa.Column("generation", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("server", sa.Text, nullable=False),
+        sa.Column("began_at", _INSTANT, nullable=False),
+        sa.PrimaryKeyConstraint("generation", name="event_generations_key"),
+    )
+    op.create_table(
         "events",
         sa.Column("id", _COUNTER, autoincrement=True, nullable=False),
+        sa.Column("generation", sa.Integer, nullable=False),
         sa.Column("xid", sa.BigInteger, nullable=False),
         sa.Column("entity", sa.Text, nullable=False),
         sa.Column("entity_id", _ID, nullable=False),
@@ -275,8 +292,9 @@ def _create_events() -> None:
         sa.PrimaryKeyConstraint("id", name="events_key"),
         sqlite_autoincrement=True,
     )
-    op.create_index("events_order", "events", ["xid", "id"])
-    op.create_index("events_by_entity", "events", ["entity_id", "xid", "id"])
+    op.create_index("events_order", "events", ["generation", "xid", "id"])
+    op.create_index("events_by_entity", "events", ["entity_id", "generation", "xid", "id"])
+    _create_partial_index("events_of_nodes", "events", ["at"], "entity = 'node'")
 
 
 def _create_idempotency() -> None:

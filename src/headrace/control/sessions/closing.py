@@ -1,0 +1,38 @@
+"""The end of closed sessions with long queues, in one transaction per chunk of statements."""
+
+from __future__ import annotations
+
+from headrace.control.context import NodeContext
+from headrace.control.sessions.ending import cancel_queue, finish_close
+from headrace.store import closing_sessions
+
+_BATCH = 100
+_CHUNKS = 20
+"""Largest number of chunks in one round, so that the other periodic tasks also run."""
+
+
+class Closings:
+    """Empties the queues of closing sessions. Several nodes may do so at the same time."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+        self._node_id = context.node_id
+
+    def run(self) -> None:
+        """Cancel the waiting statements of closing sessions, then end sessions without a driver."""
+        with self._database.read() as tx:
+            pending = closing_sessions.list_queued(tx, _BATCH)
+        chunks = 0
+        for session_id in pending:
+            while chunks < _CHUNKS and not self._cancel_chunk(session_id):
+                chunks += 1
+
+    def _cancel_chunk(self, session_id: str) -> bool:
+        """Cancel one chunk of a queue; return whether nothing remains to be cancelled."""
+        with self._database.write("session.cancel_queue") as tx:
+            if not closing_sessions.lock(tx, session_id):
+                return True
+            is_empty = cancel_queue(tx, session_id, actor=self._node_id)
+            if is_empty and not closing_sessions.has_driver(tx, session_id):
+                finish_close(tx, session_id, actor=self._node_id)
+            return is_empty

@@ -1,0 +1,92 @@
+"""Deletion of history: ended statements and sessions, with the rows that belong to them.
+
+A live row is never deleted, nor a row that another row still needs: a statement waits for the
+deletion of its result, for the end of its table transaction and for its pending hook call, and a
+session for its statements.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Select, delete, exists, or_, select
+
+from headrace.store.clock import clock
+from headrace.store.database import Tx
+from headrace.store.tables import (
+    NODE_EVENTS,
+    events,
+    pending_hook_calls,
+    results,
+    sessions,
+    snapshots,
+    statements,
+    transactions,
+)
+
+
+def delete_statements(tx: Tx, seconds: float, limit: int) -> int:
+    """Delete at most `limit` statements that ended more than `seconds` ago, the oldest first.
+
+    Their results, table transactions and events are deleted too. Return the number of statements.
+    """
+    is_needed = or_(
+        exists().where(results.c.statement_id == statements.c.id, results.c.gone_at.is_(None)),
+        exists().where(
+            transactions.c.statement_id == statements.c.id, transactions.c.ended_at.is_(None)
+        ),
+        exists().where(pending_hook_calls.c.statement_id == statements.c.id),
+    )
+    query = select(statements.c.id).where(
+        statements.c.ended_at.is_not(None), statements.c.ended_at < clock(-seconds), ~is_needed
+    )
+    # Several nodes delete different statements.
+    query = query.order_by(statements.c.ended_at).with_for_update(skip_locked=True, of=statements)
+    ids = _fetch(tx, query.limit(limit))
+    if ids:
+        of_statements = transactions.c.statement_id.in_(ids)
+        transaction_ids = _fetch(tx, select(transactions.c.id).where(of_statements))
+        tx.execute(delete(events).where(events.c.entity_id.in_([*ids, *transaction_ids])))
+        tx.execute(delete(transactions).where(of_statements))
+        tx.execute(delete(results).where(results.c.statement_id.in_(ids)))
+        tx.execute(delete(statements).where(statements.c.id.in_(ids)))
+    return len(ids)
+
+
+def delete_sessions(tx: Tx, seconds: float, limit: int) -> int:
+    """Delete at most `limit` sessions that ended more than `seconds` ago and have no statements.
+
+    Their events are deleted too. Return the number of sessions.
+    """
+    is_needed = or_(
+        exists().where(statements.c.session_id == sessions.c.id),
+        # A driver of this session has finished the table of another session's statement.
+        exists().where(transactions.c.session_id == sessions.c.id),
+    )
+    query = select(sessions.c.id).where(
+        sessions.c.ended_at.is_not(None), sessions.c.ended_at < clock(-seconds), ~is_needed
+    )
+    query = query.order_by(sessions.c.ended_at).with_for_update(skip_locked=True, of=sessions)
+    ids = _fetch(tx, query.limit(limit))
+    if ids:
+        tx.execute(delete(events).where(events.c.entity_id.in_(ids)))
+        tx.execute(delete(snapshots).where(snapshots.c.session_id.in_(ids)))
+        tx.execute(delete(sessions).where(sessions.c.id.in_(ids)))
+    return len(ids)
+
+
+def delete_node_events(tx: Tx, seconds: float, limit: int) -> int:
+    """Delete at most `limit` events of nodes that are older than `seconds`. Return their number.
+
+    The nodes themselves stay.
+    """
+    query = select(events.c.id).where(NODE_EVENTS, events.c.at < clock(-seconds))
+    query = query.order_by(events.c.at).with_for_update(skip_locked=True)
+    ids = _fetch(tx, query.limit(limit))
+    if ids:
+        tx.execute(delete(events).where(events.c.id.in_(ids)))
+    return len(ids)
+
+
+def _fetch(tx: Tx, query: Select[Any]) -> list[Any]:
+    return list(tx.execute(query).scalars())

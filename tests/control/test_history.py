@@ -1,0 +1,243 @@
+"""The deletion of old history: what goes, and what stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Table, func, select, update
+from tests.support.in_process_node import make_settings
+from tests.support.store import INLINE, OWNER, new_session, new_statement, running_session
+
+from headrace.control import history as history_module
+from headrace.control.context import NodeContext
+from headrace.control.history import HistoryRetention
+from headrace.errors import InvalidSetting
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import SessionState, StatementState, TransactionState
+from headrace.model.session import DriverLease
+from headrace.model.transaction import Staged, Transaction
+from headrace.settings import load
+from headrace.store import (
+    events,
+    idempotency,
+    nodes,
+    pending_hook_calls,
+    results,
+    sessions,
+    statement_transitions,
+    transactions,
+)
+from headrace.store.clock import clock
+from headrace.store.database import Database
+from headrace.store.tables import events as events_table
+from headrace.store.tables import idempotency as idempotency_table
+from headrace.store.tables import nodes as nodes_table
+from headrace.store.tables import sessions as sessions_table
+from headrace.store.tables import statements as statements_table
+from headrace.store.tables import transactions as transactions_table
+
+DAY = 24 * 3600.0
+STAGED = Staged(kind="session", catalog="c", identity="here", target="`d`.`t`", record={})
+
+
+def _history(store: Database, tmp_path: Path, retention: str | None = "30d") -> HistoryRetention:
+    settings = make_settings(tmp_path, history={"retention": retention})
+    return HistoryRetention(NodeContext(store, settings, "no_1", "http://node"))
+
+
+def _age(store: Database, days: float) -> None:
+    """Date all ends, events and keys back, as if so much time had passed."""
+    seconds = -days * DAY
+    columns = [
+        *(table.c.ended_at for table in (statements_table, sessions_table, transactions_table)),
+        *(nodes_table.c.ended_at, events_table.c.at, idempotency_table.c.created_at),
+    ]
+    with store.write("test") as tx:
+        for column in columns:
+            change = update(column.table).where(column.is_not(None))
+            tx.execute(change.values({column.name: clock(seconds)}))
+
+
+def _ids(store: Database, table: Table) -> set[str]:
+    with store.read() as tx:
+        return set(tx.execute(select(table.c.id)).scalars())
+
+
+def _entities(store: Database) -> set[str]:
+    with store.read() as tx:
+        return {event.entity_id for event in events.read(tx, after=None, limit=1000)}
+
+
+def _prepare(store: Database, lease: DriverLease, statement_id: str) -> str:
+    """Journal a table transaction of a running statement. Return its id."""
+    new = Transaction(
+        id=new_id("tx"),
+        statement_id=statement_id,
+        session_id=lease.session_id,
+        epoch=lease.epoch,
+        state=TransactionState.PREPARED,
+        staged=STAGED,
+    )
+    with store.write("test") as tx:
+        assert transactions.prepare(tx, new, actor="driver")
+    return new.id
+
+
+def _advance(store: Database, lease: DriverLease, id_: str, *states: TransactionState) -> None:
+    with store.write("test") as tx:
+        for state in states:
+            assert transactions.advance(tx, id_, state, lease=lease, actor="driver")
+
+
+def _end(store: Database, lease: DriverLease, statement_id: str, **options: Any) -> None:
+    state = StatementState.SUCCESS if options else StatementState.FAILED
+    with store.write("test") as tx:
+        assert statement_transitions.transition(
+            tx, statement_id, state, actor="driver", lease=lease, **options
+        )
+
+
+@pytest.mark.finding("B20")
+def test_old_statements_sessions_and_events_are_deleted(store: Database, tmp_path: Path) -> None:
+    ended = new_session(store)
+    new_statement(store, ended, StatementState.FAILED)
+    _close(store, ended)
+    lease = running_session(store)
+    aborted = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    table = _prepare(store, lease, aborted)
+    _advance(store, lease, table, TransactionState.ABORTING, TransactionState.ABORTED)
+    _end(store, lease, aborted)
+    with store.write("test") as tx:
+        nodes.register(tx, "no_1", address="http://node", version="1", seconds=60)
+        idempotency.remember(tx, OWNER, "key", "hash", aborted)
+    _age(store, 31)
+    with store.write("test") as tx:
+        nodes.register(tx, "no_1", address="http://node", version="1", seconds=60)
+
+    _history(store, tmp_path).run()
+
+    assert _ids(store, statements_table) == set()
+    assert _ids(store, transactions_table) == set()
+    # The live session stays, with its events. Nodes stay, with their recent events.
+    assert _ids(store, sessions_table) == {lease.session_id}
+    assert _entities(store) == {lease.session_id, "no_1"}
+    with store.read() as tx:
+        assert [record.id for record in nodes.page(tx)] == ["no_1"]
+        log = events.read(tx, after=None, entity="node", limit=10)
+        assert [event.target for event in log] == ["gone", "up"]
+        assert tx.execute(select(func.count()).select_from(nodes_table)).scalar_one() == 2
+        assert tx.execute(select(func.count()).select_from(idempotency_table)).scalar_one() == 0
+
+
+@pytest.mark.finding("B20")
+def test_recent_and_live_rows_and_rows_that_others_need_are_kept(
+    store: Database, tmp_path: Path
+) -> None:
+    lease = running_session(store)
+    waiting = new_statement(store, lease.session_id)
+    kept = {waiting}
+    # Its result is not deleted yet.
+    with_result = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    _end(store, lease, with_result, result=INLINE, result_seconds=90 * DAY)
+    # Recovery still needs its record.
+    in_doubt = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    table = _prepare(store, lease, in_doubt)
+    _end(store, lease, in_doubt)
+    # The next driver must still call its hooks.
+    with_hook = new_statement(store, lease.session_id, StatementState.FAILED)
+    with store.write("test") as tx:
+        pending_hook_calls.add(tx, lease.session_id, [with_hook])
+    kept |= {with_result, in_doubt, with_hook}
+    old_session = new_session(store)
+    new_statement(store, old_session, StatementState.FAILED)
+    _close(store, old_session)
+    _age(store, 31)
+    recent = new_session(store)
+    kept |= {new_statement(store, recent, StatementState.FAILED)}
+    _close(store, recent)
+
+    _history(store, tmp_path).run()
+    assert _ids(store, statements_table) == kept
+    assert _ids(store, transactions_table) == {table}
+    assert _ids(store, sessions_table) == {lease.session_id, recent}
+    assert kept | {table, lease.session_id, recent} == _entities(store)
+
+    # When nothing needs them any more, they go too.
+    _advance(store, lease, table, TransactionState.ABORTING, TransactionState.ABORTED)
+    with store.write("test") as tx:
+        results.mark_gone(tx, with_result)
+        pending_hook_calls.remove(tx, lease.session_id)
+    _history(store, tmp_path).run()
+    assert _ids(store, statements_table) == kept - {with_result, in_doubt, with_hook}
+
+
+@pytest.mark.finding("B20")
+def test_a_session_stays_as_long_as_a_table_that_its_driver_has_finished(
+    store: Database, tmp_path: Path
+) -> None:
+    lease = running_session(store)
+    statement_id = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    table = _prepare(store, lease, statement_id)
+    _end(store, lease, statement_id, result=INLINE, result_seconds=90 * DAY)
+    helper = new_session(store)
+    with store.write("test") as tx:
+        change = update(transactions_table).where(transactions_table.c.id == table)
+        tx.execute(change.values(session_id=helper, state="aborted", ended_at=clock()))
+    _close(store, helper)
+    _age(store, 31)
+
+    _history(store, tmp_path).run()
+    assert _ids(store, sessions_table) == {lease.session_id, helper}
+
+    with store.write("test") as tx:
+        results.mark_gone(tx, statement_id)
+    _history(store, tmp_path).run()
+    assert _ids(store, sessions_table) == {lease.session_id}
+
+
+@pytest.mark.finding("B20")
+def test_history_is_deleted_in_small_batches(
+    store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_module, "_BATCH", 2)
+    session_id = new_session(store)
+    for _ in range(5):
+        new_statement(store, session_id, StatementState.FAILED)
+    _age(store, 31)
+    before = store.write_counts
+
+    _history(store, tmp_path).run()
+
+    assert _ids(store, statements_table) == set()
+    name = "retention.statements"
+    assert store.write_counts[name] - before.get(name, 0) == 3
+
+
+@pytest.mark.finding("B20")
+def test_history_can_be_kept_for_ever(store: Database, tmp_path: Path) -> None:
+    statement_id = new_statement(store, new_session(store), StatementState.FAILED)
+    _age(store, 3000)
+    _history(store, tmp_path, retention=None).run()
+    assert _ids(store, statements_table) == {statement_id}
+
+
+@pytest.mark.finding("B20")
+@pytest.mark.parametrize(
+    "sections",
+    [{"history": {"retention": "23h"}}, {"results": {"retention": "31d"}}],
+    ids=["shorter than keys", "shorter than results"],
+)
+def test_history_cannot_be_shorter_than_keys_and_results(
+    sections: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidSetting, match=r"history\.retention must be at least 24h"):
+        load(sections)
+
+
+def _close(store: Database, session_id: str) -> None:
+    with store.write("test") as tx:
+        for state in (SessionState.CLOSING, SessionState.DEAD):
+            assert sessions.transition(tx, session_id, state, actor="test")
