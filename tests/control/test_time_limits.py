@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+from sqlalchemy import update
 from tests.support.in_process_node import StartNode
 from tests.support.waiting import wait_until
 
 from headrace.model.lifecycle import StatementState
+from headrace.store import tables
+from headrace.store.clock import clock
 
 QUICK = {"sweep": "50ms"}
 
@@ -47,6 +51,24 @@ def test_a_statement_that_waits_longer_than_its_queue_timeout_does_not_run(
     assert (statement["state"], statement["error"]["code"]) == ("timeout", "statement_timeout")
     assert statement["launched_at"] is None
     assert driver.poll().assignment is None
+
+
+@pytest.mark.finding("B9")
+def test_the_queue_timeout_of_a_retried_statement_counts_from_the_loss_of_its_driver(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease=QUICK)
+    session_id, driver = node.start_session()
+    query = node.submit(session=session_id, queue_timeout="1m")["id"]
+    driver.claim()
+    with node.database.write("test") as tx:
+        submitted = update(tables.statements).where(tables.statements.c.id == query)
+        tx.execute(submitted.values(created_at=clock(-3600), waiting_since=clock(-3600)))
+    node.launcher.report_exit(session_id, "killed by SIGKILL")
+    second = node.launcher.connect_driver(session_id, launch=2)
+    second.hello()
+    wait_until(lambda: node.statement(query)["state"] != "launched")
+    assert second.claim().statement_id == query
 
 
 def test_an_idle_session_is_closed_with_the_reason_in_its_event(start_node: StartNode) -> None:

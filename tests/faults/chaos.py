@@ -21,7 +21,7 @@ from tests.support.processes import end, processes_of
 
 _FREQUENT = (
     *("store node.renew", "store link.renew", "store link.ended", "store link.claim"),
-    *("store statement.submit", "store statement.execute", "store takeover.fence"),
+    *("store statement.submit", "store takeover.fence"),
     *("link loop:renew", "link loop:poll", "link loop:ended", "launcher takeover:poll"),
 )
 """Points that a scenario passes several times."""

@@ -95,7 +95,7 @@ class History:
         self._request("POST", f"/statements/{statement}/cancel")
 
     def local(self) -> None:
-        """Submit a statement that a node executes, after one that a driver executes."""
+        """Submit a statement that a node executes at once, beside one that a driver executes."""
         first = self._submit(_SLOW)
         self._submit(f"CANCEL STATEMENT '{first}'")
 

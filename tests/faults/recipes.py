@@ -75,7 +75,6 @@ RECIPES = {
     "store link.advanced": _SLOW,
     "link progress:advanced": _SLOW,
     "store link.close_batch": Recipe(("batch",)),
-    "store statement.execute": Recipe(("local",)),
     "store node.register": Recipe(("killed_node", "query")),
     "store node.stop": Recipe(("query", "bounce", "query")),
     "store node.close_sessions": Recipe(("query", "bounce", "query")),

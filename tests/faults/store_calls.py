@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import update
 from tests.faults.store_model import MAX_ATTEMPTS, Lease, ModelSession, ModelStatement
-from tests.support.store import INLINE, LOST, OWNER
+from tests.support.store import INLINE, LOST, OWNER, set_present_since
 
 from headrace.control.sessions.ending import fail_session, finish_close
 from headrace.errors import SessionEnded
@@ -12,7 +12,7 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease, NewSession, SessionKind
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.store import sessions, statement_transitions, statements, takeovers
+from headrace.store import nodes, sessions, statement_transitions, statements, takeovers
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.tables import sessions as sessions_table
@@ -27,6 +27,13 @@ class Calls:
         super().__init__()
         self.store = store
         self.sessions: list[ModelSession] = []
+        self.may_judge = True
+        """Whether the node `no_1` may judge the expired leases of drivers."""
+
+    def register_node(self) -> None:
+        with self.store.write("test") as tx:
+            nodes.register(tx, "no_1", address="http://node", version="1", seconds=2 * LONG)
+            set_present_since(tx, "no_1", clock(-LONG - 1))
 
     def open(self, kind: SessionKind, parallelism: int) -> ModelSession:
         session = ModelSession(new_id("se"), kind, parallelism)
@@ -85,6 +92,9 @@ class Calls:
                 seconds=LONG,
                 only_if_overdue=only_if_overdue,
             )
+        if only_if_overdue and not self.may_judge:
+            assert new_epoch is None
+            return
         assert new_epoch == session.fence(epoch, only_if_overdue=only_if_overdue)
         if dies and new_epoch is not None:
             self.finish_takeover(session, new_epoch, fails=False)

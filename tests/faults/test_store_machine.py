@@ -18,13 +18,14 @@ from hypothesis.strategies import booleans, data, integers, lists, sampled_from
 from tests.faults.store_calls import LONG, Calls
 from tests.faults.store_model import Lease, ModelSession, ModelStatement
 from tests.faults.store_rows import expected_rows, read_rows
-from tests.support.store import LOST, OWNER
+from tests.support.store import LOST, OWNER, set_present_since
 
 from headrace.control.sessions.ending import close_session, fail_session, finish_close
 from headrace.model.lifecycle import IN_FLIGHT, SESSION, STATEMENT, SessionState, StatementState
 from headrace.model.session import DriverLease, SessionKind
 from headrace.model.statement import CancelReason
-from headrace.store import sessions, statement_transitions, takeovers
+from headrace.store import nodes, sessions, statement_transitions, takeovers
+from headrace.store.clock import clock
 from headrace.store.database import Database
 
 _ALL = 1_000_000
@@ -49,6 +50,7 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     )
     def begin(self, texts: list[str], parallelism: int, losses: int, twin: bool) -> None:
         """Open sessions with statements in flight, after the loss of earlier drivers."""
+        self.register_node()
         for _ in range(1 + twin):
             session = self.open(SessionKind.INTERACTIVE, parallelism)
             for text in texts:
@@ -164,12 +166,18 @@ class StoreMachine(Calls, RuleBasedStateMachine):
             self.report_state(session, statement, StatementState.TIMEOUT, epoch=None)
 
     @rule()
-    def extend_all(self) -> None:
+    def return_to_work(self) -> None:
+        """Let a node come back: it waits for a lease before it judges drivers."""
         with self.store.write("test") as tx:
-            sessions.extend_all(tx, node="no_1", seconds=LONG / 2)
-        for session in self.sessions:
-            if session.lease is Lease.EXPIRED:
-                session.lease = Lease.VALID
+            nodes.mark_return(tx, "no_1", 2 * LONG)
+        self.may_judge = False
+
+    @rule()
+    def stay_present(self) -> None:
+        """Let a whole lease pass for the node."""
+        with self.store.write("test") as tx:
+            set_present_since(tx, "no_1", clock(-LONG - 1))
+        self.may_judge = True
 
     @precondition(lambda self: self._has_drivers())
     @rule(choice=data())
@@ -266,9 +274,16 @@ class StoreMachine(Calls, RuleBasedStateMachine):
     @rule()
     def find_work(self) -> None:
         with self.store.read() as tx:
-            overdue = {session.id for session in takeovers.overdue(tx, _ALL)}
+            overdue = {
+                session.id for session in takeovers.overdue(tx, _ALL, node="no_1", seconds=LONG)
+            }
             launchable = {session.id for session in sessions.launchable(tx, _ALL)}
-        expired = [session for session in self.sessions if session.lease is Lease.EXPIRED]
+        expired = [
+            session
+            for session in self.sessions
+            if session.lease is Lease.EXPIRED
+            and (self.may_judge or session.fenced_driver is not None)
+        ]
         assert overdue == {session.id for session in expired}
         assert launchable == {session.id for session in self.sessions if session.launchable}
 

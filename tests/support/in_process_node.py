@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -87,13 +87,21 @@ def make_settings(home: Path, **changes: Any) -> Settings:
 
 @contextmanager
 def serve_node(
-    settings: Settings, launcher: ScriptedLauncher | None = None
+    settings: Settings,
+    launcher: ScriptedLauncher | None = None,
+    *,
+    others: Sequence[ScriptedLauncher] = (),
 ) -> Iterator[InProcessNode]:
-    """Start a node, serve it during the block, and stop it."""
+    """Start a node, serve it during the block, and stop it.
+
+    Args:
+        launcher: Launcher of the backend `local`; None: a new one.
+        others: Launchers of other backends.
+    """
     launcher = launcher or ScriptedLauncher()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        node = Node(settings, address=address, embedded=False, launchers=[launcher])
+        node = Node(settings, address=address, embedded=False, launchers=[launcher, *others])
         app = create_app(node)
         server = uvicorn.Server(
             uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
@@ -110,7 +118,8 @@ def serve_node(
         finally:
             app.state.long_polls.release()
             server.should_exit = True
-            launcher.close()
+            for each in (launcher, *others):
+                each.close()
             thread.join(20)
             node.stop()
         assert not thread.is_alive()

@@ -211,9 +211,8 @@ class ScriptedLauncher:
     Requests of a session are numbered from 1.
     """
 
-    backend = "local"
-
-    def __init__(self) -> None:
+    def __init__(self, backend: str = "local") -> None:
+        self.backend = backend
         self._launched = threading.Condition()
         self._requests: defaultdict[str, list[LaunchRequest]] = defaultdict(list)
         self._drivers: list[ScriptedDriver] = []

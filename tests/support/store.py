@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import update
 from tests.support.postgres import Postgres, start_server
 from tests.support.shared_services import shared
 
@@ -21,8 +22,16 @@ from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.result import Disposition, ResultReport
 from headrace.model.session import DriverLease, NewSession, Session
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.store import sessions, statement_transitions, statements, takeovers
-from headrace.store.database import Database
+from headrace.store import (
+    nodes,
+    sessions,
+    statement_transitions,
+    statements,
+    tables,
+    takeovers,
+)
+from headrace.store.clock import clock
+from headrace.store.database import Database, Tx
 from headrace.store.tables import metadata
 
 OWNER = "ada"
@@ -114,6 +123,25 @@ def migrate(url: str) -> None:
     database = Database.open(url)
     database.migrate()
     database.close()
+
+
+def register_node(store: Database, node_id: str = "no_1", *, seconds: float = 60.0) -> None:
+    """Register a node that may judge drivers: it has been present for longer than a lease.
+
+    Args:
+        seconds: Length of a lease.
+    """
+    with store.write("test") as tx:
+        nodes.register(
+            tx, node_id, address="http://node.invalid", version="1", seconds=10 * seconds
+        )
+        set_present_since(tx, node_id, clock(-2 * seconds))
+
+
+def set_present_since(tx: Tx, node_id: str, instant: clock) -> None:
+    """Set the time at which a node came back."""
+    node = update(tables.nodes).where(tables.nodes.c.id == node_id)
+    tx.execute(node.values(present_since=instant))
 
 
 def new_session(

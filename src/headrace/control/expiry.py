@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from headrace.control.context import NodeContext
+from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.ending import close_session
 from headrace.errors import StatementTimeout
 from headrace.model.failure import Failure
@@ -28,16 +29,34 @@ class Expiry:
 
     def run(self) -> None:
         """Close sessions and time out statements. Only the clock of the database decides."""
+        for name, apply in (
+            ("idle timeouts", self._close_idle),
+            ("ttl of sessions", self._close_aged),
+            ("timeouts of statements", self._time_out_late),
+        ):
+            with isolate_errors(f"the {name} could not be checked"):
+                apply()
+
+    def _close_idle(self) -> None:
         with self._database.read() as tx:
             idle = sessions.idle(tx, _BATCH)
-            aged = sessions.aged(tx, _BATCH)
-            late = timed_out(tx, _BATCH)
         for session in idle:
-            self._close(session, f"idle for {session.idle_seconds:g} s", if_idle=True)
+            with isolate_errors(f"session {session.id} is idle and could not be closed"):
+                self._close(session, f"idle for {session.idle_seconds:g} s", if_idle=True)
+
+    def _close_aged(self) -> None:
+        with self._database.read() as tx:
+            aged = sessions.aged(tx, _BATCH)
         for session in aged:
-            self._close(session, f"older than {session.ttl_seconds:g} s", if_idle=False)
+            with isolate_errors(f"session {session.id} exceeds its ttl and could not be closed"):
+                self._close(session, f"older than {session.ttl_seconds:g} s", if_idle=False)
+
+    def _time_out_late(self) -> None:
+        with self._database.read() as tx:
+            late = timed_out(tx, _BATCH)
         for statement_id, state in late:
-            self._time_out(statement_id, state)
+            with isolate_errors(f"statement {statement_id} could not be timed out"):
+                self._time_out(statement_id, state)
 
     def _close(self, session: Session, reason: str, *, if_idle: bool) -> None:
         with self._database.write("session.expire") as tx:

@@ -43,7 +43,7 @@ from headrace.model.lifecycle import NodeState, SessionState
 from headrace.model.node import NodeRecord
 from headrace.model.session import DriverLease, Session
 from headrace.private_files import write_private
-from headrace.settings import Settings
+from headrace.settings import Profile, Settings
 from headrace.store import nodes, sessions
 from headrace.store.database import Database
 
@@ -88,16 +88,23 @@ class Node:
         )
         self.metrics = CollectorRegistry()
         StoreMetrics(self.database, self.metrics)
-        self._node_statements = NodeStatements(self.context)
-        self.statements = Statements(self.context, self._node_statements)
+        self.statements = Statements(self.context, NodeStatements(self.context))
         self.sessions = Sessions(self.context)
         self.transactions = Transactions(self.context)
         self.events = EventLog(self.context)
-        self.driver_link = DriverLinkService(self.context, self._node_statements)
+        self.driver_link = DriverLinkService(self.context)
         self.wake_ups = WakeUps(self.database)
         self._launchers = LauncherRegistry(launchers or installed_launchers(settings), self.metrics)
+        self._profiles = _launchable_profiles(settings, self._launchers.backends)
         self._takeovers = Takeovers(self.context, self._launchers)
         self._metastore = _make_metastore(settings)
+        self._launches = Launches(
+            self.context,
+            launchers=self._launchers,
+            takeovers=self._takeovers,
+            metastore=self._metastore,
+            profiles=self._profiles,
+        )
         self._idle_shutdown = IdleShutdown(
             settings.layout, settings.embedded.linger.total_seconds()
         )
@@ -125,6 +132,8 @@ class Node:
                 address=self.context.address,
                 version=__version__,
                 seconds=self.context.lease_seconds,
+                profiles=sorted(self._profiles),
+                backends=self._launchers.backends,
             )
         self.database.listen()
         self._launchers.announce([self.context.address])
@@ -138,6 +147,7 @@ class Node:
         self.settings.layout.node_file.unlink(missing_ok=True)
         self._tasks.stop()
         self._lease.stop()
+        self._launches.stop()
         try:
             if self.embedded:
                 self._end_drivers()
@@ -155,25 +165,19 @@ class Node:
         with self.database.read() as tx:
             return nodes.page(tx)
 
-    def check_store(self) -> None:
-        """Raise StoreUnavailable if the store does not answer."""
+    def check_ready(self) -> None:
+        """Raise StoreUnavailable or NodeNotReady if the node cannot serve at the moment."""
         self.database.ping()
+        self._tasks.check_recent()
 
     def _make_tasks(self) -> PeriodicTasks:
-        launches = Launches(
-            self.context,
-            launchers=self._launchers,
-            takeovers=self._takeovers,
-            metastore=self._metastore,
-        )
         tasks = [
             PeriodicTask("takeovers", self._takeovers.run),
             PeriodicTask("closings", Closings(self.context).run),
             PeriodicTask("expiry", Expiry(self.context).run),
             PeriodicTask("forced cancels", ForcedCancels(self.context, self._takeovers).run),
-            PeriodicTask("node statements", self._node_statements.run_due),
             PeriodicTask("warm pool", self._warm_pool.run),
-            PeriodicTask("launches", launches.start_pending),
+            PeriodicTask("launches", self._launches.start_pending),
             PeriodicTask("retention", Retention(self.context).run, _RETENTION_SECONDS),
             PeriodicTask("history", HistoryRetention(self.context).run, _RETENTION_SECONDS),
             PeriodicTask("idle shutdown", self._stop_if_unused),
@@ -182,19 +186,13 @@ class Node:
 
         def on_return() -> None:
             nonlocal is_first
-            self._extend_leases()
+            with self.database.write("node.return") as tx:
+                nodes.mark_return(tx, self.id, self.context.lease_seconds)
             if is_first:
-                launches.adopt_unconfirmed()
+                self._launches.adopt_unconfirmed()
                 is_first = False
 
         return PeriodicTasks(self.context, tasks, on_return=on_return)
-
-    def _extend_leases(self) -> None:
-        """Extend all leases: drivers could not renew them while this node was away."""
-        seconds = self.context.lease_seconds
-        with self.database.write("node.return") as tx:
-            nodes.renew(tx, self.id, seconds)
-            sessions.extend_all(tx, node=self.id, seconds=seconds)
 
     def _describe(self) -> dict[str, str | int | bool | None]:
         """Return the content of `node.json`."""
@@ -254,6 +252,12 @@ def _load_node_id(file: Path) -> str:
     if not file.exists():
         write_private(file, new_id("no"))
     return file.read_text().strip()
+
+
+def _launchable_profiles(settings: Settings, backends: Sequence[str]) -> dict[str, Profile]:
+    """Return the profiles for whose backend the node has a launcher."""
+    profiles = {name: settings.profile(name) for name in {"default", *settings.profiles}}
+    return {name: profile for name, profile in profiles.items() if profile.backend in backends}
 
 
 def _make_metastore(settings: Settings) -> Metastore | None:

@@ -32,12 +32,14 @@ class NodeLease:
 
     def _run(self) -> None:
         lease = self._context.settings.lease
-        pause = lease.renew
+        # Half a lease without a renewal means that the node was away.
+        regular_pause = min(lease.renew, lease.duration / 3)
+        pause = regular_pause
         while not self._stopping.wait(pause.total_seconds()):
             try:
                 with self._context.database.write("node.renew") as tx:
                     nodes.renew(tx, self._context.node_id, self._context.lease_seconds)
-                pause = lease.renew
+                pause = regular_pause
             except StoreUnavailable:
                 # The periodic tasks log the outage. Retry sooner than the next regular renewal.
                 pause = lease.sweep

@@ -224,6 +224,14 @@ class StoreUnavailable(HeadraceError):
     exit_code = EXIT_CONNECTION
 
 
+class NodeNotReady(HeadraceError):
+    """The background work of the node makes no progress."""
+
+    code = "node_not_ready"
+    status = 503
+    exit_code = EXIT_CONNECTION
+
+
 class StoreInUse(HeadraceError):
     """Another node has this SQLite store open."""
 

@@ -17,6 +17,12 @@ class NodeRecord:
     """URL at which drivers and other nodes reach the node, for example `http://10.0.0.4:8040`."""
     version: str
     state: NodeState
+    profiles: list[str]
+    """Profiles whose drivers the node can start."""
+    backends: list[str]
+    """Backends that the node can call."""
     started_at: datetime
+    present_since: datetime
+    """Last time at which the node came back: from a restart, a freeze or an outage of the store."""
     lease_until: datetime
     ended_at: datetime | None

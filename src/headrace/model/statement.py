@@ -83,6 +83,8 @@ class Statement:
     attempts: int
     """Number of times that a driver has claimed the statement."""
     created_at: datetime
+    waiting_since: datetime
+    """Last time at which the statement became `waiting`: at the submit, or for a retry."""
     launched_at: datetime | None
     started_at: datetime | None
     cancel_requested_at: datetime | None

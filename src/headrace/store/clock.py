@@ -71,6 +71,32 @@ def _compile_for_sqlite(element: clock, compiler: SQLCompiler, **options: Any) -
     return f"({CLOCK_FUNCTION}() + CAST(({offset}) * 1000000 AS INTEGER))"
 
 
+class seconds_since(FunctionElement[float]):  # noqa: N801 - it reads as an SQL function
+    """Seconds from an instant (a column) to the database's current time.
+
+    Compare an age with a duration of a row in this way: to subtract the duration from the current
+    time would fail for a very long duration, and with it the query for all other rows.
+    """
+
+    type = Float()
+    inherit_cache = True
+    name = "seconds_since"
+
+
+@compiles(seconds_since, "postgresql")
+def _compile_age_for_postgresql(
+    element: seconds_since, compiler: SQLCompiler, **options: Any
+) -> str:
+    instant = compiler.process(element.clauses, **options)
+    return f"CAST(EXTRACT(EPOCH FROM clock_timestamp() - {instant}) AS DOUBLE PRECISION)"
+
+
+@compiles(seconds_since, "sqlite")
+def _compile_age_for_sqlite(element: seconds_since, compiler: SQLCompiler, **options: Any) -> str:
+    instant = compiler.process(element.clauses, **options)
+    return f"(({CLOCK_FUNCTION}() - {instant}) / 1000000.0)"
+
+
 def read_process_clock() -> int:
     """Return the microseconds since 1970: the value of CLOCK_FUNCTION."""
     return time.time_ns() // 1000

@@ -7,7 +7,9 @@ ends the previous one.
 
 from __future__ import annotations
 
-from sqlalchemy import func, select, update
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, case, exists, func, select, update
 
 from headrace.model.lifecycle import NODE, NodeState
 from headrace.model.node import NodeRecord
@@ -21,18 +23,34 @@ _LIVE = nodes.c.ended_at.is_(None)
 _SELECT = select(*(column for column in nodes.c if column.name != "registration"))
 
 
-def register(tx: Tx, node_id: str, *, address: str, version: str, seconds: float) -> int:
-    """Register a node that has started, with a lease. Return the number of the registration."""
+def register(
+    tx: Tx,
+    node_id: str,
+    *,
+    address: str,
+    version: str,
+    seconds: float,
+    profiles: Sequence[str] = (),
+    backends: Sequence[str] = (),
+) -> int:
+    """Register a node that has started, with a lease. Return the number of the registration.
+
+    Args:
+        profiles: Profiles whose drivers the node can start.
+        backends: Backends that the node can call.
+    """
     transition(tx, node_id, NodeState.GONE, actor=node_id, detail={"reason": "restarted"})
     row = {
         "id": node_id,
         "address": address,
         "version": version,
         "state": NODE.initial,
+        "profiles": list(profiles),
+        "backends": list(backends),
     }
     query = (
         nodes.insert()
-        .values(started_at=clock(), lease_until=clock(seconds))
+        .values(started_at=clock(), present_since=clock(), lease_until=clock(seconds))
         .returning(nodes.c.registration)
     )
     registration: int = tx.execute(query, row).scalar_one()
@@ -43,6 +61,8 @@ def register(tx: Tx, node_id: str, *, address: str, version: str, seconds: float
 def renew(tx: Tx, node_id: str, seconds: float, *, registration: int | None = None) -> bool:
     """Renew a node's lease.
 
+    If the last renewal was more than half a lease ago, the node was away: it is present from now.
+
     Args:
         registration: Renew only this registration; None: the live registration.
 
@@ -52,7 +72,45 @@ def renew(tx: Tx, node_id: str, seconds: float, *, registration: int | None = No
     renewal = update(nodes).where(nodes.c.id == node_id, _LIVE)
     if registration is not None:
         renewal = renewal.where(nodes.c.registration == registration)
-    return tx.execute(renewal.values(lease_until=clock(seconds))).rowcount > 0
+    was_away = nodes.c.lease_until < clock(seconds / 2)
+    present_since = case((was_away, clock()), else_=nodes.c.present_since)
+    values = {"lease_until": clock(seconds), "present_since": present_since}
+    return tx.execute(renewal.values(values)).rowcount > 0
+
+
+def mark_return(tx: Tx, node_id: str, seconds: float) -> None:
+    """Record that a node was away and is present from now, with a new lease."""
+    returned = update(nodes).where(nodes.c.id == node_id, _LIVE)
+    tx.execute(returned.values(present_since=clock(), lease_until=clock(seconds)))
+
+
+def may_judge(node_id: str, seconds: float) -> ColumnElement[bool]:
+    """Return the condition under which a node may judge the expired leases of drivers.
+
+    The node must have been present for a whole lease, because drivers could not renew their leases
+    at a node that was away. Another node that was present all the time need not wait. The node must
+    also have renewed its own lease within the last half of a lease. Otherwise it may have been
+    frozen just now, between its decision and this transaction.
+
+    Args:
+        seconds: Length of a lease.
+    """
+    return exists().where(
+        nodes.c.id == node_id,
+        _LIVE,
+        nodes.c.present_since < clock(-seconds),
+        nodes.c.lease_until > clock(seconds / 2),
+    )
+
+
+def offered_profiles(tx: Tx, seconds: float) -> set[str]:
+    """Return the profiles whose drivers some node can start.
+
+    A node whose lease ended less than `seconds` ago counts: it may be restarting.
+    """
+    recent = nodes.c.lease_until > clock(-seconds)
+    rows = tx.execute(select(nodes.c.profiles).where(recent)).scalars()
+    return {profile for profiles in rows for profile in profiles}
 
 
 def transition(

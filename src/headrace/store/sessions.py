@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from typing import Any
 
@@ -14,13 +13,11 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, SessionState
 from headrace.model.session import DriverLease, NewSession, Session, SessionKind
 from headrace.store import events, pending_hook_calls, snapshots
-from headrace.store.clock import clock
+from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
 from headrace.store.records import row_to_session, spec_to_columns
 from headrace.store.tables import sessions, statements
-
-_log = logging.getLogger(__name__)
 
 _ENTITY = "session"
 _INTERNAL = {"next_ordinal", "token_hash"}
@@ -52,7 +49,8 @@ _IDLE = _SELECT.where(
     sessions.c.streams == 0,
     ~_HAS_LIVE,
     # A session that was never used is idle from the moment its driver is up.
-    func.coalesce(sessions.c.last_used_at, sessions.c.started_at) < clock(-sessions.c.idle_seconds),
+    seconds_since(func.coalesce(sessions.c.last_used_at, sessions.c.started_at))
+    > sessions.c.idle_seconds,
 )
 # Every driver runs this statement every few seconds.
 _RENEW = (
@@ -150,10 +148,20 @@ def page(
     return fetch(tx, query.order_by(sessions.c.id.desc()).limit(limit))
 
 
-def launchable(tx: Tx, limit: int) -> list[Session]:
+def launchable(
+    tx: Tx,
+    limit: int,
+    *,
+    profiles: Collection[str] | None = None,
+    other_than: Collection[str] | None = None,
+) -> list[Session]:
     """Return at most `limit` sessions that need a driver and have none, oldest first.
 
     A session whose driver was lost needs a new driver only when a statement waits in it.
+
+    Args:
+        profiles: Only sessions with these profiles; None: with any profile.
+        other_than: Only sessions with none of these profiles.
     """
     needs_driver = or_(
         and_(sessions.c.state == SessionState.NOT_STARTED, sessions.c.kind != SessionKind.LOCAL),
@@ -162,6 +170,10 @@ def launchable(tx: Tx, limit: int) -> list[Session]:
     )
     has_none = (sessions.c.lease_until.is_(None), sessions.c.fenced_driver.is_(None))
     query = _SELECT.where(_LIVE, needs_driver, *has_none)
+    if profiles is not None:
+        query = query.where(sessions.c.profile.in_(profiles))
+    if other_than is not None:
+        query = query.where(sessions.c.profile.not_in(other_than))
     return fetch(tx, query.order_by(sessions.c.id).limit(limit))
 
 
@@ -278,7 +290,7 @@ def aged(tx: Tx, limit: int) -> list[Session]:
     query = _SELECT.where(
         _LIVE,
         sessions.c.state != SessionState.CLOSING,
-        sessions.c.created_at < clock(-sessions.c.ttl_seconds),
+        seconds_since(sessions.c.created_at) > sessions.c.ttl_seconds,
     )
     return fetch(tx, query.order_by(sessions.c.id).limit(limit))
 
@@ -301,28 +313,6 @@ def renew(tx: Tx, lease: DriverLease, seconds: float, *, streams: int = 0) -> Se
     }
     state: SessionState | None = tx.execute(_RENEW, names).scalar_one_or_none()
     return state
-
-
-def extend_all(tx: Tx, *, node: str, seconds: float) -> int:
-    """Extend every lease that ends within `seconds`, because `node` was away.
-
-    Drivers could not renew their leases at that node. They get `seconds` to reach it again. Return
-    the number of leases that were extended.
-    """
-    # Locks are acquired in order: two nodes that come back together must not deadlock.
-    ending = (
-        select(sessions.c.number)
-        .where(_LIVE, sessions.c.lease_until < clock(seconds))
-        .order_by(sessions.c.number)
-        .with_for_update()
-    )
-    extension = update(sessions).where(sessions.c.number.in_(ending))
-    count = tx.execute(extension.values(lease_until=clock(seconds))).rowcount
-    if count:
-        _log.info(
-            "Node %s was away: extended the leases of %d drivers to %g s", node, count, seconds
-        )
-    return count
 
 
 def token_hash(tx: Tx, lease: DriverLease) -> str | None:

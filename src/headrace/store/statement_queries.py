@@ -43,6 +43,7 @@ def _values_on_entry(target: StatementState, *, has_run: bool = False) -> dict[s
         values["attempts"] = statements.c.attempts + 1
     elif target is StatementState.WAITING:
         values.update(launched_at=None, started_at=None, epoch=None, progress=None)
+        values["waiting_since"] = clock()
     elif has_run or target in {StatementState.RUNNING, StatementState.SUCCESS}:
         started = clock(bindparam("offset", type_=Float())) if has_run else clock()
         values["started_at"] = func.coalesce(statements.c.started_at, started)

@@ -35,7 +35,7 @@ _SELECT = select(
 _GET = _SELECT.where(statements.c.id == bindparam("statement"))
 _INSERT = (
     statements.insert()
-    .values(attempts=0, cancel_forced=False, created_at=clock())
+    .values(attempts=0, cancel_forced=False, created_at=clock(), waiting_since=clock())
     .returning(*statements.c)
 )
 _NEXT_ORDINAL = (

@@ -8,13 +8,14 @@ launched, because the process may still write files or tables.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, select, update
+from sqlalchemy import ColumnElement, Row, or_, select, update
 
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, FencedDriver, Session
-from headrace.store import events
+from headrace.store import events, nodes
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
@@ -26,12 +27,18 @@ _ENTITY = "session"
 _LAUNCHABLE = [SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RECOVERING]
 
 
-def overdue(tx: Tx, limit: int) -> list[Session]:
+def overdue(tx: Tx, limit: int, *, node: str, seconds: float) -> list[Session]:
     """Return at most `limit` sessions whose lease has expired by the database's clock.
 
-    The expired lease belongs to a driver, or to the node of an unfinished takeover.
+    The expired lease belongs to the node of an unfinished takeover, or to a driver. A driver is
+    overdue only for a node that may judge it (`store.nodes.may_judge`).
+
+    Args:
+        node: Id of the node that asks.
+        seconds: Length of a lease.
     """
-    query = select_leased().where(sessions.c.lease_until < clock())
+    may_act = or_(sessions.c.fenced_driver.is_not(None), nodes.may_judge(node, seconds))
+    query = select_leased().where(sessions.c.lease_until < clock(), may_act)
     return fetch(tx, query.order_by(sessions.c.id).limit(limit))
 
 
@@ -62,7 +69,8 @@ def fence(
         reason: Why the driver counts as lost.
         seconds: Time for the actor to confirm that the process is gone. After that, any node can
             reclaim the takeover.
-        only_if_overdue: Fence only if the lease has expired.
+        only_if_overdue: Fence only if the lease has expired, and if the actor is a node that may
+            judge it (`store.nodes.may_judge`) with leases of `seconds`.
         only_if_alone_with: Fence only if this statement is the only one in flight and the driver
             runs no streaming query.
         start_timed_out: Whether the driver used up the start timeout.
@@ -70,9 +78,10 @@ def fence(
     Returns:
         The new epoch. None if the session has another epoch already, or a condition does not hold.
     """
-    session = _lock_driven(
-        tx, lease, only_if_overdue=only_if_overdue, only_if_alone_with=only_if_alone_with
-    )
+    conditions = []
+    if only_if_overdue:
+        conditions = [sessions.c.lease_until < clock(), nodes.may_judge(actor, seconds)]
+    session = _lock_driven(tx, lease, conditions, only_if_alone_with=only_if_alone_with)
     if session is None:
         return None
     source = session.state
@@ -100,7 +109,11 @@ def fence(
 
 
 def _lock_driven(
-    tx: Tx, lease: DriverLease, *, only_if_overdue: bool, only_if_alone_with: str | None
+    tx: Tx,
+    lease: DriverLease,
+    conditions: Sequence[ColumnElement[bool]],
+    *,
+    only_if_alone_with: str | None,
 ) -> Row[Any] | None:
     """Lock a session that a driver owns, under the conditions of `fence`.
 
@@ -112,9 +125,8 @@ def _lock_driven(
         sessions.c.state.in_(LEASED_STATES),
         sessions.c.lease_until.is_not(None),
         sessions.c.fenced_driver.is_(None),
+        *conditions,
     )
-    if only_if_overdue:
-        query = query.where(sessions.c.lease_until < clock())
     if only_if_alone_with is not None:
         query = query.where(sessions.c.streams == 0)
     session = tx.execute(query.with_for_update()).one_or_none()

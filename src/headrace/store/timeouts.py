@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Exists, and_, exists, literal, or_, select
 
 from headrace.model.lifecycle import IN_FLIGHT, StatementState
 from headrace.model.session import DriverLease
-from headrace.store.clock import clock
+from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.tables import TIMED, sessions, statements
 
@@ -20,11 +20,11 @@ def timed_out(tx: Tx, limit: int) -> list[tuple[str, StatementState]]:
     """
     waited_too_long = and_(
         statements.c.state == StatementState.WAITING,
-        statements.c.created_at < clock(-statements.c.queue_timeout_seconds),
+        seconds_since(statements.c.waiting_since) > statements.c.queue_timeout_seconds,
     )
     ran_too_long = and_(
         statements.c.state == StatementState.RUNNING,
-        statements.c.started_at < clock(-statements.c.timeout_seconds),
+        seconds_since(statements.c.started_at) > statements.c.timeout_seconds,
     )
     query = (
         select(statements.c.id, statements.c.state)

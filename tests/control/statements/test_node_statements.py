@@ -14,10 +14,7 @@ def test_a_node_executes_cancel_statement_without_a_driver(
     target = node.submit(session=session_id)["id"]
     driver.claim()
     fields = {"session": node.start_session()[0]} if in_session else {}
-    statement = node.submit(f"CANCEL STATEMENT '{target}'", wait_timeout="20s", **fields)
-    if in_session:
-        # A periodic task executes the statement, because no driver polls for this session.
-        statement = node.statement(statement["id"], wait_timeout="20s")
+    statement = node.submit(f"CANCEL STATEMENT '{target}'", **fields)
     assert (statement["kind"], statement["state"]) == ("local", "success")
     assert statement["launched_at"] is None
     rows = node.http.get(f"/api/v1/statements/{statement['id']}/result").json()["rows"]
@@ -28,21 +25,21 @@ def test_a_node_executes_cancel_statement_without_a_driver(
         assert (session["kind"], session["state"], session["epoch"]) == ("local", "dead", 0)
 
 
-def test_a_node_statement_waits_for_the_earlier_statements_of_its_session(
+@pytest.mark.finding("B18")
+def test_cancel_statement_in_a_busy_session_cancels_the_statement_that_keeps_it_busy(
     node: InProcessNode,
 ) -> None:
     session_id, driver = node.start_session()
-    first = node.submit(session=session_id)["id"]
-    target = node.submit()["id"]
-    cancel = node.submit(f"CANCEL STATEMENT '{target}'", session=session_id)["id"]
+    busy = node.submit(session=session_id)["id"]
+    next_ = node.submit("SHOW TABLES", session=session_id)["id"]
     driver.claim()
-    assert node.statement(cancel)["state"] == "waiting"
-    response = node.http.post(f"/api/v1/statements/{cancel}/cancel")
-    assert (response.status_code, response.json()["code"]) == (409, "not_cancellable")
-    driver.succeed(first)
-    assert driver.poll().assignment is None
-    assert node.statement(cancel)["state"] == "success"
-    assert node.statement(target)["state"] == "cancelled"
+    cancel = node.submit(f"CANCEL STATEMENT '{busy}'", session=session_id)
+    assert (cancel["state"], cancel["session_id"]) == ("success", session_id)
+    assert driver.poll(in_flight=[busy]).cancel == [busy]
+    assert node.statement(busy)["state"] == "cancelling"
+    assert node.statement(next_)["state"] == "waiting"
+    response = node.http.post(f"/api/v1/statements/{cancel['id']}/cancel")
+    assert (response.status_code, response.json()["code"]) == (409, "already_ended")
 
 
 @pytest.mark.parametrize("ended", [False, True])

@@ -14,7 +14,6 @@ from headrace.store import (
     driver_view,
     events,
     idempotency,
-    node_statements,
     results,
     sessions,
     statement_transitions,
@@ -32,9 +31,10 @@ _NUMBERS = {
 }
 _COPIES = [
     """INSERT INTO statements (id, session_id, ordinal, owner, kind, state, text, parameters, conf,
-       result_request, attempts, created_at, ended_at)
+       result_request, attempts, created_at, waiting_since, ended_at)
        {numbers} SELECT id || i, session_id, i, owner, kind, state, text, parameters, conf,
-       result_request, attempts, created_at, ended_at FROM statements, n WHERE ordinal = 0""",
+       result_request, attempts, created_at, waiting_since, ended_at
+       FROM statements, n WHERE ordinal = 0""",
     """INSERT INTO events (generation, xid, entity, entity_id, target, at, actor, detail)
        {numbers} SELECT generation, xid, entity, entity_id || i, target, at, actor, detail
        FROM events, n WHERE entity = 'statement'""",
@@ -85,7 +85,6 @@ def _plans(tx: Tx, act: Any) -> list[str]:
         lambda tx, lease: timeouts.timed_out(tx, 10),
         lambda tx, lease: timeouts.unanswered_cancels(tx, 5, 10),
         lambda tx, lease: timeouts.has_other_work(tx, lease.session_id, "st_x"),
-        lambda tx, lease: node_statements.runnable(tx, None, 10),
         lambda tx, lease: statements.get(tx, "st_x"),
         lambda tx, lease: statements.page(tx, limit=10),
         lambda tx, lease: statements.page(tx, owner="ada", before="st_9", limit=10),
@@ -104,7 +103,6 @@ def _plans(tx: Tx, act: Any) -> list[str]:
         "timeouts",
         "unanswered cancels",
         "other work",
-        "node statements",
         "get",
         "page",
         "page of an owner",

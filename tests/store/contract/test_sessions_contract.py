@@ -6,7 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.support.store import LOST, get_session, new_session, new_statement, running_session
+from tests.support.store import (
+    LOST,
+    get_session,
+    new_session,
+    new_statement,
+    register_node,
+    running_session,
+)
 
 from headrace.errors import SessionNameExists
 from headrace.model.ids import new_id
@@ -158,24 +165,28 @@ def test_hello_stores_the_driver_and_starts_its_lease(store: Database) -> None:
 
 
 def test_a_lease_expires_by_the_databases_clock_and_can_be_renewed(store: Database) -> None:
+    register_node(store)
     expired = running_session(store, lease_seconds=_AGO)
     running_session(store, lease_seconds=60)
     new_session(store)
-    with store.read() as tx:
-        assert [session.id for session in takeovers.overdue(tx, 10)] == [expired.session_id]
+    assert overdue_ids(store) == [expired.session_id]
     with store.write("test") as tx:
         # An expired lease can be renewed until a takeover raises the epoch.
         assert sessions.renew(tx, expired, 60) is SessionState.RUNNING
+    assert overdue_ids(store) == []
+
+
+def overdue_ids(store: Database) -> list[str]:
     with store.read() as tx:
-        assert takeovers.overdue(tx, 10) == []
+        return [session.id for session in takeovers.overdue(tx, 10, node="no_1", seconds=60)]
 
 
 def test_a_launch_without_hello_becomes_overdue(store: Database) -> None:
+    register_node(store)
     session_id = new_session(store)
     with store.write("test") as tx:
         takeovers.claim_launch(tx, session_id, node="no_1", seconds=_AGO, token_hash="h")
-    with store.read() as tx:
-        assert [session.id for session in takeovers.overdue(tx, 10)] == [session_id]
+    assert overdue_ids(store) == [session_id]
 
 
 @pytest.mark.parametrize("state", [SessionState.RUNNING, SessionState.CLOSING])
@@ -200,18 +211,6 @@ def test_the_lease_is_lost_when_the_session_ends(store: Database, state: Session
     with store.write("test") as tx:
         assert sessions.transition(tx, lease.session_id, state, actor="test")
         assert sessions.renew(tx, lease, 60) is None
-
-
-def test_a_node_that_was_away_extends_leases_but_shortens_none(store: Database) -> None:
-    late = running_session(store, lease_seconds=_AGO).session_id
-    early = running_session(store, lease_seconds=3600).session_id
-    untouched = get_session(store, early).lease_until
-    with store.write("test") as tx:
-        assert sessions.extend_all(tx, node="no_2", seconds=15) == 1
-    with store.read() as tx:
-        assert takeovers.overdue(tx, 10) == []
-    assert get_session(store, early).lease_until == untouched
-    assert get_session(store, late).lease_until is not None
 
 
 def test_the_end_of_a_session_is_stored_with_its_failure(store: Database) -> None:

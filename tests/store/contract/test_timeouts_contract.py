@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from sqlalchemy import update
 from tests.support.store import new_statement, running_session
 
@@ -14,6 +15,7 @@ from headrace.model.statement import CancelReason
 from headrace.store import (
     sessions,
     statement_transitions,
+    statements,
     tables,
     timeouts,
 )
@@ -21,6 +23,7 @@ from headrace.store.clock import clock
 from headrace.store.database import Database
 
 MINUTE = 60.0
+ENDLESS = 999_999_999 * 86_400.0
 
 
 def _set(store: Database, table: Any, row: str, **values: Any) -> None:
@@ -113,14 +116,14 @@ def test_a_session_is_aged_after_its_ttl_even_if_it_is_busy(store: Database) -> 
     assert aged_ids() == []
 
 
-def test_the_queue_timeout_counts_from_the_submit_and_the_timeout_from_the_start(
+def test_the_queue_timeout_counts_from_the_wait_and_the_timeout_from_the_start(
     store: Database,
 ) -> None:
     lease = running_session(store)
     waiting = new_statement(store, lease.session_id)
     running = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
     for statement_id in (waiting, running):
-        _backdate(store, tables.statements, statement_id, "created_at", 5 * MINUTE)
+        _backdate(store, tables.statements, statement_id, "waiting_since", 5 * MINUTE)
         _set(store, tables.statements, statement_id, timeout_seconds=MINUTE)
 
     def find_timed_out() -> list[tuple[str, StatementState]]:
@@ -143,6 +146,30 @@ def test_the_queue_timeout_counts_from_the_submit_and_the_timeout_from_the_start
         statement_transitions.request_cancel(tx, running, actor="test", reason=CancelReason.TIMEOUT)
     _set(store, tables.statements, running, timeout_seconds=MINUTE)
     assert find_timed_out() == [(waiting, StatementState.WAITING)]
+
+
+@pytest.mark.finding("S5")
+def test_a_row_with_an_endless_time_limit_does_not_stop_the_checks_of_other_rows(
+    store: Database,
+) -> None:
+    """Durations are bounded on input. A row that is in the store already must do no harm."""
+    endless, ordinary = running_session(store), running_session(store)
+    for lease, seconds in ((endless, ENDLESS), (ordinary, MINUTE)):
+        session_id = lease.session_id
+        statement_id = new_statement(store, session_id, StatementState.RUNNING, lease=lease)
+        _set(store, tables.sessions, session_id, ttl_seconds=seconds, idle_seconds=seconds)
+        _set(store, tables.statements, statement_id, timeout_seconds=seconds)
+        _backdate(store, tables.sessions, session_id, "created_at", 2 * MINUTE)
+        _backdate(store, tables.statements, statement_id, "started_at", 2 * MINUTE)
+        waiting = new_statement(store, session_id)
+        _set(store, tables.statements, waiting, queue_timeout_seconds=seconds)
+    with store.read() as tx:
+        assert [session.id for session in sessions.aged(tx, 10)] == [ordinary.session_id]
+        assert sessions.idle(tx, 10) == []
+        [(late, state)] = timeouts.timed_out(tx, 10)
+        statement = statements.get(tx, late)
+    assert statement is not None
+    assert (statement.session_id, state) == (ordinary.session_id, StatementState.RUNNING)
 
 
 def test_a_cancel_is_unanswered_after_the_grace_period(store: Database) -> None:

@@ -85,7 +85,7 @@ class StatementRequest(RequestModel):
     timeout: Duration | None = None
     """Longest time that the statement may run."""
     queue_timeout: Duration | None = None
-    """Longest time that the statement may wait before it runs."""
+    """Longest time that the statement may wait before it runs, or before it is retried."""
     conf: Conf = {}
     """Spark configuration and options of Headrace for this statement alone."""
     parameters: list[Parameter] = []
@@ -243,6 +243,10 @@ class NodeBody(ResponseModel):
     address: str
     version: str
     state: NodeState
+    profiles: list[str]
+    """Profiles whose drivers the node can start."""
+    backends: list[str]
+    """Backends that the node can call."""
     started_at: Instant
     ended_at: Instant | None
 

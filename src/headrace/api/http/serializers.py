@@ -100,6 +100,8 @@ def node_body(node: NodeRecord) -> NodeBody:
         address=node.address,
         version=node.version,
         state=node.state,
+        profiles=node.profiles,
+        backends=node.backends,
         started_at=node.started_at,
         ended_at=node.ended_at,
     )

@@ -29,7 +29,7 @@ async def health(request: Request) -> Health:
 
 @router.get("/ready", responses=problems(503))
 def ready(request: Request) -> Health:
-    """Report whether the store answers: 200, otherwise 503."""
+    """Report whether the store answers and the background tasks run: 200, otherwise 503."""
     node = node_of(request)
-    node.check_store()
+    node.check_ready()
     return Health(status="ready", node_id=node.id, version=__version__)

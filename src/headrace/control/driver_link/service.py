@@ -13,7 +13,6 @@ from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.driver_link.table_journal import TableJournal, mark_committed
 from headrace.control.sessions.ending import fail_session, finish_close
 from headrace.control.sessions.launch import hash_token
-from headrace.control.statements.node_statements import NodeStatements
 from headrace.errors import DriverLost, LeaseLost, Unauthorized
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
@@ -54,11 +53,10 @@ from headrace.store.driver_view import DriverView
 class DriverLinkService:
     """Answers drivers. Any node serves any driver."""
 
-    def __init__(self, context: NodeContext, node_statements: NodeStatements) -> None:
+    def __init__(self, context: NodeContext) -> None:
         self._database = context.database
         self._lease_seconds = context.lease_seconds
         self._retention_seconds = context.retention_seconds
-        self._node_statements = node_statements
         self.tables = TableJournal(context.database)
         self._token_hashes: dict[DriverLease, str] = {}
 
@@ -126,8 +124,6 @@ class DriverLinkService:
         may_claim = assignment is None and len(view.in_flight) < view.parallelism and not closing
         if view.has_waiting and may_claim:
             assignment = self._claim(lease)
-            if assignment is None:
-                self._node_statements.run_due(lease.session_id)
         elif view.batch_submitted and not view.has_waiting and not view.in_flight and not closing:
             closing = self._close_batch(lease)
         return Orders(assignment=assignment, cancel=_new_cancels(view, message), close=closing)

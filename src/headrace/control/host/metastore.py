@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -54,6 +55,7 @@ class Metastore:
         self._warehouse = warehouse
         self._linger_seconds = linger_seconds
         self._lock_descriptor: int | None = None
+        self._guard = threading.Lock()
 
     @property
     def users_lock(self) -> Path:
@@ -80,10 +82,11 @@ class Metastore:
 
     def hold(self) -> None:
         """Make this process a user of the metastore, until `release` or the end of the process."""
-        if self._lock_descriptor is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._lock_descriptor = os.open(self.users_lock, os.O_RDONLY | os.O_CREAT, 0o600)
-            fcntl.flock(self._lock_descriptor, fcntl.LOCK_SH)
+        with self._guard:
+            if self._lock_descriptor is None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._lock_descriptor = os.open(self.users_lock, os.O_RDONLY | os.O_CREAT, 0o600)
+                fcntl.flock(self._lock_descriptor, fcntl.LOCK_SH)
 
     def release(self) -> None:
         """End the use of the metastore by this process."""

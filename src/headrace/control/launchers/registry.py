@@ -41,6 +41,11 @@ class LauncherRegistry:
             for operation in ("start", "find", "poll", "kill"):
                 self._calls.labels(backend, operation)
 
+    @property
+    def backends(self) -> list[str]:
+        """Names of the backends that this node can call."""
+        return sorted(self._launchers)
+
     def start(self, request: LaunchRequest) -> Handle:
         return self._select(request.profile.backend, "start").start(request)
 

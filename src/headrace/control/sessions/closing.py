@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.control.context import NodeContext
+from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.ending import cancel_queue, finish_close
 from headrace.store import closing_sessions
 
@@ -24,8 +25,9 @@ class Closings:
             pending = closing_sessions.list_queued(tx, _BATCH)
         chunks = 0
         for session_id in pending:
-            while chunks < _CHUNKS and not self._cancel_chunk(session_id):
-                chunks += 1
+            with isolate_errors(f"the queue of session {session_id} could not be emptied"):
+                while chunks < _CHUNKS and not self._cancel_chunk(session_id):
+                    chunks += 1
 
     def _cancel_chunk(self, session_id: str) -> bool:
         """Cancel one chunk of a queue; return whether nothing remains to be cancelled."""

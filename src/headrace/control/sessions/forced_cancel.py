@@ -7,6 +7,7 @@ another driver.
 from __future__ import annotations
 
 from headrace.control.context import NodeContext
+from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.takeover import Takeovers
 from headrace.store.timeouts import UnansweredCancel, set_cancel_note, unanswered_cancels
 
@@ -30,11 +31,15 @@ class ForcedCancels:
         with self._database.read() as tx:
             cancels = unanswered_cancels(tx, self._grace_seconds, _BATCH)
         for cancel in cancels:
-            if cancel.alone or cancel.forced:
-                self._kill_driver(cancel)
-            elif not cancel.noted:
-                with self._database.write("statement.note_cancel") as tx:
-                    set_cancel_note(tx, cancel.statement_id, _SHARED_DRIVER)
+            with isolate_errors(f"the cancel of {cancel.statement_id} could not be enforced"):
+                self._enforce(cancel)
+
+    def _enforce(self, cancel: UnansweredCancel) -> None:
+        if cancel.alone or cancel.forced:
+            self._kill_driver(cancel)
+        elif not cancel.noted:
+            with self._database.write("statement.note_cancel") as tx:
+                set_cancel_note(tx, cancel.statement_id, _SHARED_DRIVER)
 
     def _kill_driver(self, cancel: UnansweredCancel) -> None:
         reason = f"it was killed because it did not stop {cancel.statement_id} after a cancel"

@@ -5,23 +5,30 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
+from collections.abc import Collection, Mapping
+from functools import partial
 
+from headrace.control.backend_pools import BackendPools
 from headrace.control.context import NodeContext
 from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.base import Handle, LaunchRequest, launch_name
 from headrace.control.launchers.registry import LauncherRegistry
+from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.ending import fail_session
 from headrace.control.sessions.takeover import Takeovers
-from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed
+from headrace.errors import BackendUnreachable, HeadraceError, InvalidSetting, LaunchFailed
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease, Session
 from headrace.settings import Profile, Settings
-from headrace.store import sessions, takeovers
+from headrace.store import nodes, sessions, takeovers
+from headrace.store.notifications import LAUNCH
 
 _LOG = logging.getLogger("headrace.launch")
 _BATCH = 100
+_THREADS = 8
+"""Largest number of drivers that a node starts at once on one backend."""
 
 
 def hash_token(token: str) -> str:
@@ -30,7 +37,10 @@ def hash_token(token: str) -> str:
 
 
 class Launches:
-    """Starts the drivers whose launch this node claims."""
+    """Starts the drivers whose launch this node claims.
+
+    Backend calls run in threads, so that a slow backend delays nothing else.
+    """
 
     def __init__(
         self,
@@ -39,7 +49,13 @@ class Launches:
         launchers: LauncherRegistry,
         takeovers: Takeovers,
         metastore: Metastore | None,
+        profiles: Mapping[str, Profile],
     ) -> None:
+        """Create the threads when they are needed.
+
+        Args:
+            profiles: Profiles whose drivers this node can start.
+        """
         self._context = context
         self._database = context.database
         self._settings = context.settings
@@ -47,6 +63,12 @@ class Launches:
         self._launchers = launchers
         self._takeovers = takeovers
         self._metastore = metastore
+        self._profiles = profiles
+        self._pools = BackendPools("launch", threads=_THREADS)
+
+    def stop(self) -> None:
+        """Wait for the starts that are in progress."""
+        self._pools.stop()
 
     def adopt_unconfirmed(self) -> None:
         """Adopt the drivers that this node was starting when it last ended, or declare them lost.
@@ -56,20 +78,24 @@ class Launches:
         with self._database.read() as tx:
             unconfirmed = takeovers.unconfirmed_launches(tx, self._node_id)
         for session in unconfirmed:
-            try:
-                self._adopt(session)
-            except HeadraceError as error:
-                # When the lease expires, a takeover looks for the driver again.
-                _LOG.error(
-                    "session %s: cannot find out whether its driver was started: %s",
-                    session.id,
-                    error.message,
+            profile = self._profiles.get(session.spec.profile)
+            if profile is not None:
+                self._pools.submit(
+                    profile.backend, session.id, partial(self._adopt, session, profile)
                 )
 
-    def _adopt(self, session: Session) -> None:
+    def _adopt(self, session: Session, profile: Profile) -> None:
         lease = DriverLease(session.id, session.epoch)
-        profile = self._settings.profile(session.spec.profile)
-        handle = self._launchers.find(launch_name(lease), profile)
+        try:
+            handle = self._launchers.find(launch_name(lease), profile)
+        except HeadraceError as error:
+            # When the lease expires, a takeover looks for the driver again.
+            _LOG.error(
+                "session %s: cannot find out whether its driver was started: %s",
+                session.id,
+                error.message,
+            )
+            return
         if handle is not None:
             _LOG.info("session %s: found the driver of epoch %d", session.id, session.epoch)
             with self._database.write("launch.adopt") as tx:
@@ -78,16 +104,43 @@ class Launches:
             self._takeovers.declare_lost(lease, "the node ended before it started the driver")
 
     def start_pending(self) -> None:
-        """Claim and start every session that needs a driver and has none."""
+        """Claim and start the sessions that need a driver, as far as threads are free.
+
+        A session with a profile that only other nodes have is left to them. If no node has the
+        profile, the session fails.
+        """
+        for backend in {profile.backend for profile in self._profiles.values()}:
+            self._start_on(backend)
         with self._database.read() as tx:
-            pending = sessions.launchable(tx, _BATCH)
-        for session in pending:
-            try:
-                profile = self._settings.profile(session.spec.profile)
-            except HeadraceError as error:
-                self._fail(DriverLease(session.id, session.epoch), error)
-            else:
-                self._start(session, profile)
+            foreign = sessions.launchable(tx, _BATCH, other_than=self._profiles)
+        for session in foreign:
+            with isolate_errors(f"session {session.id} could not be failed"):
+                self._fail_if_unlaunchable(session)
+
+    def _start_on(self, backend: str) -> None:
+        free = self._pools.count_free(backend)
+        if not free:
+            return
+        names = [name for name, profile in self._profiles.items() if profile.backend == backend]
+        with self._database.read() as tx:
+            # Sessions whose start waits for a thread are launchable until they are claimed.
+            pending = sessions.launchable(tx, _THREADS, profiles=names)
+        for session in [each for each in pending if not self._pools.is_busy(each.id)][:free]:
+            profile = self._profiles[session.spec.profile]
+            self._pools.submit(backend, session.id, partial(self._start_next, session, profile))
+
+    def _start_next(self, session: Session, profile: Profile) -> None:
+        self._start(session, profile)
+        # More sessions may wait for this thread.
+        self._database.notifications.publish([LAUNCH])
+
+    def _fail_if_unlaunchable(self, session: Session) -> None:
+        """Fail a session whose profile no node has."""
+        lease = DriverLease(session.id, session.epoch)
+        with self._database.read() as tx:
+            offered = nodes.offered_profiles(tx, self._context.lease_seconds)
+        if session.spec.profile not in offered:
+            self._fail(lease, _unknown_profile(session.spec.profile, offered))
 
     def _start(self, session: Session, profile: Profile) -> None:
         token = secrets.token_urlsafe(32)
@@ -162,6 +215,13 @@ class Launches:
         )
         log = settings.layout.session_log(session.id)
         return LaunchRequest(name=name, bootstrap=bootstrap, profile=profile, log=log)
+
+
+def _unknown_profile(name: str, offered: Collection[str]) -> InvalidSetting:
+    return InvalidSetting(
+        f"No node has the profile {name!r}. Profiles: {', '.join(sorted(offered))}.",
+        hint="Add the profile to the settings of a node, or choose another profile.",
+    )
 
 
 def _driver_conf(

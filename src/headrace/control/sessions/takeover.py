@@ -9,20 +9,20 @@ takeover expires, and any other node continues.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
+from headrace.control.backend_pools import BackendPools
 from headrace.control.context import NodeContext
 from headrace.control.launchers.base import Handle, launch_name
 from headrace.control.launchers.registry import LauncherRegistry
+from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.ending import close_session, fail_session, finish_close
 from headrace.errors import (
     BackendUnreachable,
     DriverLost,
     HeadraceError,
+    InvalidSetting,
     LaunchFailed,
-    StoreUnavailable,
 )
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
@@ -34,6 +34,7 @@ _LOG = logging.getLogger("headrace.takeover")
 _BATCH = 100
 _MAX_STARTS = 3
 _THREADS = 8
+"""Largest number of takeovers at once on one backend."""
 _STARTING = {SessionState.STARTING, SessionState.RECOVERING}
 
 
@@ -49,30 +50,31 @@ class Takeovers:
         self._node_id = context.node_id
         self._lease_seconds = context.lease_seconds
         self._launchers = launchers
-        self._workers = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-takeover")
-        self._in_flight: dict[str, Future[None]] = {}
+        self._pools = BackendPools("takeover", threads=_THREADS)
 
     def run(self) -> None:
         """Start takeovers for drivers that have exited and for leases that have expired."""
-        self._in_flight = {
-            session_id: future
-            for session_id, future in self._in_flight.items()
-            if not future.done()
-        }
         for driver_exit in self._launchers.exits():
-            # Most drivers have sent a goodbye, so their epoch is already superseded.
-            self.declare_lost(driver_exit.lease, driver_exit.reason)
+            with isolate_errors(f"the exit of {driver_exit.lease} could not be handled"):
+                # Most drivers have sent a goodbye, so their epoch is already superseded.
+                self.declare_lost(driver_exit.lease, driver_exit.reason)
         with self._database.read() as tx:
-            overdue = takeovers.overdue(tx, _BATCH)
+            overdue = takeovers.overdue(tx, _BATCH, node=self._node_id, seconds=self._lease_seconds)
         for session in overdue:
-            if session.id in self._in_flight:
-                continue
-            if session.fenced_driver is None:
-                self._submit(session.id, partial(self._check_overdue, session))
-            else:
-                lease = DriverLease(session.id, session.epoch)
-                if self._reclaim(lease):
-                    self._submit(session.id, partial(self._finish, lease))
+            with isolate_errors(f"session {session.id} is overdue and could not be checked"):
+                self._take_over(session)
+
+    def _take_over(self, session: Session) -> None:
+        """Start the next step of a takeover in a thread, if this node can call the backend."""
+        backend = self._backend_of(session)
+        if backend not in self._launchers.backends or self._pools.is_busy(session.id):
+            return
+        if session.fenced_driver is None:
+            self._pools.submit(backend, session.id, partial(self._check_overdue, session))
+            return
+        lease = DriverLease(session.id, session.epoch)
+        if self._reclaim(lease):
+            self._pools.submit(backend, session.id, partial(self._finish, lease))
 
     def declare_lost(
         self, lease: DriverLease, reason: str, *, only_if_alone_with: str | None = None
@@ -83,12 +85,29 @@ class Takeovers:
             only_if_alone_with: If given, do nothing unless only this statement runs in the driver.
         """
         fenced = self._fence(lease, reason, only_if_alone_with=only_if_alone_with)
-        if fenced is not None:
-            self._submit(lease.session_id, partial(self._finish, fenced))
+        if fenced is None:
+            return
+        with self._database.read() as tx:
+            session = sessions.get(tx, lease.session_id)
+        backend = self._backend_of(session) if session is not None else ""
+        if backend in self._launchers.backends:
+            self._pools.submit(backend, lease.session_id, partial(self._finish, fenced))
 
     def stop(self) -> None:
         """Wait for the takeovers in flight. Another node continues unfinished takeovers."""
-        self._workers.shutdown(wait=True)
+        self._pools.stop()
+
+    def _backend_of(self, session: Session) -> str:
+        """Return the backend of the session's driver; empty if this node does not know it."""
+        handle = session.handle
+        if session.fenced_driver is not None:
+            handle = session.fenced_driver.handle
+        if handle is not None:
+            return str(handle["backend"])
+        try:
+            return self._settings.profile(session.spec.profile).backend
+        except InvalidSetting:
+            return ""
 
     def _fence(
         self,
@@ -117,9 +136,6 @@ class Takeovers:
             "session %s: the driver of epoch %d is lost: %s", lease.session_id, lease.epoch, reason
         )
         return DriverLease(lease.session_id, epoch)
-
-    def _submit(self, session_id: str, act: Callable[[], None]) -> None:
-        self._in_flight[session_id] = self._workers.submit(_run_logged, session_id, act)
 
     def _check_overdue(self, session: Session) -> None:
         """Take over a session whose lease has expired, unless its driver renews it meanwhile.
@@ -212,15 +228,6 @@ class Takeovers:
             close_session(
                 tx, current, actor=self._node_id, reason="the statement of the batch has ended"
             )
-
-
-def _run_logged(session_id: str, act: Callable[[], None]) -> None:
-    try:
-        act()
-    except StoreUnavailable as error:
-        _LOG.error("session %s: its takeover must wait: %s", session_id, error.message)
-    except Exception:  # noqa: BLE001 - the lease of the takeover expires, and a node tries again
-        _LOG.exception("session %s: its takeover failed", session_id)
 
 
 def _driver_lost(session_id: str, reason: str) -> DriverLost:

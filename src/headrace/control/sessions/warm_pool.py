@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from headrace.control.context import NodeContext
+from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.ending import close_session
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
@@ -33,12 +34,16 @@ class WarmPool:
     def run(self) -> None:
         """Create or close warm sessions until each profile has the configured number."""
         for profile, size in self._sizes.items():
-            with self._database.read() as tx:
-                current, kept = _list_pool(tx, profile, size)
-                is_paused = warm_sessions.failed_recently(tx, profile, _PAUSE_SECONDS)
-            if len(current) > len(kept) or (len(kept) < size and not is_paused):
-                with self._database.write("warm_pool.adjust") as tx:
-                    self._adjust(tx, profile, size)
+            with isolate_errors(f"the warm pool of the profile {profile!r} could not be adjusted"):
+                self._adjust_if_needed(profile, size)
+
+    def _adjust_if_needed(self, profile: str, size: int) -> None:
+        with self._database.read() as tx:
+            current, kept = _list_pool(tx, profile, size)
+            is_paused = warm_sessions.failed_recently(tx, profile, _PAUSE_SECONDS)
+        if len(current) > len(kept) or (len(kept) < size and not is_paused):
+            with self._database.write("warm_pool.adjust") as tx:
+                self._adjust(tx, profile, size)
 
     def _adjust(self, tx: Tx, profile: str, size: int) -> None:
         current, kept = _list_pool(tx, profile, size)

@@ -17,34 +17,20 @@ from headrace.model.result import ResultReport
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement
 from headrace.results.node_result import make_text_result
-from headrace.store import node_statements, sessions, statement_transitions
+from headrace.store import sessions, statement_transitions
 from headrace.store.database import Tx
-
-_BATCH = 100
 
 
 class NodeStatements:
-    """Executes statements of kind `local`, in the order of their session. Any node may do so."""
+    """Executes statements of kind `local` in the transaction that submits them.
+
+    They touch no state of their session. Therefore they do not wait for its other statements:
+    `CANCEL STATEMENT` in a busy session cancels the statement that keeps the session busy.
+    """
 
     def __init__(self, context: NodeContext) -> None:
-        self._database = context.database
         self._node_id = context.node_id
         self._retention_seconds = context.retention_seconds
-
-    def run_due(self, session_id: str | None = None) -> None:
-        """Execute each local statement that no live statement of its session precedes.
-
-        Args:
-            session_id: Only the statements of this session; None: of all sessions.
-        """
-        with self._database.read() as tx:
-            statement_ids = node_statements.runnable(tx, session_id, _BATCH)
-        for statement_id in statement_ids:
-            with self._database.write("statement.execute") as tx:
-                # Lock first: another node may be about to execute the same statement.
-                state = statement_transitions.lock(tx, statement_id)
-                if state is StatementState.WAITING:
-                    self.execute(tx, get_statement(tx, statement_id))
 
     def execute(self, tx: Tx, statement: Statement) -> None:
         """Execute a statement and end it, together with a session that exists only for it."""

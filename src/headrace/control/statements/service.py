@@ -52,7 +52,7 @@ class Statements:
     ) -> Statement:
         """Store a statement, and in the same transaction its session if the session is new.
 
-        A statement that a node can execute at once has ended when this returns.
+        A statement that a node executes itself has ended when this returns.
 
         Args:
             session: Id or name of the session; None creates a session for this statement.
@@ -83,10 +83,11 @@ class Statements:
                 spec=spec,
                 is_query=parsed.is_query,
             )
-            statement = statements.insert(
-                tx, new, actor=caller.owner, max_waiting=self._settings.statements.max_waiting
-            )
-            if spec.kind is SessionKind.LOCAL and session is None:
+            is_local = spec.kind is SessionKind.LOCAL
+            # A full queue does not refuse a statement that never waits in it.
+            max_waiting = None if is_local else self._settings.statements.max_waiting
+            statement = statements.insert(tx, new, actor=caller.owner, max_waiting=max_waiting)
+            if is_local:
                 self._node_statements.execute(tx, statement)
                 statement = get_statement(tx, statement.id)
             if repeatable is not None:
