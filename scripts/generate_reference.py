@@ -96,6 +96,8 @@ def _settings_type(annotation: Any, field: FieldInfo) -> str:
         return ", ".join(code(value) for value in get_args(annotation))
     if get_origin(annotation) is dict:
         return "table"
+    if get_origin(annotation) is list:
+        return "list of texts"
     names: dict[Any, str] = {
         str: "text",
         bool: "boolean",
@@ -117,7 +119,7 @@ def _default(model: type[BaseModel], name: str, field: FieldInfo) -> str:
     value = field.get_default()
     if field.default_factory is not None:
         value = getattr(model(), name)
-    if value is None or value == {}:
+    if value is None or value in ({}, []):
         return NONE
     if isinstance(value, timedelta):
         return code(short_duration(value))

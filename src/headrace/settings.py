@@ -64,6 +64,8 @@ class ResultsSettings(Section):
 
     location: str | None = None
     """Path or fsspec URI; default: `results/` in the home."""
+    allowed: list[str] = []
+    """Locations below which a statement may choose its own results location; default: none."""
     retention: Duration = timedelta(hours=24)
     """How long rows are kept after a statement ends."""
     inline_limit: int = Field(default=256 * 1024, ge=0)

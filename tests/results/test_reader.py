@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import ChunkNotFound, ResultGone, ResultsUnavailable
+from headrace.errors import ChunkNotFound, InvalidResult, ResultGone
 from headrace.model.result import Disposition, Manifest, ResultInfo, ResultPart
 from headrace.results.reader import group_into_chunks, open_rows, write_manifest
 from headrace.storage.locations import delete
@@ -20,6 +20,7 @@ _SPARK = {
     "type": "struct",
     "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}],
 }
+A, B = "part-a.arrow", "part-b.arrow"
 _SCHEMA = pa.schema([("_0", pa.int64())])
 
 
@@ -47,7 +48,7 @@ def stored(tmp_path: Path) -> Path:
 
     A chunk holds two batches.
     """
-    for name, batches in {"a": [_batch(0, 3), _batch(3, 2)], "b": [_batch(5, 2)]}.items():
+    for name, batches in {A: [_batch(0, 3), _batch(3, 2)], B: [_batch(5, 2)]}.items():
         with pa.OSFile(str(tmp_path / name), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as part:
             for batch in batches:
                 part.write_batch(batch)
@@ -58,8 +59,8 @@ def stored(tmp_path: Path) -> Path:
         truncated=True,
         chunk_limit=40,
         parts=[
-            ResultPart(name="a", rows=[3, 2], bytes=[24, 16]),
-            ResultPart(name="b", rows=[1], bytes=[8]),
+            ResultPart(name=A, rows=[3, 2], bytes=[24, 16]),
+            ResultPart(name=B, rows=[1], bytes=[8]),
         ],
     )
     write_manifest(str(tmp_path), manifest)
@@ -82,7 +83,9 @@ def test_chunks_contain_every_batch_once_and_in_order(
 ) -> None:
     parts = [
         ResultPart(
-            name=f"p{number}", rows=[rows for rows, _ in part], bytes=[size for _, size in part]
+            name=f"part-{number}.arrow",
+            rows=[rows for rows, _ in part],
+            bytes=[size for _, size in part],
         )
         for number, part in enumerate(batches)
     ]
@@ -112,9 +115,9 @@ def test_a_stored_result_is_read_by_chunk_or_by_batch(stored: Path) -> None:
 def test_a_part_is_opened_when_its_first_batch_is_read(stored: Path) -> None:
     batches = open_rows(_info(location=str(stored)), None).batches()
     assert _ids([next(batches)]) == [[0, 1, 2]]
-    (stored / "b").unlink()
+    (stored / B).unlink()
     assert _ids([next(batches)]) == [[3, 4]]
-    with pytest.raises(ResultGone, match=r"has no b$"):
+    with pytest.raises(ResultGone, match=rf"has no {B}$"):
         next(batches)
 
 
@@ -124,7 +127,7 @@ def test_a_deleted_result_is_gone_even_if_its_manifest_is_cached(stored: Path) -
     delete(location)
     for deleted in (rows, open_rows(_info(location=location), None)):
         with pytest.raises(ResultGone):
-            deleted.chunk(0)
+            next(deleted.chunk(0))
     with pytest.raises(ResultGone, match=r"manifest\.json"):
         open_rows(_info(location=f"{location}/other"), None)
 
@@ -138,27 +141,27 @@ def test_a_result_that_is_gone_in_the_store_is_not_looked_up() -> None:
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("a", b"no Arrow file"), ("a", b""), ("manifest.json", b"{}"), ("manifest.json", b"\xff")],
+    [(A, b"no Arrow file"), (A, b""), ("manifest.json", b"{}"), ("manifest.json", b"\xff")],
 )
 def test_a_damaged_file_is_an_error(name: str, content: bytes, stored: Path) -> None:
     (stored / name).write_bytes(content)
-    with pytest.raises(ResultsUnavailable):
-        open_rows(_info(location=str(stored)), None).chunk(0)
+    with pytest.raises(InvalidResult):
+        next(open_rows(_info(location=str(stored)), None).chunk(0))
 
 
 def test_a_truncated_file_is_an_error(stored: Path) -> None:
-    content = (stored / "a").read_bytes()
-    (stored / "a").write_bytes(content[: len(content) // 2])
-    with pytest.raises(ResultsUnavailable):
-        open_rows(_info(location=str(stored)), None).chunk(0)
+    content = (stored / A).read_bytes()
+    (stored / A).write_bytes(content[: len(content) // 2])
+    with pytest.raises(InvalidResult):
+        next(open_rows(_info(location=str(stored)), None).chunk(0))
 
 
 def test_a_part_of_another_result_is_refused(stored: Path) -> None:
     other = pa.record_batch([pa.array(["x"])], names=["_0"])
-    with pa.OSFile(str(stored / "a"), "wb") as file, pa.ipc.new_file(file, other.schema) as part:
+    with pa.OSFile(str(stored / A), "wb") as file, pa.ipc.new_file(file, other.schema) as part:
         part.write_batch(other)
-    with pytest.raises(ResultsUnavailable, match="does not match the manifest"):
-        open_rows(_info(location=str(stored)), None).chunk(0)
+    with pytest.raises(InvalidResult, match="do not have the schema"):
+        next(open_rows(_info(location=str(stored)), None).chunk(0))
 
 
 def test_an_inline_result_has_one_chunk() -> None:

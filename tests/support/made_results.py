@@ -74,7 +74,6 @@ def stored_result(
         byte_count=byte_count,
         truncated=False,
         chunks=len(group_into_chunks(parts, chunk_limit)),
-        location=str(folder),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.driver.output import OutputOptions, write_result
 from headrace.model.result import Disposition, ResultInfo, ResultReport
 from headrace.results.reader import Rows, open_rows
+from headrace.results.report_check import check_report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,6 +20,8 @@ class Writer:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.location = ""
+        """Location of the last result."""
         self._count = 0
 
     def make_options(self, **changes: Any) -> OutputOptions:
@@ -32,19 +35,24 @@ class Writer:
             "inline_limit": 256 * 1024,
             "chunk_limit": 8 * 1024 * 1024,
         }
-        return OutputOptions(**{**defaults, **changes})
+        options = OutputOptions(**{**defaults, **changes})
+        self.location = options.location
+        return options
 
     def write(self, frame: DataFrame, **changes: Any) -> tuple[ResultReport, Rows]:
         report = write_result(frame, self.make_options(**changes))
-        return report, read_rows(report)
+        return report, read_rows(report, self.location)
 
     def list_files(self) -> list[Path]:
         """Return all files below the root."""
         return [path for path in self.root.rglob("*") if path.is_file()]
 
 
-def read_rows(report: ResultReport) -> Rows:
-    """Return the rows as a node reads them: from the JSON of the report alone."""
+def read_rows(report: ResultReport, location: str | None = None) -> Rows:
+    """Return the rows as a node reads them: from the JSON of the report and the location."""
     received = ResultReport.model_validate_json(report.model_dump_json())
-    info = ResultInfo(**received.model_dump(exclude={"data"}), expires_at=datetime.now(UTC))
+    received = check_report(received)
+    info = ResultInfo(
+        **received.model_dump(exclude={"data"}), location=location, expires_at=datetime.now(UTC)
+    )
     return open_rows(info, received.data)

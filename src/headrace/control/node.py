@@ -37,6 +37,7 @@ from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.service import Statements
 from headrace.control.transactions import Transactions
 from headrace.control.wake_ups import WakeUps
+from headrace.control.worker_pool import WorkerPool
 from headrace.errors import StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState, SessionState
@@ -49,7 +50,9 @@ from headrace.store.database import Database
 
 _LOG = logging.getLogger("headrace.node")
 _CLOSE_SECONDS = 15.0
-_RETENTION_SECONDS = 60.0
+_HISTORY_SECONDS = 60.0
+_READ_THREADS = 8
+_READ_SECONDS = 60.0
 
 
 class Node:
@@ -94,6 +97,8 @@ class Node:
         self.events = EventLog(self.context)
         self.driver_link = DriverLinkService(self.context)
         self.wake_ups = WakeUps(self.database)
+        self.result_reads = WorkerPool("result-reads", threads=_READ_THREADS, seconds=_READ_SECONDS)
+        self._retention = Retention(self.context)
         self._launchers = LauncherRegistry(launchers or installed_launchers(settings), self.metrics)
         self._profiles = _launchable_profiles(settings, self._launchers.backends)
         self._takeovers = Takeovers(self.context, self._launchers)
@@ -139,6 +144,7 @@ class Node:
         self._launchers.announce([self.context.address])
         self._lease.start()
         self._tasks.start()
+        self._retention.start()
         write_private(self.settings.layout.node_file, json.dumps(self._describe()))
         _LOG.info("node %s serves %s from %s", self.id, self.context.address, self.database.dialect)
 
@@ -146,6 +152,7 @@ class Node:
         """Stop the background work. Drivers keep running, unless the node is embedded."""
         self.settings.layout.node_file.unlink(missing_ok=True)
         self._tasks.stop()
+        self._retention.stop()
         self._lease.stop()
         self._launches.stop()
         try:
@@ -178,8 +185,7 @@ class Node:
             PeriodicTask("forced cancels", ForcedCancels(self.context, self._takeovers).run),
             PeriodicTask("warm pool", self._warm_pool.run),
             PeriodicTask("launches", self._launches.start_pending),
-            PeriodicTask("retention", Retention(self.context).run, _RETENTION_SECONDS),
-            PeriodicTask("history", HistoryRetention(self.context).run, _RETENTION_SECONDS),
+            PeriodicTask("history", HistoryRetention(self.context).run, _HISTORY_SECONDS),
             PeriodicTask("idle shutdown", self._stop_if_unused),
         ]
         is_first = True

@@ -3,51 +3,90 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 from headrace.control.context import NodeContext
-from headrace.errors import ResultsUnavailable
+from headrace.control.worker_pool import WorkerPool
+from headrace.errors import HeadraceError, StoreUnavailable
+from headrace.model.result import is_location_of
 from headrace.storage.locations import delete
 from headrace.store import results
 
 _LOG = logging.getLogger("headrace.retention")
 _BATCH = 100
+_EVERY_SECONDS = 60.0
+_DELETE_SECONDS = 60.0
+_DELETE_THREADS = 2
+_STOP_SECONDS = 5.0
 
 
 class Retention:
-    """Deletes expired results of the whole store. Several nodes may do so at the same time."""
+    """Deletes expired results of the whole store. Several nodes may do so at the same time.
+
+    The work has a thread of its own, because a results location may answer slowly or not at all.
+    """
 
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database
+        self._deletions = WorkerPool("deletions", threads=_DELETE_THREADS, seconds=_DELETE_SECONDS)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="headrace-retention", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread after the current deletion."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_SECONDS)
 
     def run(self) -> int:
         """Delete expired results; return their number.
 
-        Files are deleted before the rows, so that a crash causes a repetition and never a leak.
+        Files are deleted before the rows, so that a crash causes a repetition and never a leak. A
+        result that cannot be deleted is skipped, and retried later.
         """
         count = 0
-        while True:
+        while not self._stopping.is_set():
             with self._database.read() as tx:
                 expired = results.expired(tx, _BATCH)
-            deleted = [
-                statement_id for statement_id, location in expired if _delete_files(location)
-            ]
-            if deleted:
-                with self._database.write("retention.results") as tx:
-                    for statement_id in deleted:
-                        results.mark_gone(tx, statement_id)
-            count += len(deleted)
-            if len(deleted) < _BATCH:
+            if not expired:
                 break
+            outcomes = [
+                (statement_id, self._delete_files(statement_id, location))
+                for statement_id, location in expired
+            ]
+            with self._database.write("retention.results") as tx:
+                for statement_id, deleted in outcomes:
+                    if deleted:
+                        results.mark_gone(tx, statement_id)
+                    else:
+                        results.postpone_deletion(tx, statement_id)
+            count += sum(deleted for _statement_id, deleted in outcomes)
         return count
 
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.run()
+            except StoreUnavailable:
+                pass  # The periodic tasks log the outage.
+            except Exception:  # noqa: BLE001 - the next round must still delete results
+                _LOG.exception("expired results could not be deleted")
+            self._stopping.wait(_EVERY_SECONDS)
 
-def _delete_files(location: str | None) -> bool:
-    """Delete the files of a result, given its location; return whether no file remains."""
-    if location is None:
+    def _delete_files(self, statement_id: str, location: str | None) -> bool:
+        """Delete the files of a result, given its location; return whether no file remains."""
+        if location is None:
+            return True
+        if not is_location_of(location, statement_id):
+            _LOG.error("result of %s: %s is not a location of it", statement_id, location)
+            return False
+        try:
+            self._deletions.call(delete, location)
+        except HeadraceError as error:
+            _LOG.error("an expired result could not be deleted: %s", error.message)
+            return False
         return True
-    try:
-        delete(location)
-    except ResultsUnavailable as error:
-        _LOG.error("an expired result could not be deleted: %s", error.message)
-        return False
-    return True

@@ -24,7 +24,7 @@ from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment, Ended
-from headrace.model.result import ResultReport
+from headrace.model.result import ResultReport, make_location
 from headrace.model.snapshot import Snapshot
 
 _LOG = logging.getLogger("headrace.driver")
@@ -203,13 +203,13 @@ class Execution:
     def _output_options(self) -> OutputOptions:
         assignment, bootstrap = self.assignment, self._bootstrap
         request = assignment.result_request
-        # The name carries epoch and attempt, so that no two attempts write to the same location.
-        name = f"{assignment.statement_id}-{bootstrap.epoch}-{assignment.attempt}"
+        base = request.location or bootstrap.results
+        default = make_location(base, assignment.statement_id, bootstrap.epoch, assignment.attempt)
         return OutputOptions(
             disposition=request.disposition,
             row_limit=request.row_limit,
             byte_limit=request.byte_limit,
-            location=f"{(request.location or bootstrap.results).rstrip('/')}/{name}",
+            location=assignment.result_location or default,
             inline_limit=bootstrap.inline_limit,
             chunk_limit=bootstrap.chunk_limit,
         )

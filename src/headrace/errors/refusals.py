@@ -40,6 +40,19 @@ class StatementTooLarge(InvalidRequest):
     status = 413
 
 
+class ReportTooLarge(InvalidRequest):
+    """The report of a driver is larger than a node accepts."""
+
+    code = "report_too_large"
+    status = 413
+
+
+class LinkVersionUnsupported(InvalidRequest):
+    """The driver sends messages of a version that this node does not read."""
+
+    code = "link_version_unsupported"
+
+
 class InvalidText(InvalidRequest):
     """The text contains characters that no SQL text may contain."""
 
@@ -62,6 +75,14 @@ class ReservedStatement(InvalidRequest):
     """The statement is reserved for Headrace, and this version cannot run it."""
 
     code = "reserved_statement"
+
+
+class ResultLocationDenied(InvalidRequest):
+    """A statement may not write its result to this location."""
+
+    code = "result_location_denied"
+    status = 403
+    exit_code = EXIT_DENIED
 
 
 class FormatCannotHold(InvalidRequest):

@@ -98,6 +98,13 @@ class ResultTooLarge(StatementFailed):
     code = "result_too_large"
 
 
+class InvalidResult(StatementFailed):
+    """The driver reported or wrote a result that is not valid."""
+
+    code = "invalid_result"
+    status = 502
+
+
 class ResultsWriteFailed(StatementFailed):
     """The result could not be written to the results location."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from headrace.errors import HeadraceError
+from headrace.model.text import Code, MessageText, Name, SmallCount
 
 
 class Failure(BaseModel):
@@ -12,16 +13,16 @@ class Failure(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    code: str
-    message: str
-    condition: str | None = None
+    code: Code
+    message: MessageText
+    condition: Name | None = None
     """Spark's error condition, for example TABLE_OR_VIEW_NOT_FOUND."""
-    sqlstate: str | None = None
-    line: int | None = None
+    sqlstate: Name | None = None
+    line: SmallCount | None = None
     """Line in the user's text, counted from 1."""
-    column: int | None = None
+    column: SmallCount | None = None
     """Column in the user's text, counted from 1, in code points."""
-    trace: str | None = None
+    trace: MessageText | None = None
     """Stack trace, shown on request only."""
 
     @classmethod

@@ -3,13 +3,16 @@
 The driver calls and the node answers. Each call carries the token of one session and epoch. A node
 answers 409 `lease_lost` when a takeover has superseded the epoch, and the driver then stops. Paths
 are below `/driver/v1/sessions/{session}/{epoch}/`; the last segment names the call.
+
+A reader ignores fields that it does not know, so that node and driver can differ by one version. A
+message of a driver is an unverified claim: every number, text and list in it has a bound.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, TransactionState
@@ -18,15 +21,40 @@ from headrace.model.progress import Progress
 from headrace.model.result import ResultReport, ResultRequest
 from headrace.model.snapshot import Snapshot
 from headrace.model.statement import Parameter
+from headrace.model.text import (
+    Descriptions,
+    MessageText,
+    Name,
+    SmallCount,
+    StatementId,
+    Text,
+    TransactionId,
+)
 from headrace.model.transaction import Staged
 
 LINK_PREFIX = "/driver/v1/sessions"
+LINK_VERSION = 1
+"""Version of the messages. A node accepts drivers of this version, of the one before, and newer."""
+
+_REPORTED_ENDS = {StatementState.SUCCESS, StatementState.FAILED, StatementState.CANCELLED}
+_MAX_IN_FLIGHT = 1000
+_MAX_CATALOGS = 1000
+_MAX_RAN_SECONDS = 1e9
+
+InFlight = Annotated[list[StatementId], Field(max_length=_MAX_IN_FLIGHT, fail_fast=True)]
+"""Ids of statements that a driver runs."""
+
+
+def _check_ui_url(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("is not an HTTP URL")
+    return url
 
 
 class Message(BaseModel):
-    """Base of all messages. Unknown fields are refused."""
+    """Base of all messages. Unknown fields are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
 
 class Bootstrap(Message):
@@ -80,25 +108,27 @@ class Restored(Message):
 class Hello(Message):
     """`hello`: Spark is up and the session restored. The session becomes `running`."""
 
-    pid: int
-    spark_version: str
-    application_id: str
-    ui_url: str | None
+    pid: SmallCount
+    spark_version: Name
+    application_id: Name
+    ui_url: Annotated[Name, AfterValidator(_check_ui_url)] | None
     keeps_tables: bool
     """Whether the catalog outlives the driver."""
-    lost: list[str] = []
+    lost: Descriptions = []
     """Descriptions of the state that could not be restored."""
-    hook_calls_made: list[str] = []
+    hook_calls_made: Annotated[list[StatementId], Field(max_length=10_000, fail_fast=True)] = []
     """Statement ids of the pending hook calls that were made."""
+    link_version: SmallCount = 1
+    """Version of the messages that the driver sends."""
 
 
 class Poll(Message):
     """`poll`: a long poll for orders. A driver keeps one poll open at all times."""
 
     wait_seconds: float = Field(ge=0, le=60)
-    in_flight: list[str] = []
+    in_flight: InFlight = []
     """Statements that the driver received and whose end the node has not acknowledged."""
-    cancels_received: list[str] = []
+    cancels_received: InFlight = []
     """Statements of `in_flight` that the driver is cancelling."""
 
 
@@ -118,6 +148,8 @@ class Assignment(Message):
     parameters: list[Parameter]
     conf: dict[str, str]
     result_request: ResultRequest
+    result_location: str | None = None
+    """Location of a stored result of this attempt. None only if a node is one version older."""
     is_query: bool
     """Whether the statement is a pure query, which cannot change anything."""
     attempt: int
@@ -138,14 +170,14 @@ class Orders(Message):
 class Started(Message):
     """`started`: execution has begun. Not sent for a statement that has already ended."""
 
-    statement_id: str
+    statement_id: StatementId
 
 
 class Transact(Message):
     """`transact`: move a table transaction to its next state. Repeating the call is harmless."""
 
-    id: str
-    statement_id: str
+    id: TransactionId
+    statement_id: StatementId
     state: TransactionState
     staged: Staged | None = None
     """The record, if it differs from the journal: in `prepared`, and when all rows are written."""
@@ -165,7 +197,7 @@ class Transacted(Message):
 class Recover(Message):
     """`recover`: take over orphaned transactions of the catalogs that the driver has."""
 
-    identities: list[str]
+    identities: Annotated[list[Text], Field(max_length=_MAX_CATALOGS, fail_fast=True)]
 
 
 class OrphanedTransaction(JournalEntry):
@@ -183,24 +215,26 @@ class Recovered(Message):
 class Ended(Message):
     """`ended`: how a statement ended. Repeating the call is harmless."""
 
-    statement_id: str
+    statement_id: StatementId
     state: StatementState
+    """`success`, `failed` or `cancelled`."""
     failure: Failure | None = None
     result: ResultReport | None = None
-    detail: dict[str, Any] = {}
-    committed: str | None = None
+    committed: TransactionId | None = None
     """Id of the transaction whose table is published."""
     atomic: bool | None = None
-    note: str | None = None
+    note: MessageText | None = None
     """A remark on a success."""
     snapshot: Snapshot | None = None
     """State of the session afterwards, if the statement may have changed it."""
-    ran_seconds: float | None = Field(default=None, ge=0)
+    ran_seconds: float | None = Field(default=None, ge=0, le=_MAX_RAN_SECONDS)
     """Duration of the execution. For a brief statement, this report replaces `started`."""
 
     @model_validator(mode="after")
     def _check_result(self) -> Ended:
         """Raise ValueError unless exactly the successes have a result, so that all are readable."""
+        if self.state not in _REPORTED_ENDS:
+            raise ValueError(f"a driver cannot report the state {self.state}")
         if (self.state is StatementState.SUCCESS) != (self.result is not None):
             raise ValueError(f"the state {self.state} and the result do not agree")
         return self
@@ -216,14 +250,14 @@ class Acknowledged(Message):
 class Advanced(Message):
     """`advanced`: progress of the running statements, sent at most once a second."""
 
-    progress: dict[str, Progress]
+    progress: Annotated[dict[StatementId, Progress], Field(max_length=_MAX_IN_FLIGHT)]
     """Progress by statement id."""
 
 
 class Renew(Message):
     """`renew`: the driver is alive. One call renews the lease for all its statements."""
 
-    streams: int = Field(default=0, ge=0)
+    streams: SmallCount = 0
     """Number of streaming queries that run in the driver."""
 
 

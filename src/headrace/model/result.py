@@ -7,11 +7,14 @@ types that Arrow and Parquet lack.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+
+from headrace.model.text import Count, SmallCount
 
 
 class Disposition(StrEnum):
@@ -36,17 +39,38 @@ class ResultRequest(BaseModel):
     """A results location for this result alone; default: the location of the node."""
 
 
+def make_location(base: str, statement_id: str, epoch: int, attempt: int) -> str:
+    """Return the location of a stored result below `base`.
+
+    Epoch and attempt keep the files of two attempts apart.
+    """
+    return f"{base.rstrip('/')}/{statement_id}-{epoch}-{attempt}"
+
+
+def is_location_of(location: str, statement_id: str) -> bool:
+    """Return whether `make_location` could have returned this location for the statement."""
+    name = location.rpartition("/")[2]
+    return re.fullmatch(rf"{re.escape(statement_id)}-\d+-\d+", name) is not None
+
+
 class ResultPart(BaseModel):
     """One Arrow IPC file of a stored result. Readers fetch its batches by index."""
 
     model_config = ConfigDict(frozen=True)
 
-    name: str
-    """Path below the location of the result."""
-    rows: list[int]
+    name: Annotated[str, StringConstraints(pattern=r"^part-[A-Za-z0-9-]{1,100}\.arrow$")]
+    """Name of a file directly below the location of the result."""
+    rows: Annotated[list[Count], Field(fail_fast=True)]
     """Rows of each record batch, in order. A limit has cut off the rows beyond them."""
-    bytes: list[int]
+    bytes: Annotated[list[Count], Field(fail_fast=True)]
     """Bytes of each record batch, in order."""
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> ResultPart:
+        """Raise ValueError unless every batch has its rows and bytes."""
+        if len(self.rows) != len(self.bytes):
+            raise ValueError("rows and bytes do not have the same length")
+        return self
 
 
 class Manifest(BaseModel):
@@ -54,33 +78,46 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    version: int = 1
+    version: SmallCount = 1
     spark_schema: dict[str, Any]
-    row_count: int
-    byte_count: int
+    row_count: Count
+    byte_count: Count
     truncated: bool
-    chunk_limit: int
+    chunk_limit: Count
     """Largest number of bytes of record batches in one chunk. Chunks do not follow the parts."""
-    parts: list[ResultPart]
+    parts: Annotated[list[ResultPart], Field(fail_fast=True)]
     """The parts, in the order of their rows."""
 
 
 class ResultReport(BaseModel):
-    """A result that a driver has written, as the driver reports it."""
+    """A result that a driver has written, as the driver reports it.
 
-    model_config = ConfigDict(frozen=True, ser_json_bytes="base64", val_json_bytes="base64")
+    The node knows the location of a stored result: it chose the location when it assigned the
+    statement.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64"
+    )
 
     disposition: Disposition
     """`inline` or `stored`."""
-    spark_schema: dict[str, Any]
-    row_count: int
-    byte_count: int
+    spark_schema: dict[str, JsonValue]
+    row_count: Count
+    byte_count: Count
     truncated: bool
-    chunks: int
-    location: str | None = None
-    """Location of the manifest; stored results only."""
+    chunks: SmallCount
     data: bytes | None = None
     """An Arrow IPC stream; inline results only."""
+
+    @model_validator(mode="after")
+    def _check_data(self) -> ResultReport:
+        """Raise ValueError unless exactly the inline results have rows."""
+        if self.disposition is Disposition.AUTO:
+            raise ValueError("a result is either inline or stored")
+        if (self.disposition is Disposition.INLINE) != (self.data is not None):
+            raise ValueError(f"the disposition {self.disposition} and the rows do not agree")
+        return self
 
 
 class ResultInfo(BaseModel):

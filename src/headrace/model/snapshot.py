@@ -18,7 +18,7 @@ class EntryForm(StrEnum):
 class SnapshotEntry(BaseModel):
     """A view, a function or a variable of a session."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True)
 
     name: str
     form: EntryForm
@@ -30,7 +30,7 @@ class SnapshotEntry(BaseModel):
 class Snapshot(BaseModel):
     """Session state that outlives a driver. The catalog holds tables; cached data is not kept."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True)
 
     conf: dict[str, str] = {}
     """Configuration that changed since the driver started."""

@@ -27,9 +27,7 @@ class Parameter(BaseModel):
     """A value for a marker in the text: `:name` if it has a name, otherwise the next `?`."""
 
     # JSON has no NaN, and PostgreSQL would refuse to store it.
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     value: JsonValue = None
     name: str | None = None

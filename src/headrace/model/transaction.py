@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from headrace.model.lifecycle import TransactionState
+from headrace.model.text import IndexedText, Name
 
 
 class Staged(BaseModel):
     """The data with which another driver can finish a two-phase table."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
-    kind: str
+    kind: Name
     """Name of the catalog implementation that wrote the record and can read it."""
-    catalog: str
+    catalog: Name
     """Name of the catalog in the session."""
-    identity: str
+    identity: IndexedText
     """Text that is equal wherever the same catalog is configured, under any name. A driver that has
     a catalog of this identity can finish the transaction."""
-    target: str
+    target: IndexedText
     """Name of the table within the catalog, in lower case."""
-    location: str | None = None
+    location: IndexedText | None = None
     """URI of the LOCATION in which the table's files are published, if there is one."""
-    record: dict[str, Any]
+    record: dict[str, JsonValue]
     """Record of the catalog implementation."""
     commits_natively: bool = False
     """Whether the catalog makes the table visible at the end of the write, before `committing`."""

@@ -1,23 +1,39 @@
-"""Reads a result, inline or stored, by chunk or as one stream of record batches."""
+"""Reads a result, inline or stored, by chunk or as one stream of record batches.
+
+A driver has written the rows, and users' code runs in the driver. Every batch is checked before a
+value is read, and at most one batch is in memory, whatever the manifest says about sizes.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 from pydantic import ValidationError
 
-from headrace.errors import ChunkNotFound, HeadraceError, ResultGone, ResultsUnavailable
+from headrace.errors import (
+    ChunkNotFound,
+    HeadraceError,
+    InvalidResult,
+    ResultGone,
+    ResultsUnavailable,
+)
 from headrace.model.result import Disposition, Manifest, ResultInfo, ResultPart
+from headrace.results.arrow_messages import BatchFile, read_stream
 from headrace.results.layout import build_stored_schema
 from headrace.results.schema import Schema, parse_schema
 from headrace.storage import locations
 
 _MANIFEST_NAME = "manifest.json"
+_MAX_MANIFEST_BYTES = 32 << 20
+_MAX_MANIFEST_VALUES = 3_000_000
+_CACHED_BATCHES = 100_000
+"""Batches of the manifests that are kept in memory."""
 
 
 class Rows(Protocol):
@@ -31,17 +47,17 @@ class Rows(Protocol):
     def chunks(self) -> int:
         """Number of chunks, at least 1."""
 
-    def chunk(self, number: int) -> list[pa.RecordBatch]:
+    def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
         """Return the batches of one chunk. The first chunk has the number 0.
 
-        Raises ChunkNotFound, ResultGone if the files have been deleted, and ResultsUnavailable if
-        they cannot be read.
+        Raises ChunkNotFound at once. The iterator raises ResultGone if the files have been deleted,
+        ResultsUnavailable if they cannot be read, and InvalidResult if their content is not valid.
         """
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all batches in order, with one batch in memory at a time.
 
-        Raises ResultGone and ResultsUnavailable as `chunk` does.
+        Raises the errors of `chunk`.
         """
 
 
@@ -55,6 +71,7 @@ def open_rows(info: ResultInfo, inline: bytes | None) -> Rows:
     Raises:
         ResultGone: The rows or the manifest have been deleted.
         ResultsUnavailable: The manifest cannot be read.
+        InvalidResult: The schema or the manifest is not valid.
     """
     if info.gone:
         raise ResultGone
@@ -72,7 +89,7 @@ def select_batches(rows: Rows, chunk: int | None) -> Iterator[pa.RecordBatch]:
 
     Raises ChunkNotFound and the errors of `Rows.chunk` before the first batch.
     """
-    return rows.batches() if chunk is None else iter(rows.chunk(chunk))
+    return rows.batches() if chunk is None else rows.chunk(chunk)
 
 
 class InlineRows:
@@ -83,13 +100,12 @@ class InlineRows:
         self.chunks = 1
         self._data = data
 
-    def chunk(self, number: int) -> list[pa.RecordBatch]:
+    def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
         _check_chunk_number(number, self.chunks)
-        return list(self.batches())
+        return self.batches()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        with pa.ipc.open_stream(self._data) as stream:
-            yield from stream
+        return read_stream(self._data, build_stored_schema(self.schema))
 
 
 class BatchReference(NamedTuple):
@@ -127,47 +143,53 @@ class StoredRows:
     def __init__(self, schema: Schema, location: str) -> None:
         self.schema = schema
         self._location = location
-        self._chunks = _load_chunks(location)
+        self._chunks = _chunk_cache.load(location)
         self.chunks = len(self._chunks)
 
-    def chunk(self, number: int) -> list[pa.RecordBatch]:
+    def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
         _check_chunk_number(number, self.chunks)
-        return list(self._read(self._chunks[number]))
+        return self._read(self._chunks[number])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks:
             yield from self._read(chunk)
 
     def _read(self, chunk: tuple[BatchReference, ...]) -> Iterator[pa.RecordBatch]:
-        expected = build_stored_schema(self.schema)
-        name, file, reader = None, None, None
+        name, part = None, None
         try:
-            for part, position, rows in chunk:
-                if part != name:
-                    if file is not None:
-                        file.close()
-                    name, (file, reader) = part, self._open(part)
-                with _convert_read_errors(self._location, part):
-                    assert reader is not None
-                    batch = reader.get_batch(position)
-                if not batch.schema.equals(expected) or batch.num_rows < rows:
-                    raise ResultsUnavailable(
-                        f"Cannot read {part} in {self._location}: its content does not match the"
-                        " manifest."
-                    )
-                yield batch.slice(0, rows)
+            for reference in chunk:
+                if reference.part != name:
+                    if part is not None:
+                        part.close()
+                    name, part = reference.part, self._open(reference.part)
+                assert part is not None
+                with _convert_read_errors(self._location, reference.part):
+                    batch = part.batches.read_batch(reference.position)
+                    if batch.num_rows < reference.rows:
+                        raise InvalidResult("A record batch has fewer rows than the manifest.")
+                yield batch.slice(0, reference.rows)
         finally:
-            if file is not None:
-                file.close()
+            if part is not None:
+                part.close()
 
-    def _open(self, part: str) -> tuple[Any, pa.RecordBatchFileReader]:
-        with _convert_read_errors(self._location, part):
-            file = locations.open_input_file(locations.join(self._location, part))
+    def _open(self, name: str) -> _OpenPart:
+        with _convert_read_errors(self._location, name):
+            file = locations.open_reported_file(self._location, name)
             try:
-                return file, pa.ipc.open_file(file)
+                return _OpenPart(file, BatchFile(file, build_stored_schema(self.schema)))
             except BaseException:
                 file.close()
                 raise
+
+
+class _OpenPart(NamedTuple):
+    """An open part and the batches in it."""
+
+    file: Any
+    batches: BatchFile
+
+    def close(self) -> None:
+        self.file.close()
 
 
 def _check_chunk_number(number: int, chunks: int) -> None:
@@ -177,24 +199,56 @@ def _check_chunk_number(number: int, chunks: int) -> None:
         )
 
 
-@lru_cache(maxsize=256)
-def _load_chunks(location: str) -> tuple[tuple[BatchReference, ...], ...]:
-    """Return the chunks of a stored result. A manifest never changes, so it is read once."""
-    manifest = read_manifest(location)
-    return tuple(tuple(chunk) for chunk in group_into_chunks(manifest.parts, manifest.chunk_limit))
+Chunks = tuple[tuple[BatchReference, ...], ...]
+
+
+class _ChunkCache:
+    """The chunks of results that were read last. A manifest never changes, so it is read once."""
+
+    def __init__(self) -> None:
+        self._chunks: OrderedDict[str, tuple[Chunks, int]] = OrderedDict()
+        self._batch_count = 0
+        self._lock = Lock()
+
+    def load(self, location: str) -> Chunks:
+        """Return the chunks of a stored result. Raise the errors of `read_manifest`."""
+        with self._lock:
+            if location in self._chunks:
+                self._chunks.move_to_end(location)
+                return self._chunks[location][0]
+        manifest = read_manifest(location)
+        groups = group_into_chunks(manifest.parts, manifest.chunk_limit)
+        chunks = tuple(tuple(group) for group in groups)
+        count = 1 + sum(map(len, chunks))
+        with self._lock:
+            if count <= _CACHED_BATCHES and location not in self._chunks:
+                self._chunks[location] = (chunks, count)
+                self._batch_count += count
+            while self._batch_count > _CACHED_BATCHES:
+                self._batch_count -= self._chunks.popitem(last=False)[1][1]
+        return chunks
+
+
+_chunk_cache = _ChunkCache()
 
 
 def read_manifest(location: str) -> Manifest:
     """Return the manifest of a stored result.
 
-    Raises ResultGone if it has been deleted, and ResultsUnavailable if it cannot be read.
+    Raises ResultGone if it has been deleted, ResultsUnavailable if it cannot be read, and
+    InvalidResult if its content is not valid.
     """
-    with _convert_read_errors(location, _MANIFEST_NAME):
-        content = locations.read(locations.join(location, _MANIFEST_NAME))
+    with (
+        _convert_read_errors(location, _MANIFEST_NAME),
+        locations.open_reported_file(location, _MANIFEST_NAME) as file,
+    ):
+        content: bytes = file.read(_MAX_MANIFEST_BYTES + 1)
+    if len(content) > _MAX_MANIFEST_BYTES or content.count(b",") > _MAX_MANIFEST_VALUES:
+        raise InvalidResult(f"{_MANIFEST_NAME} in {location} is too large.")
     try:
         return Manifest.model_validate_json(content)
     except ValidationError as error:
-        raise ResultsUnavailable(
+        raise InvalidResult(
             f"Cannot read {_MANIFEST_NAME} in {location}: its content is not valid."
         ) from error
 
@@ -211,11 +265,16 @@ def write_manifest(location: str, manifest: Manifest) -> None:
 
 @contextmanager
 def _convert_read_errors(location: str, name: str) -> Iterator[None]:
-    """Raise ResultGone for a missing file, and ResultsUnavailable for other read errors."""
+    """Raise ResultGone for a missing file, and ResultsUnavailable for other read errors.
+
+    The message of an InvalidResult names the file.
+    """
     try:
         yield
     except FileNotFoundError as error:
         raise ResultGone(f"The result is no longer kept: {location} has no {name}") from error
+    except InvalidResult as error:
+        raise InvalidResult(f"Cannot read {name} in {location}: {error.message}") from error
     except HeadraceError:
         raise
     except Exception as error:

@@ -14,7 +14,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from headrace.errors import FormatCannotHold
+from headrace.errors import FormatCannotHold, InvalidResult
+
+_MAX_DEPTH = 60
+"""Deepest nesting of types that the node parses."""
 
 
 class TypeKind(StrEnum):
@@ -112,18 +115,50 @@ def find_duplicate(names: tuple[str, ...]) -> str | None:
 
 
 def parse_schema(spark: Mapping[str, Any]) -> Schema:
-    """Parse Spark's schema JSON. Raises FormatCannotHold if a column has an unknown type."""
-    return Schema(tuple(_parse_column(item) for item in spark["fields"]), spark)
+    """Parse Spark's schema JSON.
+
+    Raises FormatCannotHold if a column has an unknown type, and InvalidResult if the JSON does not
+    have the form of a schema.
+    """
+    return Schema(tuple(_parse_column(item) for item in _objects(spark, "fields")), spark)
 
 
 def _parse_column(item: Mapping[str, Any]) -> Column:
+    name, nullable = _name(item), item.get("nullable")
+    if not isinstance(nullable, bool):
+        raise _invalid("nullable")
     try:
-        return Column(item["name"], _parse_field_type(item), item["nullable"])
+        return Column(name, _parse_field_type(item, 0), nullable)
     except _UnknownType as unknown:
         raise FormatCannotHold(
-            f"Column {item['name']!r} has the type {unknown.args[0]}, which results cannot hold."
+            f"Column {name!r} has the type {unknown.args[0]}, which results cannot hold."
             " Cast it to another type."
         ) from None
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    name = item.get("name")
+    if not isinstance(name, str):
+        raise _invalid("name")
+    return name
+
+
+def _objects(item: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    values = item.get(key)
+    if not isinstance(values, list) or not all(isinstance(value, Mapping) for value in values):
+        raise _invalid(key)
+    return values
+
+
+def _object(item: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = item.get(key)
+    if not isinstance(value, Mapping | None):
+        raise _invalid(key)
+    return value or {}
+
+
+def _invalid(key: str) -> InvalidResult:
+    return InvalidResult(f"The schema of the result is not valid at {key!r}.")
 
 
 class _UnknownType(Exception):
@@ -149,7 +184,8 @@ _KINDS = {
     "interval": TypeKind.CALENDAR,
     "variant": TypeKind.VARIANT,
 }
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(-?\d{1,2})\)")
+_MAX_PRECISION = 38
 _PATTERNS = {
     TypeKind.TIME: re.compile(r"time\(\d+\)"),
     TypeKind.STRING: re.compile(r"(?:var)?char\(\d+\)|string collate \S+", re.IGNORECASE),
@@ -163,32 +199,37 @@ _PATTERNS = {
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def _parse_field_type(item: Mapping[str, Any]) -> SparkType:
-    collations = (item.get("metadata") or {}).get("__COLLATIONS") or {}
-    return _parse_type(item["type"], item["name"], collations)
+def _parse_field_type(item: Mapping[str, Any], depth: int) -> SparkType:
+    collations = _object(_object(item, "metadata"), "__COLLATIONS")
+    return _parse_type(item.get("type"), _name(item), collations, depth)
 
 
-def _parse_type(item: Any, path: str, collations: Mapping[str, str]) -> SparkType:
+def _parse_type(item: Any, path: str, collations: Mapping[str, Any], depth: int) -> SparkType:
     if isinstance(item, str):
         return _parse_atomic_type(item, collations.get(path))
-    match item["type"]:
+    if not isinstance(item, Mapping) or depth > _MAX_DEPTH:
+        raise _invalid("type")
+    inner = depth + 1
+    match item.get("type"):
         case "array":
-            element = _parse_type(item["elementType"], f"{path}.element", collations)
+            element = _parse_type(item.get("elementType"), f"{path}.element", collations, inner)
             return SparkType(TypeKind.ARRAY, f"array<{element.sql}>", (element,))
         case "map":
-            key = _parse_type(item["keyType"], f"{path}.key", collations)
-            value = _parse_type(item["valueType"], f"{path}.value", collations)
+            key = _parse_type(item.get("keyType"), f"{path}.key", collations, inner)
+            value = _parse_type(item.get("valueType"), f"{path}.value", collations, inner)
             return SparkType(TypeKind.MAP, f"map<{key.sql},{value.sql}>", (key, value))
         case "struct":
-            return _parse_struct(item)
+            return _parse_struct(item, inner)
         case "udt":
-            return replace(_parse_type(item["sqlType"], path, collations), user_defined=True)
+            stored = _parse_type(item.get("sqlType"), path, collations, inner)
+            return replace(stored, user_defined=True)
     raise _UnknownType(json.dumps(item))
 
 
-def _parse_struct(item: Mapping[str, Any]) -> SparkType:
-    names = tuple(part["name"] for part in item["fields"])
-    children = tuple(_parse_field_type(part) for part in item["fields"])
+def _parse_struct(item: Mapping[str, Any], depth: int) -> SparkType:
+    parts = _objects(item, "fields")
+    names = tuple(_name(part) for part in parts)
+    children = tuple(_parse_field_type(part, depth) for part in parts)
     fields = ",".join(
         f"{_quote_name(name)}:{child.sql}" for name, child in zip(names, children, strict=True)
     )
@@ -199,14 +240,16 @@ def _quote_name(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
-def _parse_atomic_type(text: str, collation: str | None) -> SparkType:
+def _parse_atomic_type(text: str, collation: Any) -> SparkType:
     if kind := _KINDS.get(text):
-        if kind is TypeKind.STRING and collation:
+        if kind is TypeKind.STRING and isinstance(collation, str) and collation:
             # The JSON has "spark.UTF8_LCASE"; SQL names the collation without its provider.
             return SparkType(kind, f"string collate {collation.rpartition('.')[2]}")
         return SparkType(kind, kind.value)
     if match := _DECIMAL.fullmatch(text):
         precision, scale = int(match[1]), int(match[2])
+        if not 1 <= precision <= _MAX_PRECISION or scale > precision:
+            raise _UnknownType(text)
         sql = f"decimal({precision},{scale})"
         return SparkType(TypeKind.DECIMAL, sql, precision=precision, scale=scale)
     return SparkType(_match_kind(text), text)

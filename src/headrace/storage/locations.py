@@ -6,7 +6,9 @@ list or delete raise ResultsUnavailable with the reason that the file system giv
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -63,6 +65,34 @@ def open_input_file(location: str) -> Any:
         raise
     except Exception as error:
         raise _unavailable("read", location, error) from error
+
+
+def open_reported_file(directory: str, name: str) -> Any:
+    """Open a file that a driver has written, for random access in binary mode.
+
+    On this host, the directory and the file must not be links, and the file must be a regular
+    file: a link would lead to files of others, and a pipe would block the reader.
+
+    Raises FileNotFoundError, and ResultsUnavailable if the file cannot be opened.
+    """
+    path = local_path(directory)
+    if path is None:
+        return open_input_file(join(directory, name))
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            file = os.open(name, flags, dir_fd=folder)
+        finally:
+            os.close(folder)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise OSError("it is not a regular file")
+        return os.fdopen(file, "rb")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _unavailable("read", join(directory, name), error) from error
 
 
 def read(location: str) -> bytes:
@@ -127,7 +157,9 @@ def delete(location: str) -> None:
     """
     try:
         if path := local_path(location):
-            path.unlink() if path.is_file() else shutil.rmtree(path)
+            # A link is removed, and not the directory to which it leads.
+            is_directory = path.is_dir() and not path.is_symlink()
+            shutil.rmtree(path) if is_directory else path.unlink()
         else:
             system, inner = filesystem(location)
             system.invalidate_cache()

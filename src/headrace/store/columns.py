@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import JSON, Dialect, Enum, Text
 from sqlalchemy.types import TypeDecorator
+
+_LOG = logging.getLogger("headrace.store")
+
+
+def _none() -> None:
+    return None
 
 
 def id_type() -> Text:
@@ -34,6 +42,8 @@ def enum_type(members: type[StrEnum], *, check: str | None = None) -> Enum:
 class Document(TypeDecorator[Any]):
     """A pydantic type as JSON text; None is NULL.
 
+    A document that is not valid is read as the fallback, so that one bad row never hides others.
+
     The type is json and not jsonb: jsonb refuses a NUL character in a message from Spark, and
     reorders keys.
     """
@@ -41,13 +51,20 @@ class Document(TypeDecorator[Any]):
     impl = JSON(none_as_null=True)
     cache_ok = True
 
-    def __init__(self, shape: Any) -> None:
+    def __init__(self, shape: Any, make_fallback: Callable[[], Any] = _none) -> None:
         super().__init__()
         self.shape = shape
+        self.make_fallback = make_fallback
         self._adapter: TypeAdapter[Any] = TypeAdapter(shape)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
         return None if value is None else self._adapter.dump_python(value, mode="json")
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
-        return None if value is None else self._adapter.validate_python(value)
+        if value is None:
+            return None
+        try:
+            return self._adapter.validate_python(value)
+        except ValidationError as error:
+            _LOG.error("a stored %s is not valid: %s", self.shape, error.errors()[0]["msg"])
+            return self.make_fallback()

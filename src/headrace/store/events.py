@@ -41,6 +41,7 @@ from headrace.store.notifications import EVENTS
 from headrace.store.tables import events
 
 _SELECT = select(events)
+_MAX_EVENT_MESSAGE = 1000
 _ORDER = (events.c.generation, events.c.xid, events.c.id)
 _CURSOR = re.compile(r"([0-9]{1,10})\.([0-9]{1,19})\.([0-9]{1,19})")
 
@@ -119,7 +120,7 @@ def append(
     """Append the event of a change of state.
 
     Args:
-        failure: A failure to add to the detail, without its stack trace.
+        failure: A failure to add to the detail, without its stack trace, its message cut.
         seconds_ago: Time since the change; the event is dated back by this time.
     """
     row = {
@@ -169,6 +170,7 @@ def _full_detail(detail: dict[str, Any] | None, failure: Failure | None) -> dict
         full_detail["failure"] = failure.model_dump(
             mode="json", exclude={"trace"}, exclude_none=True
         )
+        full_detail["failure"]["message"] = failure.message[:_MAX_EVENT_MESSAGE]
     return full_detail
 
 

@@ -1,5 +1,8 @@
 """Row locks on statements.
 
+A driver names the statements of its messages itself. A lock for a driver therefore takes session
+and epoch, and the statement, its session and the lease must agree.
+
 A transaction locks a statement before it reads the state that it acts on. No other transaction can
 change the statement until the first one ends.
 """
@@ -21,22 +24,24 @@ class LockedStatement(NamedTuple):
 
     state: StatementState
     session_id: str
+    is_query: bool
 
 
 # SQLAlchemy takes longer to build a query than SQLite takes to run it: build each once.
 _LOCK = (
-    select(statements.c.state, statements.c.session_id)
+    select(statements.c.state, statements.c.session_id, statements.c.is_query)
     .where(statements.c.id == bindparam("statement"))
     .with_for_update()
 )
 _LOCK_OWNED = (
-    select(statements.c.state, statements.c.session_id)
+    select(statements.c.state, statements.c.session_id, statements.c.is_query)
     .join_from(sessions, statements, sessions.c.id == statements.c.session_id)
     .where(
         statements.c.id == bindparam("statement"),
         statements.c.epoch == bindparam("lease_epoch"),
         sessions.c.id == bindparam("session"),
         sessions.c.epoch == bindparam("lease_epoch"),
+        sessions.c.ended_at.is_(None),
     )
     .with_for_update()
 )
@@ -54,8 +59,8 @@ def lock_owned_statement(tx: Tx, statement_id: str, lease: DriverLease) -> Locke
         lease: Session and epoch of the calling driver, from its token.
 
     Returns:
-        State and session of the statement. None if the statement belongs to another session, or if
-        a takeover has raised the epoch of the statement or of its session.
+        State and session of the statement. None if the statement belongs to another session, if
+        the session has ended, or if a takeover has raised the epoch of either.
     """
     names = {"statement": statement_id, "session": lease.session_id, "lease_epoch": lease.epoch}
     return _lock(tx, _LOCK_OWNED, names)
@@ -69,4 +74,4 @@ def lock_owned_state(tx: Tx, statement_id: str, lease: DriverLease) -> Statement
 
 def _lock(tx: Tx, query: Select[Any], names: dict[str, Any]) -> LockedStatement | None:
     row = tx.execute(query, names).one_or_none()
-    return None if row is None else LockedStatement(row.state, row.session_id)
+    return None if row is None else LockedStatement(row.state, row.session_id, row.is_query)

@@ -20,7 +20,7 @@ from headrace.store.records import row_to_session, spec_to_columns
 from headrace.store.tables import sessions, statements
 
 _ENTITY = "session"
-_INTERNAL = {"next_ordinal", "token_hash"}
+_INTERNAL = {"next_ordinal", "token_hash", "results_location"}
 _LIVE = sessions.c.ended_at.is_(None)
 LEASED_STATES = sorted(SESSION.live - {SessionState.NOT_STARTED})
 """States in which a session can have a lease."""

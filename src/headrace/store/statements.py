@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, bindparam, func, or_, select, update
 
 from headrace.errors import QueueFull, SessionEnded, SessionNotFound
 from headrace.model.lifecycle import (
@@ -19,6 +19,7 @@ from headrace.model.statement import NewStatement, Statement
 from headrace.store import results, waiting_statements
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.paging import Page, count_within_budget, length_of
 from headrace.store.records import RESULT_PREFIX, row_to_statement, spec_to_columns
 from headrace.store.statement_transitions import record
 from headrace.store.tables import results as results_table
@@ -31,6 +32,12 @@ _ACCEPTING = sorted(SESSION.live - {SessionState.CLOSING})
 _SELECT = select(
     *statements.c,
     *(column.label(f"{RESULT_PREFIX}{column.name}") for column in results.INFO_COLUMNS),
+).outerjoin_from(statements, results_table)
+_SIZES = select(
+    func.length(statements.c.text)
+    + length_of(statements.c.parameters)
+    + length_of(statements.c.failure)
+    + length_of(results_table.c.spark_schema)
 ).outerjoin_from(statements, results_table)
 _GET = _SELECT.where(statements.c.id == bindparam("statement"))
 _INSERT = (
@@ -137,21 +144,52 @@ def page(
         session: Only statements of the session with this id.
         before: Id of the last statement of the previous page; None: the first page.
     """
-    query = _SELECT
-    if owner is not None:
-        query = query.where(statements.c.owner == owner)
-    if session is not None:
-        query = query.where(statements.c.session_id == session)
-    if states is not None:
-        query = query.where(statements.c.state.in_(states))
-        if STATEMENT.terminal.isdisjoint(states):
-            query = query.where(_LIVE)
-        elif STATEMENT.live.isdisjoint(states):
-            query = query.where(statements.c.ended_at.is_not(None))
-    if before is not None:
-        query = query.where(statements.c.id < before)
-    query = query.order_by(statements.c.id.desc()).limit(limit)
+    chosen = _choose(owner=owner, session=session, states=states, before=before)
+    return _fetch(tx, chosen, limit)
+
+
+def bounded_page(
+    tx: Tx,
+    *,
+    owner: str | None = None,
+    session: str | None = None,
+    states: Collection[StatementState] | None = None,
+    before: str | None = None,
+    limit: int = 100,
+) -> Page[Statement]:
+    """Return the first statements of `page`, as many as have a bounded size together."""
+    chosen = _choose(owner=owner, session=session, states=states, before=before)
+    sizes = _SIZES.where(*chosen).order_by(statements.c.id.desc())
+    count, more = count_within_budget(tx, sizes, limit)
+    return Page(_fetch(tx, chosen, count), more)
+
+
+def _fetch(tx: Tx, chosen: Sequence[ColumnElement[bool]], limit: int) -> list[Statement]:
+    query = _SELECT.where(*chosen).order_by(statements.c.id.desc()).limit(limit)
     return [row_to_statement(row) for row in tx.execute(query).mappings()]
+
+
+def _choose(
+    *,
+    owner: str | None,
+    session: str | None,
+    states: Collection[StatementState] | None,
+    before: str | None,
+) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if owner is not None:
+        conditions.append(statements.c.owner == owner)
+    if session is not None:
+        conditions.append(statements.c.session_id == session)
+    if states is not None:
+        conditions.append(statements.c.state.in_(states))
+        if STATEMENT.terminal.isdisjoint(states):
+            conditions.append(_LIVE)
+        elif STATEMENT.live.isdisjoint(states):
+            conditions.append(statements.c.ended_at.is_not(None))
+    if before is not None:
+        conditions.append(statements.c.id < before)
+    return conditions
 
 
 def in_flight_ids(tx: Tx, session_id: str) -> list[str]:

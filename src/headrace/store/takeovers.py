@@ -175,13 +175,20 @@ def finish_takeover(tx: Tx, lease: DriverLease) -> bool:
 
 
 def claim_launch(
-    tx: Tx, session_id: str, *, node: str, seconds: float, token_hash: str
+    tx: Tx,
+    session_id: str,
+    *,
+    node: str,
+    seconds: float,
+    token_hash: str,
+    results_location: str | None = None,
 ) -> int | None:
     """Claim the launch of a session's driver.
 
     Args:
         seconds: Time until the driver must have reported `hello`.
         token_hash: Hash of the driver's token.
+        results_location: Where the driver writes stored results.
 
     Returns:
         The new epoch. None if the session needs no driver, or if another node claimed the launch
@@ -207,6 +214,7 @@ def claim_launch(
             launched_by=node,
             handle=None,
             token_hash=token_hash,
+            results_location=results_location,
             lease_until=clock(seconds),
             last_update_time=clock(),
         )

@@ -14,17 +14,19 @@ from sqlalchemy import Select, and_, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import TableBusy
-from headrace.model.lifecycle import TRANSACTION, StatementState, TransactionState
+from headrace.model.lifecycle import IN_FLIGHT, TRANSACTION, StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.transaction import Staged, Transaction
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.locks import lock_owned_state
+from headrace.store.locks import lock_owned_state, lock_owned_statement
 from headrace.store.tables import sessions, statements, transactions
 
 GONE_SECONDS = 15.0
 """Time that a driver process has to exit after its session has ended."""
+_BEGINNING = IN_FLIGHT - {StatementState.CANCELLING}
+"""States in which a statement can begin a table."""
 _ENTITY = "transaction"
 _LIVE = transactions.c.ended_at.is_(None)
 _SELECT = select(
@@ -57,14 +59,16 @@ def prepare(tx: Tx, new: Transaction, *, actor: str) -> bool:
     """Journal a transaction before its driver begins it. Repeating the call changes nothing.
 
     Return whether the transaction is in the journal. It is not if the driver does not own the
-    statement, or if the statement is being cancelled.
+    statement, if the statement cannot create a table now, or if the id or the statement belongs to
+    another transaction.
     """
-    state = lock_owned_state(tx, new.statement_id, DriverLease(new.session_id, new.epoch))
-    if state in {None, StatementState.CANCELLING}:
+    lease = DriverLease(new.session_id, new.epoch)
+    statement = lock_owned_statement(tx, new.statement_id, lease)
+    if statement is None or statement.is_query or statement.state not in _BEGINNING:
         return False
-    journalled = get(tx, new.id)
+    journalled = get(tx, new.id) or live(tx, new.statement_id)
     if journalled is not None:
-        return (journalled.statement_id, journalled.epoch) == (new.statement_id, new.epoch)
+        return _key(journalled) == _key(new)
     tx.execute(
         insert(transactions).values(
             id=new.id,
@@ -100,9 +104,10 @@ def advance(
     change counts as applied and appends no event.
 
     Args:
-        staged: The staged table, if it differs from the journal.
+        staged: The staged table, if it differs from the journal. Only the record may differ, and
+            only in `committing`.
         published: Whether the catalog has published the table already, so that a cancel is too
-            late.
+            late. It counts only for a table that commits natively.
 
     Returns:
         Whether the change was applied.
@@ -116,10 +121,11 @@ def advance(
     # Lock the statement first, as a cancel does: this decides which of the two is too late.
     statement = lock_owned_state(tx, journalled.statement_id, lease)
     owned = _get_one(tx, _select_owned(transaction_id, lease))
-    if owned is None:
+    if owned is None or not _may_replace(owned.staged, staged, target):
         return False
     if (source := owned.state) is target:
         return True
+    published = published and owned.staged.commits_natively
     stopped = statement in {None, StatementState.CANCELLING} and not published
     cannot_commit = target is TransactionState.COMMITTING and stopped
     if cannot_commit or not TRANSACTION.allows(source, target):
@@ -258,6 +264,28 @@ def is_owned(tx: Tx, owner: str, transaction_id: str) -> bool:
     return tx.execute(query).one_or_none() is not None
 
 
+def _key(transaction: Transaction) -> tuple[object, ...]:
+    """Return what a repetition of `prepared` must have in common with the journal."""
+    return (
+        transaction.id,
+        transaction.statement_id,
+        transaction.session_id,
+        transaction.epoch,
+        transaction.staged,
+    )
+
+
+def _may_replace(journalled: Staged, staged: Staged | None, target: TransactionState) -> bool:
+    """Return whether a driver may journal this description of its staged table.
+
+    The locks, and the drivers that recover the transaction, rely on what `prepared` journalled.
+    """
+    if staged is None or staged == journalled:
+        return True
+    same_table = staged.model_copy(update={"record": journalled.record}) == journalled
+    return target is TransactionState.COMMITTING and same_table
+
+
 def _select_owned(transaction_id: str, lease: DriverLease) -> Select[Any]:
     """Return a locking query for a transaction, empty unless the driver owns it and its session."""
     return (
@@ -267,6 +295,7 @@ def _select_owned(transaction_id: str, lease: DriverLease) -> Select[Any]:
             transactions.c.session_id == lease.session_id,
             transactions.c.epoch == lease.epoch,
             sessions.c.epoch == lease.epoch,
+            sessions.c.ended_at.is_(None),
         )
         .with_for_update()
     )

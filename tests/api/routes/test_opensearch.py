@@ -17,7 +17,9 @@ from headrace.api.http.body_limit import BODY_LIMIT
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.result import ResultReport
+from headrace.model.statement import CancelReason
 from headrace.store import results
+from headrace.store.statement_transitions import request_cancel
 
 Json = dict[str, Any]
 
@@ -120,10 +122,13 @@ def test_values_are_json_numbers_and_types_have_spark_names(node: InProcessNode)
     assert answer["datarows"] == [[1, 2, 3, 2**60 + 1, 5.25, 0.5, True, "ü", None, "AA=="]]
 
 
-def test_the_rows_of_all_chunks_are_in_one_response(node: InProcessNode, tmp_path: Path) -> None:
+def test_the_rows_of_all_chunks_are_in_one_response(node: InProcessNode) -> None:
     parts = [[[n], [n + 1]] for n in range(0, 10, 2)]
-    report = stored_result(tmp_path / "rows", [("n", "integer")], parts, chunk_limit=1)
-    answer = read_query(node, complete_query(node, report))
+    query_id, driver = submit_and_claim_query(node)
+    location = driver.poll().assignment.result_location
+    report = stored_result(Path(location), [("n", "integer")], parts, chunk_limit=1)
+    assert driver.succeed(query_id, report).applied
+    answer = read_query(node, query_id)
     assert answer["datarows"] == [[n] for n in range(10)]
     assert (answer["total"], answer["size"]) == (10, 10)
 
@@ -172,9 +177,12 @@ def test_a_failed_query_returns_its_error(node: InProcessNode) -> None:
 
 def test_a_query_that_timed_out_returns_its_error(node: InProcessNode) -> None:
     query_id, driver = submit_and_claim_query(node)
-    failure = Failure(code="timeout", message="It ran for too long.")
-    driver.report_end(query_id, StatementState.TIMEOUT, failure=failure)
-    assert read_query(node, query_id) == {"status": "timeout", "error": "It ran for too long."}
+    with node.database.write("test") as tx:
+        request_cancel(tx, query_id, actor="test", reason=CancelReason.TIMEOUT)
+    driver.report_end(query_id, StatementState.CANCELLED)
+    answer = read_query(node, query_id)
+    assert answer["status"] == "timeout"
+    assert "longer than its timeout" in answer["error"]
 
 
 def test_a_query_is_running_until_its_cancel_has_completed(node: InProcessNode) -> None:

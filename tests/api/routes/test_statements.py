@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.in_process_node import InProcessNode
+from tests.support.in_process_node import InProcessNode, StartNode
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -63,7 +63,8 @@ def test_statements_of_a_session_run_in_order_one_at_a_time(node: InProcessNode)
     assert driver.poll().assignment is None
 
 
-def test_the_driver_receives_all_fields_of_a_submit(node: InProcessNode) -> None:
+def test_the_driver_receives_all_fields_of_a_submit(start_node: StartNode) -> None:
+    node = start_node(results={"allowed": ["s3://bucket/folder"]})
     session_id, driver = node.start_session()
     parameters = [
         {"name": "a", "value": 1},

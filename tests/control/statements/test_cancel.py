@@ -12,6 +12,8 @@ from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import STATEMENT, StatementState
+from headrace.model.statement import CancelReason
+from headrace.store.statement_transitions import request_cancel
 
 FAILURE = Failure(code="spark_error", message="no")
 
@@ -102,9 +104,12 @@ def test_a_driver_cannot_cancel_a_statement_without_a_request(node: InProcessNod
 @pytest.mark.parametrize("state", sorted(STATEMENT.terminal))
 def test_an_ended_statement_cannot_be_cancelled(node: InProcessNode, state: StatementState) -> None:
     statement_id, driver = start_statement(node)
-    if state is StatementState.CANCELLED:
-        cancel(node, statement_id)
-        driver.report_end(statement_id, state)
+    if state in {StatementState.CANCELLED, StatementState.TIMEOUT}:
+        timed_out = state is StatementState.TIMEOUT
+        reason = CancelReason.TIMEOUT if timed_out else CancelReason.REQUESTED
+        with node.database.write("test") as tx:
+            request_cancel(tx, statement_id, actor="test", reason=reason)
+        driver.report_end(statement_id, StatementState.CANCELLED)
     elif state is StatementState.SUCCESS:
         driver.succeed(statement_id)
     else:

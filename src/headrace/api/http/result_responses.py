@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from enum import StrEnum
-from itertools import chain
 
 import pyarrow as pa
 from fastapi import Response
@@ -14,7 +13,9 @@ from headrace.api.http.content_negotiation import preferred_media_type
 from headrace.api.http.responses import json_response
 from headrace.api.http.serializers import statement_body
 from headrace.control.statements.service import Statements
+from headrace.control.worker_pool import WorkerPool
 from headrace.errors import NotAcceptable, ResultGone
+from headrace.model.result import Disposition
 from headrace.model.statement import Statement
 from headrace.results.formats import arrow, csv, json, parquet
 from headrace.results.json_encoding import NumberFormat
@@ -60,6 +61,7 @@ def result_response(
     statements: Statements,
     statement: Statement,
     *,
+    reads: WorkerPool,
     format_: ResultFormat | None,
     accept: str,
     chunk: int | None,
@@ -68,6 +70,7 @@ def result_response(
     """Return the rows of a statement in the requested format.
 
     Args:
+        reads: Threads that read the rows of a large result after the response has begun.
         format_: The format; None negotiates it by the header `accept`.
         chunk: Number of the chunk. None: the first chunk as JSON, all rows in the other formats.
 
@@ -82,20 +85,22 @@ def result_response(
         content = _WRITERS[result_format](rows, chunk)
     truncated = statement.result is not None and statement.result.truncated
     headers = {"X-Headrace-Truncated": "true" if truncated else "false"}
-    return stream_response(content, MEDIA_TYPES[result_format], headers)
+    return stream_response(content, MEDIA_TYPES[result_format], headers, reads=reads)
 
 
 def submit_response(
     statements: Statements, statement: Statement, *, numbers: NumberFormat
 ) -> Response:
-    """Return the response to a submit: the statement, with the rows of a small result.
+    """Return the response to a submit: the statement, with the rows of a small inline result.
 
-    For a larger result, `next_chunk` is the chunk with which the rows begin.
+    For any other result, `next_chunk` is the chunk with which the rows begin. To read the files of
+    a stored result here could block the answers to other submits.
     """
     body, headers = statement_body(statement), {"Location": statement_url(statement)}
     if statement.result is None or statement.result.gone:
         return json_response(body, 201, headers)
-    if statement.result.byte_count > _SUBMIT_ROWS_BYTES:
+    is_inline = statement.result.disposition is Disposition.INLINE
+    if not is_inline or statement.result.byte_count > _SUBMIT_ROWS_BYTES:
         return json_response(body.model_copy(update={"next_chunk": 0}), 201, headers)
     try:
         rows = statements.open_result(statement)
@@ -109,7 +114,11 @@ def submit_response(
 
 
 def stream_response(
-    content: Iterator[bytes], media_type: str, headers: dict[str, str] | None = None
+    content: Iterator[bytes],
+    media_type: str,
+    headers: dict[str, str] | None = None,
+    *,
+    reads: WorkerPool,
 ) -> Response:
     """Return a response with this content, streamed if it is large.
 
@@ -121,8 +130,18 @@ def stream_response(
         blocks.append(block)
         size += len(block)
         if size >= _BUFFERED_BYTES:
-            return StreamingResponse(chain(blocks, content), headers=headers, media_type=media_type)
+            remainder = _stream(b"".join(blocks), content, reads)
+            return StreamingResponse(remainder, headers=headers, media_type=media_type)
     return Response(b"".join(blocks), headers=headers, media_type=media_type)
+
+
+async def _stream(
+    start: bytes, content: Iterator[bytes], reads: WorkerPool
+) -> AsyncIterator[bytes]:
+    """Yield the first bytes, then each block as a thread of the pool produces it."""
+    yield start
+    while (block := await reads.run(next, content, None)) is not None:
+        yield block
 
 
 def _negotiate(accept: str) -> ResultFormat:

@@ -73,6 +73,12 @@ class SessionRequest(RequestModel, SessionSpec):
         return SessionSpec(**{name: getattr(self, name) for name in SessionSpec.model_fields})
 
 
+class ParameterBody(Parameter):
+    """A value for a marker in the text: `:name` if it has a name, otherwise the next `?`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 class StatementRequest(RequestModel):
     """Body of `POST /statements`."""
 
@@ -88,7 +94,7 @@ class StatementRequest(RequestModel):
     """Longest time that the statement may wait before it runs, or before it is retried."""
     conf: Conf = {}
     """Spark configuration and options of Headrace for this statement alone."""
-    parameters: list[Parameter] = []
+    parameters: list[ParameterBody] = []
     """Values for the markers `:name` or `?` in the text."""
     wait_timeout: Duration | None = None
     """How long the response waits for the end of the statement, at most 60s."""

@@ -15,6 +15,7 @@ from headrace.api.http.schemas import (
     TransactionBody,
 )
 from headrace.control.transactions import TransactionStatus
+from headrace.errors import HeadraceError
 from headrace.model.event import Event
 from headrace.model.failure import Failure
 from headrace.model.node import NodeRecord
@@ -132,7 +133,7 @@ def _result_body(result: ResultInfo | None) -> ResultBody | None:
     if result is None:
         return None
     return ResultBody(
-        columns=[ColumnBody(**column) for column in parse_schema(result.spark_schema).describe()],
+        columns=_columns(result),
         row_count=result.row_count,
         byte_count=result.byte_count,
         chunks=result.chunks,
@@ -141,6 +142,15 @@ def _result_body(result: ResultInfo | None) -> ResultBody | None:
         expires_at=result.expires_at,
         gone=result.gone,
     )
+
+
+def _columns(result: ResultInfo) -> list[ColumnBody]:
+    """Return the columns of a result; none if its schema cannot be read."""
+    try:
+        schema = parse_schema(result.spark_schema)
+    except HeadraceError:
+        return []
+    return [ColumnBody(**column) for column in schema.describe()]
 
 
 def _duration(seconds: float | None) -> timedelta | None:

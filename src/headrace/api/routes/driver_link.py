@@ -2,13 +2,18 @@
 
 These are plain Starlette routes. A driver makes three calls for each statement, and FastAPI's own
 machinery would take longer than the work.
+
+The caller is a stranger until its token is checked, and its message is a claim even then. The body
+is read only after the check of the token, and parsed in a thread.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from fastapi.concurrency import run_in_threadpool
 from pydantic import ValidationError
@@ -20,7 +25,7 @@ from starlette.routing import Route
 from headrace.api.auth import bearer_token
 from headrace.api.context import long_polls_of, node_of
 from headrace.control.driver_link.service import DriverLinkService
-from headrace.errors import InvalidRequest
+from headrace.errors import InvalidRequest, ReportTooLarge
 from headrace.model.messages import (
     LINK_PREFIX,
     Advanced,
@@ -39,6 +44,7 @@ from headrace.model.messages import (
 from headrace.model.session import DriverLease
 
 Method = Callable[[DriverLinkService, DriverLease, Message], Message]
+M = TypeVar("M", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +53,24 @@ class LinkCall:
 
     message: type[Message]
     answer: Method
+    body_limit: int
+    """Largest body in bytes."""
 
 
-def _call(message: type[Message], answer: Callable[..., Message]) -> LinkCall:
+_BODY_LIMIT = 1024 * 1024
+_REPORT_LIMIT = 16 * 1024 * 1024
+"""Bytes of a report with a result, a snapshot or the record of a table."""
+_MAX_VALUES = 500_000
+"""JSON values in a body. Each value takes many times its own bytes when the body is parsed."""
+_MAX_PROBLEMS = 5
+_LEASE = re.compile(r"(se_[0-9a-f]{32})/([0-9]{1,9})")
+
+
+def _call(
+    message: type[Message], answer: Callable[..., Message], *, body_limit: int = _BODY_LIMIT
+) -> LinkCall:
     # Each method takes the message class of its entry, which mypy cannot express for a dict.
-    return LinkCall(message, answer)
+    return LinkCall(message, answer, body_limit)
 
 
 CALLS: dict[str, LinkCall] = {
@@ -61,8 +80,10 @@ CALLS: dict[str, LinkCall] = {
     "renew": _call(Renew, DriverLinkService.renew),
     "started": _call(Started, DriverLinkService.started),
     "advanced": _call(Advanced, DriverLinkService.advanced),
-    "ended": _call(Ended, DriverLinkService.ended),
-    "transact": _call(Transact, lambda link, *call: link.tables.transact(*call)),
+    "ended": _call(Ended, DriverLinkService.ended, body_limit=_REPORT_LIMIT),
+    "transact": _call(
+        Transact, lambda link, *call: link.tables.transact(*call), body_limit=_REPORT_LIMIT
+    ),
     "recover": _call(Recover, lambda link, *call: link.tables.recover(*call)),
     "goodbye": _call(Goodbye, DriverLinkService.goodbye),
 }
@@ -71,57 +92,67 @@ CALLS: dict[str, LinkCall] = {
 _NO_ORDERS = Orders()
 
 
-@dataclass(frozen=True, slots=True)
-class _LinkCaller:
-    """A driver that calls: the lease that the path names, and the token that must prove it."""
-
-    link: DriverLinkService
-    lease: DriverLease
-    token: str
-
-    def answer(self, call: LinkCall, message: Message) -> Message:
-        """Return the node's answer. Raise as the methods of `DriverLinkService` do."""
-        self.link.authenticate(self.lease, self.token)
-        return call.answer(self.link, self.lease, message)
-
-
 async def _serve(request: Request) -> Response:
-    call = CALLS.get(request.path_params["call"])
-    if call is None:
+    path = request.path_params
+    call, lease = CALLS.get(path["call"]), _LEASE.fullmatch(f"{path['session_id']}/{path['epoch']}")
+    if call is None or lease is None:
         raise HTTPException(404)
-    lease = DriverLease(request.path_params["session_id"], request.path_params["epoch"])
-    caller = _LinkCaller(node_of(request).driver_link, lease, bearer_token(request))
-    message = _parse(call.message, await request.body())
-    if isinstance(message, Poll):
-        answer = await _poll(request, caller, call, message)
+    caller = DriverLease(lease[1], int(lease[2]))
+    link = node_of(request).driver_link
+    await run_in_threadpool(link.authenticate, caller, bearer_token(request))
+    body = await _read_body(request, call)
+    if call.message is Poll:
+        answer = await _poll(request, link, caller, _parse(Poll, body))
     else:
-        answer = await run_in_threadpool(caller.answer, call, message)
+        answer = await run_in_threadpool(_answer, link, caller, call, body)
     return Response(answer.model_dump_json(), media_type="application/json")
 
 
-async def _poll(request: Request, caller: _LinkCaller, call: LinkCall, message: Poll) -> Message:
+def _answer(link: DriverLinkService, lease: DriverLease, call: LinkCall, body: bytes) -> Message:
+    return call.answer(link, lease, _parse(call.message, body))
+
+
+async def _poll(
+    request: Request, link: DriverLinkService, lease: DriverLease, message: Poll
+) -> Message:
     async def check() -> Message | None:
-        orders = await run_in_threadpool(caller.answer, call, message)
+        orders = await run_in_threadpool(link.poll, lease, message)
         return None if orders == _NO_ORDERS else orders
 
-    subscribe = partial(node_of(request).wake_ups.on_session_change, caller.lease.session_id)
+    subscribe = partial(node_of(request).wake_ups.on_session_change, lease.session_id)
     orders = await long_polls_of(request).wait(subscribe, check, seconds=message.wait_seconds)
     return orders or _NO_ORDERS
 
 
-def _parse(message: type[Message], body: bytes) -> Message:
+async def _read_body(request: Request, call: LinkCall) -> bytes:
+    """Return the body of a call. Raise ReportTooLarge before it fills the memory of the node."""
+    body = bytearray()
+    async for block in request.stream():
+        body += block
+        if len(body) > call.body_limit:
+            raise ReportTooLarge(
+                f"The body of a {call.message.__name__} is larger than {call.body_limit} bytes."
+            )
+    return bytes(body)
+
+
+def _parse(message: type[M], body: bytes) -> M:
+    if sum(map(body.count, (b",", b"[", b"{"))) > _MAX_VALUES:
+        raise ReportTooLarge(f"The body has more than {_MAX_VALUES} values.")
     try:
         return message.model_validate_json(body)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, problem['loc'])) or 'body'}: {problem['msg']}"
-            for problem in error.errors()
-        )
-        raise InvalidRequest(f"The body is not a {message.__name__}: {problems}.") from error
+        problems = [
+            f"{'.'.join(map(str, problem['loc']))[:100] or 'body'}: {problem['msg'][:200]}"
+            for problem in error.errors(include_url=False, include_input=False)[:_MAX_PROBLEMS]
+        ]
+        raise InvalidRequest(
+            f"The body is not a {message.__name__}: {'; '.join(problems)}."
+        ) from error
 
 
 ROUTE = Route(
-    f"{LINK_PREFIX}/{{session_id}}/{{epoch:int}}/{{call}}",
+    f"{LINK_PREFIX}/{{session_id}}/{{epoch}}/{{call}}",
     _serve,
     methods=["POST"],
     include_in_schema=False,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from pydantic import Field, JsonValue, StringConstraints
 
 from headrace.api.auth import Authenticated
@@ -131,12 +132,12 @@ def create_async_query(
 
 
 @router.get("/{query_id}", response_model=AsyncQueryResult, responses=errors(410))
-def show_async_query(request: Request, caller: Authenticated, query_id: QueryId) -> Response:
+async def show_async_query(request: Request, caller: Authenticated, query_id: QueryId) -> Response:
     """Show the state of a query, with all its rows once it has succeeded."""
     node = node_of(request)
-    statement = node.statements.get(caller, query_id)
+    statement = await run_in_threadpool(node.statements.get, caller, query_id)
     if statement.state is StatementState.SUCCESS:
-        return _result_response(node, statement)
+        return await node.result_reads.run(_result_response, node, statement)
     result = {"status": _STATUS[statement.state]}
     if statement.failure is not None:
         result["error"] = statement.failure.message
@@ -188,7 +189,8 @@ def _result_response(node: Node, statement: Statement) -> Response:
             f"(setting opensearch.row_limit). Read all rows from "
             f"/api/v1/statements/{statement.id}/result."
         )
-    return stream_response(_write_document(rows, count), "application/json")
+    document = _write_document(rows, count)
+    return stream_response(document, "application/json", reads=node.result_reads)
 
 
 def _write_document(rows: Rows, count: int) -> Iterator[bytes]:

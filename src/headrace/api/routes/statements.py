@@ -13,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from headrace.api.auth import Authenticated
 from headrace.api.context import long_polls_of, node_of
-from headrace.api.http.paging import Before, Limit, split_page
+from headrace.api.http.paging import Before, Limit
 from headrace.api.http.parameters import StatementId
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
@@ -59,7 +59,7 @@ Numbers = Annotated[
     "",
     status_code=201,
     response_model=StatementBody,
-    responses=problems(404, 409, 413, 415, 429),
+    responses=problems(403, 404, 409, 413, 415, 429),
 )
 async def submit(
     request: Request,
@@ -119,13 +119,12 @@ def list_statements(
     before: Before = None,
     limit: Limit = 100,
 ) -> Response:
-    """List statements, newest first."""
-    statements = node_of(request).statements.page(
-        caller, session=session, states=state, before=before, limit=limit + 1
+    """List statements, newest first. A page with long texts has fewer items than `limit`."""
+    page = node_of(request).statements.page(
+        caller, session=session, states=state, before=before, limit=limit
     )
-    page, next_ = split_page(statements, limit)
-    items = [statement_body(statement) for statement in page]
-    return json_response(StatementPage(items=items, next=next_))
+    items = [statement_body(statement) for statement in page.items]
+    return json_response(StatementPage(items=items, next=page.items[-1].id if page.more else None))
 
 
 @router.get("/{statement_id}", response_model=StatementBody, responses=problems(404))
@@ -182,10 +181,10 @@ def cancel_statement(
             },
             "description": "The rows: one chunk as JSON; one chunk or all of them otherwise.",
         },
-        **problems(404, 406, 409, 410),
+        **problems(404, 406, 409, 410, 502),
     },
 )
-def statement_result(
+async def statement_result(
     request: Request,
     caller: Authenticated,
     statement_id: StatementId,
@@ -204,10 +203,13 @@ def statement_result(
     numbers: Numbers = NumberFormat.TEXT,
 ) -> Response:
     """Read the rows of a successful statement, in the format that `format` or `Accept` names."""
-    statements = node_of(request).statements
-    return result_response(
+    statements, reads = node_of(request).statements, node_of(request).result_reads
+    statement = await run_in_threadpool(statements.get, caller, statement_id)
+    return await reads.run(
+        result_response,
         statements,
-        statements.get(caller, statement_id),
+        statement,
+        reads=reads,
         format_=format,
         accept=request.headers.get("accept", ""),
         chunk=chunk,
@@ -219,7 +221,7 @@ def _spec(body: StatementRequest) -> StatementSpec:
     return StatementSpec(
         text=body.statement,
         kind=SessionKind(body.kind),
-        parameters=body.parameters,
+        parameters=[*body.parameters],
         conf=body.conf,
         timeout_seconds=seconds_of(body.timeout),
         queue_timeout_seconds=seconds_of(body.queue_timeout),

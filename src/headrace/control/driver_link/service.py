@@ -13,10 +13,18 @@ from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.driver_link.table_journal import TableJournal, mark_committed
 from headrace.control.sessions.ending import fail_session, finish_close
 from headrace.control.sessions.launch import hash_token
-from headrace.errors import DriverLost, LeaseLost, Unauthorized
+from headrace.errors import (
+    DriverLost,
+    InvalidResult,
+    LeaseLost,
+    LinkVersionUnsupported,
+    StatementFailed,
+    Unauthorized,
+)
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.messages import (
+    LINK_VERSION,
     Acknowledged,
     Advanced,
     Assignment,
@@ -32,13 +40,16 @@ from headrace.model.messages import (
     Restored,
     Started,
 )
+from headrace.model.result import ResultReport
 from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
 from headrace.model.transaction import Transaction
+from headrace.results.report_check import check_report
 from headrace.store import (
     nodes,
     pending_hook_calls,
     progress,
+    results,
     sessions,
     snapshots,
     statement_transitions,
@@ -87,7 +98,15 @@ class DriverLinkService:
             )
 
     def hello(self, lease: DriverLease, message: Hello) -> Acknowledged:
-        """Move the session to `running`: Spark is up and the state is restored."""
+        """Move the session to `running`: Spark is up and the state is restored.
+
+        Raise LinkVersionUnsupported if the driver is more than one version older than the node.
+        """
+        if message.link_version < LINK_VERSION - 1:
+            raise LinkVersionUnsupported(
+                f"The driver sends messages of version {message.link_version}. This node reads"
+                f" version {LINK_VERSION - 1} and later."
+            )
         with self._database.write("link.hello") as tx:
             applied = sessions.transition(
                 tx,
@@ -95,7 +114,7 @@ class DriverLinkService:
                 SessionState.RUNNING,
                 actor=lease.actor,
                 epoch=lease.epoch,
-                driver=message.model_dump(exclude={"lost", "hook_calls_made"}),
+                driver=message.model_dump(exclude={"lost", "hook_calls_made", "link_version"}),
                 lease_seconds=self._lease_seconds,
                 lost=message.lost,
                 detail={"epoch": lease.epoch} | ({"lost": message.lost} if message.lost else {}),
@@ -151,13 +170,13 @@ class DriverLinkService:
         return Acknowledged(applied=count > 0)
 
     def ended(self, lease: DriverLease, message: Ended) -> Acknowledged:
-        """End a statement. Its result becomes readable in the same transaction."""
-        if message.state not in STATEMENT.terminal:
-            return Acknowledged(applied=False)
+        """End a statement. Its result becomes readable in the same transaction.
+
+        A statement whose result is not valid fails.
+        """
+        result, invalid = _check_result(message)
         with self._database.write("link.ended") as tx:
-            state, failure = _accepted_outcome(tx, message)
-            if message.committed is not None:
-                mark_committed(tx, lease, message.committed)
+            state, failure = _accepted_outcome(tx, message, invalid)
             applied = statement_transitions.transition(
                 tx,
                 message.statement_id,
@@ -165,15 +184,14 @@ class DriverLinkService:
                 actor=lease.actor,
                 lease=lease,
                 failure=failure,
-                result=message.result,
+                result=result,
                 result_seconds=self._retention_seconds,
-                detail=message.detail,
                 ran_seconds=message.ran_seconds,
             )
             if not applied:
                 load_owned_view(tx, lease)
             else:
-                _save_report(tx, lease.session_id, message)
+                _save_report(tx, lease, message)
         return Acknowledged(applied=applied)
 
     def goodbye(self, lease: DriverLease, message: Goodbye) -> Acknowledged:
@@ -217,7 +235,10 @@ class DriverLinkService:
             transaction = None
             if statement.attempts > 1:
                 transaction = transactions.adopt(tx, statement.id, lease)
-            return _assignment(statement, transaction)
+            return _assignment(tx, statement, transaction)
+
+
+_NO_REASON = Failure.of(StatementFailed("The driver did not report why the statement failed."))
 
 
 def _new_cancels(view: DriverView, message: Poll) -> list[str]:
@@ -235,10 +256,10 @@ def _assign_again(tx: Tx, statement_id: str) -> Assignment | None:
     statement = statements.get(tx, statement_id)
     if statement is None:
         return None
-    return _assignment(statement, transactions.live(tx, statement_id))
+    return _assignment(tx, statement, transactions.live(tx, statement_id))
 
 
-def _assignment(statement: Statement, transaction: Transaction | None) -> Assignment:
+def _assignment(tx: Tx, statement: Statement, transaction: Transaction | None) -> Assignment:
     entry = None
     if transaction is not None:
         entry = JournalEntry(id=transaction.id, state=transaction.state, staged=transaction.staged)
@@ -249,26 +270,49 @@ def _assignment(statement: Statement, transaction: Transaction | None) -> Assign
         parameters=spec.parameters,
         conf=spec.conf,
         result_request=spec.result_request,
+        result_location=results.location_of(tx, statement.id),
         is_query=statement.is_query,
         attempt=statement.attempts,
         transaction=entry,
     )
 
 
-def _save_report(tx: Tx, session_id: str, message: Ended) -> None:
+def _check_result(message: Ended) -> tuple[ResultReport | None, Failure | None]:
+    """Return the checked result of a success, or the failure if the result is not valid."""
+    if message.result is None:
+        return None, None
+    try:
+        return check_report(message.result), None
+    except InvalidResult as error:
+        return None, Failure.of(error)
+
+
+def _save_report(tx: Tx, lease: DriverLease, message: Ended) -> None:
+    if message.committed is not None:
+        mark_committed(tx, lease, message.committed, message.statement_id)
     if message.snapshot is not None:
-        snapshots.save(tx, session_id, message.snapshot)
+        snapshots.save(tx, lease.session_id, message.snapshot)
     if message.atomic is not None or message.note is not None:
         statement_transitions.set_outcome_notes(
             tx, message.statement_id, atomic=message.atomic, note=message.note
         )
 
 
-def _accepted_outcome(tx: Tx, message: Ended) -> tuple[StatementState, Failure | None]:
-    """Return the state and the failure to store. Only a requested cancel ends as `cancelled`."""
-    if message.state is not StatementState.CANCELLED:
-        return message.state, message.failure
+def _accepted_outcome(
+    tx: Tx, message: Ended, invalid: Failure | None
+) -> tuple[StatementState, Failure | None]:
+    """Return the state and the failure to store. Only a requested cancel ends as `cancelled`.
+
+    Args:
+        invalid: Why the reported result is not valid; None if it is valid.
+    """
+    if invalid is not None:
+        return StatementState.FAILED, invalid
+    if message.state is StatementState.SUCCESS:
+        return message.state, None
+    if message.state is StatementState.FAILED:
+        return message.state, message.failure or _NO_REASON
     statement = statements.get(tx, message.statement_id)
     if statement is None or statement.state is not StatementState.CANCELLING:
-        return StatementState.FAILED, message.failure
+        return StatementState.FAILED, message.failure or _NO_REASON
     return statement_transitions.outcome_of_cancel(statement.cancel_reason)

@@ -75,11 +75,16 @@ class TableJournal:
         )
 
 
-def mark_committed(tx: Tx, lease: DriverLease, transaction_id: str) -> None:
-    """Move a transaction to `committed`, in the store transaction that ends its statement."""
-    transactions.advance(
-        tx, transaction_id, TransactionState.COMMITTED, lease=lease, actor=lease.actor
-    )
+def mark_committed(tx: Tx, lease: DriverLease, transaction_id: str, statement_id: str) -> None:
+    """Move a transaction to `committed`, in the store transaction that ends its statement.
+
+    Do nothing if the transaction belongs to another statement.
+    """
+    transaction = transactions.get(tx, transaction_id)
+    if transaction is not None and transaction.statement_id == statement_id:
+        transactions.advance(
+            tx, transaction_id, TransactionState.COMMITTED, lease=lease, actor=lease.actor
+        )
 
 
 def _new_transaction(lease: DriverLease, message: Transact) -> Transaction:

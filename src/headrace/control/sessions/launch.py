@@ -151,6 +151,7 @@ class Launches:
                 node=self._node_id,
                 seconds=profile.start_timeout.total_seconds(),
                 token_hash=hash_token(token),
+                results_location=self._settings.results_location,
             )
         if epoch is None:
             return

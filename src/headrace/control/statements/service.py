@@ -12,7 +12,13 @@ from headrace.control.sessions.opening import create_session, resolve_session
 from headrace.control.statements.cancel import request_cancel
 from headrace.control.statements.lookup import get_owned_statement, get_statement
 from headrace.control.statements.node_statements import NodeStatements
-from headrace.errors import IdempotencyConflict, InvalidRequest, NoResult, ResultNotReady
+from headrace.errors import (
+    IdempotencyConflict,
+    InvalidRequest,
+    NoResult,
+    ResultLocationDenied,
+    ResultNotReady,
+)
 from headrace.grammar.parse import parse
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
@@ -22,6 +28,7 @@ from headrace.model.statement import NewStatement, Parameter, Statement, Stateme
 from headrace.results.reader import Rows, open_rows
 from headrace.store import idempotency, results, sessions, statements
 from headrace.store.database import Tx
+from headrace.store.paging import Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,7 @@ class Statements:
         parsed = parse(spec.text, reserved=self._settings.reserved_statements)
         check_conf(spec.conf)
         _check_parameters(spec.parameters)
+        _check_result_location(spec.result_request.location, self._settings.results.allowed)
         if parsed.command is not None:
             spec = spec.model_copy(update={"kind": SessionKind(parsed.kind)})
         with self._database.write("statement.submit") as tx:
@@ -109,14 +117,14 @@ class Statements:
         states: Collection[StatementState] | None,
         before: str | None,
         limit: int,
-    ) -> list[Statement]:
+    ) -> Page[Statement]:
         """Return at most `limit` statements of the caller with ids below `before`, newest first.
 
         Raise SessionNotFound if `session`, an id or name, does not exist.
         """
         with self._database.read() as tx:
             session_id = None if session is None else resolve_session(tx, caller.owner, session)
-            return statements.page(
+            return statements.bounded_page(
                 tx,
                 owner=caller.owner,
                 session=session_id,
@@ -140,6 +148,7 @@ class Statements:
             NoResult: If the statement did not succeed.
             ResultGone: If the rows have been deleted.
             ResultsUnavailable: If the results location cannot be read.
+            InvalidResult: If the driver has written a result that is not valid.
         """
         if statement.state not in STATEMENT.terminal:
             raise ResultNotReady(
@@ -176,6 +185,22 @@ class Statements:
             sessions.insert(tx, new, actor=caller.owner)
             return new.id
         return create_session(tx, self._settings, new)
+
+
+def _check_result_location(location: str | None, allowed: list[str]) -> None:
+    """Raise ResultLocationDenied unless the location is one of the allowed ones, or below one.
+
+    Nodes read and delete the files at a result's location, with their own rights.
+    """
+    if location is None:
+        return
+    parents = [parent.rstrip("/") for parent in allowed]
+    is_below = any(f"{location.rstrip('/')}/".startswith(f"{parent}/") for parent in parents)
+    if not is_below or not {".", ".."}.isdisjoint(location.split("/")):
+        raise ResultLocationDenied(
+            f"result_location {location!r} is not below a location that the setting"
+            f" results.allowed lists ({', '.join(allowed) or 'none'})."
+        )
 
 
 def _find_repeated(

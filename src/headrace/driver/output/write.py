@@ -177,7 +177,6 @@ class _ResultWriter:
             outputs,
             truncated,
             chunks=len(group_into_chunks(parts, chunk_limit)),
-            location=location,
         )
         manifest = Manifest(
             spark_schema=report.spark_schema,
@@ -228,7 +227,6 @@ class _ResultWriter:
         truncated: bool,
         *,
         chunks: int,
-        location: str | None = None,
         data: bytes | None = None,
     ) -> ResultReport:
         return ResultReport(
@@ -238,6 +236,5 @@ class _ResultWriter:
             byte_count=sum(sum(output.sizes) for output in outputs),
             truncated=truncated,
             chunks=chunks,
-            location=location,
             data=data,
         )

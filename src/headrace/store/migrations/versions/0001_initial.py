@@ -78,6 +78,7 @@ def _create_sessions() -> None:
         sa.Column("next_ordinal", sa.Integer, nullable=False),
         sa.Column("launched_by", sa.Text),
         sa.Column("token_hash", sa.Text),
+        sa.Column("results_location", sa.Text),
         sa.Column("handle", sa.JSON),
         sa.Column("driver", sa.JSON),
         sa.Column("created_at", _INSTANT, nullable=False),
@@ -265,6 +266,8 @@ def _create_results() -> None:
         sa.Column("data", sa.LargeBinary),
         sa.Column("expires_at", _INSTANT, nullable=False),
         sa.Column("gone_at", _INSTANT),
+        sa.Column("deletion_failures", sa.Integer, nullable=False, server_default="0"),
+        sa.Column("retry_at", _INSTANT),
         sa.PrimaryKeyConstraint("statement_id", name="results_key"),
         sa.ForeignKeyConstraint(
             ["statement_id"], ["statements.id"], name="results_statement_id_exists"

@@ -1,0 +1,89 @@
+"""Types of text and numbers that come from outside: requests, and messages of drivers.
+
+A field of one of these types is bounded, and the store can hold every value that it accepts.
+PostgreSQL refuses NUL, UTF-8 has no unpaired surrogates, and an integer column has 4 or 8 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+
+MAX_INTEGER = 2**31 - 1
+"""Largest value of an integer column."""
+MAX_BIGINT = 2**63 - 1
+"""Largest value of a bigint column."""
+MAX_NAME = 1024
+"""Characters of a name, a short description or a URL."""
+MAX_MESSAGE = 64 * 1024
+"""Characters of a message. A longer message is cut."""
+
+_MAX_KEY_BYTES = 1200
+"""PostgreSQL's index entries have at most 2,704 bytes, and an index may hold two such texts."""
+_CUT_MARK = "… [cut]"
+_FORBIDDEN = re.compile("[\0\ud800-\udfff]")
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def check_text(text: str) -> str:
+    """Return the text. Raise ValueError if it has a NUL or an unpaired surrogate."""
+    if match := _FORBIDDEN.search(text):
+        raise ValueError(f"contains U+{ord(match[0]):04X}, which is not allowed in a text")
+    return text
+
+
+def check_key(text: str) -> str:
+    """Return a text that the store indexes. Raise ValueError if it has more than 1,200 bytes."""
+    if len(text.encode()) > _MAX_KEY_BYTES:
+        raise ValueError(f"is longer than {_MAX_KEY_BYTES} bytes")
+    return text
+
+
+def clean_message(text: str) -> str:
+    """Return a message that can be stored: forbidden characters replaced, cut at 64 Ki."""
+    text = _FORBIDDEN.sub(_REPLACEMENT, text)
+    if len(text) <= MAX_MESSAGE:
+        return text
+    return text[: MAX_MESSAGE - len(_CUT_MARK)] + _CUT_MARK
+
+
+def limit_descriptions(descriptions: list[str]) -> list[str]:
+    """Return the first descriptions with 64 Ki characters together, and a note on the others."""
+    kept, size = list[str](), 0
+    for description in descriptions:
+        size += len(description)
+        if size > MAX_MESSAGE:
+            return [*kept, f"… and {len(descriptions) - len(kept)} more"]
+        kept.append(description)
+    return kept
+
+
+def _clean_if_text(value: Any) -> Any:
+    return clean_message(value) if isinstance(value, str) else value
+
+
+Text = Annotated[str, AfterValidator(check_text)]
+"""Text of any length."""
+Name = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(check_text)]
+"""A name, a short description or a URL."""
+IndexedText = Annotated[str, AfterValidator(check_text), AfterValidator(check_key)]
+"""A text by which the store finds rows."""
+MessageText = Annotated[str, BeforeValidator(_clean_if_text)]
+"""A text for people, for example an error message. It is changed rather than refused."""
+Descriptions = Annotated[
+    list[MessageText], Field(max_length=10_000, fail_fast=True), AfterValidator(limit_descriptions)
+]
+"""A list of short texts for people."""
+Code = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
+"""The stable code of an error."""
+
+SessionId = Annotated[str, StringConstraints(pattern=r"^se_[0-9a-f]{32}$")]
+StatementId = Annotated[str, StringConstraints(pattern=r"^st_[0-9a-f]{32}$")]
+TransactionId = Annotated[str, StringConstraints(pattern=r"^tx_[0-9a-f]{32}$")]
+
+Count = Annotated[int, Field(ge=0, le=MAX_BIGINT, strict=True)]
+"""A number of rows, bytes or tasks."""
+SmallCount = Annotated[int, Field(ge=0, le=MAX_INTEGER, strict=True)]
+"""A number that is kept in an integer column."""
