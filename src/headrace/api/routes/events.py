@@ -20,7 +20,7 @@ from headrace.model.event import Event
 router = APIRouter(prefix="/events", tags=["events"])
 
 _BATCH = 500
-_CURSOR = r"^[0-9]{1,18}\.[0-9]{1,18}$"
+_CURSOR = r"^[0-9]{1,9}\.[0-9]{1,18}\.[0-9]{1,18}$"
 _POLL_SECONDS = 30.0
 
 ReadAfter = Callable[[str | None, int], list[Event]]
