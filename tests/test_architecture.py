@@ -44,7 +44,17 @@ PACKAGES = {
     "storage",
     "store",
 }
-MODULES = {"durations", "home", "private_files", "settings", "spark_log"}
+MODULES = {
+    "config_file",
+    "durations",
+    "file_locks",
+    "home",
+    "node_file",
+    "printable",
+    "private_files",
+    "settings",
+    "spark_log",
+}
 
 # Words of the former dialect of this code, with their replacements in house.md.
 FORMER_WORDS = re.compile(

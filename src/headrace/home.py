@@ -69,13 +69,18 @@ class HomeLayout:
         return self.path / "token"
 
     @property
+    def node_lock(self) -> Path:
+        """Lock that the node of the home holds while it runs, with its process id."""
+        return self.path / "node.lock"
+
+    @property
     def commands_lock(self) -> Path:
         """Lock that every command holds shared while it uses the embedded node."""
         return self.path / "commands.lock"
 
     @property
     def start_lock(self) -> Path:
-        """Lock that a command holds exclusively while it starts the embedded node."""
+        """Lock that is held exclusively while a node of the home starts."""
         return self.path / "start.lock"
 
     @property

@@ -1,4 +1,4 @@
-"""Files that only their owner may read, replaced atomically: no reader sees a partial file."""
+"""Files that only their owner may read, and whether a file belongs to a user that is trusted."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ import os
 import secrets
 from pathlib import Path
 
+_ROOT = 0
+
 
 def write_private(file: Path, content: str | bytes) -> None:
-    """Write a file with mode 0600 from the first byte on. Raises OSError."""
+    """Replace a file atomically, with mode 0600 from the first byte on. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
     temporary.replace(file)
+
+
+def belongs_to_other_user(path: Path) -> bool:
+    """Return whether a file or folder belongs neither to this user nor to root. Raises OSError."""
+    return path.stat().st_uid not in {os.geteuid(), _ROOT}

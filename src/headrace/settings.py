@@ -22,6 +22,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from headrace.config_file import find_config_file, refuse_foreign_settings
 from headrace.durations import Duration
 from headrace.errors import InvalidSetting
 from headrace.home import DEFAULT_HOME, HomeLayout
@@ -102,6 +103,8 @@ class SessionSettings(Section):
 
     idle_timeout: Duration | None = timedelta(minutes=30)
     """Idle time after which a session is closed; null: never."""
+    unnamed_idle_timeout: Duration = timedelta(minutes=1)
+    """Idle time after which a session is closed that was created for a submit without a session."""
     ttl: Duration | None = None
     """Age at which a session is closed, busy or not; null: never."""
 
@@ -131,6 +134,8 @@ class EmbeddedSettings(Section):
 
     linger: Duration = timedelta(minutes=5)
     """How long the node, its drivers and the metastore run after the last command."""
+    warm: int = Field(default=1, ge=0)
+    """Number of drivers to keep ready, until `linger` after the last session without a name."""
 
 
 class OpenSearchSettings(Section):
@@ -265,8 +270,9 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources in the order of their precedence (a hook of pydantic-settings)."""
-        file = Path(os.environ.get("HEADRACE_CONFIG", "headrace.toml"))
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+        source = TomlConfigSettingsSource(settings_cls, find_config_file())
+        refuse_foreign_settings(find_config_file(), source.toml_data)
+        return init_settings, env_settings, source
 
     @property
     def layout(self) -> HomeLayout:

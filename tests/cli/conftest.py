@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 from tests.cli.scripted_node import ScriptedNode
 
+from headrace.cli import discovery
 from headrace.cli.main import headrace as program
 
 COMMAND = [sys.executable, "-m", "headrace.cli"]
@@ -65,3 +66,9 @@ def _open_stream(content: bytes = b"") -> Any:
 def _read_stream(stream: Any) -> str:
     stream.flush()
     return str(stream.buffer.getvalue().decode())
+
+
+@pytest.fixture
+def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands wait for a node for a fraction of a second only."""
+    monkeypatch.setattr(discovery, "CONNECT_SECONDS", 0.3)

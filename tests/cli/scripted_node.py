@@ -37,6 +37,8 @@ class Script:
     """Rows that the result claims to have beyond those in `chunks`."""
     problem: tuple[int, Json] | None = None
     """Status and problem document with which a submit is refused."""
+    outages: int = 0
+    """Number of API requests after the submit that fail with status 503."""
     downloads: dict[str, bytes] = field(default_factory=dict)
     """Content of the result for each binary format."""
 
@@ -55,8 +57,10 @@ class ScriptedNode:
 
     node_id = "no_" + "1" * 32
 
-    def __init__(self, token: str | None = None) -> None:
+    def __init__(self, token: str | None = None, *, port: int = 0) -> None:
         self.token = token
+        self.log = b"first line\nlast line\n"
+        """Log of every driver."""
         self.requests: list[Request] = []
         self.scripts: dict[str, Script] = {}
         self.statements: dict[str, Json] = {}
@@ -68,7 +72,7 @@ class ScriptedNode:
         """Number of following API requests that are executed, but whose response is lost."""
         self._idempotency_keys: dict[str, str] = {}
         self._changed = threading.Condition()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
 
@@ -138,6 +142,7 @@ class ScriptedNode:
             ("GET", f"{api}/sessions/([^/]+)", self._get_session),
             ("DELETE", f"{api}/sessions/([^/]+)", self._close_session),
             ("GET", f"{api}/sessions/([^/]+)/log", self._get_log),
+            ("GET", f"{api}/nodes", self._list_nodes),
             ("GET", f"{api}/transactions", self._list_transactions),
             ("GET", f"{api}/transactions/([^/]+)", self._get_transaction),
         ]
@@ -159,6 +164,7 @@ class ScriptedNode:
         statement = self._add_statement(text, session)
         statement["kind"] = request.body.get("kind", script.kind)
         self._idempotency_keys[key] = statement["id"]
+        self.outages = script.outages
         if not script.hangs:
             self._end(statement, script.state)
         return 201, self._with_rows(statement)
@@ -260,6 +266,7 @@ class ScriptedNode:
             "py_files": body.get("py_files", []),
             "idle_timeout": body.get("idle_timeout", "30m"),
             "ttl": body.get("ttl"),
+            "driver": {"pid": 4711},
             "owner": "anonymous",
             "created_at": _CREATED_AT,
             "ended_at": None,
@@ -279,8 +286,10 @@ class ScriptedNode:
             return 409, _problem(409, "session_name_exists", "A live session has this name.")
         return 201, self._add_session(request.body)
 
-    def _list_sessions(self, _request: Request) -> Response:
-        return 200, {"items": list(self.sessions.values())[::-1], "next": None}
+    def _list_sessions(self, request: Request) -> Response:
+        state = request.query.get("state")
+        items = [item for item in self.sessions.values() if state in {None, item["state"]}]
+        return 200, {"items": items[::-1], "next": None}
 
     def _get_session(self, _request: Request, name: str) -> Response:
         session = self._find_session(name)
@@ -296,8 +305,11 @@ class ScriptedNode:
         return status, session
 
     def _get_log(self, request: Request, _name: str) -> Response:
-        log = b"first line\nlast line\n"
-        return 200, log[-int(request.query.get("tail", len(log))) :]
+        return 200, self.log[-int(request.query.get("tail", len(self.log))) :]
+
+    def _list_nodes(self, _request: Request) -> Response:
+        node = {"id": self.node_id, "state": "up", "started_at": _CREATED_AT}
+        return 200, {"items": [node], "next": None}
 
     def _list_transactions(self, request: Request) -> Response:
         orphaned_only = request.query.get("orphaned") == "true"

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.other_user import give_to_other_user
 
 from headrace import settings
 from headrace.cli import config, discovery
@@ -70,3 +71,51 @@ def test_headrace_config_names_the_file_which_must_exist() -> None:
 
 def test_the_token_does_not_appear_in_the_representation() -> None:
     assert "secret" not in repr(load_config({}, {"HEADRACE_TOKEN": "secret"}))
+
+
+class TestForeignFile:
+    """`headrace.toml` in a working directory that another user can write."""
+
+    @pytest.fixture(params=["file", "folder"])
+    def foreign(
+        self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Path:
+        """Return a file; the file itself or its folder belongs to another user."""
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        file = folder / "headrace.toml"
+        file.touch()
+        give_to_other_user(file if request.param == "file" else folder, monkeypatch)
+        return file
+
+    @pytest.mark.finding("S12")
+    def test_its_server_and_home_are_refused(self, foreign: Path) -> None:
+        foreign.write_text('server = "http://evil"\nhome = "/evil"\nformat = "csv"\n')
+        with pytest.raises(InvalidSetting, match="refused: home, server") as error:
+            load_config({}, {"HEADRACE_TOKEN": "secret"})
+        assert "belongs to another user" in error.value.message
+        assert error.value.hint is not None
+        assert "HEADRACE_CONFIG" in error.value.hint
+
+    @pytest.mark.finding("S12")
+    def test_its_profiles_are_refused_by_a_node(self, foreign: Path) -> None:
+        foreign.write_text('[profiles.default]\npython = "/evil/python"\n')
+        with pytest.raises(InvalidSetting, match="refused: profiles"):
+            settings.load()
+
+    def test_its_format_is_used(self, foreign: Path) -> None:
+        foreign.write_text('format = "json"\n')
+        assert load_config({}, {}).format == settings.load().format == "json"
+
+    def test_it_is_used_if_the_user_names_it(self, foreign: Path) -> None:
+        foreign.write_text('server = "http://a"\n')
+        assert load_config({}, {"HEADRACE_CONFIG": str(foreign)}).server == "http://a"
+
+
+@pytest.mark.finding("S12")
+def test_the_token_of_a_file_belongs_to_the_server_of_the_file() -> None:
+    Path("headrace.toml").write_text('server = "http://a"\ntoken = "secret"\n')
+    assert load_config({}, {}).token == "secret"
+    assert load_config({"server": "http://b"}, {}).token is None
+    assert load_config({"server": "http://b"}, {"HEADRACE_TOKEN": "own"}).token == "own"

@@ -54,7 +54,8 @@ def test_the_first_signal_cancels_the_statement_and_waits_for_its_end(
         out, err = process.communicate(timeout=30)
     (statement,) = node.statements.values()
     assert (process.returncode, out) == (130, "")
-    assert err == f"Cancelled {statement['id']}.\n"
+    id_ = statement["id"]
+    assert err == f"Statement {id_} was accepted.\nCancelled {id_}.\n"
     assert statement["state"] == "cancelled"
     (session,) = node.sessions.values()
     assert session["state"] == "closing"
@@ -121,3 +122,38 @@ def test_the_command_ends_when_its_output_is_closed(
     assert process.returncode == 141
     (session,) = node.sessions.values()
     assert session["state"] == "closing"
+
+
+@pytest.mark.finding("U3")
+def test_an_interrupt_during_an_outage_says_how_to_return(
+    node: ScriptedNode, environment: dict[str, str]
+) -> None:
+    script_hanging_statement(node, outages=10**6)
+    with started_command(environment, "sql", "SELECT") as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        assert any("Node unreachable, retrying" in line for line in lines)
+        process.send_signal(signal.SIGINT)
+        wait_until(lambda: node.calls("POST", f"{STATEMENT}/cancel"), what="the cancel")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    (statement,) = node.statements
+    assert process.returncode == 130
+    assert f"headrace statement attach {statement}" in err
+
+
+@pytest.mark.finding("U3")
+def test_a_command_waits_for_a_configured_server_that_is_starting(
+    environment: dict[str, str],
+) -> None:
+    with ScriptedNode() as node:
+        port = int(node.address.rpartition(":")[2])
+    server = {"HEADRACE_SERVER": node.address}
+    with started_command(environment | server, "sql", "SELECT 1 AS x") as process:
+        assert process.stderr is not None
+        assert "Node unreachable, retrying" in process.stderr.readline()
+        with ScriptedNode(port=port) as node:
+            node.on("SELECT 1 AS x", columns=[("x", "int")], chunks=[[[1]]])
+            out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "x\n1\n")
+    assert "The node responds again" in err

@@ -51,8 +51,8 @@ class TestSubmit:
         assert first.body is not None
         assert second.body is not None
         (session,) = node.sessions
-        assert "session" not in first.body
-        assert second.body["session"] == session
+        # The session of a submit without a session would end a minute after the first statement.
+        assert first.body["session"] == second.body["session"] == session
         assert node.sessions[session]["state"] == "closing"
 
     def test_a_named_session_remains_open(self, node: ScriptedNode, headrace: RunHeadrace) -> None:
@@ -134,7 +134,18 @@ class TestSubmit:
             # Each batch statement has a session of its own.
             assert "session" not in body
 
-    def test_the_session_of_a_local_statement_is_not_used_again(
+    def test_a_single_statement_creates_its_session_with_its_submit(
+        self, node: ScriptedNode, headrace: RunHeadrace
+    ) -> None:
+        headrace("sql", "SELECT 1")
+        (call,) = node.calls("POST", STATEMENTS)
+        assert call.body is not None
+        assert "session" not in call.body
+        assert not node.calls("POST", "/api/v1/sessions")
+        (session,) = node.sessions.values()
+        assert session["state"] == "closing"
+
+    def test_a_local_statement_needs_no_session_of_the_command(
         self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
         cancel = "CANCEL STATEMENT 'x'"
@@ -142,7 +153,7 @@ class TestSubmit:
         one_row(node, "SELECT 1")
         assert headrace("sql", f"{cancel}; SELECT 1; SELECT 1").returncode == 0
         bodies = [call.body for call in node.calls("POST", STATEMENTS)]
-        assert ["session" in body for body in bodies if body is not None] == [False, False, True]
+        assert ["session" in body for body in bodies if body is not None] == [False, True, True]
 
     @pytest.mark.parametrize("flag", ["--timeout", "--queue-timeout"])
     def test_a_timeout_without_a_unit_is_refused(self, headrace: RunHeadrace, flag: str) -> None:
@@ -314,7 +325,7 @@ class TestExitCodes:
         assert headrace("sql", "SELECT", HEADRACE_TOKEN="right").returncode == 0
 
     def test_an_unreachable_node_is_named_with_the_source_of_its_address(
-        self, headrace: RunHeadrace
+        self, headrace: RunHeadrace, short_retries: None
     ) -> None:
         completed = headrace("sql", "SELECT", HEADRACE_SERVER="http://127.0.0.1:1")
         assert completed.returncode == 3
@@ -325,22 +336,3 @@ class TestExitCodes:
 
     def test_an_unknown_option_is_refused(self, headrace: RunHeadrace) -> None:
         assert headrace("sql", "SELECT", "--formt", "csv").returncode == 2
-
-
-class TestOutages:
-    def test_a_submit_that_is_repeated_runs_once(
-        self, node: ScriptedNode, headrace: RunHeadrace
-    ) -> None:
-        one_row(node, "SELECT 1")
-        node.dropped = 1  # the statement runs, but its response is lost
-        completed = headrace("sql", "SELECT 1")
-        assert (completed.returncode, completed.stdout) == (0, "x\n1\n")
-        assert len(node.calls("POST", STATEMENTS)) == 2
-        assert len(node.statements) == 1
-
-    def test_requests_are_retried_while_the_store_is_down(
-        self, node: ScriptedNode, headrace: RunHeadrace
-    ) -> None:
-        one_row(node, "SELECT 1")
-        node.outages = 2
-        assert headrace("sql", "SELECT 1").returncode == 0

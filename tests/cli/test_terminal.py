@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.cli.conftest import COMMAND
+from tests.cli.conftest import COMMAND, RunHeadrace
 from tests.cli.scripted_node import ScriptedNode
 from tests.support.waiting import wait_until
 
@@ -137,3 +137,59 @@ def test_sql_is_not_read_from_a_terminal(terminal: PseudoTerminal) -> None:
     assert terminal.start("sql").wait(timeout=30) == 2
     terminal.close()
     assert "There is no SQL to run." in terminal.text
+
+
+HOSTILE = "a\x1b[2Jb\x9b31mc\rd\x07\u202e"
+SHOWN = "a\\x1b[2Jb\\x9b31mc\\rd\\x07\\u202e"
+
+
+@pytest.mark.finding("S14")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sql", "SELECT", "--format", "csv"],
+        ["sql", "SELECT", "--format", "jsonl"],
+        ["sql", "SELECT", "--format", "markdown"],
+        ["sql", "SELECT", "--format", "vertical"],
+        ["sql", "FAIL"],
+        ["sql", "FAIL", "--debug"],
+        ["sql", "REFUSED"],
+        ["session", "list"],
+        ["session", "show", "mine"],
+        ["session", "log", "mine"],
+        ["statement", "list"],
+        ["status"],
+    ],
+    ids=" ".join,
+)
+def test_control_sequences_of_a_server_do_not_reach_the_terminal(
+    node: ScriptedNode, environment: dict[str, str], command: list[str]
+) -> None:
+    node.on("SELECT", columns=[(HOSTILE, "string")], chunks=[[[HOSTILE]]])
+    error = {"code": "x", "message": f"{HOSTILE}\nMore {HOSTILE}", "trace": HOSTILE}
+    node.on("FAIL", state="failed", error=error)
+    node.on("REFUSED", problem=(400, {"code": "x", "detail": HOSTILE, "hint": HOSTILE}))
+    node.log = HOSTILE.encode()
+    node._add_session({"name": "mine", "profile": HOSTILE, "catalog": HOSTILE})
+    node._add_session({"name": HOSTILE})
+    node._add_statement(HOSTILE, "mine")
+
+    terminal = PseudoTerminal({**environment, "NO_COLOR": "1"}, columns=2000)
+    terminal.start(*command, *([] if command[0] != "sql" else ["--quiet"])).wait(timeout=30)
+    terminal.close()
+
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", terminal.text), terminal.text
+    # JSON has an escape of its own.
+    assert "a\\x1b[2Jb" in terminal.text or "a\\u001b[2Jb" in terminal.text
+
+
+@pytest.mark.finding("S14")
+def test_messages_are_escaped_in_files_but_data_are_unchanged(
+    node: ScriptedNode, headrace: RunHeadrace
+) -> None:
+    node.on("SELECT", columns=[("s", "string")], chunks=[[[HOSTILE]]])
+    node.on("FAIL", state="failed", error={"code": "x", "message": HOSTILE})
+    assert headrace("sql", "SELECT", "--format", "tsv").stdout == f"s\n{HOSTILE}\n".replace(
+        "\r", "\\r"
+    )
+    assert headrace("sql", "FAIL").stderr == f"error: {SHOWN}\n"

@@ -10,7 +10,7 @@ from tests.cli.scripted_node import ScriptedNode
 
 from headrace import errors
 from headrace.client.http import Client
-from headrace.client.transport import Transport
+from headrace.client.transport import Endpoint, Transport
 
 
 @contextmanager
@@ -159,4 +159,4 @@ def test_a_download_in_a_format_that_cannot_hold_the_result_is_refused() -> None
 )
 def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(errors.InvalidSetting):
-        Transport(address)
+        Transport(Endpoint(address))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import update
-from tests.support.in_process_node import StartNode
+from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.waiting import wait_until
 
 from headrace.model.lifecycle import StatementState
@@ -69,6 +69,39 @@ def test_the_queue_timeout_of_a_retried_statement_counts_from_the_loss_of_its_dr
     second.hello()
     wait_until(lambda: node.statement(query)["state"] != "launched")
     assert second.claim().statement_id == query
+
+
+@pytest.mark.finding("U2")
+def test_the_driver_of_a_submit_without_a_session_ends_soon_after_the_work(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease=QUICK, sessions={"unnamed_idle_timeout": "200ms"})
+    named, _ = node.start_session(name="mine")
+    statement = node.submit()
+    driver = node.launcher.connect_driver(statement["session_id"])
+    driver.hello()
+    driver.claim()
+    driver.succeed(statement["id"])
+    wait_until(lambda: node.session_state(statement["session_id"]) == "closing")
+    assert driver.poll().close is True
+    assert node.session_state(named) == "running"
+
+
+@pytest.mark.finding("U2")
+def test_by_default_the_driver_of_unnamed_work_ends_after_a_minute(node: InProcessNode) -> None:
+    session = node.describe_session(node.submit()["session_id"])
+    assert session["idle_timeout"] == "1m"
+    node.http.delete(f"/api/v1/sessions/{session['id']}")
+
+
+def test_a_session_that_an_opensearch_client_can_use_again_stays_for_longer(
+    node: InProcessNode,
+) -> None:
+    body = {"query": "SELECT 1", "lang": "sql", "datasource": "x"}
+    created = node.http.post("/_plugins/_async_query", json=body).json()
+    session = node.describe_session(created["sessionId"])
+    assert session["idle_timeout"] == "30m"
+    node.http.delete(f"/api/v1/sessions/{session['id']}")
 
 
 def test_an_idle_session_is_closed_with_the_reason_in_its_event(start_node: StartNode) -> None:

@@ -40,7 +40,7 @@ def store(file: Path) -> Iterator[Database]:
 def test_a_second_node_is_refused_with_the_process_that_has_the_file_open(
     store: Database, file: Path
 ) -> None:
-    with pytest.raises(StoreInUse, match=rf"process {os.getpid()}\b") as refused:
+    with pytest.raises(StoreInUse, match=rf"Process {os.getpid()}\b") as refused:
         Database.open(f"sqlite:///{file}")
     assert str(file) in refused.value.message
     store.ping()
@@ -60,7 +60,7 @@ def test_a_second_process_is_refused_until_the_first_closes_the_file(
     )
     command = [sys.executable, "-c", script, f"sqlite:///{file}"]
     refused = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert f"process {os.getpid()}" in refused.stdout
+    assert f"Process {os.getpid()}" in refused.stdout
     store.close()
     accepted = subprocess.run(command, capture_output=True, text=True, check=True)
     assert accepted.stdout == ""

@@ -91,6 +91,7 @@ def serve_node(
     launcher: ScriptedLauncher | None = None,
     *,
     others: Sequence[ScriptedLauncher] = (),
+    embedded: bool = False,
 ) -> Iterator[InProcessNode]:
     """Start a node, serve it during the block, and stop it.
 
@@ -101,7 +102,7 @@ def serve_node(
     launcher = launcher or ScriptedLauncher()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        node = Node(settings, address=address, embedded=False, launchers=[launcher, *others])
+        node = Node(settings, address=address, embedded=embedded, launchers=[launcher, *others])
         app = create_app(node)
         server = uvicorn.Server(
             uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
@@ -111,8 +112,9 @@ def serve_node(
         thread.start()
         try:
             wait_until(lambda: server.started, what="the node listens")
+            headers = {"Authorization": f"Bearer {node.token}"} if embedded else {}
             with httpx.Client(
-                base_url=address, trust_env=False, verify=False, timeout=30
+                base_url=address, headers=headers, trust_env=False, verify=False, timeout=30
             ) as client:
                 yield InProcessNode(node, launcher, client)
         finally:
@@ -137,8 +139,10 @@ def start_node(tmp_path: Path) -> Iterator[StartNode]:
     """Return a function that starts a node: `start_node(lease={"sweep": "1h"})`."""
     with ExitStack() as stack:
 
-        def start(launcher: ScriptedLauncher | None = None, **changes: Any) -> InProcessNode:
+        def start(
+            launcher: ScriptedLauncher | None = None, *, as_embedded: bool = False, **changes: Any
+        ) -> InProcessNode:
             settings = make_settings(tmp_path / "node", **changes)
-            return stack.enter_context(serve_node(settings, launcher))
+            return stack.enter_context(serve_node(settings, launcher, embedded=as_embedded))
 
         yield start

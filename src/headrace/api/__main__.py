@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.api.server import serve
 from headrace.errors import HeadraceError
+from headrace.printable import escape_controls
 from headrace.settings import load
 
 
@@ -26,7 +27,9 @@ def main(arguments: list[str]) -> int:
     try:
         return serve(load(overrides), embedded=flags.embedded)
     except HeadraceError as error:
-        print(f"headrace: {error.message}", file=sys.stderr)  # noqa: T201 - an entry point
+        hint = f" ({error.hint})" if error.hint else ""
+        message = escape_controls(f"headrace: {error.message}{hint}")
+        print(message, file=sys.stderr)  # noqa: T201 - an entry point
         return error.exit_code
 
 

@@ -7,6 +7,8 @@ import logging
 import signal
 import socket
 import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from types import FrameType
 
 import uvicorn
@@ -14,9 +16,12 @@ from fastapi import FastAPI
 
 from headrace.api.app import create_app
 from headrace.api.http.result_responses import warm_up
+from headrace.api.log_format import EscapingFormatter
 from headrace.api.waiting import LongPolls
+from headrace.control.host.home_ownership import own_home, refuse_second_node
 from headrace.control.node import Node
 from headrace.errors import InvalidSetting
+from headrace.node_file import END_ALL_SIGNAL, REPLACE_SIGNAL
 from headrace.settings import Settings
 
 _SHUTDOWN_SECONDS = 5
@@ -28,23 +33,32 @@ def serve(settings: Settings, *, embedded: bool) -> int:
     Raises:
         InvalidSetting: If the node cannot listen on the address, or would be reachable from other
             hosts without a token.
+        StoreInUse: If another node serves the home.
         HeadraceError: As `Node` raises it.
     """
-    logging.basicConfig(
-        level=settings.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(EscapingFormatter())
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
     _check_token(settings, embedded=embedded)
-    with _listen(settings) as listener:
+    layout = settings.layout
+    refuse_second_node(layout)
+    with (
+        ExitStack() as starting,
+        _listen(settings) as listener,
+        own_home(layout, starting, embedded=embedded),
+    ):
         host, port = listener.getsockname()[:2]
         address = settings.http.advertise or f"http://{_url_host(host)}:{port}"
         node = Node(settings, address=address, embedded=embedded)
-        server = _Server(create_app(node))
+        server = _Server(create_app(node), on_stop=node.withdraw)
         for number in (signal.SIGTERM, signal.SIGINT):
             # uvicorn handles the signal itself and raises it again when it has stopped.
             signal.signal(number, lambda _signal, _frame: server.request_stop())
+        signal.signal(REPLACE_SIGNAL, lambda *_: _stop(node, server, ends_drivers=False))
+        signal.signal(END_ALL_SIGNAL, lambda *_: _stop(node, server, ends_drivers=True))
         try:
             node.start(request_stop=server.request_stop)
+            starting.close()
             threading.Thread(target=warm_up, name="headrace-warm-up", daemon=True).start()
             server.run(sockets=[listener])
         finally:
@@ -52,10 +66,15 @@ def serve(settings: Settings, *, embedded: bool) -> int:
     return 0
 
 
+def _stop(node: Node, server: _Server, *, ends_drivers: bool) -> None:
+    node.ends_drivers = ends_drivers
+    server.request_stop()
+
+
 class _Server(uvicorn.Server):
     """A server that releases long polls before it waits for open requests to end."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: FastAPI, *, on_stop: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -66,14 +85,17 @@ class _Server(uvicorn.Server):
             )
         )
         self._long_polls: LongPolls = app.state.long_polls
+        self._on_stop = on_stop
 
     def request_stop(self) -> None:
         """Ask the server to stop, from any thread."""
+        self._on_stop()
         self._long_polls.release()
         self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a signal (a hook of uvicorn)."""
+        self._on_stop()
         self._long_polls.release()
         super().handle_exit(sig, frame)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from click.exceptions import Exit
 
 from headrace.cli.config import ClientConfig, load_config
-from headrace.cli.discovery import find_node
+from headrace.cli.discovery import Reports, find_node
 from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted
 from headrace.cli.output.formats import OutputFormat, parse_format, refuse_terminal
 from headrace.cli.terminal import Terminal, open_terminal
@@ -37,7 +37,8 @@ class CommandContext:
 
         With `new_home`, create the home if it does not exist.
         """
-        client = find_node(self.config, new_home=new_home, report=self.terminal.info)
+        reports = Reports(progress=self.terminal.info, notice=self.terminal.notice)
+        client = find_node(self.config, new_home=new_home, reports=reports)
         return self.resources.enter_context(client)
 
     def output_format(self, flag: OutputFormat | None) -> OutputFormat | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headrace.config_file import FILE_VARIABLE, find_config_file, refuse_foreign_settings
 from headrace.errors import InvalidSetting
 from headrace.home import DEFAULT_HOME
 
@@ -32,13 +33,13 @@ KNOWN_KEYS = (
     "lease",
     "sessions",
     "statements",
+    "history",
     "catalog",
     "embedded",
     "opensearch",
     "profiles",
 )
 _PREFIX = "HEADRACE_"
-_FILE_VARIABLE = "HEADRACE_CONFIG"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,7 @@ class ClientConfig:
     """Absolute path of HEADRACE_HOME."""
     server: str | None = None
     token: str | None = field(default=None, repr=False)
+    """Token for `server`, and for a node of this home that has no token of its own in the home."""
     format: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
     """For each key that is set: the flag, variable or file that set it."""
@@ -74,10 +76,13 @@ def load_config(
     """
     values: dict[str, str] = {}
     sources: dict[str, str] = {}
+    file = _read_file(environ)
     # Later layers take precedence.
-    for layer in (_read_file(environ), _read_environment(environ), _read_flags(flags or {})):
+    for layer in (file, _read_environment(environ), _read_flags(flags or {})):
         values |= layer.values
         sources |= layer.sources
+    if _token_is_for_other_server(file, values, sources):
+        del values["token"], sources["token"]
     return ClientConfig(
         home=Path(values.get("home", DEFAULT_HOME)).absolute(),
         server=values.get("server"),
@@ -85,6 +90,17 @@ def load_config(
         format=values.get("format"),
         sources=sources,
     )
+
+
+def _token_is_for_other_server(
+    file: _ConfigLayer, values: Mapping[str, str], sources: Mapping[str, str]
+) -> bool:
+    """Return whether the token of the file would be sent to a server that the file does not name.
+
+    A file that names a server and a token says that they belong together.
+    """
+    from_file = "token" in values and sources["token"] == file.sources.get("token")
+    return from_file and "server" in file.values and file.values["server"] != values["server"]
 
 
 def _read_flags(flags: Mapping[str, str | None]) -> _ConfigLayer:
@@ -95,7 +111,7 @@ def _read_flags(flags: Mapping[str, str | None]) -> _ConfigLayer:
 def _read_environment(environ: Mapping[str, str]) -> _ConfigLayer:
     values: dict[str, str] = {}
     for name in environ:
-        if not name.startswith(_PREFIX) or name == _FILE_VARIABLE:
+        if not name.startswith(_PREFIX) or name == FILE_VARIABLE:
             continue
         key = name.removeprefix(_PREFIX).lower()
         _check_key(key.partition("__")[0], f"the environment variable {name}")
@@ -105,14 +121,14 @@ def _read_environment(environ: Mapping[str, str]) -> _ConfigLayer:
 
 
 def _read_file(environ: Mapping[str, str]) -> _ConfigLayer:
-    explicit = environ.get(_FILE_VARIABLE)
-    file = Path(explicit or "headrace.toml")
+    explicit = environ.get(FILE_VARIABLE)
+    file = find_config_file(environ)
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if explicit:
             raise InvalidSetting(
-                f"{_FILE_VARIABLE} names the file {explicit}, which does not exist."
+                f"{FILE_VARIABLE} names the file {explicit}, which does not exist."
             ) from None
         return _ConfigLayer({}, {})
     except (OSError, UnicodeDecodeError) as error:
@@ -121,6 +137,7 @@ def _read_file(environ: Mapping[str, str]) -> _ConfigLayer:
         raise InvalidSetting(f"{file} is not valid TOML: {error}") from error
     for key in table:
         _check_key(key, f"{key!r} in {file}")
+    refuse_foreign_settings(file, table)
     values = {key: _require_string(table[key], key, file) for key in TEXT_KEYS if key in table}
     return _ConfigLayer(values, dict.fromkeys(values, str(file)))
 

@@ -2,120 +2,196 @@
 
 The candidates, in this order: the configured node, the node of this home, a node on the default
 port, and an embedded node that the command starts.
+
+A token goes only where it belongs. The token of a home is sent to the node that holds the lock of
+this home. A configured token is sent to the configured server, and to the node of this home if that
+node was started with a configured token. A node on the default port receives none.
 """
 
 from __future__ import annotations
 
-import os
+import contextlib
 from collections.abc import Callable
+from typing import NamedTuple
 
 from headrace.cli.config import EMBEDDED, ClientConfig
-from headrace.cli.embedded import start_node
-from headrace.cli.home import NodeFile, acquire_commands_lock, read_node_file, start_lock
+from headrace.cli.embedded import start_embedded_node
+from headrace.cli.home import acquire_commands_lock, start_lock
 from headrace.cli.output.text import Number
 from headrace.client.http import Client
-from headrace.errors import HeadraceError, NodeUnreachable
+from headrace.client.transport import Endpoint
+from headrace.errors import HeadraceError, NodeUnreachable, Unauthorized
+from headrace.home import HomeLayout
+from headrace.node_file import choose_token, find_running_node
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8040"
 """Port 8040 is headrace.settings.DEFAULT_PORT."""
-_PROBE_SECONDS = 0.5
-"""Seconds without a response after which a node counts as absent."""
+_PROBE_SECONDS = 2.0
+"""Longest time to wait for a node on the default port, which may belong to any program."""
+CONNECT_SECONDS = 30.0
+"""Longest outage of a node that a request waits out."""
 
 
-def find_node(
-    config: ClientConfig, *, new_home: bool = True, report: Callable[[str], None] = lambda _: None
-) -> Client:
+class Reports(NamedTuple):
+    """Functions that print a line about what takes time, or what the user should know."""
+
+    progress: Callable[[str], None] = lambda _: None
+    notice: Callable[[str], None] = lambda _: None
+
+
+_SILENT = Reports()
+
+
+def find_node(config: ClientConfig, *, new_home: bool = True, reports: Reports = _SILENT) -> Client:
     """Return a client of the node to use. Start an embedded node if no other node responds.
 
     Args:
         new_home: Create the home if it does not exist. Commands that only read pass False.
-        report: Receives a line about a start that takes time.
+        reports: Receive a line about a start or an outage.
 
     Raises:
         NodeUnreachable: The configured node does not respond, the embedded node did not start, or
             the home does not exist and must not be created.
+        Unauthorized: A node on the default port needs a token, which must be configured for it.
     """
     if config.server is not None and config.server != EMBEDDED:
-        return _connect_configured(config, config.server)
-    if config.home.exists():
-        acquire_commands_lock(config.home)
-        client = connect_home_node(read_node_file(config.home))
+        return connect_configured(config, config.server, reports)
+    layout = HomeLayout.at(config.home)
+    if layout.path.exists():
+        acquire_commands_lock(layout)
+        with start_lock(layout):
+            pass  # a node that was starting has now started
+        client = connect_home_node(config, reports)
         if client is not None:
             return client
     if config.server is None:
-        client = _verify(_make_client(DEFAULT_ADDRESS, config.token), retry_seconds=0)
+        client = connect_default(config, reports)
         if client is not None:
             return client
-    if not new_home and not config.home.exists():
+    if not new_home and not layout.path.exists():
         raise NodeUnreachable(
-            f"No node responds, and the home {config.home} does not exist.",
+            f"No node responds, and the home {layout.path} does not exist.",
             hint="name a node with --server, or choose another home with --home",
         )
-    return _start_embedded(config, report)
+    return _start_embedded(config, reports)
 
 
-def connect_home_node(node: NodeFile | None) -> Client | None:
-    """Return a client of the node that a node file describes.
+def connect_home_node(config: ClientConfig, reports: Reports = _SILENT) -> Client | None:
+    """Return a client of the node that runs for the home, or None if there is none.
 
-    Returns None if its process has ended, or if another node responds at its address.
+    The client follows the home: if another node of the home takes the place of this one, requests
+    go to the other node.
+
+    Raises NodeUnreachable if the node does not respond.
     """
-    if node is None or not _is_alive(node.pid):
+    layout = HomeLayout.at(config.home)
+    node = find_running_node(layout)
+    if node is None:
         return None
-    return _verify(_make_client(node.address, node.token), node_id=node.node_id)
-
-
-def _connect_configured(config: ClientConfig, server: str) -> Client:
-    client = _verify(_make_client(server, config.token))
-    if client is None:
-        source = config.source("server")
-        raise NodeUnreachable(
-            f"No Headrace node responds at {server} (set by {source}).",
-            hint=f"start the node, or change {source}",
-        )
-    return client
-
-
-def _start_embedded(config: ClientConfig, report: Callable[[str], None]) -> Client:
-    acquire_commands_lock(config.home)
-    with start_lock(config.home):
-        # Another command may have started the node while this one waited for the lock.
-        client = connect_home_node(read_node_file(config.home))
-        if client is None:
-            report(f"Starting a node in {config.home} …")
-            client = connect_home_node(start_node(config.home))
-    if client is None:
-        raise NodeUnreachable(f"The node started in {config.home} does not respond.")
-    return client
-
-
-def _make_client(address: str, token: str | None) -> Client:
-    return Client(address, token, parse_float=Number)
-
-
-def _verify(
-    client: Client, *, node_id: str | None = None, retry_seconds: float = _PROBE_SECONDS
-) -> Client | None:
-    """Return the client if a node responds; otherwise close the client and return None.
-
-    With `node_id`, the node must also have this id.
-    """
-    usual_seconds, client.retry_seconds = client.retry_seconds, retry_seconds
+    client = Client(
+        node.address,
+        choose_token(layout, node, config.token),
+        retry_seconds=CONNECT_SECONDS,
+        parse_float=Number,
+        relocate=lambda: _locate_home_node(config),
+        report=reports.notice,
+    )
     try:
-        health = client.health()
-    except HeadraceError:
-        health = {}
-    client.retry_seconds = usual_seconds
-    if "node_id" in health and node_id in {None, health["node_id"]}:
+        # Another node can be reached at the address if the setting http.advertise is wrong.
+        if client.health().get("node_id") == node.node_id:
+            return client
+        reason = "another node responds"
+    except HeadraceError as error:
+        reason = error.message.rstrip(".")
+    client.close()
+    raise NodeUnreachable(
+        f'Process {node.pid}, started by "{node.started_by}", serves the home {layout.path}, but '
+        f"it does not respond at {node.address}: {reason}.",
+        hint="end it with headrace stop",
+    )
+
+
+def _locate_home_node(config: ClientConfig) -> Endpoint | None:
+    layout = HomeLayout.at(config.home)
+    node = find_running_node(layout)
+    if node is None:
+        return None
+    return Endpoint(node.address, choose_token(layout, node, config.token))
+
+
+def connect_configured(
+    config: ClientConfig,
+    server: str,
+    reports: Reports = _SILENT,
+    *,
+    retry_seconds: float | None = None,
+) -> Client:
+    """Return a client of the configured server. Raise NodeUnreachable if it does not respond."""
+    client = Client(
+        server,
+        config.token,
+        retry_seconds=CONNECT_SECONDS if retry_seconds is None else retry_seconds,
+        parse_float=Number,
+        report=reports.notice,
+    )
+    if _is_node(client):
         return client
+    client.close()
+    source = config.source("server")
+    raise NodeUnreachable(
+        f"No Headrace node responds at {server} (set by {source}).",
+        hint=f"start the node, or change {source}",
+    )
+
+
+def connect_default(config: ClientConfig, reports: Reports = _SILENT) -> Client | None:
+    """Return a client of a node on the default port that needs no token.
+
+    Any user of this host can listen there, so that no token is sent. Returns None if no node
+    responds, or if the node needs a token. Raises Unauthorized in the second case if a token is
+    configured.
+    """
+    client = Client(DEFAULT_ADDRESS, parse_float=Number, report=reports.notice)
+    with client.retrying(0):
+        try:
+            is_node = "node_id" in client.health(timeout=_PROBE_SECONDS)
+            if is_node:
+                client.sessions(limit=1)
+                return client
+        except Unauthorized:
+            client.close()
+            if config.token is not None:
+                raise Unauthorized(
+                    f"The node at {DEFAULT_ADDRESS} needs a token. The token of "
+                    f"{config.source('token')} is sent only to a server that you name.",
+                    hint=f"set HEADRACE_SERVER={DEFAULT_ADDRESS}, or pass --server embedded",
+                ) from None
+            reports.notice(
+                f"The node at {DEFAULT_ADDRESS} belongs to another home and needs a token, so it "
+                "is not used. To use it, set HEADRACE_SERVER and HEADRACE_TOKEN."
+            )
+        except HeadraceError:
+            pass
     client.close()
     return None
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def _is_node(client: Client) -> bool:
+    with contextlib.suppress(HeadraceError):
+        return "node_id" in client.health()
+    return False
+
+
+def _start_embedded(config: ClientConfig, reports: Reports) -> Client:
+    layout = HomeLayout.at(config.home)
+    acquire_commands_lock(layout)
+    with start_lock(layout):
+        # Another command may have started the node while this one waited for the lock.
+        client = connect_home_node(config, reports)
+        if client is None:
+            reports.progress(f"Starting a node in {layout.path} …")
+            start_embedded_node(layout)
+            client = connect_home_node(config, reports)
+    if client is None:
+        raise NodeUnreachable(f"The node started in {layout.path} does not respond.")
+    return client

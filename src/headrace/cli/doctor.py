@@ -13,12 +13,12 @@ from click.exceptions import Exit
 
 from headrace.cli import options
 from headrace.cli.command import CommandContext, command_context
-from headrace.cli.home import read_node_file
 from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_USAGE, HeadraceError, Unauthorized
 from headrace.home import HomeLayout
+from headrace.node_file import choose_token, find_running_node
 
 _SERVER_PACKAGES = ("alembic", "fastapi", "psutil", "pyarrow", "sqlalchemy", "uvicorn")
 _FIELDS = ("name", "status", "found", "fix")
@@ -85,15 +85,16 @@ def _check_host(context: CommandContext) -> list[Json]:
 def _check_node(context: CommandContext) -> Json:
     """Check the node that commands with this configuration use."""
     config = context.config
-    node = read_node_file(config.home)
+    layout = HomeLayout.at(config.home)
+    node = find_running_node(layout)
     server = config.server
     if server is not None and server.startswith("http"):
         address, token, source = server, config.token, config.source("server")
         status, fix = "failed", f"start the node, or change {source}"
     elif node is not None:
-        address, token, source = node.address, node.token, str(HomeLayout.at(config.home).node_file)
-        # The file of a node that was killed remains.
-        status, fix = "warning", "none needed: the next command starts a node"
+        address, token = node.address, choose_token(layout, node, config.token)
+        source = str(layout.node_file)
+        status, fix = "failed", "end the node with headrace stop"
     else:
         return _check("node", "ok", f"no node runs for {config.home}; commands start one")
     try:

@@ -1,4 +1,4 @@
-"""Start of the embedded node, which serves a home while commands use it."""
+"""Start of a node in the background, for example of the embedded node of a home."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sys
 import time
 from pathlib import Path
 
-from headrace.cli.home import NodeFile, read_node_file
 from headrace.client.http import Client
 from headrace.errors import EXIT_USAGE, HeadraceError, InvalidSetting, NodeUnreachable
 from headrace.home import HomeLayout
+from headrace.node_file import NodeFile, read_node_file
 
-_START_TIMEOUT = 60.0
+_START_TIMEOUT = 120.0
 _POLL_INTERVAL = 0.02
 _LOG_TAIL_BYTES = 4096
 
@@ -26,49 +26,55 @@ def node_command(*flags: str) -> list[str]:
     return [sys.executable, "-P", "-m", "headrace.api", *flags]
 
 
-def start_node(home: Path) -> NodeFile:
+def start_embedded_node(layout: HomeLayout) -> NodeFile:
     """Start the embedded node of a home and wait until it is ready.
 
-    The caller holds the start lock of the home.
+    The caller holds the start lock of the home. Raises as `start_node` does.
+    """
+    return start_node(layout, "--embedded", "--port", "0")
+
+
+def start_node(layout: HomeLayout, *flags: str) -> NodeFile:
+    """Start a node of a home in the background and wait until it is ready.
 
     Raises:
         InvalidSetting: The node refused its settings; the message holds the end of its log.
         NodeUnreachable: The node ended for another reason, or was not ready in time.
     """
-    log = HomeLayout.at(home).node_log
+    log = layout.node_log
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as stream:
         log_offset = stream.tell()
         process = subprocess.Popen(
-            node_command("--embedded", "--port", "0"),
+            node_command(*flags),
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
-            env={**os.environ, "HEADRACE_HOME": str(home)},
+            env={**os.environ, "HEADRACE_HOME": str(layout.path)},
             start_new_session=True,
         )
-    return _wait_until_ready(home, process, log, log_offset)
+    return _wait_until_ready(layout, process, log_offset)
 
 
 def _wait_until_ready(
-    home: Path, process: subprocess.Popen[bytes], log: Path, log_offset: int
+    layout: HomeLayout, process: subprocess.Popen[bytes], log_offset: int
 ) -> NodeFile:
     deadline = time.monotonic() + _START_TIMEOUT
     while time.monotonic() < deadline:
-        node = read_node_file(home)
+        node = read_node_file(layout)
         if node is not None and node.pid == process.pid and _is_ready(node):
             return node
         if process.poll() is not None:
-            raise _start_error(process.returncode, log, log_offset)
+            raise _start_error(process.returncode, layout.node_log, log_offset)
         time.sleep(_POLL_INTERVAL)
     raise NodeUnreachable(
-        f"The node of {home} was not ready within {_START_TIMEOUT:g} s.",
-        hint=f"see the log of the node: {log}",
+        f"The node of {layout.path} was not ready within {_START_TIMEOUT:g} s.",
+        hint=f"see the log of the node: {layout.node_log}",
     )
 
 
 def _is_ready(node: NodeFile) -> bool:
-    with Client(node.address, node.token, retry_seconds=0) as client:
+    with Client(node.address, retry_seconds=0) as client:
         try:
             return client.ready()
         except HeadraceError:

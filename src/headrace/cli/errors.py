@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from headrace.cli.output.styled import StyledText
 from headrace.cli.output.text import display_width
 from headrace.cli.script import Source, SourceStatement
 from headrace.client.http import Json
 from headrace.errors import HeadraceError, Position
+from headrace.printable import escape_controls
 
 _RED, _RESET = "\x1b[31m", "\x1b[0m"
 _EXCERPT_LENGTH = 100
@@ -60,9 +62,9 @@ class ErrorPrinter:
             source_line = statement.source.line(position.line)
         elif position is not None and text is not None:
             source_line = Source(None, text).line(position.line)
-        label = f"{_RED}error:{_RESET}" if self._colour else "error:"
+        self._out.write(StyledText(f"{_RED}error:{_RESET}" if self._colour else "error:"))
         prefix = _location_prefix(statement, position)
-        self._out.write(f"{label} {prefix}{summary}{_position_suffix(statement, position)}\n")
+        self._out.write(f" {prefix}{summary}{_position_suffix(statement, position)}\n")
         if position is not None and source_line is not None:
             self._out.write(format_excerpt(source_line, position))
         if details and self._debug:
@@ -80,7 +82,10 @@ def format_excerpt(source_line: str, position: Position) -> str:
     before_caret = part[: index - begin]
     lead, tail = "… " if begin else "", " …" if begin + _EXCERPT_LENGTH < len(source_line) else ""
     gutter = f"{position.line:>4} │ "
-    indent = "".join("\t" if char == "\t" else " " * display_width(char) for char in before_caret)
+    indent = "".join(
+        "\t" if char == "\t" else " " * display_width(escape_controls(char))
+        for char in before_caret
+    )
     caret_gutter = " " * (len(gutter) - 2) + "│ " + " " * len(lead)
     return f"{gutter}{lead}{part}{tail}\n{caret_gutter}{indent}^\n"
 

@@ -1,4 +1,7 @@
-"""Waiting for the end of a statement, and cancelling it when the user interrupts the command."""
+"""Waiting for the end of a statement, and cancelling it when the user interrupts the command.
+
+Whatever ends the wait, the command prints the id of a statement that may still run.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from headrace.cli.interrupts import Interrupted, Interrupts
 from headrace.cli.progress import REDRAW_SECONDS, ProgressLine
 from headrace.cli.terminal import Terminal
 from headrace.client.http import LONGEST_POLL, Client, Json
-from headrace.errors import Conflict
+from headrace.errors import EXIT_CONNECTION, Conflict, HeadraceError
 from headrace.model.lifecycle import STATEMENT, StatementState
+
+_OUTAGE_SECONDS = 300.0
+"""Longest outage that a command waits out while it follows a statement."""
 
 
 def has_ended(statement: Json) -> bool:
@@ -32,10 +38,11 @@ def follow_statement(
 
     Raises:
         Interrupted: The first signal arrived. The statement continues to run.
+        NodeUnreachable: No node responded for several minutes.
     """
     deadline = None if limit is None else time.monotonic() + limit
     try:
-        with interrupts.interruptible():
+        with interrupts.interruptible(), client.retrying(_OUTAGE_SECONDS):
             while not has_ended(statement):
                 wait = REDRAW_SECONDS if progress.enabled else LONGEST_POLL
                 if deadline is not None:
@@ -59,7 +66,7 @@ def wait_for_end(client: Client, statement: Json) -> Json:
 def cancel_interrupted(client: Client, statement: Json, terminal: Terminal) -> bool:
     """Cancel a statement after an interrupt, and print how it ended.
 
-    A second signal ends the wait; the id of the statement is then printed.
+    A second signal or an outage ends the wait; the id of the statement is then printed.
 
     Returns:
         True if the statement has ended.
@@ -67,6 +74,10 @@ def cancel_interrupted(client: Client, statement: Json, terminal: Terminal) -> b
     try:
         statement = _cancel_and_wait(client, statement)
     except Interrupted:
+        print_attach_hint(statement, terminal)
+        return False
+    except HeadraceError as error:
+        terminal.errors.print_error(error)
         print_attach_hint(statement, terminal)
         return False
     state = StatementState(statement["state"])
@@ -78,11 +89,16 @@ def cancel_interrupted(client: Client, statement: Json, terminal: Terminal) -> b
 
 
 def print_attach_hint(statement: Json, terminal: Terminal) -> None:
-    """Print how to return to a statement that continues to run."""
+    """Print how to return to a statement that may continue to run."""
     terminal.warn(
-        f"{statement['id']} continues to run. Return to it with: "
+        f"The command no longer waits for {statement['id']}. Return to the statement with: "
         f"headrace statement attach {statement['id']}"
     )
+
+
+def is_outage(error: HeadraceError) -> bool:
+    """Return whether an error says that no node or store responds, and nothing of a statement."""
+    return error.exit_code == EXIT_CONNECTION
 
 
 def _cancel_and_wait(client: Client, statement: Json) -> Json:

@@ -11,6 +11,8 @@ from headrace.cli.serve import serve
 from headrace.cli.session import session
 from headrace.cli.sql import sql
 from headrace.cli.statement import statement
+from headrace.cli.status import status
+from headrace.cli.stop import stop
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -19,7 +21,7 @@ def headrace() -> None:
     """Run SQL on Apache Spark; every statement and its state are durable."""
 
 
-for _command in (serve, sql, session, statement, recover, doctor):
+for _command in (serve, stop, status, sql, session, statement, recover, doctor):
     headrace.add_command(_command)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any, TextIO
 
+from headrace.cli.output.styled import ERASE_LINE
 from headrace.client.http import Json
 
 REDRAW_SECONDS = 0.5
 """Shortest time between two drawings."""
 _MAX_PERCENT = 99
 """Upper bound while a statement runs: finished tasks do not mean that the statement has ended."""
-_ERASE_LINE = "\r\x1b[2K"
 
 _WAIT_REASONS = {
     "not_started": "the session's driver has not been started yet",
@@ -40,14 +40,15 @@ class ProgressLine:
             return
         elapsed = time.monotonic() - self._start
         text = describe_progress(statement, session_state, elapsed)
-        self._out.write(_ERASE_LINE + text)
+        self._out.write(ERASE_LINE)
+        self._out.write(text)
         self._out.flush()
         self._visible = True
 
     def erase(self) -> None:
         """Remove the line from the terminal."""
         if self._visible:
-            self._out.write(_ERASE_LINE)
+            self._out.write(ERASE_LINE)
             self._out.flush()
             self._visible = False
 

@@ -10,6 +10,7 @@ from headrace.cli.follow import (
     cancel_interrupted,
     follow_statement,
     has_ended,
+    is_outage,
     print_attach_hint,
 )
 from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
@@ -20,6 +21,7 @@ from headrace.cli.script import SourceStatement
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT, HeadraceError
+from headrace.grammar.parse import parse
 from headrace.model.lifecycle import StatementState
 
 _FIRST_WAIT = 1.0
@@ -62,12 +64,15 @@ class ScriptRunner:
         self._interrupts = interrupts
         self._options = options
         self._session = options.session
+        self._count = 0
+        """Number of statements of the command."""
         self._statement_continues = False
         """Whether a statement continues to run after the command ends."""
 
     def run(self, statements: Sequence[SourceStatement]) -> int:
         """Run the statements. Return 0, or the exit code of the first one that did not succeed."""
         first_code = 0
+        self._count = len(statements)
         try:
             for source in statements:
                 code = self._run_and_print_errors(source)
@@ -93,6 +98,20 @@ class ScriptRunner:
         if self._options.detach:
             self._terminal.out.write(statement["id"] + "\n")
             return 0
+        if not has_ended(statement):
+            self._terminal.notice(f"Statement {statement['id']} was accepted.")
+        try:
+            return self._follow_and_print(statement, source)
+        except HeadraceError as error:
+            if is_outage(error):
+                # The session of a statement that may still run must not be closed.
+                self._statement_continues = True
+                self._terminal.errors.print_error(error)
+                print_attach_hint(statement, self._terminal)
+                return error.exit_code
+            raise
+
+    def _follow_and_print(self, statement: Json, source: SourceStatement) -> int:
         progress = ProgressLine(self._terminal.err, enabled=self._terminal.interactive)
         try:
             statement = follow_statement(
@@ -112,26 +131,56 @@ class ScriptRunner:
         wait = REDRAW_SECONDS if self._terminal.interactive else _FIRST_WAIT
         if self._options.limit is not None:
             wait = min(wait, self._options.limit)
+        if self._session is None and self._needs_lasting_session(source):
+            self._session = self._client.create_session({})["id"]
         body: dict[str, Any] = {"statement": source.text, **self._options.fields}
         if self._session is not None:
             body["session"] = self._session
         if not self._options.detach:
             body["wait_timeout"] = f"{wait:g}s"
-        statement = self._client.submit(body)
+        try:
+            statement = self._client.submit(body)
+        except (Interrupted, HeadraceError) as error:
+            if isinstance(error, Interrupted) or is_outage(error):
+                self._statement_continues = True
+                self._terminal.warn(
+                    "The node did not confirm the statement, but may have accepted it. "
+                    "Check with: headrace statement list"
+                )
+            raise
         # Batch and local statements have a session that other statements cannot use.
         if self._session is None and statement["kind"] == "interactive":
             self._session = statement["session_id"]
         return statement
 
+    def _needs_lasting_session(self, source: SourceStatement) -> bool:
+        """Return whether later statements of the command need the session of this one.
+
+        The session of a submit without a session ends a minute after its work. The output of a
+        result to a pager can take longer.
+        """
+        if source.number == self._count or self._options.fields.get("kind") is not None:
+            return False
+        try:
+            return parse(source.text).command is None
+        except HeadraceError:
+            return False  # the node reports the error
+
     def _print(self, statement: Json, source: SourceStatement) -> int:
         code = exit_code(statement)
-        with self._interrupts.interruptible():
-            if code:
-                self._printer.print_failure(statement, source, self._timeout_message(statement))
-                return code
-            if self._options.only_result in {None, source.number}:
-                self._printer.print_result(statement)
-            self._printer.print_footer(statement)
+        try:
+            with self._interrupts.interruptible():
+                if code:
+                    self._printer.print_failure(statement, source, self._timeout_message(statement))
+                    return code
+                if self._options.only_result in {None, source.number}:
+                    self._printer.print_result(statement)
+                self._printer.print_footer(statement)
+        except Interrupted:
+            self._terminal.warn(
+                f"Print the result with: headrace statement result {statement['id']}"
+            )
+            raise
         return 0
 
     def _timeout_message(self, statement: Json) -> str | None:

@@ -8,8 +8,9 @@ import sys
 import click
 
 from headrace.cli import options
-from headrace.cli.command import command_context
-from headrace.cli.embedded import node_command
+from headrace.cli.command import CommandContext, command_context
+from headrace.cli.embedded import node_command, start_node
+from headrace.home import HomeLayout
 
 
 @click.command()
@@ -20,20 +21,45 @@ from headrace.cli.embedded import node_command
     metavar="PORT",
     help="Port to listen on; 0 selects a free one. Default: 8040.",
 )
+@click.option(
+    "--background", is_flag=True, help="Return when the node serves; `headrace stop` ends it."
+)
 @click.option("--embedded", is_flag=True, hidden=True)
 @options.home
 @options.debug
 def serve(
-    *, host: str | None, port: int | None, embedded: bool, home: str | None, debug: bool
+    *,
+    host: str | None,
+    port: int | None,
+    background: bool,
+    embedded: bool,
+    home: str | None,
+    debug: bool,
 ) -> None:
-    """Run a node until Ctrl-C or SIGTERM."""
+    """Run a node until Ctrl-C or SIGTERM.
+
+    If a node that a command has started serves the home, this node replaces it. Sessions and
+    running statements continue.
+    """
     with command_context(home=home, debug=debug) as context:
         flags = ["--embedded"] if embedded else []
         if host is not None:
             flags += ["--host", host]
         if port is not None:
             flags += ["--port", str(port)]
+        if background:
+            _start_in_background(context, flags)
+            return
         os.environ["HEADRACE_HOME"] = str(context.config.home)
         sys.stdout.flush()
         program = node_command(*flags)
         os.execv(program[0], program)  # noqa: S606 - the node replaces this process
+
+
+def _start_in_background(context: CommandContext, flags: list[str]) -> None:
+    layout = HomeLayout.at(context.config.home)
+    node = start_node(layout, *flags)
+    context.terminal.notice(
+        f"Process {node.pid} serves the home {layout.path} at {node.address}. Its log is "
+        f"{layout.node_log}. End it with headrace stop."
+    )

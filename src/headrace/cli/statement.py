@@ -7,14 +7,21 @@ from click.exceptions import Exit
 
 from headrace.cli import options
 from headrace.cli.command import CommandContext, command_context
-from headrace.cli.follow import cancel_interrupted, follow_statement, has_ended, wait_for_end
+from headrace.cli.follow import (
+    cancel_interrupted,
+    follow_statement,
+    has_ended,
+    is_outage,
+    print_attach_hint,
+    wait_for_end,
+)
 from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
 from headrace.cli.listing import write_object, write_page
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.progress import ProgressLine
 from headrace.cli.result_printer import ResultPrinter, exit_code
 from headrace.client.http import Client, Json
-from headrace.errors import EXIT_TIMEOUT
+from headrace.errors import EXIT_TIMEOUT, HeadraceError
 
 _LIST_FIELDS = ("id", "state", "statement", "session_id", "owner", "created_at", "ended_at")
 
@@ -167,6 +174,10 @@ def attach(
         except Interrupted:
             cancel_interrupted(client, statement, context.terminal)
             raise Exit(EXIT_INTERRUPTED) from None
+        except HeadraceError as error:
+            if is_outage(error):
+                print_attach_hint(statement, context.terminal)
+            raise
         with interrupts.interruptible():
             raise Exit(_print(ResultPrinter(client, context.terminal, output_format), statement))
 

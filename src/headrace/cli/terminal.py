@@ -1,4 +1,8 @@
-"""The streams of a command: data on standard output, everything else on standard error."""
+"""The streams of a command: data on standard output, everything else on standard error.
+
+What a command prints can come from anywhere: a result, a driver, or a server that is not a node.
+`EscapingStream` is the one place that keeps control sequences in it from reaching a terminal.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,32 @@ import io
 import os
 import sys
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TextIO, cast
 
 from headrace.cli.errors import ErrorPrinter
+from headrace.cli.output.styled import ERASE_LINE, StyledText
+from headrace.printable import escape_controls
+
+
+class EscapingStream(io.TextIOBase):
+    """A text stream that escapes control characters, except in text that the shell has styled."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding
+
+    def write(self, text: str) -> int:
+        return self._stream.write(text if isinstance(text, StyledText) else escape_controls(text))
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +67,13 @@ class Terminal:
         if self.interactive:
             self.warn(text)
 
+    def notice(self, text: str) -> None:
+        """Print a line on standard error unless --quiet is set. It replaces a progress line."""
+        if self.interactive:
+            self.err.write(ERASE_LINE)
+        if not self.quiet:
+            self.warn(text)
+
     def warn(self, text: str) -> None:
         """Print a line on standard error, even with --quiet."""
         self.err.write(text + "\n")
@@ -49,7 +83,8 @@ class Terminal:
 def open_terminal(*, quiet: bool, debug: bool) -> Terminal:
     """Return the streams of this process.
 
-    A stream that is not a terminal is set to UTF-8 with LF as line end.
+    A stream that is not a terminal is set to UTF-8 with LF as line end. Data for a pipe or a file
+    stays as it is; messages are escaped there too, because a terminal may show the file later.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -57,7 +92,12 @@ def open_terminal(*, quiet: bool, debug: bool) -> Terminal:
                 stream.reconfigure(errors="backslashreplace")
             else:
                 stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
-    return Terminal(sys.stdout, sys.stderr, quiet, debug)
+    out = _escape(sys.stdout) if sys.stdout.isatty() else sys.stdout
+    return Terminal(out, _escape(sys.stderr), quiet, debug)
+
+
+def _escape(stream: TextIO) -> TextIO:
+    return cast("TextIO", EscapingStream(stream))
 
 
 def _shows_colour(stream: TextIO) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
 from headrace.client.errors import error_from_response
-from headrace.client.transport import HttpRequest, HttpResponse, Transport
+from headrace.client.transport import Endpoint, HttpRequest, HttpResponse, Transport
 from headrace.errors import NodeUnreachable
 
 Json = dict[str, Any]
@@ -35,6 +36,8 @@ class Client:
         *,
         retry_seconds: float = 30.0,
         parse_float: Callable[[str], Any] = float,
+        relocate: Callable[[], Endpoint | None] = lambda: None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Create a client; the first request opens the connection.
 
@@ -43,12 +46,16 @@ class Client:
             token: Bearer token of the node.
             retry_seconds: How long requests are repeated while no node responds.
             parse_float: Converts the text of each JSON number that is not an integer.
+            relocate: Called while no node responds. Returns the endpoint of the node to use from
+                then on, or None if it is not known.
+            report: Receives a line when an outage lasts, and a line when it is over.
 
         Raises:
             InvalidSetting: The address is not an HTTP URL.
         """
-        self._transport = Transport(address, retry_seconds=retry_seconds)
-        self._token = token
+        self._transport = Transport(
+            Endpoint(address, token), retry_seconds=retry_seconds, relocate=relocate, report=report
+        )
         self._parse_float = parse_float
 
     @property
@@ -63,6 +70,15 @@ class Client:
     @retry_seconds.setter
     def retry_seconds(self, seconds: float) -> None:
         self._transport.retry_seconds = seconds
+
+    @contextmanager
+    def retrying(self, seconds: float) -> Iterator[None]:
+        """Repeat requests for this time during the block, while no node responds."""
+        usual_seconds, self.retry_seconds = self.retry_seconds, seconds
+        try:
+            yield
+        finally:
+            self.retry_seconds = usual_seconds
 
     def close(self) -> None:
         self._transport.close()
@@ -80,17 +96,27 @@ class Client:
 
     # The node itself.
 
-    def health(self) -> Json:
-        """Return `{status, node_id, version}` of the node."""
-        return self._call("GET", "/health")
+    def health(self, *, timeout: float = LONGEST_POLL + _RESPONSE_MARGIN) -> Json:
+        """Return `{status, node_id, version}` of the node. The request carries no token.
+
+        Args:
+            timeout: Longest time in seconds to wait for a response.
+        """
+        return self._call("GET", "/health", timeout=timeout, authenticated=False)
 
     def ready(self) -> bool:
-        """Return True if the node and its store can serve requests. Send one request only."""
-        retry_seconds, self.retry_seconds = self.retry_seconds, 0
-        try:
-            return self._transport.send(self._request("GET", "/ready")).status == 200
-        finally:
-            self.retry_seconds = retry_seconds
+        """Return True if the node and its store can serve requests.
+
+        One request is sent, without a token.
+        """
+        with self.retrying(0):
+            request = self._request("GET", "/ready", authenticated=False)
+            return self._transport.send(request).status == 200
+
+    def nodes(self) -> list[Json]:
+        """Return every node that the store has a record of."""
+        nodes: list[Json] = self._call("GET", "/api/v1/nodes")["items"]
+        return nodes
 
     # Statements.
 
@@ -221,10 +247,9 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeout: float = LONGEST_POLL + _RESPONSE_MARGIN,
         idempotent: bool = True,
+        authenticated: bool = True,
     ) -> HttpRequest:
         all_headers = {"Accept": "application/json, */*;q=0.5", **(headers or {})}
-        if self._token:
-            all_headers["Authorization"] = f"Bearer {self._token}"
         if body is not None:
             all_headers["Content-Type"] = "application/json"
         return HttpRequest(
@@ -235,6 +260,7 @@ class Client:
             headers=all_headers,
             timeout=timeout,
             idempotent=idempotent,
+            authenticated=authenticated,
         )
 
     def _call(
@@ -247,6 +273,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeout: float = LONGEST_POLL + _RESPONSE_MARGIN,
         idempotent: bool = True,
+        authenticated: bool = True,
     ) -> Json:
         """Send a request and return the JSON object of its response.
 
@@ -260,6 +287,7 @@ class Client:
             headers=headers,
             timeout=timeout,
             idempotent=idempotent,
+            authenticated=authenticated,
         )
         response = self._transport.send(request)
         _raise_for_status(response)

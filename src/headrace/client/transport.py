@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import http.client
 import random
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlencode, urlsplit
 
 from headrace.errors import InvalidSetting, NodeUnreachable
@@ -19,6 +20,16 @@ from headrace.errors import InvalidSetting, NodeUnreachable
 BLOCK = 256 * 1024
 """Largest number of bytes in a block of a streamed body."""
 _RETRIED_STATUSES = frozenset({502, 503, 504})
+_REPORT_SECONDS = 1.0
+"""Length of an outage after which it is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The address of a node, and the token for this address. No other address receives it."""
+
+    address: str
+    token: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,35 +52,42 @@ class HttpRequest:
     headers: Mapping[str, str] | None = None
     timeout: float = 30.0
     idempotent: bool = True
+    authenticated: bool = True
+    """Whether the request carries the token. Probes do not: any process may hold the port."""
 
 
 class Transport:
     """Connection to one node. It must not be used by several threads at once."""
 
-    def __init__(self, address: str, *, retry_seconds: float = 30.0) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        retry_seconds: float = 30.0,
+        relocate: Callable[[], Endpoint | None] = lambda: None,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
         """Prepare a connection; the first request opens it.
 
-        Raises InvalidSetting if the address is not an HTTP or HTTPS URL.
+        Args:
+            endpoint: Node to connect to.
+            retry_seconds: Seconds for which requests are repeated while no node responds.
+            relocate: Called while no node responds. Returns the endpoint of the node to use from
+                then on, or None if it is not known.
+            report: Receives a line when an outage lasts, and a line when it is over.
+
+        Raises:
+            InvalidSetting: The address is not an HTTP or HTTPS URL.
         """
-        parts = urlsplit(address)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise InvalidSetting(
-                f"{address!r} is not the address of a node. Write http://HOST:PORT or "
-                "https://HOST:PORT."
-            )
-        try:
-            self._port = parts.port
-        except ValueError:
-            raise InvalidSetting(
-                f"The port in {address!r} is not valid. Write a number from 1 to 65535."
-            ) from None
-        self.address = address.rstrip("/")
         self.retry_seconds = retry_seconds
-        """Seconds for which requests are repeated while no node responds."""
-        self._secure = parts.scheme == "https"
-        self._host = parts.hostname
-        self._prefix = parts.path.rstrip("/")
+        self._relocate = relocate
+        self._report = report
         self._connection: http.client.HTTPConnection | None = None
+        self._use(endpoint)
+
+    @property
+    def address(self) -> str:
+        return self._endpoint.address.rstrip("/")
 
     def close(self) -> None:
         """Close the connection. The next request opens a new one."""
@@ -110,25 +128,45 @@ class Transport:
     def _send_with_retries(
         self, request: HttpRequest, read: Callable[[http.client.HTTPResponse], HttpResponse]
     ) -> HttpResponse:
-        deadline = time.monotonic() + self.retry_seconds
-        pause = 0.05
+        outage = _Outage(self.retry_seconds, self._report)
         while True:
             try:
                 response = read(self._send_once(request))
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                if not _may_retry(request, error) or time.monotonic() >= deadline:
+                if not _may_retry(request, error) or outage.is_too_long:
                     raise self._unreachable(error) from error
+                outage.wait(self.address, str(error) or type(error).__name__)
+                self._use(self._relocate() or self._endpoint)
             except BaseException:
                 # An interrupt: the next request must not read the rest of this response.
                 self.close()
                 raise
             else:
                 retry = response.status in _RETRIED_STATUSES and request.idempotent
-                if not retry or time.monotonic() >= deadline:
+                if not retry or outage.is_too_long:
+                    outage.end()
                     return response
-            time.sleep(random.uniform(pause, 2 * pause))  # noqa: S311 - jitter, not a secret
-            pause = min(1.25 * pause, 0.5)
+                outage.wait(self.address, f"status {response.status}")
+
+    def _use(self, endpoint: Endpoint) -> None:
+        """Send the following requests to this endpoint. Raise InvalidSetting if it is no URL."""
+        parts = urlsplit(endpoint.address)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise InvalidSetting(
+                f"{endpoint.address!r} is not the address of a node. Write http://HOST:PORT or "
+                "https://HOST:PORT."
+            )
+        try:
+            self._port = parts.port
+        except ValueError:
+            raise InvalidSetting(
+                f"The port in {endpoint.address!r} is not valid. Write a number from 1 to 65535."
+            ) from None
+        self._endpoint = endpoint
+        self._secure = parts.scheme == "https"
+        self._host = parts.hostname
+        self._prefix = parts.path.rstrip("/")
 
     def _read_blocks(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
         try:
@@ -158,6 +196,8 @@ class Transport:
         if request.query:
             target += "?" + urlencode(request.query)
         headers = dict(request.headers or {})
+        if request.authenticated and self._endpoint.token:
+            headers["Authorization"] = f"Bearer {self._endpoint.token}"
         connection.request(request.method, target, body=request.body, headers=headers)
         return connection.getresponse()
 
@@ -172,6 +212,40 @@ class Transport:
         return NodeUnreachable(f"No node responds at {self.address}: {reason}.")
 
 
+class _Outage:
+    """The time during which one request is repeated."""
+
+    def __init__(self, longest: float, report: Callable[[str], None]) -> None:
+        self._begin = time.monotonic()
+        self._longest = longest
+        self._report = report
+        self._is_reported = False
+        self._pause = 0.05
+
+    @property
+    def is_too_long(self) -> bool:
+        return self._seconds >= self._longest
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._begin
+
+    def wait(self, address: str, reason: str) -> None:
+        """Wait before the next attempt, and report an outage that lasts."""
+        if not self._is_reported and self._seconds >= min(_REPORT_SECONDS, self._longest / 2):
+            self._is_reported = True
+            self._report(
+                f"Node unreachable, retrying for up to {self._longest:g} s: {address} ({reason})"
+            )
+        time.sleep(random.uniform(self._pause, 2 * self._pause))  # noqa: S311 - not a secret
+        self._pause = min(1.25 * self._pause, 0.5)
+
+    def end(self) -> None:
+        """Report the end of an outage that was reported."""
+        if self._is_reported:
+            self._report(f"The node responds again, after {self._seconds:.0f} s.")
+
+
 def _read_response(response: http.client.HTTPResponse) -> HttpResponse:
     return HttpResponse(response.status, dict(response.getheaders()), response.read())
 
@@ -179,6 +253,8 @@ def _read_response(response: http.client.HTTPResponse) -> HttpResponse:
 def _may_retry(request: HttpRequest, error: Exception) -> bool:
     """Return whether the request can be repeated without harm after this error."""
     if isinstance(error, ssl.SSLCertVerificationError | http.client.InvalidURL):
+        return False
+    if isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME:
         return False
     # A refused connection never reached the node.
     return request.idempotent or isinstance(error, ConnectionRefusedError)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import secrets
@@ -43,6 +42,7 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState, SessionState
 from headrace.model.node import NodeRecord
 from headrace.model.session import DriverLease, Session
+from headrace.node_file import NodeFile
 from headrace.private_files import write_private
 from headrace.settings import Profile, Settings
 from headrace.store import nodes, sessions
@@ -79,6 +79,8 @@ class Node:
         """
         self.settings = settings
         self.embedded = embedded
+        self.ends_drivers = embedded
+        """Whether drivers and metastore end with the node, or wait for the next one."""
         self.token = secrets.token_urlsafe(32) if embedded else settings.token
         self.database = Database.open(
             settings.store_url,
@@ -113,7 +115,7 @@ class Node:
         self._idle_shutdown = IdleShutdown(
             settings.layout, settings.embedded.linger.total_seconds()
         )
-        self._warm_pool = WarmPool(self.context)
+        self._warm_pool = WarmPool(self.context, embedded=embedded)
         self._lease = NodeLease(self.context)
         self._tasks = self._make_tasks()
         self._request_stop: Callable[[], None] = lambda: None
@@ -145,18 +147,22 @@ class Node:
         self._lease.start()
         self._tasks.start()
         self._retention.start()
-        write_private(self.settings.layout.node_file, json.dumps(self._describe()))
+        self._describe().write(self.settings.layout)
         _LOG.info("node %s serves %s from %s", self.id, self.context.address, self.database.dialect)
 
-    def stop(self) -> None:
-        """Stop the background work. Drivers keep running, unless the node is embedded."""
+    def withdraw(self) -> None:
+        """Remove the node file before the node stops to listen, so that no command uses it."""
         self.settings.layout.node_file.unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        """Stop the background work, and end drivers and metastore if `ends_drivers` is set."""
+        self.withdraw()
         self._tasks.stop()
         self._retention.stop()
         self._lease.stop()
         self._launches.stop()
         try:
-            if self.embedded:
+            if self.ends_drivers:
                 self._end_drivers()
             with self.database.write("node.stop") as tx:
                 nodes.transition(tx, self.id, NodeState.GONE, actor=self.id)
@@ -164,7 +170,7 @@ class Node:
             _LOG.error("the node stops while the store does not answer: %s", error.message)
         self._takeovers.stop()
         if self._metastore is not None:
-            self._metastore.stop() if self.embedded else self._metastore.release()
+            self._metastore.stop() if self.ends_drivers else self._metastore.release()
         self.database.close()
 
     def list_nodes(self) -> list[NodeRecord]:
@@ -200,16 +206,16 @@ class Node:
 
         return PeriodicTasks(self.context, tasks, on_return=on_return)
 
-    def _describe(self) -> dict[str, str | int | bool | None]:
-        """Return the content of `node.json`."""
-        return {
-            "address": self.context.address,
-            "token": self.token,
-            "pid": os.getpid(),
-            "node_id": self.id,
-            "version": __version__,
-            "embedded": self.embedded,
-        }
+    def _describe(self) -> NodeFile:
+        return NodeFile(
+            address=self.context.address,
+            token=self.token if self.embedded else None,
+            token_in_home=False,
+            pid=os.getpid(),
+            node_id=self.id,
+            version=__version__,
+            embedded=self.embedded,
+        )
 
     def _stop_if_unused(self) -> None:
         if self.embedded and self._idle_shutdown.is_due(self.database):
@@ -228,8 +234,10 @@ class Node:
             for session in live:
                 if session not in kept and session.state is not SessionState.CLOSING:
                     close_session(tx, session, actor=self.id)
-        for session in kept:
-            self._declare_lost(session)
+        for session in live:
+            # The server has stopped, so that no driver can learn of the end by itself.
+            if session in kept or not session.active:
+                self._declare_lost(session)
         deadline = time.monotonic() + _CLOSE_SECONDS
         while time.monotonic() < deadline and any(map(self._has_driver, self._leased())):
             time.sleep(0.1)

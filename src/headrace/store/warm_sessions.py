@@ -37,6 +37,19 @@ def failed_recently(tx: Tx, profile: str, seconds: float) -> bool:
     return bool(tx.execute(query).scalar_one())
 
 
+def unnamed_ended_within(tx: Tx, profile: str, seconds: float) -> bool:
+    """Return whether a session without a name, but with a driver, has ended within `seconds`."""
+    query = select(func.count()).where(
+        sessions.c.warm.is_(false()),
+        sessions.c.name.is_(None),
+        sessions.c.profile == profile,
+        sessions.c.state == SessionState.DEAD,
+        sessions.c.started_at.is_not(None),
+        sessions.c.ended_at > clock(-seconds),
+    )
+    return bool(tx.execute(query).scalar_one())
+
+
 def assign(tx: Tx, new: NewSession) -> str | None:
     """Turn a warm session of the same profile into the new session.
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from tests.support.in_process_node import InProcessNode, StartNode
+import pytest
+from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
 from tests.support.waiting import wait_until
 
 from headrace.model.failure import Failure
+from headrace.model.lifecycle import SessionState
+from headrace.store import sessions
 
 
 def start_warm_node(start_node: StartNode, count: int = 1) -> InProcessNode:
@@ -93,3 +97,46 @@ def test_warm_drivers_beyond_the_configured_number_are_closed(start_node: StartN
         return sum(node.launcher.connect_driver(session_id).poll().close for session_id in warm)
 
     wait_until(lambda: count_closed() == 2)
+
+
+@pytest.mark.finding("U2")
+def test_an_embedded_node_keeps_a_warm_driver_for_a_while_after_unnamed_work(
+    start_node: StartNode,
+) -> None:
+    node = start_node(as_embedded=True, lease={"sweep": "50ms"}, embedded={"linger": "6s"})
+    node.start_session(name="mine")
+    node.http.delete("/api/v1/sessions/mine")
+    statement = node.submit()
+    driver = node.launcher.connect_driver(statement["session_id"])
+    driver.hello()
+    assert len(node.launcher.started) == 2
+    driver.claim()
+    driver.succeed(statement["id"])
+    node.http.delete(f"/api/v1/sessions/{statement['session_id']}")
+    driver.goodbye()
+    [*_, warm] = wait_for_launches(node, 3)
+    warm_driver = node.launcher.connect_driver(warm)
+    warm_driver.hello()
+    # The next command gets the driver, and the node starts another one for the command after it.
+    assert node.submit()["session_id"] == warm
+    [*_, last] = wait_for_launches(node, 4)
+    last_driver = node.launcher.connect_driver(last)
+    last_driver.hello()
+    wait_until(lambda: last_driver.poll().close, seconds=20, what="the end of the linger time")
+
+
+def test_a_node_closes_warm_sessions_that_a_node_with_other_settings_has_left(
+    tmp_path: Path,
+) -> None:
+    quick = {"lease": {"sweep": "50ms"}}
+    with serve_node(make_settings(tmp_path, **quick, profiles={"default": {"warm": 1}})) as first:
+        [warm] = wait_for_launches(first, 1)
+        first.launcher.connect_driver(warm).hello()
+    with serve_node(make_settings(tmp_path, **quick)) as second:
+
+        def state() -> SessionState | None:
+            with second.database.read() as tx:
+                session = sessions.get(tx, warm)
+            return session and session.state
+
+        wait_until(lambda: state() is SessionState.CLOSING, what="the end of the warm session")

@@ -120,9 +120,11 @@ def create_async_query(
     session = _usable_session(node, caller, body.session_id, catalog)
     spec = StatementSpec(text=body.query)
     try:
-        statement = node.statements.submit(caller, spec, session=session, catalog=catalog)
+        statement = node.statements.submit(
+            caller, spec, session=session, catalog=catalog, reusable=True
+        )
     except (SessionNotFound, SessionEnded):
-        statement = node.statements.submit(caller, spec, catalog=catalog)
+        statement = node.statements.submit(caller, spec, catalog=catalog, reusable=True)
     is_shared = statement.spec.kind is SessionKind.INTERACTIVE
     created = AsyncQueryCreated(
         query_id=statement.id, session_id=statement.session_id if is_shared else None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from headrace.cli.output.base import OutputColumn, Row
+from headrace.cli.output.styled import StyledText
 from headrace.cli.output.text import NULL, display_width, is_numeric_type, pad, to_printable
 
 _DIM, _BOLD, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[0m"
@@ -83,7 +84,8 @@ class TableWriter:
         pass
 
     def _write_line(self, cells: list[str]) -> None:
-        self._out.write((" " + f" {self._style.down} ".join(cells)).rstrip() + "\n")
+        line = (" " + f" {self._style.down} ".join(cells)).rstrip()
+        self._out.write(StyledText(line + "\n"))
 
 
 class VerticalWriter:
@@ -105,11 +107,11 @@ class VerticalWriter:
         for row in rows:
             self._row_number += 1
             rule = f"{across}[ {self._row_number} ]".ljust(40, across)
-            self._out.write(self._style.bold(rule) + "\n")
+            self._out.write(StyledText(self._style.bold(rule) + "\n"))
             for name, value in zip(self._names, row, strict=True):
                 text = NULL if value is None else to_printable(value)
                 cell = self._style.cell(text, null=value is None)
-                self._out.write(f"{name} {down} {cell}\n")
+                self._out.write(StyledText(f"{name} {down} {cell}\n"))
 
     def end(self) -> None:
         pass

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from json.encoder import encode_basestring
 from typing import Any
 
+from headrace.printable import escape_character
+
 NULL = "NULL"
 _NUMERIC_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class Number(str):
@@ -53,15 +54,7 @@ def to_printable(value: Any) -> str:
     if value is None:
         return NULL
     text = to_text(value)
-    return text if text.isprintable() else "".join(map(_escape_character, text))
-
-
-def _escape_character(char: str) -> str:
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    if char.isprintable() or unicodedata.category(char) in {"Zs", "Co", "Cn"}:
-        return char
-    return char.encode("unicode_escape").decode("ascii")
+    return text if text.isprintable() else "".join(map(escape_character, text))
 
 
 def is_numeric_type(type_name: str) -> bool:

@@ -6,11 +6,11 @@ a command that is killed.
 
 from __future__ import annotations
 
-import fcntl
+import os
 import time
-from typing import TextIO
 
 from headrace.errors import StoreUnavailable
+from headrace.file_locks import lock_file
 from headrace.home import HomeLayout
 from headrace.store import statements
 from headrace.store.database import Database
@@ -23,7 +23,7 @@ class IdleShutdown:
         self._lock_file = layout.commands_lock
         self._linger_seconds = linger_seconds
         self._idle_since: float | None = None
-        self._lock: TextIO | None = None
+        self._lock: int | None = None
 
     def is_due(self, database: Database) -> bool:
         """Return whether no command has used the node for the linger time and all work has ended.
@@ -34,30 +34,19 @@ class IdleShutdown:
         """
         if self._lock is not None:
             return True
-        lock = self._acquire_lock()
+        lock = lock_file(self._lock_file)
         if lock is None or _has_active_statements(database):
             self._idle_since = None
             if lock is not None:
-                lock.close()
+                os.close(lock)
             return False
         now = time.monotonic()
         self._idle_since = self._idle_since or now
         if now - self._idle_since < self._linger_seconds:
-            lock.close()
+            os.close(lock)
             return False
         self._lock = lock
         return True
-
-    def _acquire_lock(self) -> TextIO | None:
-        """Return the open lock file, locked exclusively, or None while a command holds the lock."""
-        self._lock_file.parent.mkdir(parents=True, exist_ok=True)
-        stream = self._lock_file.open("a")
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            stream.close()
-            return None
-        return stream
 
 
 def _has_active_statements(database: Database) -> bool:

@@ -43,7 +43,7 @@ def create_session(tx: Tx, settings: Settings, new: NewSession) -> str:
     """
     complete = _with_defaults(settings, new)
     fits_warm = complete.parallelism == 1 and not complete.spec.needs_own_driver
-    if fits_warm and settings.profile(complete.spec.profile).warm:
+    if fits_warm:
         assigned = warm_sessions.assign(tx, complete)
         if assigned is not None:
             return assigned

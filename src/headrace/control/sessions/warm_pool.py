@@ -1,6 +1,10 @@
 """The warm pool: sessions without an owner. The setting `warm` of a profile is their number.
 
 A caller who creates a session receives one of the pool, whose driver runs or is starting.
+
+An embedded node also keeps warm drivers of the default profile (`embedded.warm`), from the end of
+the first session without a name until `embedded.linger` after the last one. The next `headrace sql`
+is then fast, and a node that only lists sessions starts no driver.
 """
 
 from __future__ import annotations
@@ -19,31 +23,45 @@ from headrace.store.database import Tx
 _LOG = logging.getLogger("headrace.warm")
 _PAUSE_SECONDS = 60.0
 """Pause after a driver that could not be started; the next one would probably fail too."""
+_DEFAULT_PROFILE = "default"
 _KEPT_STATES = {SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RUNNING}
 
 
 class WarmPool:
     """Adjusts the pool. If several nodes create too many sessions, a later round closes some."""
 
-    def __init__(self, context: NodeContext) -> None:
+    def __init__(self, context: NodeContext, *, embedded: bool = False) -> None:
         settings = context.settings
         self._database = context.database
         self._node_id = context.node_id
         self._sizes = {name: settings.profile(name).warm for name in settings.profiles}
+        # Without an entry, sessions would remain that a node with other settings has created.
+        self._sizes.setdefault(_DEFAULT_PROFILE, 0)
+        self._size_after_use = settings.embedded.warm if embedded else 0
+        self._linger_seconds = settings.embedded.linger.total_seconds()
 
     def run(self) -> None:
         """Create or close warm sessions until each profile has the configured number."""
-        for profile, size in self._sizes.items():
+        for profile in self._sizes:
             with isolate_errors(f"the warm pool of the profile {profile!r} could not be adjusted"):
-                self._adjust_if_needed(profile, size)
+                self._adjust_if_needed(profile)
 
-    def _adjust_if_needed(self, profile: str, size: int) -> None:
+    def _adjust_if_needed(self, profile: str) -> None:
         with self._database.read() as tx:
+            size = self._size(tx, profile)
             current, kept = _list_pool(tx, profile, size)
             is_paused = warm_sessions.failed_recently(tx, profile, _PAUSE_SECONDS)
         if len(current) > len(kept) or (len(kept) < size and not is_paused):
             with self._database.write("warm_pool.adjust") as tx:
                 self._adjust(tx, profile, size)
+
+    def _size(self, tx: Tx, profile: str) -> int:
+        """Return the number of warm sessions that the pool should have now."""
+        size = self._sizes[profile]
+        if profile != _DEFAULT_PROFILE or size >= self._size_after_use:
+            return size
+        was_used = warm_sessions.unnamed_ended_within(tx, profile, self._linger_seconds)
+        return self._size_after_use if was_used else size
 
     def _adjust(self, tx: Tx, profile: str, size: int) -> None:
         current, kept = _list_pool(tx, profile, size)

@@ -12,6 +12,7 @@ from headrace.control.sessions.opening import create_session, resolve_session
 from headrace.control.statements.cancel import request_cancel
 from headrace.control.statements.lookup import get_owned_statement, get_statement
 from headrace.control.statements.node_statements import NodeStatements
+from headrace.durations import seconds_of
 from headrace.errors import (
     IdempotencyConflict,
     InvalidRequest,
@@ -54,6 +55,7 @@ class Statements:
         *,
         session: str | None = None,
         catalog: str | None = None,
+        reusable: bool = False,
         repeatable: RepeatableRequest | None = None,
         statement_id: str | None = None,
     ) -> Statement:
@@ -64,6 +66,8 @@ class Statements:
         Args:
             session: Id or name of the session; None creates a session for this statement.
             catalog: Current catalog of a session that is created; default: Spark's.
+            reusable: Whether the caller submits further statements to a session that is created.
+                Otherwise the session ends soon after its work.
             repeatable: If given, a repetition of the request returns the first statement.
             statement_id: Id of the new statement, if the caller has chosen one already.
 
@@ -84,9 +88,12 @@ class Statements:
             first = _find_repeated(tx, caller, repeatable)
             if first is not None:
                 return first
+            session_id = self._choose_session(
+                tx, caller, spec.kind, session, catalog, reusable=reusable
+            )
             new = NewStatement(
                 id=statement_id or new_id("st"),
-                session_id=self._choose_session(tx, caller, spec.kind, session, catalog),
+                session_id=session_id,
                 owner=caller.owner,
                 spec=spec,
                 is_query=parsed.is_query,
@@ -163,7 +170,14 @@ class Statements:
         return open_rows(statement.result, data)
 
     def _choose_session(
-        self, tx: Tx, caller: Caller, kind: SessionKind, name_or_id: str | None, catalog: str | None
+        self,
+        tx: Tx,
+        caller: Caller,
+        kind: SessionKind,
+        name_or_id: str | None,
+        catalog: str | None,
+        *,
+        reusable: bool,
     ) -> str:
         """Return the id of the session for a statement of this kind.
 
@@ -180,7 +194,15 @@ class Statements:
             if session.kind is kind:
                 return session_id
             spec = session.spec
-        new = NewSession(id=new_id("se"), owner=caller.owner, kind=kind, spec=spec)
+        new = NewSession(
+            id=new_id("se"),
+            owner=caller.owner,
+            kind=kind,
+            spec=spec,
+            idle_seconds=None
+            if reusable
+            else seconds_of(self._settings.sessions.unnamed_idle_timeout),
+        )
         if kind is SessionKind.LOCAL:
             sessions.insert(tx, new, actor=caller.owner)
             return new.id

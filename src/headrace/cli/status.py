@@ -1,0 +1,153 @@
+"""`headrace status`: the home in use and its node."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from headrace.cli import options
+from headrace.cli.command import CommandContext, command_context
+from headrace.cli.config import EMBEDDED, ClientConfig
+from headrace.cli.discovery import connect_configured, connect_default, connect_home_node
+from headrace.cli.listing import write_items
+from headrace.cli.output.formats import OutputFormat
+from headrace.client.http import Client, Json
+from headrace.errors import HeadraceError
+from headrace.home import HomeLayout
+from headrace.node_file import find_running_node
+
+_LIVE_STATES = ("not_started", "starting", "running", "recovering", "closing")
+_PAGE = 1000
+_CONNECT_SECONDS = 2.0
+
+
+@click.command()
+@options.output
+@options.connection_options
+def status(
+    *, output: OutputFormat | None, server: str | None, home: str | None, debug: bool
+) -> None:
+    """Show the home in use, the node that commands use, its sessions and their drivers.
+
+    The command starts no node and creates no home. Its exit code is 0 even if no node runs.
+    """
+    with command_context(server=server, home=home, debug=debug) as context:
+        output_format = context.output_format(output)
+        item = _describe(context.config)
+        if output_format is OutputFormat.JSON:
+            context.terminal.out.write(json.dumps(item, ensure_ascii=False, indent=2) + "\n")
+        elif output_format is None:
+            _print(context, item)
+        else:
+            write_items(context.terminal, [item], list(item), output_format)
+
+
+def _describe(config: ClientConfig) -> Json:
+    """Return the home and, as far as they are known, the node and its sessions."""
+    node = find_running_node(HomeLayout.at(config.home))
+    is_home_node = config.server in {None, EMBEDDED} and node is not None
+    item: Json = {
+        "home": str(config.home),
+        "home_set_by": config.source("home"),
+        "server": config.server,
+        "server_set_by": config.source("server"),
+        "started_by": node.started_by if is_home_node and node else None,
+        "pid": node.pid if is_home_node and node else None,
+        "address": None,
+        "version": None,
+        "since": None,
+        "sessions": [],
+        "error": None,
+    }
+    try:
+        client = _connect(config)
+        if client is None:
+            return item
+        with client, client.retrying(_CONNECT_SECONDS):
+            item["address"] = client.address
+            item |= _describe_node(client)
+    except HeadraceError as error:
+        item["error"] = error.message
+    return item
+
+
+def _connect(config: ClientConfig) -> Client | None:
+    if config.server is not None and config.server != EMBEDDED:
+        return connect_configured(config, config.server, retry_seconds=_CONNECT_SECONDS)
+    client = connect_home_node(config)
+    if client is None and config.server is None:
+        client = connect_default(config)
+    return client
+
+
+def _describe_node(client: Client) -> Json:
+    health = client.health()
+    record = next(node for node in client.nodes() if node["id"] == health["node_id"])
+    sessions = [
+        session
+        for state in _LIVE_STATES
+        for session in client.sessions(state=state, limit=_PAGE)["items"]
+    ]
+    fields = ("id", "name", "state", "busy", "profile", "created_at")
+    return {
+        "version": health["version"],
+        "since": record["started_at"],
+        "sessions": [
+            {name: session[name] for name in fields} | {"driver_pid": _driver_pid(session)}
+            for session in sessions
+        ],
+    }
+
+
+def _driver_pid(session: Json) -> int | None:
+    """Return the process id of the driver; None unless the driver runs."""
+    driver = session["driver"] if session["state"] == "running" else None
+    return driver.get("pid") if driver else None
+
+
+def _print(context: CommandContext, item: Json) -> None:
+    lines = [("home", f"{item['home']} ({_explain_source(item['home_set_by'])})")]
+    if item["server"] is not None:
+        lines.append(("server", f"{item['server']} (set by {item['server_set_by']})"))
+    lines.append(("node", _explain_node(item)))
+    if item["address"] is not None:
+        lines.append(("address", item["address"]))
+    if item["since"] is not None:
+        lines += [
+            ("version", item["version"]),
+            ("since", item["since"]),
+            ("sessions", ", ".join(map(_explain_session, item["sessions"])) or "none"),
+            ("drivers", ", ".join(_explain_drivers(item["sessions"])) or "none"),
+        ]
+    if item["error"] is not None:
+        lines.append(("error", item["error"]))
+    for name, value in lines:
+        context.terminal.out.write(f"{name.ljust(8)}  {value}\n")
+
+
+def _explain_source(source: str) -> str:
+    return "the default" if source == "default" else f"set by {source}"
+
+
+def _explain_node(item: Json) -> str:
+    if item["pid"] is not None:
+        return f'process {item["pid"]}, started by "{item["started_by"]}"'
+    if item["error"] is not None:
+        return "does not respond"
+    if item["address"] is not None:
+        return "outside this home"
+    return "none; the next command that needs a node starts one"
+
+
+def _explain_session(session: Json) -> str:
+    busy = ", busy" if session["busy"] else ""
+    return f"{session['name'] or session['id']} ({session['state']}{busy})"
+
+
+def _explain_drivers(sessions: list[Json]) -> list[str]:
+    return [
+        f"process {session['driver_pid']} ({session['name'] or session['id']})"
+        for session in sessions
+        if session["driver_pid"] is not None
+    ]
