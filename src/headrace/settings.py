@@ -94,6 +94,9 @@ class LeaseSettings(Section):
     """How often a node checks leases, timeouts and pending launches."""
     orphan: Duration = timedelta(minutes=10)
     """How long a driver keeps running without reaching any node."""
+    jvm_timeout: Duration = timedelta(seconds=60)
+    """How long the JVM of a driver may be silent, for example in a garbage collection. A driver
+    whose JVM is silent for longer counts as lost."""
     cancel_grace: Duration = timedelta(seconds=5)
     """How long a driver may take to stop a cancelled statement."""
 

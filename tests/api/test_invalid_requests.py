@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -212,6 +213,18 @@ def test_mixed_or_repeated_parameters_are_refused(
     expect_problem(
         node, {"statement": "SELECT :a", "parameters": parameters}, 400, "invalid_request"
     )
+
+
+@pytest.mark.finding("S13")
+def test_more_than_a_thousand_parameters_are_refused_at_once(node: InProcessNode) -> None:
+    parameters = [{"name": f"p{number}", "value": number} for number in range(30_000)]
+    begin = time.monotonic()
+    body = {"statement": "SELECT :p1", "parameters": parameters}
+    problem = expect_problem(node, body, 400, "invalid_request")
+    assert problem["detail"] == ("The statement has 30000 parameters. At most 1000 are allowed.")
+    assert time.monotonic() - begin < 10
+    statement = node.submit("SELECT :p1", parameters=parameters[:1000])
+    assert statement["state"] == "waiting"
 
 
 def test_a_content_length_over_the_limit_is_refused_before_the_body_is_read(

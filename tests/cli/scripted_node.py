@@ -35,6 +35,8 @@ class Script:
     """State after a cancel; None keeps the statement in `cancelling`."""
     rows_lost: int = 0
     """Rows that the result claims to have beyond those in `chunks`."""
+    outcome: Json = field(default_factory=dict)
+    """Fields of a successful statement that have no field here."""
     problem: tuple[int, Json] | None = None
     """Status and problem document with which a submit is refused."""
     outages: int = 0
@@ -192,6 +194,7 @@ class ScriptedNode:
         statement |= {"state": state, "ended_at": _ENDED_AT}
         statement["cancel_reason"] = statement["cancel_reason"] or script.cancel_reason
         if state == "success":
+            statement |= script.outcome
             statement["result"] = {
                 "schema": [{"name": name, "type": type_} for name, type_ in script.columns],
                 "row_count": sum(map(len, script.chunks)) + script.rows_lost,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import COMMAND, RunHeadrace
 from tests.cli.scripted_node import ScriptedNode
 
@@ -59,6 +60,18 @@ def test_truncation_is_reported_even_with_quiet(node: ScriptedNode, headrace: Ru
     completed = headrace("sql", "SELECT", "--quiet")
     assert completed.returncode == 0
     assert "first 1 rows" in completed.stderr
+
+
+@pytest.mark.finding("B16")
+def test_the_note_of_a_table_that_is_not_atomic_replaces_the_general_warning(
+    node: ScriptedNode, headrace: RunHeadrace
+) -> None:
+    node.on("swap", outcome={"atomic": False, "note": "The table was replaced by two renames."})
+    node.on("plain", outcome={"atomic": False})
+    swap, plain = headrace("sql", "swap"), headrace("sql", "plain")
+    assert "replaced by two renames" in swap.stderr
+    assert "partial table" not in swap.stderr
+    assert "a failure would have left a partial table" in plain.stderr
 
 
 def test_json_refuses_duplicate_column_names(node: ScriptedNode, headrace: RunHeadrace) -> None:

@@ -167,6 +167,20 @@ def test_parameters_are_bound_by_spark(
     assert node.rows(text, session, parameters=parameters) == [row]
 
 
+@pytest.mark.finding("B17")
+def test_a_decimal_parameter_has_the_requested_type(node: NodeProcess, session: str) -> None:
+    amount = [{"name": "x", "value": "5", "type": "DECIMAL(10,2)"}]
+    text = "SELECT :x AS x, typeof(:x) AS t"
+    assert node.rows(text, session, parameters=amount) == [["5.00", "decimal(10,2)"]]
+    # Spark binds no value here, so that it substitutes the text of a literal.
+    view = "CREATE OR REPLACE TEMPORARY VIEW typed AS SELECT :x AS x"
+    node.rows(view, session, parameters=amount)
+    assert node.rows("SELECT x FROM typed", session) == [["5.00"]]
+    node.rows("DROP VIEW typed", session)
+    script = "BEGIN DECLARE y DECIMAL(10,2) DEFAULT :x; SELECT y; END"
+    assert node.rows(script, session, parameters=amount) == [["5.00"]]
+
+
 def test_a_parameter_that_does_not_match_its_type_fails_the_statement(
     node: NodeProcess, session: str
 ) -> None:

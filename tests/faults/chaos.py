@@ -22,7 +22,7 @@ from tests.support.processes import end, processes_of
 _FREQUENT = (
     *("store node.renew", "store link.renew", "store link.ended", "store link.claim"),
     *("store statement.submit", "store takeover.fence"),
-    *("link loop:renew", "link loop:poll", "link loop:ended", "launcher takeover:poll"),
+    *("link lease_renewal:renew", "link loop:poll", "link loop:ended", "launcher takeover:poll"),
 )
 """Points that a scenario passes several times."""
 _ONLY_EMBEDDED = ("store node.close_sessions", "launcher node:poll")

@@ -2,7 +2,7 @@
 
 The names are public and survive the rename of a method:
 - `store link.ended`: the name that the code gives to a write transaction;
-- `link loop:renew`: the module of the driver that makes the call, and the call of the link;
+- `link lease_renewal:renew`: the module of the driver that calls, and the call of the link;
 - `launcher takeover:kill`: the module of the node that makes the call, and the launcher's method.
 A new write or call in the code is a new point. If a name occurs again, `#2` marks the second call.
 """

@@ -16,7 +16,7 @@ LAUNCH_CLAIMED = "store launch.claim"
 DRIVER_STARTED = "launcher launch:start"
 DRIVER_FENCED = "store takeover.fence"
 OVERDUE_POLLED = "launcher takeover:poll"
-LEASE_RENEWED = "link loop:renew"
+LEASE_RENEWED = "link lease_renewal:renew"
 START_REPORTED = "link loop:started"
 END_REPORTED = "link loop:ended"
 TABLE_STEP = "link transaction:transact"
@@ -69,7 +69,7 @@ RECIPES = {
         (Fault(TABLE_STEP, "before", "kill", hit=3), Fault(TABLE_STEP, "before", "kill", hit=7)),
     ),
     "store link.renew": _SLOW,
-    "link loop:renew": _SLOW,
+    "link lease_renewal:renew": _SLOW,
     "store link.started": _SLOW,
     "link loop:started": _SLOW,
     "store link.advanced": _SLOW,

@@ -19,7 +19,7 @@ def test_points_of_every_kind_are_read_from_the_code() -> None:
     assert len(names) == len(set(names))
     assert "store link.ended" in names
     assert "store launch.confirm" in names
-    assert "link loop:renew" in names
+    assert "link lease_renewal:renew" in names
     assert "link main:goodbye" in names
     assert "launcher launch:start" in names
 

@@ -73,7 +73,7 @@ class ResultPrinter:
             )
         if statement.get("note"):
             self._terminal.warn(statement["note"])
-        if statement.get("atomic") is False:
+        elif statement.get("atomic") is False:
             self._terminal.warn(
                 "The table was not created atomically: a failure would have left a partial table."
             )

@@ -18,7 +18,7 @@ from headrace.driver.failures import describe_failure
 from headrace.driver.hooks import Hooks, StatementFacts, load_hooks, report_lost_attempt
 from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
-from headrace.driver.planner import ExecutionPlan, plan_statement
+from headrace.driver.planner import ExecutionPlan, TableOutcome, plan_statement
 from headrace.driver.spark import Spark
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
@@ -156,15 +156,17 @@ class Execution:
         return _Outcome(StatementState.FAILED, failure=failure)
 
     def _report(self, outcome: _Outcome, *, ran_seconds: float) -> Ended:
-        plan = self._plan if outcome.state is StatementState.SUCCESS else None
+        table = TableOutcome()
+        if self._plan is not None and outcome.state is StatementState.SUCCESS:
+            table = self._plan.describe_outcome()
         return Ended(
             statement_id=self.assignment.statement_id,
             state=outcome.state,
             result=outcome.result,
             failure=outcome.failure,
-            committed=plan.hook.transaction if plan is not None and plan.hook is not None else None,
-            atomic=plan.atomic if plan is not None else None,
-            note=plan.note if plan is not None else None,
+            committed=table.committed,
+            atomic=table.atomic,
+            note=table.note,
             ran_seconds=ran_seconds,
             snapshot=self._capture_changes(),
         )

@@ -1,4 +1,4 @@
-"""The main loop of a driver: poll for orders, run each statement in a thread, renew the lease.
+"""The main loop of a driver: poll for orders, and run each statement in a thread.
 
 Threads are reused. A new thread needs a new py4j connection and a new thread in the JVM, which
 takes longer than to plan a small statement.
@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from headrace.driver.ctas import recover
 from headrace.driver.execute import Execution
 from headrace.driver.hooks import report_ended_statements
+from headrace.driver.lease_renewal import LeaseRenewal
 from headrace.driver.link import NodeLink
 from headrace.driver.progress import ProgressReporter
 from headrace.driver.spark import Spark
@@ -59,8 +60,7 @@ class Loop:
         report_ended_statements(hook_calls, self._link.bootstrap.session_id)
         notified = [call.statement_id for call in hook_calls]
         self._link.hello(self._spark.build_hello(os.getpid(), lost=lost, notified=notified))
-        renewal = threading.Thread(target=self._renew, name="headrace-renew", daemon=True)
-        renewal.start()
+        LeaseRenewal(self._link, self._spark, self._stopping, self._abort).start()
         reporter = ProgressReporter(self._link, self._spark, lambda: self._list_in_flight()[0])
         reporter.start()
         if self._link.bootstrap.warm:
@@ -132,16 +132,6 @@ class Loop:
             execution = self._executions.get(statement_id)
         if execution is not None:
             execution.cancel()
-
-    def _renew(self) -> None:
-        while not self._stopping.wait(self._link.bootstrap.renew_seconds):
-            try:
-                if not self._spark.is_alive():
-                    raise DriverLost("The JVM of the driver died.")
-                self._link.renew(self._spark.count_streams())
-            except HeadraceError as error:
-                self._abort(error)
-                return
 
     def _abort(self, error: HeadraceError) -> None:
         """Kill the JVM and end the process, because this driver must not continue.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.functions import lit
@@ -23,12 +26,11 @@ def run_statement(spark: SparkSession, assignment: Assignment) -> DataFrame:
     if not parameters:
         # This is what `spark.sql` does, without four round trips for its empty parameters.
         return ClassicDataFrame(spark._jsparkSession.sql(assignment.text), spark)  # noqa: SLF001
-    args: dict[str, Any] | list[Any]
-    if parameters[0].name is not None:
-        args = {str(parameter.name): _literal(spark, parameter) for parameter in parameters}
-    else:
-        args = [_literal(spark, parameter) for parameter in parameters]
-    return spark.sql(assignment.text, args)
+    values = _Values(spark, assignment.parameters)
+    plan = values.parse(assignment.text)
+    if _is_script(plan):
+        return spark.sql(assignment.text, values.arguments())
+    return frame_of_plan(spark, values.bind(plan))
 
 
 def parse_statement(spark: SparkSession, assignment: Assignment) -> tuple[Any, Binding]:
@@ -36,33 +38,101 @@ def parse_statement(spark: SparkSession, assignment: Assignment) -> tuple[Any, B
 
     Raises what Spark raises.
     """
-    parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 - not in PySpark's API
     if not assignment.parameters:
+        parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 - not in PySpark's API
         return parser.parsePlan(assignment.text), lambda plan: plan
+    values = _Values(spark, assignment.parameters)
+    return values.parse(assignment.text), values.bind
+
+
+def frame_of_plan(spark: SparkSession, plan: Any) -> DataFrame:
+    """Return a DataFrame of the JVM's plan. Spark runs the plan here if it is a command."""
     jvm = Py4JBridge(spark)
-    values = [
-        jvm.session.expression(_literal(spark, parameter)._jc)  # noqa: SLF001 - not in PySpark's API
-        for parameter in assignment.parameters
-    ]
-    contexts = jvm.root.org.apache.spark.sql.catalyst.parser
-    plans = jvm.root.org.apache.spark.sql.catalyst.analysis
-    arguments = jvm.sequence(values)
-    if assignment.parameters[0].name is None:
-        context = contexts.PositionalParameterContext(arguments)
+    dataset = jvm.singleton("org.apache.spark.sql.classic.Dataset").ofRows(jvm.session, plan)
+    return ClassicDataFrame(dataset, spark)
 
-        def bind(plan: Any) -> Any:
-            return plans.PosParameterizedQuery(plan, arguments)
-    else:
-        names = [str(parameter.name) for parameter in assignment.parameters]
-        context = contexts.NamedParameterContext(jvm.mapping(dict(zip(names, values, strict=True))))
 
-        def bind(plan: Any) -> Any:
-            return plans.NameParameterizedQuery(plan, jvm.sequence(names), arguments)
+class _Values:
+    """The values of a statement's parameters, as literals of the JVM.
 
-    plan = parser.parsePlanWithParameters(assignment.text, context)
-    # The parsers of Iceberg and Delta pass the text on without the parameters.
-    pattern = jvm.singleton("org.apache.spark.sql.catalyst.trees.TreePattern").PARAMETER()
-    return plan, bind if plan.containsPattern(pattern) else lambda plan: plan
+    Spark 4.1 replaces a marker in the text by the SQL of its literal and parses the result
+    (ParameterHandler). Some types do not survive that: `CAST('5' AS DECIMAL(10,2))` becomes
+    `5.00BD`, a DECIMAL(3,2). With such a value, the markers are parsed as they are, and Spark's
+    analyser binds the literals to them.
+    """
+
+    def __init__(self, spark: SparkSession, parameters: Sequence[Parameter]) -> None:
+        self._jvm = Py4JBridge(spark)
+        self._parser = self._jvm.state.sqlParser()
+        self._is_positional = parameters[0].name is None
+        self._names = [str(parameter.name) for parameter in parameters]
+        self._columns = [_literal(spark, parameter) for parameter in parameters]
+        self._survive_substitution = all(
+            parameter.type is None or self._survives(column)
+            for parameter, column in zip(parameters, self._columns, strict=True)
+        )
+
+    def arguments(self) -> dict[str, Any] | list[Any]:
+        """Return the arguments for `spark.sql`."""
+        if self._is_positional:
+            return list(self._columns)
+        return dict(zip(self._names, self._columns, strict=True))
+
+    def parse(self, text: str) -> Any:
+        """Return the plan of a text, for `bind`.
+
+        Spark substitutes the values if all types survive that, or where it cannot bind a value, for
+        example in the body of a view and in scripts.
+        """
+        if not self._survive_substitution:
+            with suppress(ParseException):
+                plan = self._parser.parsePlan(text)
+                if self._has_markers(plan) and not _is_script(plan):
+                    return plan
+        return self._parser.parsePlanWithParameters(text, self._parser_context())
+
+    def bind(self, plan: Any) -> Any:
+        """Return a plan in which Spark's analyser binds the values to the remaining markers.
+
+        The parsers of Iceberg and Delta substitute nothing, so that all markers remain.
+        """
+        if not self._has_markers(plan):
+            return plan
+        plans = self._jvm.root.org.apache.spark.sql.catalyst.analysis
+        values = self._jvm.sequence(self._expressions())
+        if self._is_positional:
+            return plans.PosParameterizedQuery(plan, values)
+        return plans.NameParameterizedQuery(plan, self._jvm.sequence(self._names), values)
+
+    def _parser_context(self) -> Any:
+        """Return Spark's ParameterContext, with which its parser substitutes the values."""
+        contexts = self._jvm.root.org.apache.spark.sql.catalyst.parser
+        values = self._expressions()
+        if self._is_positional:
+            return contexts.PositionalParameterContext(self._jvm.sequence(values))
+        by_name = dict(zip(self._names, values, strict=True))
+        return contexts.NamedParameterContext(self._jvm.mapping(by_name))
+
+    def _has_markers(self, plan: Any) -> bool:
+        patterns = self._jvm.singleton("org.apache.spark.sql.catalyst.trees.TreePattern")
+        return bool(plan.containsPattern(patterns.PARAMETER()))
+
+    def _expressions(self) -> list[Any]:
+        return [self._jvm.session.expression(column._jc) for column in self._columns]  # noqa: SLF001 - not in PySpark's API
+
+    def _survives(self, column: Column) -> bool:
+        """Return whether a literal keeps its type when Spark parses its SQL."""
+        literal = self._jvm.session.expression(column._jc)  # noqa: SLF001 - not in PySpark's API
+        try:
+            parsed = self._parser.parseExpression(literal.sql())
+        except Py4JJavaError:
+            # Spark writes the SQL of some nested values in another way.
+            return False
+        return bool(parsed.resolved() and parsed.dataType().equals(literal.dataType()))
+
+
+def _is_script(plan: Any) -> bool:
+    return str(plan.getClass().getSimpleName()) == "CompoundBody"
 
 
 def _literal(spark: SparkSession, parameter: Parameter) -> Column:

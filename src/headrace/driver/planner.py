@@ -20,12 +20,22 @@ from headrace.driver.ctas.transaction import CtasHook, Journal
 from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink
 from headrace.driver.parameters import run_statement
-from headrace.errors import AtomicityRequired, CatalogError
+from headrace.errors import AtomicityRequired, CatalogError, TableAlreadyExists
 from headrace.model.ctas_options import ATOMICITY_KEY, Atomicity
 from headrace.model.ids import new_id
 from headrace.model.messages import Assignment, JournalEntry
 
 _LOG = logging.getLogger("headrace.driver")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOutcome:
+    """What became of the table of a CTAS. All fields are None for other statements."""
+
+    committed: str | None = None
+    """Id of the transaction that published the table."""
+    atomic: bool | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +51,17 @@ class ExecutionPlan:
     """A remark for the user, if the statement succeeds."""
     completed_earlier: bool = False
     """Whether a lost driver already wrote the table, so that only the commit remains."""
+
+    def describe_outcome(self) -> TableOutcome:
+        """Return what the report of a success says about the table of a CTAS."""
+        hook = self.hook
+        if hook is not None and hook.yielded:
+            return TableOutcome(
+                note=f"Nothing was done: another writer created {hook.target} while the statement"
+                " ran."
+            )
+        committed = None if hook is None else hook.transaction
+        return TableOutcome(committed=committed, atomic=self.atomic, note=self.note)
 
     @property
     def can_be_vetoed(self) -> bool:
@@ -74,6 +95,7 @@ def plan_statement(
                 run=lambda: _empty_frame(session),
                 hook=hook,
                 atomic=hook.atomic,
+                note=hook.note,
                 completed_earlier=True,
             )
         hook.on_cancelled(statement)
@@ -85,14 +107,16 @@ def plan_statement(
                 f" {ATOMICITY_KEY} is 'require'. Submit it as a statement of its own."
             )
         return ExecutionPlan(run=lambda: run_statement(session, assignment))
-    return _plan_ctas(ctas, assignment, link)
+    return _plan_ctas(ctas, assignment, link, statement)
 
 
 def _atomicity(session: SparkSession) -> Atomicity:
     return Atomicity.parse(str(session.conf.get(ATOMICITY_KEY, Atomicity.AUTO)))
 
 
-def _plan_ctas(ctas: Ctas, assignment: Assignment, link: NodeLink) -> ExecutionPlan:
+def _plan_ctas(
+    ctas: Ctas, assignment: Assignment, link: NodeLink, statement: StatementFacts
+) -> ExecutionPlan:
     session = ctas.session
     atomicity = _atomicity(session)
     trigger = bounded_trigger(session) if ctas.is_streaming else None
@@ -125,11 +149,18 @@ def _plan_ctas(ctas: Ctas, assignment: Assignment, link: NodeLink) -> ExecutionP
     journal = Journal(
         link, transaction, assignment.statement_id, on_busy=lambda: recover(session, link)
     )
-    hook = CtasHook(catalog, table, journal, target=ctas.path.lock_key)
+    hook = CtasHook(
+        catalog,
+        table,
+        journal,
+        target=ctas.path.lock_key,
+        ignore_if_exists=ctas.ignore_if_exists,
+    )
     return ExecutionPlan(
-        run=lambda: _run_ctas(session, run, hook, assignment.statement_id),
+        run=lambda: _run_ctas(session, run, hook, statement),
         hook=hook,
-        atomic=table.atomic,
+        atomic=hook.atomic,
+        note=hook.note,
     )
 
 
@@ -174,9 +205,11 @@ def _not_atomic_error(ctas: Ctas) -> AtomicityRequired:
 
 
 def _run_ctas(
-    session: SparkSession, run: Callable[[], DataFrame], hook: CtasHook, tag: str
+    session: SparkSession, run: Callable[[], DataFrame], hook: CtasHook, statement: StatementFacts
 ) -> DataFrame:
     """Run the write, and check after an error whether the catalog committed natively anyway.
+
+    If the table appeared meanwhile and the statement ignores that, the hook aborts the table.
 
     Raises:
         TableAlreadyExists: the catalog refused to commit, because the table appeared meanwhile.
@@ -185,16 +218,21 @@ def _run_ctas(
         return run()
     except (PySparkException, Py4JError) as error:
         # A cancel of the statement must not cancel this check: remove its job tag.
-        session.sparkContext.removeJobTag(tag)
+        session.sparkContext.removeJobTag(statement.id)
         if not hook.commits_natively:
             raise
         if hook.must_roll_forward():
-            _LOG.warning("statement %s: its table was published despite an error: %s", tag, error)
+            _LOG.warning(
+                "statement %s: its table was published despite an error: %s", statement.id, error
+            )
             return _empty_frame(session)
         refusal = hook.explain_commit_refusal(error)
-        if refusal is not None:
-            raise refusal from error
-        raise
+        if refusal is None:
+            raise
+        if isinstance(refusal, TableAlreadyExists) and hook.ignores_existing_table:
+            hook.yield_to_existing_table(statement)
+            return _empty_frame(session)
+        raise refusal from error
 
 
 def _restore_hook(
@@ -203,7 +241,14 @@ def _restore_hook(
     """Rebuild the hook of a transaction that an earlier driver began. Raises CatalogError."""
     catalog, table = restore_table(session, entry.staged)
     journal = Journal(link, entry.id, statement_id)
-    return CtasHook(catalog, table, journal, target=entry.staged.target, journal_state=entry.state)
+    return CtasHook(
+        catalog,
+        table,
+        journal,
+        target=entry.staged.target,
+        ignore_if_exists=entry.staged.ignore_if_exists,
+        journal_state=entry.state,
+    )
 
 
 def _empty_frame(session: SparkSession) -> DataFrame:

@@ -72,6 +72,7 @@ from headrace.errors.statements import (
     SessionFailed,
     StatementFailed,
     StatementTimeout,
+    StreamStopped,
     TableAlreadyExists,
     TableNotFound,
 )
@@ -137,6 +138,7 @@ __all__ = [
     "StatementTooLarge",
     "StoreInUse",
     "StoreUnavailable",
+    "StreamStopped",
     "TableAlreadyExists",
     "TableBusy",
     "TableNotFound",

@@ -86,6 +86,12 @@ class EndlessStream(StatementFailed):
     code = "endless_stream"
 
 
+class StreamStopped(StatementFailed):
+    """The stream was stopped before its end, so its table was not created."""
+
+    code = "stream_stopped"
+
+
 class CommitInDoubt(StatementFailed):
     """The driver was lost while it was publishing a table."""
 

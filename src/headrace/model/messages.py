@@ -88,6 +88,8 @@ class Bootstrap(Message):
     """Time between two renewals."""
     orphan_seconds: float
     """Longest time that the driver lives without reaching any node."""
+    jvm_timeout_seconds: float = 60.0
+    """Time without an answer after which the driver's JVM counts as lost."""
     hold: str | None = None
     """File on which the driver holds a shared lock for as long as it lives."""
 

@@ -14,6 +14,9 @@ from headrace.model.progress import Progress
 from headrace.model.result import ResultInfo, ResultRequest
 from headrace.model.session import SessionKind
 
+MAX_PARAMETERS = 1000
+"""Largest number of parameters of a statement."""
+
 
 class CancelReason(StrEnum):
     """Why a cancel was requested; it decides the state in which the statement ends."""

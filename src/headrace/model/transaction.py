@@ -31,6 +31,8 @@ class Staged(BaseModel):
     """Record of the catalog implementation."""
     commits_natively: bool = False
     """Whether the catalog makes the table visible at the end of the write, before `committing`."""
+    ignore_if_exists: bool = False
+    """Whether the statement has IF NOT EXISTS: a table of another writer is then no error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

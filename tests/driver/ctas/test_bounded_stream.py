@@ -13,8 +13,7 @@ from tests.support.ctas import Crash, CtasRun, crash_before, fetch_rows, journal
 from tests.support.journal import JournalLink
 from tests.support.waiting import wait_until
 
-from headrace.driver.ctas import Cancelled
-from headrace.errors import CatalogError, EndlessStream, InvalidSetting
+from headrace.errors import CatalogError, EndlessStream, InvalidSetting, StreamStopped
 from headrace.model.lifecycle import TransactionState
 
 if TYPE_CHECKING:
@@ -102,25 +101,51 @@ def test_a_failed_stream_leaves_no_table_and_no_file(
     assert (list_tables(spark), list_stream_files(stream)) == (["arriving"], [])
 
 
+@pytest.mark.finding("B13")
 @pytest.mark.usefixtures("database")
-def test_a_cancelled_stream_leaves_no_table_and_no_file(
-    spark: SparkSession, stream: JournalLink
+@pytest.mark.parametrize("trigger", ["available now", "once"])
+def test_a_stream_that_is_stopped_in_a_batch_leaves_no_table_and_no_file(
+    spark: SparkSession, stream: JournalLink, trigger: str
 ) -> None:
-    """A cancel stops the streaming query, and the journal refuses the commit."""
+    """Spark reports a stopped query as it reports a complete one."""
+    spark.conf.set("headrace.ctas.trigger", trigger)
     slow = TEXT.replace("FROM", "FROM (SELECT *, reflect('java.lang.Thread', 'sleep', 60000L) FROM")
 
     def stop() -> None:
         wait_until(lambda: spark.streams.active, what="the streaming query runs")
-        stream.refused_states = {COMMITTING}
-        for query in spark.streams.active:
-            query.stop()
+        tracker = spark.sparkContext.statusTracker()
+        wait_until(tracker.getActiveJobsIds, what="a batch runs")
+        spark.streams.active[0].stop()
 
     stopper = threading.Thread(target=stop)
     stopper.start()
-    with pytest.raises(Cancelled):
+    with pytest.raises(StreamStopped, match="before it had read all rows"):
         CtasRun(spark, slow + ")", stream)
     stopper.join()
+    assert stream.steps == [PREPARED, BEGUN, ABORTING, ABORTED]
     assert (list_tables(spark), list_stream_files(stream)) == (["arriving"], [])
+
+
+@pytest.mark.finding("B13")
+@pytest.mark.usefixtures("database")
+def test_a_stream_that_is_stopped_after_its_first_batch_leaves_no_table(
+    spark: SparkSession, stream: JournalLink
+) -> None:
+    """The first batch is complete, and two batches are missing."""
+
+    def stop() -> None:
+        wait_until(lambda: spark.streams.active, what="the streaming query runs")
+        query = spark.streams.active[0]
+        wait_until(lambda: query.recentProgress, what="the first batch has ended")
+        query.stop()
+
+    slow = TEXT.replace("FROM", "FROM (SELECT *, reflect('java.lang.Thread', 'sleep', 10L) FROM")
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    with pytest.raises(StreamStopped):
+        CtasRun(spark, slow + ")", stream)
+    stopper.join()
+    assert list_tables(spark) == ["arriving"]
 
 
 @pytest.mark.catalogs

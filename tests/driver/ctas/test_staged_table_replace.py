@@ -39,10 +39,13 @@ def text(spark: SparkSession, tmp_path: Path) -> str:
     return f"CREATE OR REPLACE TABLE t {clauses} AS {ROWS}"
 
 
+@pytest.mark.finding("B16")
 def test_a_table_is_replaced_by_one_at_another_location(
     spark: SparkSession, link: JournalLink, tmp_path: Path, text: str
 ) -> None:
-    assert CtasRun(spark, text, link).plan.atomic is False
+    plan = CtasRun(spark, text, link).plan
+    assert plan.atomic is False
+    assert "A failure keeps or restores the old table." in str(plan.note)
     assert_replaced(spark, tmp_path)
 
 

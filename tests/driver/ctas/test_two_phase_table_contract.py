@@ -198,6 +198,29 @@ def test_another_users_table_of_the_same_name_is_kept(
     assert not [file for file in namespace.files if "headrace" in file]
 
 
+@pytest.mark.finding("B19")
+@every_implementation
+def test_if_not_exists_succeeds_if_another_user_creates_the_table_first(
+    namespace: LakeNamespace, link: JournalLink
+) -> None:
+    """Another user creates the table while the statement runs."""
+    state_before_conflict = BEGUN if namespace.lake.commits_natively else COMMITTING
+
+    def create_conflicting_table(state: TransactionState) -> None:
+        if state is state_before_conflict:
+            namespace.spark.sql(namespace.ctas(OTHER))
+
+    link.before_step = create_conflicting_table
+    run = CtasRun(namespace.spark, namespace.ctas(ROWS, "CREATE TABLE IF NOT EXISTS"), link)
+    outcome = run.plan.describe_outcome()
+    assert (run.rows, outcome.committed, outcome.atomic) == ([], None, None)
+    assert "Nothing was done: another writer created" in str(outcome.note)
+    assert link.steps[-2:] == [ABORTING, ABORTED]
+    assert fetch_rows(namespace.spark, f"SELECT * FROM {namespace.table}") == [(7, "7", 7)]
+    assert namespace.tables == ["t"]
+    assert not [file for file in namespace.files if "headrace" in file]
+
+
 @every_implementation
 def test_a_replaced_table_is_complete(namespace: LakeNamespace, link: JournalLink) -> None:
     verb = "CREATE OR REPLACE TABLE"
@@ -205,6 +228,7 @@ def test_a_replaced_table_is_complete(namespace: LakeNamespace, link: JournalLin
     assert run.plan.atomic is True
     run = CtasRun(namespace.spark, namespace.ctas(ROWS, verb), JournalLink())
     assert run.plan.atomic is namespace.lake.replaces_atomically
+    assert (run.plan.note is None) is namespace.lake.replaces_atomically
     assert namespace.is_complete() or namespace.lake.name.startswith("iceberg")
     run = CtasRun(namespace.spark, namespace.ctas(OTHER, "REPLACE TABLE"), JournalLink())
     assert fetch_rows(namespace.spark, f"SELECT * FROM {namespace.table}") == [(7, "7", 7)]

@@ -95,7 +95,7 @@ class StatementRequest(RequestModel):
     conf: Conf = {}
     """Spark configuration and options of Headrace for this statement alone."""
     parameters: list[ParameterBody] = []
-    """Values for the markers `:name` or `?` in the text."""
+    """Values for the markers `:name` or `?` in the text, at most 1000."""
     wait_timeout: Duration | None = None
     """How long the response waits for the end of the statement, at most 60s."""
     on_wait_timeout: Literal["continue", "cancel"] = "continue"

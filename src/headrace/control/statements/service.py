@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -25,7 +26,13 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition
 from headrace.model.session import NewSession, SessionKind, SessionSpec
-from headrace.model.statement import NewStatement, Parameter, Statement, StatementSpec
+from headrace.model.statement import (
+    MAX_PARAMETERS,
+    NewStatement,
+    Parameter,
+    Statement,
+    StatementSpec,
+)
 from headrace.results.reader import Rows, open_rows
 from headrace.store import idempotency, results, sessions, statements
 from headrace.store.database import Tx
@@ -246,9 +253,15 @@ def _find_repeated(
 
 
 def _check_parameters(parameters: list[Parameter]) -> None:
+    """Raise InvalidRequest unless the parameters can be bound, in time linear in their number."""
+    if len(parameters) > MAX_PARAMETERS:
+        raise InvalidRequest(
+            f"The statement has {len(parameters)} parameters. At most {MAX_PARAMETERS} are allowed."
+        )
     names = [parameter.name for parameter in parameters]
     if any(name is None for name in names) and any(name is not None for name in names):
         raise InvalidRequest("Parameters must be all named or all positional.")
-    repeated = {name for name in names if name is not None and names.count(name) > 1}
+    counts = Counter(name for name in names if name is not None)
+    repeated = sorted(name for name, count in counts.items() if count > 1)
     if repeated:
-        raise InvalidRequest(f"Parameters are given twice: {', '.join(sorted(repeated))}.")
+        raise InvalidRequest(f"Parameters are given twice: {', '.join(repeated)}.")

@@ -111,6 +111,9 @@ class TwoPhaseTable(ABC):
 
     Intermediate states are an incomplete table and, in a replacement, a missing table.
     """
+    note: str | None = None
+    """A remark for the user on a success, for example what readers saw of a table that is not
+    atomic."""
     location: str | None = None
     """URI of the user's LOCATION, if the commit moves files there.
 

@@ -10,14 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.driver.ctas.base import TwoPhaseTable
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.errors import EndlessStream, StatementFailed
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.errors import EndlessStream, StatementFailed, StreamStopped
 from headrace.model.ctas_options import TRIGGER_KEY, Trigger
 
 _LOCATION, _TABLE = "stream_location", "table"
 """Keys of the record."""
+_PROGRESS_CONTEXT = "org.apache.spark.sql.execution.streaming.runtime.ProgressContext"
 
 
 class StreamedTable(TwoPhaseTable):
@@ -32,6 +35,7 @@ class StreamedTable(TwoPhaseTable):
         self._files = files
         self.write_target = table.write_target
         self.atomic = table.atomic
+        self.note = table.note
         self.location = table.location
         self.commits_natively = table.commits_natively
 
@@ -87,13 +91,15 @@ def bounded_trigger(session: SparkSession) -> Trigger:
 
 
 def run_to_end(stream: DataFrame, trigger: Trigger, location: str, name: str) -> DataFrame:
-    """Run the stream until it ends, or until its query is stopped, and return all its rows.
+    """Run the stream until it ends, and return all its rows.
 
     Args:
         location: Directory for the rows and the checkpoint.
         name: Name of the streaming query.
 
-    Raises StreamingQueryException.
+    Raises:
+        StreamStopped: the query was stopped before it had read all rows.
+        StreamingQueryException: the query failed.
     """
     rows_location = f"{location}/rows"
     options = {"once": True} if trigger is Trigger.ONCE else {"availableNow": True}
@@ -106,4 +112,25 @@ def run_to_end(stream: DataFrame, trigger: Trigger, location: str, name: str) ->
         .start()
     )
     query.awaitTermination()
+    if not _has_ended_by_itself(stream.sparkSession, query):
+        raise StreamStopped(
+            "The stream was stopped before it had read all rows, so the table was not created. Run"
+            " the statement again."
+        )
     return stream.sparkSession.read.schema(stream.schema).parquet(rows_location)
+
+
+def _has_ended_by_itself(session: SparkSession, query: StreamingQuery) -> bool:
+    """Return whether the trigger has ended a query, after all batches.
+
+    Spark reports a stopped query as it reports a complete one. Its MicroBatchExecution keeps the
+    last trigger, however: a query ends by itself after a trigger that has run to its end and, if
+    there can be several batches (MultiBatchExecutor), has found no more rows.
+    """
+    jvm = Py4JBridge(session)
+    execution = query._jsq.streamingQuery()  # noqa: SLF001 - PySpark has no access to the execution
+    trigger = execution.getLatestExecutionContext()
+    if jvm.field(trigger, "currentTriggerEndTimestamp", _PROGRESS_CONTEXT) < 0:
+        return False
+    executor = str(execution.triggerExecutor().getClass().getSimpleName())
+    return executor != "MultiBatchExecutor" or not trigger.isCurrentBatchConstructed()

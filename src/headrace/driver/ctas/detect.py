@@ -12,10 +12,9 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from headrace.driver.ctas.base import TablePath, WriteTarget
-from headrace.driver.parameters import Binding, parse_statement
+from headrace.driver.parameters import Binding, frame_of_plan, parse_statement
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.model.messages import Assignment
 
@@ -61,7 +60,7 @@ class Ctas:
     @property
     def query(self) -> DataFrame:
         """The SELECT of the statement."""
-        return _frame_of_plan(self.session, self.analysed.query())
+        return frame_of_plan(self.session, self.analysed.query())
 
     def write_to(self, target: WriteTarget, rows: DataFrame | None = None) -> DataFrame:
         """Run the CTAS with another target and, optionally, with other rows.
@@ -89,7 +88,7 @@ class Ctas:
         plan_class = _RTAS if target.replaces else _CTAS
         flag = not self.must_exist if target.replaces else False
         plan = _copy_plan(jvm, plan_class, self.plan, name, query, spec, flag)
-        return _frame_of_plan(self.session, self.bind(plan))
+        return frame_of_plan(self.session, self.bind(plan))
 
 
 def detect_ctas(session: SparkSession, assignment: Assignment) -> Ctas | None:
@@ -167,13 +166,6 @@ def _copy_plan(
     return jvm.type(f"org.apache.spark.sql.catalyst.plans.logical.{plan_class}")(
         name, source.partitioning(), query, spec, source.writeOptions(), flag, source.isAnalyzed()
     )
-
-
-def _frame_of_plan(session: SparkSession, plan: Any) -> DataFrame:
-    """Return a DataFrame of the plan. Spark runs the plan here if it is a command."""
-    jvm = Py4JBridge(session)
-    dataset = jvm.singleton("org.apache.spark.sql.classic.Dataset").ofRows(jvm.session, plan)
-    return ClassicDataFrame(dataset, session)
 
 
 def _v1_path(analysed: Any) -> TablePath:

@@ -25,6 +25,11 @@ from headrace.driver.ctas.preconditions import (
 from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.errors import CatalogError, StatementFailed
 
+_SWAP_NOTE = (
+    "The table was replaced by two renames: for some milliseconds, readers found no table of this"
+    " name. A failure keeps or restores the old table."
+)
+
 
 class StagedRecord(BaseModel):
     """Journal record of a StagedTable. Locations are URIs."""
@@ -75,6 +80,7 @@ class StagedTable(TwoPhaseTable):
         self.location = record.final_location if record.external else None
         # A replacement takes two renames. Between them no table has the name.
         self.atomic = record.backup is None
+        self.note = None if self.atomic else _SWAP_NOTE
 
     def begin(self) -> None:
         """Do nothing: Spark's write creates the staged table."""

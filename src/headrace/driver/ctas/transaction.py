@@ -15,7 +15,7 @@ from py4j.protocol import Py4JNetworkError
 from headrace.driver.ctas.base import TwoPhaseCatalog, TwoPhaseTable
 from headrace.driver.hooks import StatementFacts, StatementHook
 from headrace.driver.link import NodeLink
-from headrace.errors import HeadraceError, StatementFailed
+from headrace.errors import HeadraceError, StatementFailed, TableAlreadyExists
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Transact
 from headrace.model.transaction import Staged
@@ -102,18 +102,23 @@ class CtasHook(StatementHook):
         journal: Journal,
         *,
         target: str,
+        ignore_if_exists: bool = False,
         journal_state: TransactionState | None = None,
     ) -> None:
         """Create the hook of one table.
 
         Args:
             target: Lock key of the target table.
+            ignore_if_exists: Whether the statement succeeds if another writer has created the
+                table first. Its own table is then aborted.
             journal_state: Last journalled state, if another driver began this transaction.
         """
         self._catalog = catalog
         self._table = table
         self._journal = journal
         self._target = target
+        self._ignore_if_exists = ignore_if_exists
+        self._yielded = False
         self._journal_state = journal_state
         self._prepared = journal_state is not None
 
@@ -123,9 +128,29 @@ class CtasHook(StatementHook):
         return self._journal.id
 
     @property
+    def target(self) -> str:
+        """Lock key of the target table."""
+        return self._target
+
+    @property
     def atomic(self) -> bool:
         """See `TwoPhaseTable.atomic`."""
         return self._table.atomic
+
+    @property
+    def note(self) -> str | None:
+        """See `TwoPhaseTable.note`."""
+        return self._table.note
+
+    @property
+    def ignores_existing_table(self) -> bool:
+        """Whether the statement succeeds if another writer has created the table first."""
+        return self._ignore_if_exists
+
+    @property
+    def yielded(self) -> bool:
+        """Whether the table was aborted, because another writer had created it first."""
+        return self._yielded
 
     @property
     def commits_natively(self) -> bool:
@@ -151,13 +176,15 @@ class CtasHook(StatementHook):
             self._journal.write(TransactionState.BEGUN)
 
     def on_finished(self, statement: StatementFacts) -> None:
-        """Commit the table.
+        """Commit the table, or abort it if the statement ignores that the table already exists.
 
         Raises:
             Cancelled: the statement was cancelled before the commit.
             CommitUnfinished: the commit failed repeatedly, and its outcome is unknown.
             StatementFailed: the catalog refused the commit.
         """
+        if self._yielded:
+            return
         if self._journal_state is not TransactionState.COMMITTING:
             self._table.finish_write()
             self._journal.write(
@@ -165,10 +192,21 @@ class CtasHook(StatementHook):
                 self._describe_staging(),
                 published=self._table.commits_natively,
             )
-        self._commit()
+        try:
+            self._commit()
+        except TableAlreadyExists:
+            if not self._ignore_if_exists:
+                raise
+            self.yield_to_existing_table(statement)
+            return
         _LOG.info(
             "statement %s: committed %s of table %s", statement.id, self.transaction, self._target
         )
+
+    def yield_to_existing_table(self, statement: StatementFacts) -> None:
+        """Abort the table, because another writer has created it first. Raises like `on_failed`."""
+        self._abort(statement)
+        self._yielded = True
 
     def on_failed(self, statement: StatementFacts, error: Exception) -> None:  # noqa: ARG002 - part of the interface
         """Abort the table.
@@ -220,4 +258,5 @@ class CtasHook(StatementHook):
             location=self._table.location,
             record=self._table.to_record(),
             commits_natively=self._table.commits_natively,
+            ignore_if_exists=self._ignore_if_exists,
         )

@@ -1,0 +1,132 @@
+"""Renewal of the driver's lease.
+
+The process and its JVM are judged apart. The process renews the lease whether or not the JVM
+answers, so that a long garbage collection does not cost the session. A JVM that has died, or that
+has not answered for the bootstrap's `jvm_timeout_seconds`, counts as lost.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from headrace.driver.link import NodeLink
+from headrace.driver.spark import Spark
+from headrace.errors import DriverLost, HeadraceError
+
+
+class JvmMonitor:
+    """Asks the JVM for its running streams, in a thread of its own that the JVM can block."""
+
+    def __init__(
+        self,
+        spark: Spark,
+        *,
+        interval: float,
+        timeout: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Create a monitor that has not started.
+
+        Args:
+            interval: Seconds between an answer and the next question.
+            timeout: Seconds without an answer after which the JVM counts as lost.
+            clock: A monotonic clock, in seconds.
+        """
+        self._clock = clock
+        self._spark = spark
+        self._interval = interval
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._streams = 0
+        self._error: HeadraceError | None = None
+        self._silent_seconds = 0.0
+        self._last_check = clock()
+
+    def start(self, stopping: threading.Event) -> None:
+        """Start to ask the JVM, until `stopping` is set."""
+        thread = threading.Thread(
+            target=self._ask_repeatedly, args=(stopping,), name="headrace-jvm", daemon=True
+        )
+        self._last_check = self._clock()
+        thread.start()
+
+    def check(self) -> int:
+        """Return the number of running streams in the last answer of the JVM.
+
+        Call this method repeatedly: it measures the silence of the JVM between its calls. A call
+        that comes late counts as two intervals at most, because the whole process was frozen then.
+
+        Raises DriverLost if the JVM has died, or has been silent for too long.
+        """
+        if not self._spark.is_alive():
+            raise DriverLost("The JVM of the driver died.")
+        now = self._clock()
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            self._silent_seconds += min(now - self._last_check, 2 * self._interval)
+            self._last_check = now
+            if self._silent_seconds > self._timeout:
+                raise DriverLost(
+                    f"The JVM of the driver has not answered for {self._timeout:g} s"
+                    " (lease.jvm_timeout)."
+                )
+            return self._streams
+
+    def record_answer(self, streams: int) -> None:
+        """Record that the JVM has answered, with the number of its running streams."""
+        with self._lock:
+            self._streams = streams
+            self._silent_seconds = 0.0
+
+    def _ask_repeatedly(self, stopping: threading.Event) -> None:
+        while not stopping.wait(self._interval):
+            try:
+                streams = self._spark.count_streams()
+            except HeadraceError as error:
+                with self._lock:
+                    self._error = error
+                return
+            self.record_answer(streams)
+
+
+class LeaseRenewal:
+    """A thread that renews the lease until the driver stops."""
+
+    def __init__(
+        self,
+        link: NodeLink,
+        spark: Spark,
+        stopping: threading.Event,
+        on_error: Callable[[HeadraceError], None],
+    ) -> None:
+        """Create a renewal that has not started.
+
+        Args:
+            stopping: Set when the driver stops.
+            on_error: Called with the error that ends the renewal: the lease or the JVM is lost, or
+                no node answers.
+        """
+        self._link = link
+        self._stopping = stopping
+        self._on_error = on_error
+        bootstrap = link.bootstrap
+        self._interval = bootstrap.renew_seconds
+        self._jvm = JvmMonitor(
+            spark, interval=bootstrap.renew_seconds, timeout=bootstrap.jvm_timeout_seconds
+        )
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._jvm.start(self._stopping)
+        threading.Thread(target=self._renew_repeatedly, name="headrace-renew", daemon=True).start()
+
+    def _renew_repeatedly(self) -> None:
+        while not self._stopping.wait(self._interval):
+            try:
+                self._link.renew(self._jvm.check())
+            except HeadraceError as error:
+                self._on_error(error)
+                return
