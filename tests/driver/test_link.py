@@ -15,7 +15,10 @@ from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
 from headrace.errors import LeaseLost
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Bootstrap, Ended
+from headrace.model.result import Disposition, ResultReport
 from headrace.private_files import write_private
+
+STATEMENT = "st_" + "1" * 32
 
 
 class Server(ThreadingHTTPServer):
@@ -100,6 +103,9 @@ def connect(file: Path) -> Iterator[Connect]:
         link.close()
 
 
+TRANSACTION = "tx_" + "1" * 32
+
+
 def make_bootstrap(nodes: list[str], orphan_seconds: float) -> Bootstrap:
     return Bootstrap(
         session_id="se_1",
@@ -120,7 +126,7 @@ def test_a_call_carries_token_session_and_epoch(
     start_server: StartServer, connect: Connect
 ) -> None:
     server = start_server(APPLIED)
-    ended = Ended(statement_id="st_1", state=StatementState.CANCELLED)
+    ended = Ended(statement_id=STATEMENT, state=StatementState.CANCELLED)
     assert connect(server.address).report_end(ended).applied
     path, authorization, body = server.requests[0]
     assert path == "/driver/v1/sessions/se_1/4/ended"
@@ -134,7 +140,7 @@ def test_calls_wait_for_the_end_of_a_store_outage(
     server = start_server(STORE_DOWN, STORE_DOWN, STORE_DOWN, APPLIED)
     # The outage lasts longer than orphan_seconds, but a node that answers 503 is alive.
     link = connect(server.address, orphan_seconds=0.2)
-    assert link.report_start("st_1").applied
+    assert link.report_start(STATEMENT).applied
     assert len(server.requests) == 4
 
 
@@ -184,6 +190,54 @@ def test_a_call_that_the_node_refuses_is_not_retried(
     with pytest.raises(LinkRefused, match="invalid_request"):
         connect(server.address).renew()
     assert len(server.requests) == 1
+
+
+@pytest.mark.finding("S8")
+def test_a_report_that_the_node_refuses_fails_only_its_statement(
+    start_server: StartServer, connect: Connect
+) -> None:
+    server = start_server((413, {"code": "statement_too_large"}), APPLIED)
+    result = ResultReport(
+        disposition=Disposition.INLINE,
+        spark_schema={"type": "struct", "fields": []},
+        row_count=0,
+        byte_count=0,
+        truncated=False,
+        chunks=1,
+        data=b"",
+    )
+    refused = Ended(
+        statement_id=STATEMENT,
+        state=StatementState.SUCCESS,
+        result=result,
+        committed=TRANSACTION,
+        note="a note",
+        ran_seconds=2.0,
+    )
+    assert connect(server.address).report_end(refused).applied
+    replaced = Ended.model_validate(server.requests[1][2])
+    assert replaced.failure is not None
+    assert replaced.failure.code == "link_refused"
+    assert "ended as success" in replaced.failure.message
+    assert "statement_too_large" in replaced.failure.message
+    assert replaced == Ended(
+        statement_id=STATEMENT,
+        state=StatementState.FAILED,
+        failure=replaced.failure,
+        committed=TRANSACTION,
+        ran_seconds=2.0,
+    )
+
+
+@pytest.mark.finding("S8")
+def test_the_refused_report_of_a_cancel_still_reports_the_cancel(
+    start_server: StartServer, connect: Connect
+) -> None:
+    server = start_server((400, {"code": "invalid_request"}), APPLIED)
+    connect(server.address).report_end(
+        Ended(statement_id=STATEMENT, state=StatementState.CANCELLED)
+    )
+    assert Ended.model_validate(server.requests[1][2]).state is StatementState.CANCELLED
 
 
 def test_a_driver_without_any_node_gives_up(connect: Connect) -> None:

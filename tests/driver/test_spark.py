@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.waiting import wait_until
 
-from headrace.driver.progress import read_progress
 from headrace.driver.spark import Spark
 from headrace.model.progress import Progress
 
@@ -34,7 +33,7 @@ def test_only_running_streaming_queries_are_counted(
 def test_progress_sums_up_the_jobs_with_the_tag_and_no_others(
     driver_spark: Spark, spark: SparkSession, tmp_path: Path
 ) -> None:
-    assert read_progress(driver_spark, "st_none") is None
+    assert driver_spark.progress.read("st_none") is None
     source, target = str(tmp_path / "in"), str(tmp_path / "out")
     spark.range(0, 1000, 1, 3).write.parquet(source)
     spark.sparkContext.addJobTag("st_tagged")
@@ -45,10 +44,10 @@ def test_progress_sums_up_the_jobs_with_the_tag_and_no_others(
     spark.range(10).write.format("noop").mode("append").save()
     # Spark's listener bus delivers its events with a delay.
     wait_until(
-        lambda: _all_rows_written(read_progress(driver_spark, "st_tagged")),
+        lambda: _all_rows_written(driver_spark.progress.read("st_tagged")),
         what="all tasks are counted",
     )
-    progress = read_progress(driver_spark, "st_tagged")
+    progress = driver_spark.progress.read("st_tagged")
     assert progress is not None
     assert progress.jobs >= 1
     assert progress.stages_done == progress.stages_total >= 2
@@ -70,7 +69,7 @@ def test_tasks_count_as_active_before_the_next_heartbeat_of_an_executor(
         rows.write.format("noop").mode("append").save()
 
     def count_active() -> int:
-        progress = read_progress(driver_spark, "st_slow")
+        progress = driver_spark.progress.read("st_slow")
         return progress.tasks_active if progress is not None else -1
 
     thread = threading.Thread(target=run)

@@ -82,6 +82,64 @@ def test_a_table_of_one_session_is_visible_in_another_at_once(
         node.rows("DROP TABLE shared_table", other_session)
 
 
+@pytest.mark.finding("B3")
+@pytest.mark.parametrize("clause", ["USING parquet", "USING parquet PARTITIONED BY (p)"])
+def test_a_session_reads_what_another_session_has_changed(
+    node: NodeProcess, session: str, other_session: str, clause: str
+) -> None:
+    count = "SELECT count(*) FROM changing"
+    create = f"CREATE TABLE changing {clause} AS SELECT id, id % 2 AS p"
+    node.rows(f"{create} FROM range(2)", session)
+    try:
+        assert node.rows(count, other_session) == [["2"]]
+        node.rows("INSERT INTO changing SELECT id, id % 2 AS p FROM range(3)", session)
+        assert node.rows(count, other_session) == [["5"]]
+        node.rows("DROP TABLE changing", session)
+        node.rows(f"{create} FROM range(7)", session)
+        assert node.rows("SELECT count(id) FROM changing", other_session) == [["7"]]
+        node.rows(f"{create.replace('CREATE', 'CREATE OR REPLACE')} FROM range(9)", session)
+        assert node.rows("SELECT sum(id) FROM changing", other_session) == [["36"]]
+    finally:
+        node.rows("DROP TABLE IF EXISTS changing", session)
+
+
+@pytest.mark.finding("B15")
+def test_a_write_reports_its_rows_and_the_progress_of_all_its_tasks(
+    node: NodeProcess, session: str
+) -> None:
+    query = "SELECT id, id % 2 AS p FROM range(0, {}, 1, 2)"
+    writes = {
+        "CREATE TABLE counted USING parquet AS " + query.format(1000): 1000,
+        "INSERT INTO counted " + query.format(500): 500,
+        "INSERT OVERWRITE counted VALUES (1, 2), (3, 4)": 2,
+        "CREATE TABLE counted_hive STORED AS textfile AS " + query.format(30): 30,
+        "INSERT INTO counted_hive " + query.format(0): 0,
+        "CREATE OR REPLACE TABLE counted PARTITIONED BY (p) AS " + query.format(40): 40,
+    }
+    try:
+        for text, rows in writes.items():
+            statement = node.run(text, session)
+            assert statement["state"] == "success", statement["error"]
+            assert (text, statement["result"]["row_count"]) == (text, rows)
+            progress = statement["progress"]
+            assert progress["tasks_done"] == progress["tasks_total"] > 0
+            assert (text, progress["rows_written"]) == (text, rows)
+            assert node.result(statement["id"])["rows"] == []
+    finally:
+        node.rows("DROP TABLE IF EXISTS counted", session)
+        node.rows("DROP TABLE IF EXISTS counted_hive", session)
+
+
+@pytest.mark.finding("B15")
+def test_the_progress_of_a_query_counts_all_rows_that_it_has_read(
+    node: NodeProcess, session: str
+) -> None:
+    statement = node.run("SELECT max(id) FROM range(1000000)", session)
+    assert statement["progress"]["rows_read"] == 1_000_000
+    assert statement["progress"]["tasks_active"] == 0
+    assert statement["result"]["row_count"] == 1
+
+
 def test_a_session_can_write_a_partitioned_table_of_another_session(
     node: NodeProcess, session: str, other_session: str
 ) -> None:
@@ -140,6 +198,32 @@ def test_an_error_outside_of_the_users_text_has_no_position(
         node.rows("DROP VIEW base_view", session)
     assert error["message"]
     assert (error["line"], error["column"]) == (None, None)
+
+
+@pytest.mark.finding("S8")
+def test_a_message_of_twenty_megabytes_is_cut_and_the_driver_continues(
+    node: NodeProcess, session: str
+) -> None:
+    epoch = node.http.get(f"/api/v1/sessions/{session}").json()["epoch"]
+    error = node.run("SELECT raise_error(repeat('m', 20000000))", session)["error"]
+    assert error["condition"] == "USER_RAISED_EXCEPTION"
+    assert len(error["message"]) == 65536
+    assert error["message"].endswith("m… [cut]")
+    assert node.rows("SELECT 1", session) == [[1]]
+    assert node.http.get(f"/api/v1/sessions/{session}").json()["epoch"] == epoch
+
+
+@pytest.mark.finding("S8")
+def test_a_variable_of_thirteen_megabytes_works_and_is_not_saved(
+    node: NodeProcess, session: str
+) -> None:
+    epoch = node.http.get(f"/api/v1/sessions/{session}").json()["epoch"]
+    node.rows("DECLARE VARIABLE big STRING DEFAULT repeat('x', 13000000)", session)
+    try:
+        assert node.rows("SELECT length(big)", session) == [[13_000_000]]
+        assert node.http.get(f"/api/v1/sessions/{session}").json()["epoch"] == epoch
+    finally:
+        node.rows("DROP TEMPORARY VARIABLE big", session)
 
 
 def test_raise_error_fails_the_statement_with_the_users_message(

@@ -131,7 +131,8 @@ class ResultPrinter:
             writer.write_rows(rows)
             count += len(rows)
         writer.end()
-        if count != result["row_count"]:
+        # A statement without columns, such as INSERT, counts the rows that it has written.
+        if columns and count != result["row_count"]:
             raise HeadraceError(
                 f"The result of {statement['id']} is incomplete: the node returned {count} of "
                 f"{result['row_count']} rows."

@@ -11,21 +11,24 @@ from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.failures import describe_failure
 from headrace.driver.hooks import Hooks, StatementFacts, load_hooks, report_lost_attempt
-from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
+from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.planner import ExecutionPlan, TableOutcome, plan_statement
 from headrace.driver.spark import Spark
+from headrace.driver.written_rows import count_written_rows
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment, Ended
+from headrace.model.progress import Progress
 from headrace.model.result import ResultReport, make_location
 from headrace.model.snapshot import Snapshot
+from headrace.model.text import MAX_SUMMARY, cut_text
 
 _LOG = logging.getLogger("headrace.driver")
 _POOL = "spark.scheduler.pool"
@@ -33,7 +36,7 @@ _POOL = "spark.scheduler.pool"
 _CANCEL_EVERY_SECONDS = 0.1
 _JVM_EXIT_SECONDS = 2.0
 """Time that a JVM may need to exit after its connections have broken."""
-_DRIVER_ERRORS = (LeaseLost, NoNodeAnswers, LinkRefused)
+_DRIVER_ERRORS = (LeaseLost, NoNodeAnswers)
 """Errors that end the driver instead of the statement."""
 _LIVE_JVM_ERRORS = (PySparkException, Py4JJavaError, HeadraceError)
 """Errors that do not suggest that the JVM is dying."""
@@ -57,6 +60,7 @@ class Execution:
         self._link = link
         self._bootstrap = link.bootstrap
         self._plan: ExecutionPlan | None = None
+        self._frame: DataFrame | None = None
         self._hooks = Hooks(self._facts, [], None)
         self._ended = threading.Event()
         self._cancelling = threading.Event()
@@ -69,8 +73,8 @@ class Execution:
     def run(self) -> Ended:
         """Run the statement and return the report of its end, also for an error of the user's SQL.
 
-        Raises DriverLost if the JVM has died. Raises LeaseLost, NoNodeAnswers and LinkRefused if a
-        step of a table transaction cannot be written to the journal.
+        Raises DriverLost if the JVM has died. Raises LeaseLost and NoNodeAnswers if a step of a
+        table transaction cannot be written to the journal.
         """
         start = time.monotonic()
         try:
@@ -114,7 +118,8 @@ class Execution:
             self._plan = plan = plan_statement(session, assignment, self._link, self._facts)
             self._start_hooks(plan)
             try:
-                report = write_result(plan.run(), self._output_options())
+                self._frame = plan.run()
+                report = write_result(self._frame, self._output_options())
             finally:
                 # The hooks now publish or remove a table: a cancel must not interrupt their jobs.
                 self._remove_job_tag()
@@ -151,14 +156,16 @@ class Execution:
             self._hooks.notify_cancelled()
             return _Outcome(StatementState.CANCELLED, failure=failure)
         self._hooks.notify_failed(error)
-        summary = failure.message.partition("\n")[0]
+        summary = cut_text(failure.message.partition("\n")[0], MAX_SUMMARY)
         _LOG.warning("statement %s failed: %s", self.assignment.statement_id, summary)
         return _Outcome(StatementState.FAILED, failure=failure)
 
     def _report(self, outcome: _Outcome, *, ran_seconds: float) -> Ended:
-        table = TableOutcome()
+        table, progress, rows_written = TableOutcome(), self._read_progress(), None
         if self._plan is not None and outcome.state is StatementState.SUCCESS:
             table = self._plan.describe_outcome()
+            if self._plan.hook is None or table.committed is not None:
+                rows_written = self._count_written_rows(progress)
         return Ended(
             statement_id=self.assignment.statement_id,
             state=outcome.state,
@@ -167,9 +174,30 @@ class Execution:
             committed=table.committed,
             atomic=table.atomic,
             note=table.note,
+            rows_written=rows_written,
+            progress=progress,
             ran_seconds=ran_seconds,
             snapshot=self._capture_changes(),
         )
+
+    def _read_progress(self) -> Progress | None:
+        """Return the final progress; None if there was no job."""
+        try:
+            return self._spark.progress.read_final(self.assignment.statement_id)
+        except (Py4JError, OSError) as error:
+            _LOG.warning("statement %s: no progress: %s", self.assignment.statement_id, error)
+            return None
+
+    def _count_written_rows(self, progress: Progress | None) -> int | None:
+        """Return the number of rows that an INSERT or a CTAS has written, if Spark counts them."""
+        if self.assignment.is_query or self._frame is None:
+            return None
+        try:
+            jobs = self._spark.progress.list_jobs(self.assignment.statement_id)
+            return count_written_rows(self._frame, jobs, progress)
+        except (Py4JError, OSError) as error:
+            _LOG.warning("statement %s: rows not counted: %s", self.assignment.statement_id, error)
+            return None
 
     def _capture_changes(self) -> Snapshot | None:
         """Return the session state if the statement may have changed it, even if it failed."""

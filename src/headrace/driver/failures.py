@@ -30,7 +30,6 @@ from headrace.errors import HeadraceError, Position
 from headrace.grammar.text import position_at
 from headrace.model.failure import Failure
 
-_TRACE_CHARACTERS = 64 * 1024
 _CAUSES = 20
 """Largest number of causes to search for an error with a condition."""
 
@@ -166,4 +165,4 @@ def _format_trace(error: Exception, spark_error: Exception) -> str:
     java = ""
     if isinstance(spark_error, CapturedException):
         java = str(spark_error._stackTrace or "")  # noqa: SLF001 - not in PySpark's API
-    return f"{python}\n{java}".strip()[:_TRACE_CHARACTERS]
+    return f"{python}\n{java}".strip()

@@ -4,7 +4,7 @@ A call that fails for good ends in one of three errors:
 
 - LeaseLost: another driver has replaced this one, which must stop.
 - NoNodeAnswers: no node has answered for the bootstrap's `orphan_seconds`.
-- LinkRefused: the node does not understand the call, which is a defect.
+- LinkRefused: the node does not accept the call, for example because it is too large.
 
 During a store outage, nodes answer 503. The call is then retried until the store is back, so that
 no result is lost.
@@ -26,6 +26,7 @@ import urllib3
 from headrace.driver.bootstrap import read_addresses
 from headrace.errors import HeadraceError, LeaseLost
 from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
 from headrace.model.messages import (
     LINK_PREFIX,
     Acknowledged,
@@ -67,9 +68,26 @@ class NoNodeAnswers(HeadraceError):
 
 
 class LinkRefused(HeadraceError):
-    """The node does not understand this driver: their versions differ."""
+    """The node does not accept a call: it is too large, or the versions differ."""
 
     code = "link_refused"
+
+
+def _replace_refused_report(refused: Ended, error: LinkRefused) -> Ended:
+    """Return the report of a failure that replaces a report, without the parts of any size."""
+    was_cancelled = refused.state is StatementState.CANCELLED
+    return Ended(
+        statement_id=refused.statement_id,
+        state=StatementState.CANCELLED if was_cancelled else StatementState.FAILED,
+        failure=Failure.of(
+            LinkRefused(
+                f"The statement ended as {refused.state}, but the node refused the report of its"
+                f" end. Its effects remain. {error.message}"
+            )
+        ),
+        committed=refused.committed,
+        ran_seconds=refused.ran_seconds,
+    )
 
 
 class NodeLink:
@@ -142,8 +160,16 @@ class NodeLink:
             self._call("advanced", Advanced(progress=progress), Acknowledged, patience=0.0)
 
     def report_end(self, message: Ended) -> Acknowledged:
-        """Report how a statement ended, with its result."""
-        return self._call("ended", message, Acknowledged)
+        """Report how a statement ended, with its result.
+
+        If a node refuses the report, the statement fails with that reason. Raises LinkRefused only
+        if the node refuses the report of this failure as well.
+        """
+        try:
+            return self._call("ended", message, Acknowledged)
+        except LinkRefused as error:
+            _LOG.error("statement %s: %s", message.statement_id, error.message)
+            return self._call("ended", _replace_refused_report(message, error), Acknowledged)
 
     def transact(self, message: Transact) -> Transacted:
         """Write one step of a table transaction to the journal."""

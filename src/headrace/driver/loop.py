@@ -15,7 +15,7 @@ from headrace.driver.ctas import recover
 from headrace.driver.execute import Execution
 from headrace.driver.hooks import report_ended_statements
 from headrace.driver.lease_renewal import LeaseRenewal
-from headrace.driver.link import NodeLink
+from headrace.driver.link import LinkRefused, NodeLink
 from headrace.driver.progress import ProgressReporter
 from headrace.driver.spark import Spark
 from headrace.driver.warm_up import warm_up
@@ -61,7 +61,9 @@ class Loop:
         notified = [call.statement_id for call in hook_calls]
         self._link.hello(self._spark.build_hello(os.getpid(), lost=lost, notified=notified))
         LeaseRenewal(self._link, self._spark, self._stopping, self._abort).start()
-        reporter = ProgressReporter(self._link, self._spark, lambda: self._list_in_flight()[0])
+        reporter = ProgressReporter(
+            self._link, self._spark.progress, lambda: self._list_in_flight()[0]
+        )
         reporter.start()
         if self._link.bootstrap.warm:
             # Warm up in a worker: a session may be assigned to this driver at any time.
@@ -106,9 +108,13 @@ class Loop:
         self._reporters.submit(self._report_start, execution)
 
     def _report_start(self, execution: Execution) -> None:
+        statement_id = execution.assignment.statement_id
         try:
             if not execution.wait_for_end(_START_REPORT_SECONDS):
-                self._link.report_start(execution.assignment.statement_id)
+                self._link.report_start(statement_id)
+        except LinkRefused as error:
+            # The report of the end includes the start.
+            _LOG.error("statement %s: %s", statement_id, error.message)
         except HeadraceError as error:
             self._abort(error)
 

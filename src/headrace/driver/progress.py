@@ -1,4 +1,4 @@
-"""Reports the progress of running statements to the node once a second.
+"""Progress of statements: once a second while they run, and once after their end.
 
 The numbers come from Spark's AppStatusStore, which exists with or without the UI. The job tag of a
 statement, which is its id, leads to its jobs. The number of active tasks comes from the task
@@ -8,31 +8,34 @@ the executor's next heartbeat.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
 
 from headrace.driver.link import NodeLink
-from headrace.driver.spark import Spark
 from headrace.errors import HeadraceError
 from headrace.model.progress import Progress
 
 _LOG = logging.getLogger("headrace.progress")
 _INTERVAL_SECONDS = 1.0
+_LISTENER_BUS_MILLIS = 500
+"""Longest time to wait for the events of tasks that have ended."""
 
 
 class ProgressReporter:
     """A thread that reports changed progress. An error in this thread ends no statement."""
 
     def __init__(
-        self, link: NodeLink, spark: Spark, list_in_flight: Callable[[], list[str]]
+        self, link: NodeLink, reader: ProgressReader, list_in_flight: Callable[[], list[str]]
     ) -> None:
         self._link = link
-        self._spark = spark
+        self._reader = reader
         self._list_in_flight = list_in_flight
         self._reported: dict[str, Progress] = {}
         self._stopping = threading.Event()
@@ -62,7 +65,7 @@ class ProgressReporter:
     def _report_changes(self, statement_ids: list[str]) -> None:
         changed: dict[str, Progress] = {}
         for statement_id in statement_ids:
-            progress = read_progress(self._spark, statement_id)
+            progress = self._reader.read(statement_id)
             if progress is not None and progress != self._reported.get(statement_id):
                 changed[statement_id] = progress
         self._reported = {
@@ -74,17 +77,40 @@ class ProgressReporter:
             self._link.report_progress(changed)
 
 
-def read_progress(spark: Spark, tag: str) -> Progress | None:
-    """Return the sums over all jobs with a tag; None before the first job. Raises Py4JError."""
-    context = spark.context._jsc.sc()  # noqa: SLF001 - PySpark's StatusTracker does not offer tags
-    store, scheduler = context.statusStore(), context.taskScheduler()
-    sums: Counter[str] = Counter()
-    for job in context.statusTracker().getJobIdsForTag(tag):
-        sums["jobs"] += 1
-        _add_job(store.job(job), store, scheduler, sums)
-    if not sums["jobs"]:
-        return None
-    return Progress(**{name: sums[name] for name in Progress.model_fields})
+class ProgressReader:
+    """Reads the progress of statements from the application. Every call may raise Py4JError."""
+
+    def __init__(self, context: SparkContext) -> None:
+        scala_context = context._jsc.sc()  # noqa: SLF001 - PySpark's StatusTracker does not offer tags
+        self._tracker = scala_context.statusTracker()
+        self._store = scala_context.statusStore()
+        self._scheduler = scala_context.taskScheduler()
+        self._listener_bus = scala_context.listenerBus()
+
+    def read(self, tag: str) -> Progress | None:
+        """Return the sums over all jobs with a tag; None before the first job."""
+        sums: Counter[str] = Counter()
+        for job in self.list_jobs(tag):
+            sums["jobs"] += 1
+            _add_job(self._store.job(job), self._store, self._scheduler, sums)
+        if not sums["jobs"]:
+            return None
+        return Progress(**{name: sums[name] for name in Progress.model_fields})
+
+    def list_jobs(self, tag: str) -> list[int]:
+        """Return the ids of the jobs with a tag."""
+        return list(self._tracker.getJobIdsForTag(tag))
+
+    def read_final(self, tag: str) -> Progress | None:
+        """Return the progress when no job with the tag runs any more, like `read`.
+
+        The store learns of the last tasks through the listener bus, which delivers its events with
+        a delay.
+        """
+        # A bus that other statements keep busy raises a timeout. The numbers are then too low.
+        with contextlib.suppress(Py4JJavaError):
+            self._listener_bus.waitUntilEmpty(_LISTENER_BUS_MILLIS)
+        return self.read(tag)
 
 
 def _add_job(job: Any, store: Any, scheduler: Any, sums: Counter[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import cached_property
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -11,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.driver.jvm_process import find_jvm_process
+from headrace.driver.progress import ProgressReader
 from headrace.driver.state.tracker import SessionStateTracker
 from headrace.errors import DriverLost, HeadraceError
 from headrace.model.messages import Bootstrap, Hello
@@ -42,6 +44,11 @@ class Spark:
     @property
     def context(self) -> SparkContext:
         return self.session.sparkContext
+
+    @cached_property
+    def progress(self) -> ProgressReader:
+        """Reader of the progress of statements."""
+        return ProgressReader(self.context)
 
     def build_hello(self, pid: int, *, lost: list[str], notified: list[str]) -> Hello:
         """Return the message with which this driver introduces itself to a node.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from headrace.errors import HeadraceError
-from headrace.model.text import Code, MessageText, Name, SmallCount
+from headrace.model.text import MAX_SUMMARY, Code, MessageText, Name, SmallCount, cut_text
 
 
 class Failure(BaseModel):
@@ -24,6 +24,12 @@ class Failure(BaseModel):
     """Column in the user's text, counted from 1, in code points."""
     trace: MessageText | None = None
     """Stack trace, shown on request only."""
+
+    def summarize(self) -> Failure:
+        """Return the failure for a list: with a short message, and without the trace."""
+        return self.model_copy(
+            update={"message": cut_text(self.message, MAX_SUMMARY), "trace": None}
+        )
 
     @classmethod
     def of(cls, error: HeadraceError) -> Failure:

@@ -22,6 +22,7 @@ from headrace.model.result import ResultReport, ResultRequest
 from headrace.model.snapshot import Snapshot
 from headrace.model.statement import Parameter
 from headrace.model.text import (
+    Count,
     Descriptions,
     MessageText,
     Name,
@@ -227,6 +228,10 @@ class Ended(Message):
     atomic: bool | None = None
     note: MessageText | None = None
     """A remark on a success."""
+    rows_written: Count | None = None
+    """Number of rows that an INSERT or a CTAS has written, if Spark counts them."""
+    progress: Progress | None = None
+    """Progress after the last task. None if the statement started no job."""
     snapshot: Snapshot | None = None
     """State of the session afterwards, if the statement may have changed it."""
     ran_seconds: float | None = Field(default=None, ge=0, le=_MAX_RAN_SECONDS)

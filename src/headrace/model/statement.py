@@ -99,7 +99,9 @@ class Statement:
     """For a CTAS that ran: whether its table appeared whole. None for any other statement."""
     note: str | None
     """A remark on a success, for example that the table already existed."""
+    rows_written: int | None
+    """Number of rows that an INSERT or a CTAS has written. None for any other statement."""
     progress: Progress | None
-    """Progress while the statement runs, at most a second old."""
+    """Progress of the statement: at most a second old while it runs, and complete after its end."""
     failure: Failure | None
     result: ResultInfo | None

@@ -19,6 +19,8 @@ MAX_NAME = 1024
 """Characters of a name, a short description or a URL."""
 MAX_MESSAGE = 64 * 1024
 """Characters of a message. A longer message is cut."""
+MAX_SUMMARY = 1000
+"""Characters of a message in a list. A longer message is cut."""
 
 _MAX_KEY_BYTES = 1200
 """PostgreSQL's index entries have at most 2,704 bytes, and an index may hold two such texts."""
@@ -43,10 +45,14 @@ def check_key(text: str) -> str:
 
 def clean_message(text: str) -> str:
     """Return a message that can be stored: forbidden characters replaced, cut at 64 Ki."""
-    text = _FORBIDDEN.sub(_REPLACEMENT, text)
-    if len(text) <= MAX_MESSAGE:
+    return cut_text(_FORBIDDEN.sub(_REPLACEMENT, text), MAX_MESSAGE)
+
+
+def cut_text(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters. A longer text ends with a mark."""
+    if len(text) <= limit:
         return text
-    return text[: MAX_MESSAGE - len(_CUT_MARK)] + _CUT_MARK
+    return text[: limit - len(_CUT_MARK)] + _CUT_MARK
 
 
 def limit_descriptions(descriptions: list[str]) -> list[str]:

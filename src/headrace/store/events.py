@@ -41,7 +41,6 @@ from headrace.store.notifications import EVENTS
 from headrace.store.tables import events
 
 _SELECT = select(events)
-_MAX_EVENT_MESSAGE = 1000
 _ORDER = (events.c.generation, events.c.xid, events.c.id)
 _CURSOR = re.compile(r"([0-9]{1,10})\.([0-9]{1,19})\.([0-9]{1,19})")
 
@@ -120,7 +119,7 @@ def append(
     """Append the event of a change of state.
 
     Args:
-        failure: A failure to add to the detail, without its stack trace, its message cut.
+        failure: A failure to add to the detail, with a short message.
         seconds_ago: Time since the change; the event is dated back by this time.
     """
     row = {
@@ -167,10 +166,7 @@ def append_all(
 def _full_detail(detail: dict[str, Any] | None, failure: Failure | None) -> dict[str, Any]:
     full_detail = dict(detail or {})
     if failure is not None:
-        full_detail["failure"] = failure.model_dump(
-            mode="json", exclude={"trace"}, exclude_none=True
-        )
-        full_detail["failure"]["message"] = failure.message[:_MAX_EVENT_MESSAGE]
+        full_detail["failure"] = failure.summarize().model_dump(mode="json", exclude_none=True)
     return full_detail
 
 

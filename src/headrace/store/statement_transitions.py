@@ -12,6 +12,7 @@ from sqlalchemy import Row, select, update
 from headrace.errors import CommitInDoubt, Committing, StatementTimeout
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, StatementState, TransactionState
+from headrace.model.progress import Progress
 from headrace.model.result import Disposition, ResultReport
 from headrace.model.session import DriverLease
 from headrace.model.statement import CancelReason, Statement
@@ -190,10 +191,27 @@ def request_cancel(
     return target
 
 
-def set_outcome_notes(tx: Tx, statement_id: str, *, atomic: bool | None, note: str | None) -> None:
-    """Store whether a CTAS was atomic, and a remark on the outcome."""
-    query = update(statements).where(statements.c.id == statement_id)
-    tx.execute(query.values(atomic=atomic, note=note))
+def set_outcome(
+    tx: Tx,
+    statement_id: str,
+    *,
+    atomic: bool | None = None,
+    note: str | None = None,
+    rows_written: int | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Store what is known about a statement that has ended. A value of None changes nothing.
+
+    Args:
+        atomic: Whether the table of a CTAS appeared whole.
+        note: A remark on the outcome.
+        rows_written: Number of rows that an INSERT or a CTAS has written.
+        progress: Progress after the last task.
+    """
+    values = {"atomic": atomic, "note": note, "rows_written": rows_written, "progress": progress}
+    known = {name: value for name, value in values.items() if value is not None}
+    if known:
+        tx.execute(update(statements).where(statements.c.id == statement_id).values(known))
 
 
 def end_all_statements(

@@ -172,6 +172,7 @@ statements = Table(
     Column("progress", Document(Progress)),
     Column("atomic", Boolean),
     Column("note", Text),
+    Column("rows_written", BigInteger),
     Column("failure", Document(Failure)),
     CheckConstraint(
         "(ended_at IS NOT NULL) = (state IN ('success', 'failed', 'timeout', 'cancelled'))",

@@ -205,3 +205,25 @@ def test_an_invalid_query_of_a_list_is_refused_by_name(
         response = node.http.get(f"/api/v1/{path}", params=query)
         assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
         assert next(iter(query)) in response.json()["detail"]
+
+
+@pytest.mark.finding("S8")
+def test_lists_of_statements_and_events_hold_only_the_beginning_of_a_long_message(
+    node: InProcessNode,
+) -> None:
+    session_id, driver = node.start_session()
+    failure = Failure(code="execution_error", message="m" * 100_000, trace="t" * 100_000)
+    for _ in range(13):
+        statement_id = node.submit(session=session_id)["id"]
+        driver.claim()
+        driver.report_end(statement_id, StatementState.FAILED, failure=failure)
+    assert len(node.statement(statement_id)["error"]["message"]) == 65_536
+    path = f"/api/v1/statements?session={session_id}"
+    page = node.http.get(path)
+    messages = [statement["error"]["message"] for statement in page.json()["items"]]
+    assert len(messages) == 13
+    assert all(message.endswith("m… [cut]") for message in messages)
+    assert len(page.content) < 13 * 4096
+    events = node.http.get(f"/api/v1/events?entity_id={statement_id}")
+    assert "m… [cut]" in events.text
+    assert len(events.content) < 4 * 4096

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.in_process_node import InProcessNode
+from tests.support.made_results import inline_result
 
+from headrace.model.lifecycle import StatementState
 from headrace.model.progress import Progress
 
 HALF = Progress(
@@ -44,3 +47,29 @@ def test_progress_is_accepted_only_from_the_driver_of_a_statement_in_flight(
     driver.succeed(statement_id)
     assert not driver.report_progress({statement_id: HALF}).applied
     assert node.statement(statement_id)["progress"] is None
+
+
+@pytest.mark.finding("B15")
+def test_the_report_of_the_end_brings_the_final_progress_and_the_rows_written(
+    node: InProcessNode,
+) -> None:
+    final = HALF.model_copy(update={"tasks_done": 10, "tasks_active": 0, "rows_written": 70})
+    session_id, driver = node.start_session()
+    statement_id = node.submit("INSERT INTO t SELECT 1", session=session_id)["id"]
+    driver.claim()
+    driver.report_progress({statement_id: HALF})
+    driver.succeed(statement_id, inline_result([], []), progress=final, rows_written=70)
+    statement = node.statement(statement_id)
+    assert statement["progress"] == final.model_dump()
+    assert statement["result"]["row_count"] == 70
+    assert node.result(statement_id)["rows"] == []
+
+
+@pytest.mark.finding("B15")
+def test_an_end_without_progress_keeps_the_last_progress(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
+    statement_id = node.submit(session=session_id)["id"]
+    driver.claim()
+    driver.report_progress({statement_id: HALF})
+    driver.report_end(statement_id, StatementState.FAILED)
+    assert node.statement(statement_id)["progress"] == HALF.model_dump()

@@ -1,4 +1,4 @@
-"""Launches: slow backends, and profiles that only some nodes have."""
+"""Launches: configuration, slow backends, and profiles that only some nodes have."""
 
 from __future__ import annotations
 
@@ -36,6 +36,19 @@ def hold_starts(launcher: ScriptedLauncher) -> Iterator[threading.Semaphore]:
     finally:
         launcher.on_start = lambda _name: None
         release.set()
+
+
+@pytest.mark.finding("B3")
+def test_drivers_cache_no_tables_that_other_sessions_may_change(node: InProcessNode) -> None:
+    conf = {
+        "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.cached": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.cached.cache-enabled": "true",
+    }
+    request = node.launcher.wait_for_request(node.session(conf=conf))
+    assert request.bootstrap.conf["spark.sql.filesourceTableRelationCacheSize"] == "0"
+    assert request.bootstrap.conf["spark.sql.catalog.ice.cache-enabled"] == "false"
+    assert request.bootstrap.conf["spark.sql.catalog.cached.cache-enabled"] == "true"
 
 
 @pytest.mark.finding("B8")

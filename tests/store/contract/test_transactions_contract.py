@@ -310,7 +310,7 @@ def test_the_end_of_a_session_marks_committing_statements_as_in_doubt(store: Dat
 def test_outcome_notes_are_stored(store: Database) -> None:
     creation = Creation(store)
     with store.write("test") as tx:
-        statement_transitions.set_outcome_notes(tx, creation.statement, atomic=True, note="done")
+        statement_transitions.set_outcome(tx, creation.statement, atomic=True, note="done")
     statement = creation.get_statement()
     assert (statement.atomic, statement.note) == (True, "done")
 

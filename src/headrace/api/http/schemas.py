@@ -149,6 +149,7 @@ class ResultBody(ResponseModel):
 
     columns: list[ColumnBody] = Field(serialization_alias="schema")
     row_count: int
+    """Number of rows. For INSERT and CREATE TABLE AS, which return no rows: the rows written."""
     byte_count: int
     """Bytes of Arrow record batches."""
     chunks: int

@@ -25,8 +25,18 @@ from headrace.model.statement import Statement
 from headrace.results.schema import parse_schema
 
 
-def statement_body(statement: Statement, *, trace: bool = False) -> StatementBody:
-    """Return the body of a statement, without rows."""
+def statement_body(
+    statement: Statement, *, trace: bool = False, in_list: bool = False
+) -> StatementBody:
+    """Return the body of a statement, without rows.
+
+    Args:
+        trace: Whether to include the stack trace of the error.
+        in_list: Whether to shorten the message of the error.
+    """
+    failure = statement.failure
+    if failure is not None and in_list:
+        failure = failure.summarize()
     return StatementBody(
         id=statement.id,
         session_id=statement.session_id,
@@ -46,13 +56,16 @@ def statement_body(statement: Statement, *, trace: bool = False) -> StatementBod
         atomic=statement.atomic,
         note=statement.note,
         progress=statement.progress,
-        error=_error_body(statement.failure, trace=trace),
-        result=_result_body(statement.result),
+        error=_error_body(failure, trace=trace),
+        result=_result_body(statement.result, statement.rows_written),
     )
 
 
-def session_body(session: Session) -> SessionBody:
-    """Return the body of a session."""
+def session_body(session: Session, *, in_list: bool = False) -> SessionBody:
+    """Return the body of a session, in a list with a short message of its error."""
+    failure = session.failure
+    if failure is not None and in_list:
+        failure = failure.summarize()
     return SessionBody(
         **session.spec.model_dump(),
         id=session.id,
@@ -73,7 +86,7 @@ def session_body(session: Session) -> SessionBody:
         started_at=session.started_at,
         ended_at=session.ended_at,
         last_update_time=session.last_update_time,
-        error=_error_body(session.failure, trace=False),
+        error=_error_body(failure, trace=False),
     )
 
 
@@ -129,12 +142,12 @@ def _error_body(failure: Failure | None, *, trace: bool) -> ErrorBody | None:
     return ErrorBody(**fields if trace else fields | {"trace": None})
 
 
-def _result_body(result: ResultInfo | None) -> ResultBody | None:
+def _result_body(result: ResultInfo | None, rows_written: int | None) -> ResultBody | None:
     if result is None:
         return None
     return ResultBody(
         columns=_columns(result),
-        row_count=result.row_count,
+        row_count=result.row_count if rows_written is None else rows_written,
         byte_count=result.byte_count,
         chunks=result.chunks,
         truncated=result.truncated,

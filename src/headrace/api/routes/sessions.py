@@ -54,7 +54,9 @@ def list_sessions(
     """List sessions, newest first."""
     sessions = node_of(request).sessions.page(caller, states=state, before=before, limit=limit + 1)
     page, next_ = split_page(sessions, limit)
-    return json_response(SessionPage(items=[session_body(item) for item in page], next=next_))
+    return json_response(
+        SessionPage(items=[session_body(item, in_list=True) for item in page], next=next_)
+    )
 
 
 @router.get("/{session}", response_model=SessionBody, responses=problems(404))

@@ -123,7 +123,7 @@ def list_statements(
     page = node_of(request).statements.page(
         caller, session=session, states=state, before=before, limit=limit
     )
-    items = [statement_body(statement) for statement in page.items]
+    items = [statement_body(statement, in_list=True) for statement in page.items]
     return json_response(StatementPage(items=items, next=page.items[-1].id if page.more else None))
 
 

@@ -292,10 +292,14 @@ def _save_report(tx: Tx, lease: DriverLease, message: Ended) -> None:
         mark_committed(tx, lease, message.committed, message.statement_id)
     if message.snapshot is not None:
         snapshots.save(tx, lease.session_id, message.snapshot)
-    if message.atomic is not None or message.note is not None:
-        statement_transitions.set_outcome_notes(
-            tx, message.statement_id, atomic=message.atomic, note=message.note
-        )
+    statement_transitions.set_outcome(
+        tx,
+        message.statement_id,
+        atomic=message.atomic,
+        note=message.note,
+        rows_written=message.rows_written,
+        progress=message.progress,
+    )
 
 
 def _accepted_outcome(

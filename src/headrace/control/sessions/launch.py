@@ -29,6 +29,10 @@ _LOG = logging.getLogger("headrace.launch")
 _BATCH = 100
 _THREADS = 8
 """Largest number of drivers that a node starts at once on one backend."""
+_ICEBERG_CATALOGS = {
+    "org.apache.iceberg.spark.SparkCatalog",
+    "org.apache.iceberg.spark.SparkSessionCatalog",
+}
 
 
 def hash_token(token: str) -> str:
@@ -240,12 +244,14 @@ def _driver_conf(
         "spark.files": spec.files,
         "spark.submit.pyFiles": spec.py_files,
     }
-    return {
+    conf = {
         "spark.master": profile.master,
         "spark.ui.port": "0",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": settings.warehouse,
         "spark.sql.scripting.enabled": "true",
+        # Other sessions change tables, and Spark's cache of their files would not notice that.
+        "spark.sql.filesourceTableRelationCacheSize": "0",
         **({"spark.scheduler.mode": "FAIR"} if session.parallelism > 1 else {}),
         **catalog_conf,
         **profile.conf,
@@ -254,3 +260,8 @@ def _driver_conf(
         "spark.app.name": name,
         "spark.headrace.session.id": session.id,
     }
+    # For the same reason, Iceberg's catalogs cache no tables, unless the configuration says so.
+    uncached = {
+        f"{key}.cache-enabled": "false" for key, value in conf.items() if value in _ICEBERG_CATALOGS
+    }
+    return uncached | conf

@@ -66,9 +66,11 @@ class V1Catalog:
 
         This skips the ALTER TABLE statement, which resolves the table to find cached queries.
         """
-        staged = self._identifier(path)
+        staged, published = self._identifier(path), self._identifier(target)
         self._catalog.invalidateCachedTable(staged)
-        self._catalog.renameTable(staged, self._identifier(target))
+        # This session may have cached the files of a table that had the target name before.
+        self._catalog.invalidateCachedTable(published)
+        self._catalog.renameTable(staged, published)
 
     def rename(self, path: TablePath, target: TablePath) -> None:
         """Rename a table.

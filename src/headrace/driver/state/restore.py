@@ -14,6 +14,7 @@ from headrace.driver.failures import describe_failure
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.state import functions, namespace, resources, variables, views
 from headrace.model.snapshot import EntryForm, Snapshot, SnapshotEntry
+from headrace.model.text import MAX_SUMMARY, cut_text
 
 _LOG = logging.getLogger("headrace.state")
 
@@ -79,7 +80,8 @@ class SnapshotRestore:
         try:
             action()
         except (Py4JError, PySparkException) as error:
-            self._add_lost(what, describe_failure(error, "").message.partition("\n")[0])
+            reason = describe_failure(error, "").message.partition("\n")[0]
+            self._add_lost(what, cut_text(reason, MAX_SUMMARY))
 
     def _add_lost(self, what: str, reason: str) -> None:
         _LOG.warning("not restored: %s: %s", what, reason)

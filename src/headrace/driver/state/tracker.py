@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.state import functions, namespace, resources, variables, views
+from headrace.driver.state.limits import limit_snapshot
 from headrace.driver.state.restore import SnapshotRestore
 from headrace.model.snapshot import Snapshot
 
@@ -37,7 +38,7 @@ class SessionStateTracker:
         return snapshot
 
     def capture(self) -> Snapshot:
-        """Return the current state. Raises Py4JError."""
+        """Return the current state, within the limits of a snapshot. Raises Py4JError."""
         jvm, conf = self._jvm, self._read_conf()
         added = {
             kind: [uri for uri in uris if uri not in self._initial_resources[kind]]
@@ -48,7 +49,7 @@ class SessionStateTracker:
         view_entries, unsaved_views = views.capture(jvm)
         global_view_entries, unsaved_global_views = views.capture_global(jvm)
         unsaved = unsaved_functions + unsaved_views + unsaved_global_views
-        return Snapshot(
+        snapshot = Snapshot(
             conf={
                 key: value for key, value in conf.items() if self._initial_conf.get(key) != value
             },
@@ -61,6 +62,7 @@ class SessionStateTracker:
             unsaved=[entry for entry in unsaved if entry not in self._initial_unsaved],
             **added,
         )
+        return limit_snapshot(snapshot)
 
     def restore(self, snapshot: Snapshot) -> list[str]:
         """Restore a snapshot, and return a description of each part that could not be restored."""

@@ -152,6 +152,7 @@ def _create_statements() -> None:
         sa.Column("progress", sa.JSON),
         sa.Column("atomic", sa.Boolean),
         sa.Column("note", sa.Text),
+        sa.Column("rows_written", sa.BigInteger),
         sa.Column("failure", sa.JSON),
         sa.PrimaryKeyConstraint("id", name="statements_key"),
         sa.ForeignKeyConstraint(
