@@ -71,3 +71,14 @@ def test_a_submit_that_is_never_confirmed_says_where_to_look(
     completed = headrace("sql", "SELECT")
     assert completed.returncode == 3
     assert "may have accepted it. Check with: headrace statement list" in completed.stderr
+
+
+@pytest.mark.finding("U3")
+def test_the_command_to_return_names_the_node_of_this_command(
+    node: ScriptedNode, headrace: RunHeadrace
+) -> None:
+    node.on("SELECT", hangs=True)
+    flags = ["--server", node.address, "--home", "my home"]
+    completed = headrace("sql", "SELECT", "--wait", "20ms", *flags, HEADRACE_SERVER="http://other")
+    command = f"headrace statement attach st_{1:032x} --server {node.address} --home 'my home'\n"
+    assert completed.stderr.endswith(command)

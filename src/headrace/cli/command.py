@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Iterator
@@ -68,7 +69,14 @@ def command_context(
     Raises:
         Exit: The body raised an error; the exit code depends on the error.
     """
-    terminal = open_terminal(quiet=quiet, debug=debug)
+    flags = {"--server": server, "--home": home}
+    terminal = open_terminal(
+        quiet=quiet,
+        debug=debug,
+        connection_flags="".join(
+            f" {flag} {shlex.quote(value)}" for flag, value in flags.items() if value is not None
+        ),
+    )
     try:
         with ExitStack() as resources:
             config = load_config({"server": server, "home": home})

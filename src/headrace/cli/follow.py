@@ -92,7 +92,7 @@ def print_attach_hint(statement: Json, terminal: Terminal) -> None:
     """Print how to return to a statement that may continue to run."""
     terminal.warn(
         f"The command no longer waits for {statement['id']}. Return to the statement with: "
-        f"headrace statement attach {statement['id']}"
+        f"{terminal.suggest('statement', 'attach', statement['id'])}"
     )
 
 

@@ -145,7 +145,7 @@ class ScriptRunner:
                 self._statement_continues = True
                 self._terminal.warn(
                     "The node did not confirm the statement, but may have accepted it. "
-                    "Check with: headrace statement list"
+                    f"Check with: {self._terminal.suggest('statement', 'list')}"
                 )
             raise
         # Batch and local statements have a session that other statements cannot use.
@@ -177,9 +177,8 @@ class ScriptRunner:
                     self._printer.print_result(statement)
                 self._printer.print_footer(statement)
         except Interrupted:
-            self._terminal.warn(
-                f"Print the result with: headrace statement result {statement['id']}"
-            )
+            command = self._terminal.suggest("statement", "result", statement["id"])
+            self._terminal.warn(f"Print the result with: {command}")
             raise
         return 0
 

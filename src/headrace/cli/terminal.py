@@ -46,6 +46,8 @@ class Terminal:
     err: TextIO
     quiet: bool
     debug: bool
+    connection_flags: str = ""
+    """The flags --server and --home of this command, which another command needs too."""
 
     @property
     def colour(self) -> bool:
@@ -61,6 +63,10 @@ class Terminal:
     def errors(self) -> ErrorPrinter:
         """Printer of errors on standard error."""
         return ErrorPrinter(self.err, colour=_shows_colour(self.err), debug=self.debug)
+
+    def suggest(self, *arguments: str) -> str:
+        """Return a command that uses the same node, for a message."""
+        return " ".join(["headrace", *arguments]) + self.connection_flags
 
     def info(self, text: str) -> None:
         """Print a line on standard error if it is a terminal and --quiet is not set."""
@@ -80,7 +86,7 @@ class Terminal:
         self.err.flush()
 
 
-def open_terminal(*, quiet: bool, debug: bool) -> Terminal:
+def open_terminal(*, quiet: bool, debug: bool, connection_flags: str = "") -> Terminal:
     """Return the streams of this process.
 
     A stream that is not a terminal is set to UTF-8 with LF as line end. Data for a pipe or a file
@@ -93,7 +99,7 @@ def open_terminal(*, quiet: bool, debug: bool) -> Terminal:
             else:
                 stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
     out = _escape(sys.stdout) if sys.stdout.isatty() else sys.stdout
-    return Terminal(out, _escape(sys.stderr), quiet, debug)
+    return Terminal(out, _escape(sys.stderr), quiet, debug, connection_flags)
 
 
 def _escape(stream: TextIO) -> TextIO:
