@@ -101,9 +101,10 @@ def test_a_command_that_only_reads_creates_no_home(home: Path) -> None:
     assert not home.exists()
 
 
-def test_a_home_that_cannot_be_written_is_refused(home: Path) -> None:
+@pytest.mark.parametrize("command", [LIST, [*COMMAND, "serve", "--port", "0"]])
+def test_a_home_that_cannot_be_written_is_refused(home: Path, command: list[str]) -> None:
     home.touch()
-    completed = run(LIST)
+    completed = run(command)
     assert completed.returncode == 2
     assert f"The home {home} cannot be written" in completed.stderr
 

@@ -11,8 +11,9 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
-from headrace.errors import StoreInUse
+from headrace.errors import InvalidSetting, StoreInUse
 from headrace.file_locks import lock_file
 from headrace.home import HomeLayout
 from headrace.node_file import NodeFile, find_running_node, request_replacement
@@ -42,6 +43,7 @@ def own_home(layout: HomeLayout, starting: ExitStack, *, embedded: bool) -> Iter
 
     Raises:
         StoreInUse: If another node serves the home.
+        InvalidSetting: If the home cannot be written.
     """
     if not embedded:
         starting.callback(os.close, _lock_start(layout))
@@ -55,7 +57,7 @@ def own_home(layout: HomeLayout, starting: ExitStack, *, embedded: bool) -> Iter
 
 
 def _lock_start(layout: HomeLayout) -> int:
-    descriptor = lock_file(layout.start_lock, timeout=_WAIT_SECONDS)
+    descriptor = _lock(layout, layout.start_lock, timeout=_WAIT_SECONDS)
     if descriptor is None:
         raise _describe(layout, None)
     return descriptor
@@ -64,7 +66,7 @@ def _lock_start(layout: HomeLayout) -> int:
 def _acquire(layout: HomeLayout, *, embedded: bool) -> int:
     deadline = time.monotonic() + _WAIT_SECONDS
     asked: NodeFile | None = None
-    while (descriptor := lock_file(layout.node_lock)) is None:
+    while (descriptor := _lock(layout, layout.node_lock)) is None:
         node = find_running_node(layout)
         if node is not None and node != asked:
             if embedded or not node.embedded or not request_replacement(node):
@@ -75,6 +77,16 @@ def _acquire(layout: HomeLayout, *, embedded: bool) -> int:
             raise _describe(layout, node or asked)
         time.sleep(_POLL_SECONDS)
     return descriptor
+
+
+def _lock(layout: HomeLayout, file: Path, *, timeout: float = 0.0) -> int | None:
+    try:
+        return lock_file(file, timeout=timeout)
+    except OSError as error:
+        raise InvalidSetting(
+            f"The home {layout.path} cannot be written: {error.strerror}. Choose another home with "
+            "--home or HEADRACE_HOME."
+        ) from error
 
 
 def _describe(layout: HomeLayout, node: NodeFile | None) -> StoreInUse:
