@@ -35,8 +35,10 @@ class WarmPool:
         self._database = context.database
         self._node_id = context.node_id
         self._sizes = {name: settings.profile(name).warm for name in settings.profiles}
-        # Without an entry, sessions would remain that a node with other settings has created.
-        self._sizes.setdefault(_DEFAULT_PROFILE, 0)
+        if embedded or context.database.dialect == "sqlite":
+            # This is the only node. Without an entry, the warm sessions of a node with other
+            # settings would remain, for example those of an embedded node.
+            self._sizes.setdefault(_DEFAULT_PROFILE, 0)
         self._size_after_use = settings.embedded.warm if embedded else 0
         self._linger_seconds = settings.embedded.linger.total_seconds()
 
