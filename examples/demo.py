@@ -203,7 +203,9 @@ def running_node(console: Console) -> Iterator[httpx.Client]:
     try:
         address = wait_for_address(node)
         console.print(f"The node of {HOME} listens on {address}")
-        with httpx.Client(base_url=address, timeout=90, trust_env=False) as http:
+        # The node has created its token in the home.
+        token = {"Authorization": f"Bearer {(HOME / 'token').read_text()}"}
+        with httpx.Client(base_url=address, headers=token, timeout=90, trust_env=False) as http:
             http.post("/api/v1/sessions", json={"name": "demo"}).raise_for_status()
             yield http
             close_session(http)

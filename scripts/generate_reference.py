@@ -121,6 +121,8 @@ def _default(model: type[BaseModel], name: str, field: FieldInfo) -> str:
         value = getattr(model(), name)
     if value is None or value in ({}, []):
         return NONE
+    if isinstance(value, list):
+        return ", ".join(map(code, value))
     if isinstance(value, timedelta):
         return code(short_duration(value))
     return code(str(value).lower() if isinstance(value, bool) else value)

@@ -37,7 +37,8 @@ ERRORS = """
 Look up an error by its code. Codes are stable, so programs should compare codes and not messages.
 
 ```text
-curl -s localhost:8040/api/v1/statements/st_none
+TOKEN=$(cat .headrace/token)
+curl -s --oauth2-bearer $TOKEN localhost:8040/api/v1/statements/st_none
 {"type": "urn:headrace:error:statement_not_found", "title": "…", "status": 404,
  "code": "statement_not_found", "detail": "…"}
 ```
@@ -60,8 +61,9 @@ EVENTS = """
 Read every state change, as a list or as a stream:
 
 ```text
-curl -s "localhost:8040/api/v1/events?entity=statement"
-curl -sN localhost:8040/api/v1/events -H 'Accept: text/event-stream'
+TOKEN=$(cat .headrace/token)
+curl -s --oauth2-bearer $TOKEN "localhost:8040/api/v1/events?entity=statement"
+curl -sN --oauth2-bearer $TOKEN localhost:8040/api/v1/events -H 'Accept: text/event-stream'
 ```
 
 Each state change writes one event, in the same transaction. To read the next page, pass `next` of a
@@ -75,7 +77,8 @@ METRICS = """
 Configure Prometheus to read the metrics of a node from this address:
 
 ```text
-curl -s localhost:8040/metrics -H "Authorization: Bearer $HEADRACE_TOKEN"
+TOKEN=$(cat .headrace/token)
+curl -s --oauth2-bearer $TOKEN localhost:8040/metrics
 ```
 
 Gauges show the state of the store at the time of the request. They count the whole store, so every
@@ -101,22 +104,29 @@ HTTP = """
 Submit a statement and read its rows:
 
 ```text
-curl -s localhost:8040/api/v1/statements -H 'Content-Type: application/json' \\
+TOKEN=$(cat .headrace/token)                  # the token of the node in this folder
+curl -s --oauth2-bearer $TOKEN localhost:8040/api/v1/statements \\
+  -H 'Content-Type: application/json' \\
   -d '{"statement": "SELECT :n * 2 AS twice", "wait_timeout": "60s",
        "parameters": [{"name": "n", "value": 21}]}'
-curl -s localhost:8040/api/v1/sessions -H 'Content-Type: application/json' -d '{"name": "mine"}'
-curl -s localhost:8040/api/v1/statements -H 'Content-Type: application/json' \\
+curl -s --oauth2-bearer $TOKEN localhost:8040/api/v1/sessions \\
+  -H 'Content-Type: application/json' -d '{"name": "mine"}'
+curl -s --oauth2-bearer $TOKEN localhost:8040/api/v1/statements \\
+  -H 'Content-Type: application/json' \\
   -d '{"statement": "SELECT id FROM range(1000000)", "session": "mine"}'
-curl -s localhost:8040/api/v1/statements/st_…
-curl -s localhost:8040/api/v1/statements/st_…/result
-curl -s "localhost:8040/api/v1/statements/st_…/result?format=arrow" -o rows.arrow
-curl -s -X POST localhost:8040/api/v1/statements/st_…/cancel
+curl -s --oauth2-bearer $TOKEN localhost:8040/api/v1/statements/st_…
+curl -s --oauth2-bearer $TOKEN localhost:8040/api/v1/statements/st_…/result
+curl -s --oauth2-bearer $TOKEN "localhost:8040/api/v1/statements/st_…/result?format=csv"
+curl -s --oauth2-bearer $TOKEN -X POST localhost:8040/api/v1/statements/st_…/cancel
 ```
 
 - `/api/v1/openapi.json` describes the API for programs.
-- If the node has a token, send `Authorization: Bearer …`.
-- Request bodies are JSON, up to 16 MiB. An unknown field is an error. Times are UTC with
-  microseconds (RFC 3339). Durations are strings such as `"30s"`.
+- Send the token as `Authorization: Bearer …`. With `headrace serve --no-auth`, no token is needed.
+- A request for a host that the node does not serve gets 421. A request of a web page of another
+  site gets 403 ([hosts](../guides/install-and-run-as-a-service.md#name-the-hosts-of-the-node)).
+- Request bodies are JSON, up to 16 MiB and 100,000 values. An unknown field, a NUL character and an
+  integer of more than 40 digits are errors. Times are UTC with microseconds (RFC 3339). Durations
+  are strings such as `"30s"`, up to 100 years.
 - Lists are `{"items": […], "next": …}`, newest first. To read the next page, pass `next` as
   `before`. Events are listed oldest first, and `next` is passed as `after`.
 - Errors are problem+json with a stable `code` ([errors](errors.md)).

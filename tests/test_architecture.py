@@ -45,6 +45,7 @@ PACKAGES = {
     "store",
 }
 MODULES = {
+    "conf_policy",
     "config_file",
     "durations",
     "file_locks",

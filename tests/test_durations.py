@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.durations import format_duration, parse_duration
+from headrace.durations import LONGEST_DURATION, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -88,3 +88,22 @@ def test_a_formatted_duration_is_read_back_exactly(duration: timedelta) -> None:
 def test_durations_of_whole_units_are_read_back_exactly(count: int, unit: str) -> None:
     duration = timedelta(**{unit: count})
     assert parse_duration(format_duration(duration)) == duration
+
+
+@pytest.mark.finding("S5")
+@pytest.mark.parametrize(
+    "text", ["36526d", "876601h", "999999999d", "9" * 400 + "s", "9" * 5000 + "d"]
+)
+def test_a_duration_of_more_than_100_years_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is too long.*36525d") as caught:
+        parse_duration(text)
+    assert len(str(caught.value)) < 200
+
+
+def test_a_duration_of_100_years_is_allowed() -> None:
+    assert parse_duration("36525d") == LONGEST_DURATION
+
+
+def test_a_timedelta_is_bounded_as_well() -> None:
+    with pytest.raises(ValueError, match="is too long"):
+        parse_duration(LONGEST_DURATION + timedelta(microseconds=1))

@@ -116,7 +116,8 @@ def _raise_for_status(response: http.client.HTTPResponse, path: str) -> None:
 def headrace_node(folder: Path) -> Iterator[NodeClient]:
     """Start a node with a running session; its driver and metastore end with the node."""
     with node_process(folder / "headrace") as (node, process):
-        conf = {key: value for key, value in CONF.items() if key != "spark.master"}
+        reserved = ("spark.master", "spark.ui.")  # for the operator; a node sets them equally
+        conf = {key: value for key, value in CONF.items() if not key.startswith(reserved)}
         session = node.call("POST", "/api/v1/sessions", {"name": SESSION, "conf": conf})["id"]
         node.run("SELECT 1")
         yield node
@@ -138,7 +139,7 @@ def node_process(
     node_file = home / "node.json"
     try:
         with process_group(
-            [sys.executable, "-m", "headrace.api", "--port", "0"], home, env
+            [sys.executable, "-m", "headrace.api", "--port", "0", "--no-auth"], home, env
         ) as process:
             wait_for(node_file.exists, process, "the node")
             yield NodeClient(json.loads(node_file.read_text())["address"], process.pid), process

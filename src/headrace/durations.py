@@ -1,6 +1,7 @@
 """Durations as text: a number and a unit, such as `30s` or `5 min`.
 
-A number without a unit is refused. Settings, requests and responses all use this form.
+A number without a unit is refused, and so is a duration of more than 100 years, which a database
+cannot add to the current time. Settings, requests and responses all use this form.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ _UNITS = {
     "h": timedelta(hours=1),
     "d": timedelta(days=1),
 }
+LONGEST_DURATION = timedelta(days=36_525)
+"""100 years."""
+_SHOWN = 50
+"""Largest number of characters of a wrong value in a message."""
 _OUTPUT_UNITS = ("d", "h", "m", "s", "ms", "us")
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _PATTERN = re.compile(rf"\s*({_NUMBER})\s*([a-z]+)\s*")
@@ -32,21 +37,35 @@ def parse_duration(value: object) -> timedelta:
     Raises ValueError for any other value. The message lists the units.
     """
     if isinstance(value, timedelta):
-        return value
+        return _check_length(value, format_duration(value))
     match = _PATTERN.fullmatch(value) if isinstance(value, str) else None
     if match is None or match[2] not in _UNITS:
         raise ValueError(
-            f"{value!r} is not a duration. {_advice(value)}. Units: {', '.join(_UNITS)}"
+            f"{_shorten(value)} is not a duration. {_advice(value)}. Units: {', '.join(_UNITS)}"
         )
     try:
-        return float(match[1]) * _UNITS[match[2]]
+        duration = float(match[1]) * _UNITS[match[2]]
     except OverflowError:
-        raise ValueError(f"{value!r} is too long for a duration") from None
+        duration = timedelta.max
+    return _check_length(duration, match[0])
+
+
+def _check_length(duration: timedelta, text: str) -> timedelta:
+    if duration > LONGEST_DURATION:
+        raise ValueError(
+            f"{_shorten(text)} is too long. The longest duration is 36525d (100 years)"
+        )
+    return duration
+
+
+def _shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _advice(value: object) -> str:
     number = str(value).strip()
-    if re.fullmatch(_NUMBER, number):
+    if len(number) <= _SHOWN and re.fullmatch(_NUMBER, number):
         return f"Add a unit, for example {number}s"
     return "Write a number and a unit, for example 10s"
 

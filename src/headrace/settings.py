@@ -22,6 +22,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from headrace.conf_policy import ConfPolicy
 from headrace.config_file import find_config_file, refuse_foreign_settings
 from headrace.durations import Duration
 from headrace.errors import InvalidSetting
@@ -45,8 +46,23 @@ class HttpSettings(Section):
     """Port to listen on; 0 picks a free port."""
     advertise: str | None = None
     """URL at which drivers and other nodes reach this node; default: host and port."""
+    allowed_hosts: list[str] = []
+    """Further hosts, `name` or `name:port`, under which clients reach this node, for example those
+    of a reverse proxy. A node always serves loopback names, `advertise` and its own addresses."""
+    auth: bool = True
+    """Whether requests need the token of the node: `token`, otherwise the file `token` in the home,
+    which the node creates."""
+    max_connections: int = Field(default=4096, ge=8)
+    """Largest number of connections. When it is reached, a new connection replaces the one that has
+    been idle for the longest time; without an idle one, requests get 503."""
+    header_timeout: Duration = timedelta(seconds=10)
+    """Longest time that a client may take to send the headers of a request."""
+    body_timeout: Duration = timedelta(seconds=60)
+    """Longest time that a client may take to send the body of a request."""
+    keep_alive: Duration = timedelta(seconds=5)
+    """How long a connection stays open without a request."""
     allow_unauthenticated: bool = False
-    """Listen beyond loopback without a token. Anyone who reaches the port can then run SQL."""
+    """Allow `auth = false` beyond loopback. Anyone who reaches the port can then run SQL."""
 
 
 class StoreSettings(Section):
@@ -243,7 +259,8 @@ class Settings(BaseSettings):
     """URL of the node that commands use; default: a node on the default port, otherwise an embedded
     node of the home. `embedded` always uses the node of the home."""
     token: str | None = None
-    """Bearer token that a node requires and commands send. Set it through HEADRACE_TOKEN."""
+    """Bearer token that a node requires and commands send. Set it through HEADRACE_TOKEN. Default:
+    the token in the home."""
     format: str | None = None
     """Output format of commands; default: `table` on a terminal, otherwise `csv`."""
     reserved_statements: bool = True
@@ -257,6 +274,7 @@ class Settings(BaseSettings):
     lease: LeaseSettings = LeaseSettings()
     sessions: SessionSettings = SessionSettings()
     statements: StatementSettings = StatementSettings()
+    conf_policy: ConfPolicy = ConfPolicy()
     catalog: CatalogSettings = CatalogSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
     opensearch: OpenSearchSettings = OpenSearchSettings()

@@ -30,13 +30,17 @@ def reply(assignment: Assignment) -> dict[str, Any]:
     return {"state": StatementState.SUCCESS, "result": result}
 
 
-@pytest.fixture
-def node_with_token(tmp_path: Path) -> Iterator[InProcessNode]:
-    """Serve a node with a token, whose drivers answer by themselves."""
-    with serve_node(make_settings(tmp_path, token=TOKEN), AutoReplyLauncher(reply)) as node:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def node_with_token(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InProcessNode]:
+    """Serve a node with a token, whose drivers answer by themselves, on each kind of store."""
+    is_sqlite = request.param == "sqlite"
+    store = {} if is_sqlite else {"url": request.getfixturevalue("postgres_url")}
+    settings = make_settings(tmp_path, token=TOKEN, store=store)
+    with serve_node(settings, AutoReplyLauncher(reply)) as node:
         yield node
 
 
+@pytest.mark.finding("S15")
 def test_every_response_matches_the_openapi_document(
     node_with_token: InProcessNode, tmp_path: Path
 ) -> None:

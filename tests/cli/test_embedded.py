@@ -113,7 +113,10 @@ def test_serve_replaces_its_process_by_a_node(home: Path) -> None:
     with serving_node(home) as node:
         wait_until(lambda: serves(home, node), seconds=90, what="the start of the node")
         address = json.loads((home / "node.json").read_text())["address"]
-        assert run([*LIST, "--server", address]).stdout == "[]\n"
+        assert run(LIST).stdout == "[]\n"
+        token = (home / "token").read_text()
+        command = [*LIST, "--server", address]
+        assert run(command, HEADRACE_TOKEN=token).stdout == "[]\n"
     assert node.returncode == 0
 
 

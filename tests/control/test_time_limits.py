@@ -124,3 +124,24 @@ def test_a_session_older_than_its_ttl_is_closed_and_its_statements_are_cancelled
     driver.claim()
     wait_until(lambda: node.session_state(session_id) == "closing")
     assert node.statement(statement_id)["cancel_reason"] == "closed"
+
+
+@pytest.mark.finding("S5")
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/api/v1/sessions", {"ttl": "999999999d"}, "ttl"),
+        ("/api/v1/sessions", {"idle_timeout": "999999999d"}, "idle_timeout"),
+        ("/api/v1/statements", {"statement": "SELECT 1", "timeout": "999999999d"}, "timeout"),
+        ("/api/v1/statements", {"statement": "SELECT 1", "queue_timeout": "9999999h"}, "queue"),
+        ("/api/v1/statements", {"statement": "SELECT 1", "wait_timeout": "36526d"}, "wait"),
+    ],
+)
+def test_a_time_limit_of_more_than_100_years_gets_400(
+    node: InProcessNode, path: str, body: dict[str, str], field: str
+) -> None:
+    with node.expect_no_changes():
+        response = node.http.post(path, json=body)
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
+    assert response.json()["detail"].startswith(field)
+    assert "100 years" in response.json()["detail"]

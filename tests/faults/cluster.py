@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import httpx
 import psutil
 from tests.faults.plan import Plan
+from tests.support.node import bearer
 from tests.support.processes import end, processes_of
 
 from headrace.control.host.metastore import Metastore
@@ -73,6 +74,7 @@ class ChaosNode:
             **plan.environment,
             **{f"HEADRACE_{key}": value for key, value in _QUICK.items()},
             "HEADRACE_RESULTS__LOCATION": results,
+            "HEADRACE_CONF_POLICY__DENY": "[]",
             "HEADRACE_PROFILES": json.dumps(_profiles(catalog)),
         }
         if catalog is not None:
@@ -131,17 +133,15 @@ class ChaosNode:
                 env=self._environment,
                 start_new_session=True,
             )
-        description = self._read_description(file)
-        token = description.get("token")
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.http = httpx.Client(base_url=description["address"], headers=headers, timeout=30)
+        address = self._read_address(file)
+        self.http = httpx.Client(base_url=address, headers=bearer(self.home), timeout=30)
 
-    def _read_description(self, file: Path) -> dict[str, Any]:
-        """Return the content of node.json. Restart a node that a fault has killed at its start."""
+    def _read_address(self, file: Path) -> str:
+        """Return the address in node.json. Restart a node that a fault has killed at its start."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
-                return dict(json.loads(file.read_text()))
+                return str(json.loads(file.read_text())["address"])
             except (OSError, ValueError):
                 pass
             if self._process.poll() is not None:
@@ -149,15 +149,11 @@ class ChaosNode:
             time.sleep(0.02)
         raise AssertionError(f"The node did not start: {self.log()[-4000:]}")
 
-    def _restart(self) -> dict[str, Any]:
+    def _restart(self) -> str:
         if self._process.returncode != -9:
             raise AssertionError(f"The node did not start: {self.log()[-4000:]}")
         self._start()
-        return {"address": str(self.http.base_url), "token": self._token()}
-
-    def _token(self) -> str | None:
-        token: str | None = json.loads((self.home / "node.json").read_text()).get("token")
-        return token
+        return str(self.http.base_url)
 
 
 class DriverProcess(NamedTuple):

@@ -18,6 +18,8 @@ from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
 from headrace.api.app import create_app
+from headrace.api.http.connection_limits import LimitedConfig
+from headrace.api.server import connection_limits
 from headrace.control.node import Node
 from headrace.settings import Settings
 from headrace.store import events
@@ -62,6 +64,9 @@ class InProcessNode(NodeClient):
         assert changes == []
 
 
+ARTIFACTS_ALLOWED = {"allow": ["spark.jars", "spark.files", "spark.submit.pyFiles"]}
+"""Conf policy of a node whose callers may name jars, files and Python files for their sessions."""
+
 StartNode = Callable[..., InProcessNode]
 """Type of the fixture `start_node`."""
 
@@ -69,11 +74,14 @@ StartNode = Callable[..., InProcessNode]
 def make_settings(home: Path, **changes: Any) -> Settings:
     """Return settings of a node without a catalog, with time limits that outlast a slow test.
 
+    The node needs no token, unless the changes contain one.
+
     Args:
         changes: Sections of the settings; they are merged with the defaults of this function.
     """
     lease = {"duration": "10m", "cancel_grace": "10m"}
-    merged: Json = {"catalog": {"kind": "memory"}, "lease": lease}
+    http = {"auth": "token" in changes}
+    merged: Json = {"catalog": {"kind": "memory"}, "lease": lease, "http": http}
     for name, value in changes.items():
         section = merged.get(name)
         merged[name] = {**section, **value} if isinstance(section, dict) else value
@@ -104,9 +112,7 @@ def serve_node(
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         node = Node(settings, address=address, embedded=embedded, launchers=[launcher, *others])
         app = create_app(node)
-        server = uvicorn.Server(
-            uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none")
-        )
+        server = uvicorn.Server(LimitedConfig(app, connection_limits(settings.http)))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         node.start(request_stop=lambda: None)
         thread.start()

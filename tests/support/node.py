@@ -13,7 +13,15 @@ from tests.support.node_client import ENDED, NodeClient
 from tests.support.processes import end, processes_of
 from tests.support.waiting import wait_until
 
-__all__ = ["ENDED", "NodeProcess"]
+__all__ = ["ENDED", "NodeProcess", "bearer"]
+
+
+def bearer(home: Path) -> dict[str, str]:
+    """Return the header with the token of the node of a home; no header if it needs no token."""
+    description = json.loads((home / "node.json").read_text())
+    token_file = home / "token"
+    token = description.get("token") or (token_file.read_text() if token_file.exists() else None)
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 class NodeProcess(NodeClient):
@@ -24,7 +32,9 @@ class NodeProcess(NodeClient):
     ) -> None:
         """Start the node. `settings` are environment variables without HEADRACE_: STORE__URL."""
         self.home = home
-        self._settings = {f"HEADRACE_{key}": value for key, value in settings.items()}
+        # The tests are the operator, who may set every key.
+        self._settings = {"HEADRACE_CONF_POLICY__DENY": "[]"}
+        self._settings |= {f"HEADRACE_{key}": value for key, value in settings.items()}
         self._settings |= environment or {}
         self.start()
 
@@ -49,7 +59,7 @@ class NodeProcess(NodeClient):
 
         wait_until(is_up, seconds=60, what="the node is up")
         self.address = json.loads(file.read_text())["address"]
-        self.http = httpx.Client(base_url=self.address, timeout=120)
+        self.http = httpx.Client(base_url=self.address, headers=bearer(self.home), timeout=120)
         wait_until(self.is_ready, seconds=60, what="the node is ready")
 
     def is_ready(self) -> bool:

@@ -18,9 +18,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port to listen on; 0 picks a free port")
     parser.add_argument("--home", help="folder that holds the state (default ./.headrace)")
+    parser.add_argument(
+        "--no-auth", action="store_true", help="serve without a token; on loopback only"
+    )
     parser.add_argument("--embedded", action="store_true", help=argparse.SUPPRESS)
     flags = parser.parse_args(arguments)
     http = {key: value for key in ("host", "port") if (value := getattr(flags, key)) is not None}
+    if flags.no_auth:
+        http["auth"] = False
     overrides: dict[str, Any] = {"http": http} if http else {}
     if flags.home is not None:
         overrides["home"] = flags.home

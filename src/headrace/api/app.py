@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from headrace import __version__
-from headrace.api.auth import authenticate
+from headrace.api.auth import AUTHENTICATED, OPENAPI_PATH, Authentication
+from headrace.api.failed_logins import FailedLogins
+from headrace.api.http.allowed_hosts import AllowedHosts
 from headrace.api.http.body_limit import BodyLimit
+from headrace.api.http.browser_rules import BrowserRules
 from headrace.api.http.errors import ErrorRenderers, install_error_handlers
 from headrace.api.http.opensearch_errors import render_opensearch_error
 from headrace.api.http.problems import Problem, problems, render_problem
@@ -29,37 +32,42 @@ from headrace.control.node import Node
 
 
 def create_app(node: Node) -> FastAPI:
-    """Return the app that serves a node. Routes find the node in `app.state.node`."""
-    app = make_app()
-    app.state.node = node
-    return app
+    """Return the app that serves a node. Routes find the node in `app.state.node`.
 
-
-def make_app() -> FastAPI:
-    """Return the app without a node: its routes and its OpenAPI description."""
+    Raises:
+        InvalidSetting: If `http.allowed_hosts` has an entry that is not a host.
+    """
     app = FastAPI(
         title="Headrace",
         version=__version__,
         description="A durable control plane for SQL on Apache Spark.",
-        openapi_url="/api/v1/openapi.json",
+        openapi_url=OPENAPI_PATH,
         docs_url=None,
         redoc_url=None,
+        # A redirect would name the host that the request chose.
+        redirect_slashes=False,
     )
+    app.state.node = node
     app.state.long_polls = LongPolls()
+    app.state.failed_logins = FailedLogins()
     renderers = ErrorRenderers(render_problem, {opensearch.PREFIX: render_opensearch_error})
+    http = node.settings.http
+    hosts = AllowedHosts(address=node.context.address, host=http.host, names=http.allowed_hosts)
+    # The last middleware is the first that sees a request.
     app.add_middleware(BodyLimit, renderers=renderers)
+    app.add_middleware(Authentication, renderers=renderers)
+    app.add_middleware(BrowserRules, hosts=hosts, renderers=renderers)
     install_error_handlers(app, renderers)
     app.router.routes.append(driver_link.ROUTE)
-    authenticated = [Depends(authenticate)]
     for resource in (sessions, statements, transactions, events, nodes):
         app.include_router(
             resource.router,
             prefix="/api/v1",
-            dependencies=authenticated,
-            responses=problems(400, 401, 503),
+            dependencies=[AUTHENTICATED],
+            responses=problems(400, 401, 403, 421, 503),
         )
-    app.include_router(opensearch.router, dependencies=authenticated)
-    app.include_router(metrics.router, dependencies=authenticated)
+    app.include_router(opensearch.router, dependencies=[AUTHENTICATED])
+    app.include_router(metrics.router, dependencies=[AUTHENTICATED])
     app.include_router(health.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app

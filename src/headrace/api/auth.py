@@ -1,4 +1,8 @@
-"""Authentication: the caller of a request, by its bearer token."""
+"""Authentication: the caller of a request, by its bearer token.
+
+Requests are authenticated before their body is read. Every path needs the token of the node, except
+a few that reveal nothing, and the driver link, whose routes check the tokens of drivers.
+"""
 
 from __future__ import annotations
 
@@ -7,35 +11,76 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.api.context import node_of
+from headrace.api.failed_logins import log_failed_login
+from headrace.api.http.errors import ErrorRenderers
 from headrace.control.caller import ANONYMOUS, Caller, Role
 from headrace.errors import Unauthorized
+from headrace.model.messages import LINK_PREFIX
 
+OPENAPI_PATH = "/api/v1/openapi.json"
+_PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH})
 _SCHEME = HTTPBearer(
     auto_error=False, scheme_name="token", description="Needed if the node has a token."
 )
+
+
+class Authentication:
+    """ASGI middleware that refuses requests without the token of the node."""
+
+    def __init__(self, app: ASGIApp, renderers: ErrorRenderers) -> None:
+        self._app = app
+        self._renderers = renderers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the app with its caller, or refuse it."""
+        if scope["type"] == "http" and not _is_exempt(scope["path"]):
+            request = Request(scope)
+            try:
+                request.state.caller = _identify(request)
+            except Unauthorized as error:
+                log_failed_login(request, error)
+                await self._renderers.respond(scope["path"], error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 def bearer_token(request: Request) -> str:
     """Return the bearer token of a request. Raise Unauthorized if it has none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
-        raise Unauthorized("Send 'Authorization: Bearer <token>'.")
+        raise Unauthorized(
+            "Send 'Authorization: Bearer <token>'.",
+            hint="the token is in the file 'token' of the home, unless HEADRACE_TOKEN sets it",
+        )
     return token.strip()
 
 
-async def authenticate(
+async def _authenticated_caller(
     request: Request, _scheme: Annotated[HTTPAuthorizationCredentials | None, Security(_SCHEME)]
 ) -> Caller:
+    """Return the caller of a request, whom the middleware has authenticated."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+Authenticated = Annotated[Caller, Depends(_authenticated_caller)]
+"""Parameter of a handler: the caller of the request."""
+AUTHENTICATED = Depends(_authenticated_caller)
+"""Dependency of a router: every route needs an authenticated caller."""
+
+
+def _is_exempt(path: str) -> bool:
+    return path in _PUBLIC_PATHS or path.startswith(f"{LINK_PREFIX}/")
+
+
+def _identify(request: Request) -> Caller:
     """Return the caller of a request. Raise Unauthorized if the token is missing or wrong."""
-    expected = node_of(request).token
-    if expected is not None and not secrets.compare_digest(
-        bearer_token(request).encode(), expected.encode()
+    node = node_of(request)
+    if node.token is not None and not secrets.compare_digest(
+        bearer_token(request).encode(), node.token.encode()
     ):
         raise Unauthorized("The token is not valid.")
     return Caller(owner=ANONYMOUS, roles=frozenset({Role.ADMIN, Role.USER}))
-
-
-Authenticated = Annotated[Caller, Depends(authenticate)]
-"""Parameter of a handler: the caller of the request."""

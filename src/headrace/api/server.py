@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import resource
+import shlex
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,6 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from headrace.api.app import create_app
+from headrace.api.http.connection_limits import ConnectionLimits, LimitedConfig
 from headrace.api.http.result_responses import warm_up
 from headrace.api.log_format import EscapingFormatter
 from headrace.api.waiting import LongPolls
@@ -22,9 +26,12 @@ from headrace.control.host.home_ownership import own_home, refuse_second_node
 from headrace.control.node import Node
 from headrace.errors import InvalidSetting
 from headrace.node_file import END_ALL_SIGNAL, REPLACE_SIGNAL
-from headrace.settings import Settings
+from headrace.settings import HttpSettings, Settings
 
-_SHUTDOWN_SECONDS = 5
+_OPEN_FILES = 65_536
+"""Soft limit of open files that a node tries to get."""
+_OTHER_OPEN_FILES = 256
+"""Open files that are not connections of clients: store, logs, results, child processes."""
 
 
 def serve(settings: Settings, *, embedded: bool) -> int:
@@ -39,7 +46,7 @@ def serve(settings: Settings, *, embedded: bool) -> int:
     handler = logging.StreamHandler()
     handler.setFormatter(EscapingFormatter())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
-    _check_token(settings, embedded=embedded)
+    _check_auth(settings, embedded=embedded)
     layout = settings.layout
     refuse_second_node(layout)
     with (
@@ -50,7 +57,9 @@ def serve(settings: Settings, *, embedded: bool) -> int:
         host, port = listener.getsockname()[:2]
         address = settings.http.advertise or f"http://{_url_host(host)}:{port}"
         node = Node(settings, address=address, embedded=embedded)
-        server = _Server(create_app(node), on_stop=node.withdraw)
+        app = create_app(node)
+        config = LimitedConfig(app, connection_limits(settings.http))
+        server = _Server(app, config, on_stop=node.withdraw)
         for number in (signal.SIGTERM, signal.SIGINT):
             # uvicorn handles the signal itself and raises it again when it has stopped.
             signal.signal(number, lambda _signal, _frame: server.request_stop())
@@ -59,6 +68,8 @@ def serve(settings: Settings, *, embedded: bool) -> int:
         try:
             node.start(request_stop=server.request_stop)
             starting.close()
+            if not embedded:
+                _print_access(node, settings)
             threading.Thread(target=warm_up, name="headrace-warm-up", daemon=True).start()
             server.run(sockets=[listener])
         finally:
@@ -71,19 +82,34 @@ def _stop(node: Node, server: _Server, *, ends_drivers: bool) -> None:
     server.request_stop()
 
 
+def connection_limits(settings: HttpSettings) -> ConnectionLimits:
+    """Return the limits of connections, within the number of files that this process may open."""
+    open_files = _raise_open_files_limit()
+    return ConnectionLimits(
+        connections=max(1, min(settings.max_connections, open_files - _OTHER_OPEN_FILES)),
+        header_seconds=settings.header_timeout.total_seconds(),
+        body_seconds=settings.body_timeout.total_seconds(),
+        idle_seconds=settings.keep_alive.total_seconds(),
+    )
+
+
+def _raise_open_files_limit() -> int:
+    """Raise the soft limit of open files, which is often 1,024; return the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return _OPEN_FILES if soft == resource.RLIM_INFINITY else soft
+
+
 class _Server(uvicorn.Server):
     """A server that releases long polls before it waits for open requests to end."""
 
-    def __init__(self, app: FastAPI, *, on_stop: Callable[[], None]) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-            )
-        )
+    def __init__(
+        self, app: FastAPI, config: uvicorn.Config, *, on_stop: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
         self._long_polls: LongPolls = app.state.long_polls
         self._on_stop = on_stop
 
@@ -100,15 +126,32 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def _check_token(settings: Settings, *, embedded: bool) -> None:
-    if embedded or settings.token or settings.http.allow_unauthenticated:
+def _check_auth(settings: Settings, *, embedded: bool) -> None:
+    http = settings.http
+    if embedded or http.auth or http.allow_unauthenticated or _is_loopback(http.host):
         return
-    if not _is_loopback(settings.http.host):
-        raise InvalidSetting(
-            f"http.host {settings.http.host!r} is reachable from other hosts and no token is set, "
-            "so anyone could run SQL here. Set HEADRACE_TOKEN, or allow this with "
-            "http.allow_unauthenticated = true."
-        )
+    raise InvalidSetting(
+        f"http.host {http.host!r} is reachable from other hosts. Without a token, anyone could run "
+        "SQL here. Remove --no-auth (http.auth = false), or allow this with "
+        "http.allow_unauthenticated = true."
+    )
+
+
+def _print_access(node: Node, settings: Settings) -> None:
+    """Print how to send requests. Standard error may be a log, so never print the token itself."""
+    address, file = node.context.address, settings.layout.token_file
+    if node.token is None:
+        lines = [f"{address} serves without a token: every local user can run SQL as this account."]
+    elif settings.token:
+        lines = [f"{address} requires the token of HEADRACE_TOKEN or headrace.toml."]
+    else:
+        token = f'"$(cat {shlex.quote(str(file))})"'
+        lines = [
+            f"{address} requires the token in {file}.",
+            "Commands of this home find the token. Other clients send it:",
+            f"  curl --oauth2-bearer {token} {address}/api/v1/sessions",
+        ]
+    print("\n".join(lines), file=sys.stderr, flush=True)  # noqa: T201 - for the user who starts it
 
 
 def _is_loopback(host: str) -> bool:

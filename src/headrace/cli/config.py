@@ -33,6 +33,7 @@ KNOWN_KEYS = (
     "lease",
     "sessions",
     "statements",
+    "conf_policy",
     "history",
     "catalog",
     "embedded",

@@ -24,6 +24,9 @@ from headrace.home import HomeLayout
 @click.option(
     "--background", is_flag=True, help="Return when the node serves; `headrace stop` ends it."
 )
+@click.option(
+    "--no-auth", is_flag=True, help="Serve without a token. Allowed on loopback addresses only."
+)
 @click.option("--embedded", is_flag=True, hidden=True)
 @options.home
 @options.debug
@@ -32,6 +35,7 @@ def serve(
     host: str | None,
     port: int | None,
     background: bool,
+    no_auth: bool,
     embedded: bool,
     home: str | None,
     debug: bool,
@@ -40,9 +44,13 @@ def serve(
 
     If a node that a command has started serves the home, this node replaces it. Sessions and
     running statements continue.
+
+    Requests need a token: HEADRACE_TOKEN, or the file `token` in the home, which the node creates.
     """
     with command_context(home=home, debug=debug) as context:
         flags = ["--embedded"] if embedded else []
+        if no_auth:
+            flags.append("--no-auth")
         if host is not None:
             flags += ["--host", host]
         if port is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.control.context import NodeContext
 from headrace.model.event import Event
+from headrace.model.ids import looks_like_id
 from headrace.store import events
 
 
@@ -20,5 +21,8 @@ class EventLog:
 
         Without a cursor, start at the first event. Raise InvalidRequest if `after` is no cursor.
         """
+        if entity_id is not None and not looks_like_id(entity_id):
+            # No event has such an id, and PostgreSQL refuses some texts.
+            entity_id = ""
         with self._database.read() as tx:
             return events.read(tx, after=after, entity=entity, entity_id=entity_id, limit=limit)

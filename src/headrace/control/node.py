@@ -12,11 +12,13 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from headrace import __version__
+from headrace.conf_policy import NO_CONF_POLICY
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.control.event_log import EventLog
 from headrace.control.expiry import Expiry
 from headrace.control.history import HistoryRetention
+from headrace.control.home_token import load_or_create_token
 from headrace.control.host.idle_shutdown import IdleShutdown
 from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.base import Launcher
@@ -77,11 +79,14 @@ class Node:
             SchemaTooNew: If a newer version has migrated the store.
             InvalidSetting: If a backend lacks a library or a setting on this node.
         """
+        if embedded:
+            # Its user is its operator, who is not restricted.
+            settings = settings.model_copy(update={"conf_policy": NO_CONF_POLICY})
         self.settings = settings
         self.embedded = embedded
         self.ends_drivers = embedded
         """Whether drivers and metastore end with the node, or wait for the next one."""
-        self.token = secrets.token_urlsafe(32) if embedded else settings.token
+        self.token = _load_token(settings, embedded=embedded)
         self.database = Database.open(
             settings.store_url,
             pool_size=settings.store.pool_size,
@@ -210,7 +215,7 @@ class Node:
         return NodeFile(
             address=self.context.address,
             token=self.token if self.embedded else None,
-            token_in_home=False,
+            token_in_home=self.token is not None and not self.embedded and not self.settings.token,
             pid=os.getpid(),
             node_id=self.id,
             version=__version__,
@@ -260,6 +265,18 @@ class Node:
 def _can_be_recovered(session: Session) -> bool:
     """Return whether another driver can restore the session with its tables."""
     return session.driver is None or bool(session.driver.get("keeps_tables"))
+
+
+def _load_token(settings: Settings, *, embedded: bool) -> str | None:
+    """Return the token that requests need, or None if the node needs no token.
+
+    An embedded node has a token of its own: the configured one may be that of another server.
+    """
+    if embedded:
+        return secrets.token_urlsafe(32)
+    if not settings.http.auth:
+        return None
+    return settings.token or load_or_create_token(settings.layout.token_file)
 
 
 def _load_node_id(file: Path) -> str:

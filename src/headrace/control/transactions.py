@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.errors import TransactionNotFound
+from headrace.model.ids import looks_like_id
 from headrace.model.transaction import Transaction
 from headrace.store import transactions
 
 _MAX_ORPHANED = 1000
+_SHOWN = 200
+"""Largest number of characters of an id in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,8 @@ class Transactions:
 
     def get(self, caller: Caller, transaction_id: str) -> TransactionStatus:
         """Return a transaction of the caller. Raise TransactionNotFound if there is none."""
+        if not looks_like_id(transaction_id):
+            raise TransactionNotFound(f"Transaction {transaction_id[:_SHOWN]!r} does not exist.")
         with self._database.read() as tx:
             transaction = transactions.get(tx, transaction_id)
             if transaction is None or not transactions.is_owned(tx, caller.owner, transaction_id):

@@ -21,6 +21,7 @@ from headrace.errors.refusals import (
     Committing,
     Conflict,
     EmptyStatement,
+    ForeignOrigin,
     FormatCannotHold,
     IdempotencyConflict,
     InvalidRequest,
@@ -49,6 +50,7 @@ from headrace.errors.refusals import (
     SessionEnded,
     SessionNameExists,
     SessionNotFound,
+    SettingDenied,
     StatementNotFound,
     StatementTooLarge,
     StoreInUse,
@@ -56,6 +58,7 @@ from headrace.errors.refusals import (
     TableBusy,
     TransactionNotFound,
     Unauthorized,
+    UnknownHost,
 )
 from headrace.errors.statements import (
     AtomicityRequired,
@@ -96,6 +99,7 @@ __all__ = [
     "DriverLost",
     "EmptyStatement",
     "EndlessStream",
+    "ForeignOrigin",
     "FormatCannotHold",
     "HeadraceError",
     "IdempotencyConflict",
@@ -132,6 +136,7 @@ __all__ = [
     "SessionFailed",
     "SessionNameExists",
     "SessionNotFound",
+    "SettingDenied",
     "StatementFailed",
     "StatementNotFound",
     "StatementTimeout",
@@ -144,4 +149,5 @@ __all__ = [
     "TableNotFound",
     "TransactionNotFound",
     "Unauthorized",
+    "UnknownHost",
 ]

@@ -110,6 +110,33 @@ class Unauthorized(HeadraceError):
     exit_code = EXIT_DENIED
 
 
+# The caller is not permitted to make the request.
+
+
+class ForeignOrigin(HeadraceError):
+    """A web page of another site made the request."""
+
+    code = "foreign_origin"
+    status = 403
+    exit_code = EXIT_DENIED
+
+
+class SettingDenied(HeadraceError):
+    """The operator of the node does not permit submitters to set this key."""
+
+    code = "setting_denied"
+    status = 403
+    exit_code = EXIT_DENIED
+
+
+class UnknownHost(HeadraceError):
+    """The request names a host that the node does not serve."""
+
+    code = "unknown_host"
+    status = 421
+    exit_code = EXIT_USAGE
+
+
 # The requested object does not exist.
 
 

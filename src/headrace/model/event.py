@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
+
+
+class EntityKind(StrEnum):
+    """What an event is about."""
+
+    STATEMENT = "statement"
+    SESSION = "session"
+    TRANSACTION = "transaction"
+    NODE = "node"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

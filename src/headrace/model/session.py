@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -20,6 +21,14 @@ class SessionKind(StrEnum):
     BATCH = "batch"  # runs one statement, then its driver quits
     STREAMING = "streaming"  # stays for as long as a streaming query runs in it
     LOCAL = "local"  # a node does the work; there is no driver
+
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
+
+
+def is_session_name(text: str) -> bool:
+    """Return whether a session can have this name."""
+    return _NAME.fullmatch(text) is not None
 
 
 class SessionSpec(BaseModel):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.in_process_node import ARTIFACTS_ALLOWED, InProcessNode, StartNode
 
 
 def test_a_new_session_has_the_requested_fields_and_passes_them_to_its_driver(
-    node: InProcessNode,
+    start_node: StartNode,
 ) -> None:
+    node = start_node(conf_policy=ARTIFACTS_ALLOWED)
     body = {
         "name": "reports",
         "conf": {"spark.sql.ansi.enabled": "false"},
@@ -157,9 +158,7 @@ def test_an_unknown_session_gets_404(
         assert name in response.json()["detail"]
 
 
-@pytest.mark.parametrize(
-    "name", ["", "1a", "a b", "ä", "a/b", "a" * 101, "se_" + "0" * 32, "x\u0000"]
-)
+@pytest.mark.parametrize("name", ["", "1a", "a b", "ä", "a/b", "a" * 101, "se_" + "0" * 32])
 def test_an_invalid_session_name_is_refused(node: InProcessNode, name: str) -> None:
     with node.expect_no_changes():
         response = node.http.post("/api/v1/sessions", json={"name": name})

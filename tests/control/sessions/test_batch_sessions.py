@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.in_process_node import InProcessNode
+from tests.support.in_process_node import ARTIFACTS_ALLOWED, InProcessNode, StartNode
 
 
 def test_a_batch_session_closes_when_its_statement_has_ended(node: InProcessNode) -> None:
@@ -35,8 +35,9 @@ def test_a_batch_session_waits_for_its_statement_and_refuses_a_second_one(
 
 
 def test_a_batch_statement_for_an_interactive_session_runs_in_a_copy_of_it(
-    node: InProcessNode,
+    start_node: StartNode,
 ) -> None:
+    node = start_node(conf_policy=ARTIFACTS_ALLOWED)
     conf = {"spark.sql.shuffle.partitions": "7"}
     interactive = node.session(conf=conf, database="sales", jars=["/a.jar"])
     submitted = node.submit("SELECT 1", session=interactive, kind="batch")

@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
+from tests.support.in_process_node import (
+    ARTIFACTS_ALLOWED,
+    InProcessNode,
+    StartNode,
+    make_settings,
+    serve_node,
+)
 from tests.support.waiting import wait_until
 
 from headrace.model.failure import Failure
@@ -15,7 +21,11 @@ from headrace.store import sessions
 
 
 def start_warm_node(start_node: StartNode, count: int = 1) -> InProcessNode:
-    return start_node(lease={"sweep": "50ms"}, profiles={"default": {"warm": count}})
+    return start_node(
+        lease={"sweep": "50ms"},
+        profiles={"default": {"warm": count}},
+        conf_policy=ARTIFACTS_ALLOWED,
+    )
 
 
 def wait_for_launches(node: InProcessNode, count: int) -> list[str]:

@@ -13,7 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
-from headrace.errors import HeadraceError, InvalidRequest, Position
+from headrace.api.failed_logins import log_failed_login
+from headrace.errors import HeadraceError, InvalidRequest, Position, Unauthorized
 
 _LOG = logging.getLogger("headrace.api")
 
@@ -81,6 +82,8 @@ def install_error_handlers(app: FastAPI, renderers: ErrorRenderers) -> None:
     async def handle_expected(request: Request, error: Exception) -> Response:
         if isinstance(error, HeadraceError) and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             _LOG.error("%s: %s", error.code, error.message)
+        if isinstance(error, Unauthorized):
+            log_failed_login(request, error)
         response = renderers.respond(request.url.path, error)
         if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             response.headers["Allow"] = ", ".join(sorted(_allowed_methods(request)))

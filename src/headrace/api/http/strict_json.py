@@ -8,11 +8,22 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
 from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 
 from headrace.errors import InvalidRequest, InvalidText
 
+_LARGE_BODY = 64 * 1024
+"""Bytes above which a body is not parsed on the event loop."""
+_MAX_VALUES = 100_000
+"""Largest number of values. Lists and objects take many times their own bytes when parsed."""
+_MAX_DIGITS = 40
+"""Largest number of characters of an integer; a decimal has at most 38 digits."""
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _POSSIBLE_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_NUL = b"\\u0000"
+_SQL_FIELDS = {"statement", "query"}
+"""Fields with SQL text. The grammar refuses a NUL in them, with its position."""
 
 
 class UnsupportedMediaType(InvalidRequest):
@@ -26,21 +37,38 @@ class StrictRequest(Request):
     """A request whose body is parsed strictly."""
 
     async def json(self) -> Any:
-        """Parse the body. Raise json.JSONDecodeError, InvalidRequest or InvalidText."""
+        """Parse the body. Raise as `parse_json` does."""
         body = await self.body()
-        try:
-            value = json.loads(body.decode(), parse_constant=_refuse_constant)
-        except json.JSONDecodeError:
-            raise
-        except UnicodeDecodeError as error:
-            raise InvalidRequest(f"The body is not valid UTF-8 at byte {error.start}.") from error
-        except RecursionError as error:
-            raise InvalidRequest("The body is nested too deeply.") from error
-        except ValueError as error:
-            raise InvalidRequest(f"The body is not valid JSON: {error}.") from error
-        if _POSSIBLE_SURROGATE.search(body):
-            _refuse_surrogates(value)
-        return value
+        if len(body) <= _LARGE_BODY:
+            return parse_json(body)
+        return await run_in_threadpool(parse_json, body)
+
+
+def parse_json(body: bytes) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        json.JSONDecodeError: If the text is not JSON.
+        InvalidRequest: If the text is not UTF-8, is nested too deeply, or has too many values or a
+            number with too many digits.
+        InvalidText: If a string contains a NUL or an unpaired surrogate.
+    """
+    _check_number_of_values(body)
+    try:
+        value = json.loads(body.decode(), parse_constant=_refuse_constant, parse_int=_parse_int)
+    except json.JSONDecodeError:
+        raise
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"The body is not valid UTF-8 at byte {error.start}.") from error
+    except RecursionError as error:
+        raise InvalidRequest("The body is nested too deeply.") from error
+    except ValueError as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error}.") from error
+    if _POSSIBLE_SURROGATE.search(body):
+        _refuse_surrogates(value)
+    if _NUL in body:
+        _refuse_nul(value)
+    return value
 
 
 class StrictRoute(APIRoute):
@@ -79,3 +107,30 @@ def _refuse_surrogates(value: Any) -> None:
         raise InvalidText(
             f"The body contains the unpaired surrogate U+{surrogate:04X}, which is not a character."
         ) from None
+
+
+def _parse_int(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f"a number has more than {_MAX_DIGITS} digits")
+    return int(text)
+
+
+def _check_number_of_values(body: bytes) -> None:
+    """Raise InvalidRequest if a body has too many values. The check costs far less than a parse."""
+    if _count_separators(body) > _MAX_VALUES and _count_separators(_STRING.sub(b"", body)) > (
+        _MAX_VALUES
+    ):
+        raise InvalidRequest(f"The body has more than {_MAX_VALUES} values.")
+
+
+def _count_separators(body: bytes) -> int:
+    """Return the number of the characters that begin or separate values."""
+    return sum(map(body.count, (b",", b"[", b"{")))
+
+
+def _refuse_nul(value: Any) -> None:
+    """Raise InvalidText for a NUL in a key or string, which PostgreSQL cannot store."""
+    if isinstance(value, dict):
+        value = {key: item for key, item in value.items() if key not in _SQL_FIELDS}
+    if _NUL in json.dumps(value).replace("\\\\", "").encode():
+        raise InvalidText("The body contains a NUL character (U+0000), which no value may contain.")

@@ -15,7 +15,7 @@ from headrace.api.http.responses import json_response
 from headrace.api.http.schemas import EventPage
 from headrace.api.http.serializers import event_body
 from headrace.api.waiting import LongPolls, Subscribe
-from headrace.model.event import Event
+from headrace.model.event import EntityKind, Event
 
 router = APIRouter(prefix="/events", tags=["events"])
 
@@ -41,8 +41,7 @@ async def list_events(
         ),
     ] = None,
     entity: Annotated[
-        str | None,
-        Query(description="only events of a `statement`, `session`, `transaction` or `node`"),
+        EntityKind | None, Query(description="only events of entities of this kind")
     ] = None,
     entity_id: Annotated[str | None, Query(description="only events of this entity")] = None,
     limit: Limit = 100,
@@ -57,7 +56,8 @@ async def list_events(
     node = node_of(request)
 
     def read_after(cursor: str | None, count: int) -> list[Event]:
-        return node.events.read(after=cursor, entity=entity, entity_id=entity_id, limit=count)
+        kind = None if entity is None else str(entity)
+        return node.events.read(after=cursor, entity=kind, entity_id=entity_id, limit=count)
 
     if "text/event-stream" in accept:
         cursor = last_event_id or after

@@ -37,7 +37,10 @@ PREFIX = "/_plugins/_async_query"
 QueryId = Annotated[str, Path(description="id of the statement")]
 
 router = APIRouter(
-    prefix=PREFIX, tags=["opensearch"], responses=errors(400, 401, 503), route_class=StrictRoute
+    prefix=PREFIX,
+    tags=["opensearch"],
+    responses=errors(400, 401, 403, 421, 503),
+    route_class=StrictRoute,
 )
 
 _DEFAULT_CATALOG = "spark_catalog"

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from headrace.control.backend_pools import BackendPools
+from headrace.control.conf import artifact_conf
 from headrace.control.context import NodeContext
 from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.base import Handle, LaunchRequest, launch_name
@@ -235,15 +236,10 @@ def _driver_conf(
 ) -> dict[str, str]:
     """Return the Spark configuration of a driver, in which later sources override earlier ones.
 
-    The order is: defaults, catalog, profile, session, and last the identity of the driver, which
-    no user can change.
+    The order is: defaults, catalog, profile, session, the values that the operator forces, and last
+    the identity of the driver.
     """
     spec = session.spec
-    artifacts = {
-        "spark.jars": spec.jars,
-        "spark.files": spec.files,
-        "spark.submit.pyFiles": spec.py_files,
-    }
     conf = {
         "spark.master": profile.master,
         "spark.ui.port": "0",
@@ -255,8 +251,9 @@ def _driver_conf(
         **({"spark.scheduler.mode": "FAIR"} if session.parallelism > 1 else {}),
         **catalog_conf,
         **profile.conf,
-        **{key: ",".join(locations) for key, locations in artifacts.items() if locations},
+        **artifact_conf(spec),
         **spec.conf,
+        **settings.conf_policy.force,
         "spark.app.name": name,
         "spark.headrace.session.id": session.id,
     }

@@ -7,10 +7,13 @@ from dataclasses import replace
 from headrace.durations import seconds_of
 from headrace.errors import SessionNotFound
 from headrace.model.ids import looks_like_id
-from headrace.model.session import NewSession, Session
+from headrace.model.session import NewSession, Session, is_session_name
 from headrace.settings import Settings
 from headrace.store import sessions, warm_sessions
 from headrace.store.database import Tx
+
+_SHOWN = 200
+"""Largest number of characters of a name in a message."""
 
 
 def resolve_session(tx: Tx, owner: str, name_or_id: str) -> str:
@@ -18,13 +21,13 @@ def resolve_session(tx: Tx, owner: str, name_or_id: str) -> str:
 
     Raise SessionNotFound if the owner has no such session.
     """
-    session_id: str | None
+    session_id: str | None = None
     if looks_like_id(name_or_id):
         session_id = name_or_id if sessions.is_owned(tx, owner, name_or_id) else None
-    else:
+    elif is_session_name(name_or_id):
         session_id = sessions.id_of_name(tx, owner, name_or_id)
     if session_id is None:
-        raise SessionNotFound(f"Session {name_or_id!r} does not exist.")
+        raise SessionNotFound(f"Session {name_or_id[:_SHOWN]!r} does not exist.")
     return session_id
 
 

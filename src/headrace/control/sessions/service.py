@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection
 
 from headrace.control.caller import Caller
-from headrace.control.conf import check_conf
+from headrace.control.conf import check_session_conf
 from headrace.control.context import NodeContext
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session, get_session, resolve_session
 from headrace.errors import InvalidRequest
 from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import SESSION, SessionState
-from headrace.model.session import NewSession, Session, SessionKind, SessionSpec
+from headrace.model.session import (
+    NewSession,
+    Session,
+    SessionKind,
+    SessionSpec,
+    is_session_name,
+)
 from headrace.store import sessions
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
 class Sessions:
@@ -43,10 +46,11 @@ class Sessions:
         Raises:
             InvalidRequest: If the name has the form of an id, or a character that is not allowed.
             InvalidSetting: If the profile does not exist, or for a key in `conf`.
+            SettingDenied: For a key or artifact that is reserved for the operator.
             SessionNameExists: If a live session of the caller has the name.
         """
         self._settings.profile(spec.profile)
-        check_conf(spec.conf)
+        check_session_conf(spec, self._settings.conf_policy)
         if name is not None:
             _check_name(name)
         new = NewSession(
@@ -109,7 +113,7 @@ class Sessions:
 def _check_name(name: str) -> None:
     if looks_like_id(name):
         raise InvalidRequest(f"{name!r} cannot be the name of a session: it has the form of an id.")
-    if not _NAME.fullmatch(name):
+    if not is_session_name(name):
         raise InvalidRequest(
             f"{name!r} cannot be the name of a session. Use a letter, then up to 99 letters, "
             "digits, '_', '.' or '-'."

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from headrace.errors import StatementNotFound
+from headrace.model.ids import looks_like_id
 from headrace.model.statement import Statement
 from headrace.store import statements
 from headrace.store.database import Tx
 
+_SHOWN = 200
+"""Largest number of characters of an id in a message."""
+
 
 def get_statement(tx: Tx, statement_id: str) -> Statement:
     """Return a statement of any owner. Raise StatementNotFound if it does not exist."""
-    statement = statements.get(tx, statement_id)
+    # Text without the form of an id may be such that PostgreSQL refuses it.
+    statement = statements.get(tx, statement_id) if looks_like_id(statement_id) else None
     if statement is None:
-        raise StatementNotFound(f"Statement {statement_id!r} does not exist.")
+        raise StatementNotFound(f"Statement {statement_id[:_SHOWN]!r} does not exist.")
     return statement
 
 

@@ -80,13 +80,14 @@ class Statements:
 
         Raises:
             InvalidRequest: Or a subclass, before anything is stored.
+            SettingDenied: For a key in `conf` that is reserved for the operator.
             SessionNotFound: If the named session does not exist.
             SessionEnded: If the named session accepts no more statements.
             QueueFull: If too many statements wait in the named session.
             IdempotencyConflict: If the key was used for a different request.
         """
         parsed = parse(spec.text, reserved=self._settings.reserved_statements)
-        check_conf(spec.conf)
+        check_conf(spec.conf, self._settings.conf_policy)
         _check_parameters(spec.parameters)
         _check_result_location(spec.result_request.location, self._settings.results.allowed)
         if parsed.command is not None:
