@@ -20,6 +20,7 @@ from headrace.model.statement import Parameter
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+STATEMENT = "st_" + "1" * 32
 ROWS = "SELECT id, id % 3 AS k, CAST(id AS STRING) AS s FROM range(100)"
 _CHECKSUM = "count(*), sum(CAST(id AS BIGINT)), count(DISTINCT id), sum(CAST(k AS BIGINT))"
 
@@ -46,7 +47,7 @@ class CtasRun:
             earlier: Transaction of an earlier attempt, which this attempt has to resolve.
         """
         assignment = Assignment(
-            statement_id="st_1",
+            statement_id=STATEMENT,
             text=text,
             parameters=parameters or [],
             conf={},
@@ -55,7 +56,9 @@ class CtasRun:
             attempt=1 if earlier is None else 2,
             transaction=earlier,
         )
-        facts = StatementFacts(id="st_1", session_id="se_1", text=text, attempt=assignment.attempt)
+        facts = StatementFacts(
+            id=STATEMENT, session_id="se_1", text=text, attempt=assignment.attempt
+        )
         self.plan: ExecutionPlan = plan_statement(spark, assignment, link.as_link(), facts)
         hooks = Hooks(facts, [], self.plan.hook)
         try:
@@ -75,7 +78,11 @@ class CtasRun:
 def journal_entry(link: JournalLink) -> JournalEntry:
     """Return the journal's entry of the transaction that the link's driver ran."""
     assert link.staged is not None
-    return JournalEntry(id="tx_left", state=link.steps[-1], staged=link.staged)
+    return JournalEntry(
+        id=link.transaction,
+        state=link.steps[-1],
+        staged=link.staged,
+    )
 
 
 def crash_before(link: JournalLink, state: TransactionState) -> None:
@@ -90,7 +97,7 @@ def crash_before(link: JournalLink, state: TransactionState) -> None:
 
 def orphan_transaction(link: JournalLink) -> OrphanedTransaction:
     """Turn the transaction of the link's driver into an orphan that `recover` can claim."""
-    orphan = OrphanedTransaction(**journal_entry(link).model_dump(), statement_id="st_0")
+    orphan = OrphanedTransaction(**journal_entry(link).model_dump(), statement_id=STATEMENT)
     link.orphaned = [orphan]
     link.before_step = lambda _state: None
     return orphan

@@ -33,6 +33,8 @@ class JournalLink:
         self.steps: list[TransactionState] = []
         """Journalled states, in order."""
         self.staged: Staged | None = None
+        self.transaction = ""
+        """Id of the last transaction."""
         self.before_step: Callable[[TransactionState], None] = lambda _state: None
         """Called before each state is journalled."""
         self.refused_states: set[TransactionState] = set()
@@ -58,6 +60,7 @@ class JournalLink:
         if message.state is not TRANSACTION.initial:
             assert TRANSACTION.allows(self.steps[-1], message.state)
         self.steps.append(message.state)
+        self.transaction = message.id
         self.staged = message.staged or self.staged
         return Transacted(applied=True)
 

@@ -95,7 +95,7 @@ class ProgressReader:
             _add_job(self._store.job(job), self._store, self._scheduler, sums)
         if not sums["jobs"]:
             return None
-        return Progress(**{name: sums[name] for name in Progress.model_fields})
+        return Progress(**{name: max(0, sums[name]) for name in Progress.model_fields})
 
     def list_jobs(self, tag: str) -> list[int]:
         """Return the ids of the jobs with a tag."""

@@ -19,6 +19,6 @@ def test_a_journal_that_waits_for_a_name_calls_for_recovery(
     def release_name() -> None:
         link.busy_answers = 0
 
-    journal = Journal(link.as_link(), "tx_1", "st_1", on_busy=release_name)
+    journal = Journal(link.as_link(), "tx_" + "1" * 32, "st_" + "1" * 32, on_busy=release_name)
     journal.write(TransactionState.COMMITTING)
     assert link.steps[-1] is TransactionState.COMMITTING

@@ -71,7 +71,7 @@ def test_rows_keep_their_order_across_partitions(spark: SparkSession, writer: Wr
     assert report.chunks == rows.chunks > 10
     count = 0
     for number in range(rows.chunks):
-        batches = rows.chunk(number)
+        batches = list(rows.chunk(number))
         assert sum(map(batch_bytes, batches)) <= 1024 * 1024
         for batch in batches:
             expected = pa.array(range(count, count + batch.num_rows))
