@@ -55,6 +55,7 @@ MODULES = {
     "private_files",
     "settings",
     "spark_log",
+    "spark_properties",
 }
 
 # Words of the former dialect of this code, with their replacements in house.md.

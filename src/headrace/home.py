@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
+
+from headrace.private_files import create_private_folder
 
 DEFAULT_HOME = Path(".headrace")
 
@@ -19,6 +23,17 @@ class HomeLayout:
     def at(cls, home: Path) -> HomeLayout:
         """Return the layout of a home, given by an absolute or relative path."""
         return cls(home.absolute())
+
+    def create(self) -> None:
+        """Create the home, or restrict it to its owner. Raises OSError.
+
+        Headrace never changes a folder that belongs to another user, or that all users share.
+        """
+        create_private_folder(self.path)
+        status = self.path.stat()
+        is_shared = status.st_uid != os.getuid() or status.st_mode & stat.S_ISVTX
+        if status.st_mode & 0o077 and not is_shared:
+            self.path.chmod(0o700)
 
     @property
     def store_file(self) -> Path:
@@ -49,6 +64,11 @@ class HomeLayout:
     def submitted(self) -> Path:
         """Driver packages, and bootstrap and properties files of spark-submit, mode 0600."""
         return self.path / "submitted"
+
+    @property
+    def temporary(self) -> Path:
+        """Temporary files of the drivers on this host: one folder for each launch."""
+        return self.path / "tmp"
 
     @property
     def node_id_file(self) -> Path:

@@ -5,13 +5,27 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
+from typing import BinaryIO
 
 _ROOT = 0
 
 
+def create_private_folder(folder: Path) -> None:
+    """Create a folder, and its missing parents, that only their owner may read. Raises OSError."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def open_private_log(file: Path) -> BinaryIO:
+    """Open a file for appending, with mode 0600 if it is new. Raises OSError."""
+    create_private_folder(file.parent)
+    return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+
+
 def write_private(file: Path, content: str | bytes) -> None:
     """Replace a file atomically, with mode 0600 from the first byte on. Raises OSError."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    create_private_folder(file.parent)
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as stream:

@@ -191,6 +191,9 @@ class Profile(Section):
     """Spark configuration of the drivers."""
     env: dict[str, str] = {}
     """Environment variables of the drivers."""
+    inherit_env: list[str] = []
+    """Names of variables that drivers inherit from the node, for example `AWS_PROFILE`. Without
+    them, drivers inherit only what Java, Spark, Hadoop and Python need."""
     warm: int = Field(default=0, ge=0)
     """Number of warm drivers to keep ready for new sessions."""
     python: str | None = None

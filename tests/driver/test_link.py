@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -142,6 +143,21 @@ def test_calls_wait_for_the_end_of_a_store_outage(
     link = connect(server.address, orphan_seconds=0.2)
     assert link.report_start(STATEMENT).applied
     assert len(server.requests) == 4
+
+
+@pytest.mark.finding("B4")
+def test_a_driver_ends_itself_if_no_renewal_is_accepted_for_orphan_seconds(
+    start_server: StartServer, connect: Connect
+) -> None:
+    # Another host, which reaches the store, may take over the session after this time.
+    server = start_server(APPLIED, *([STORE_DOWN] * 100))
+    link = connect(server.address, orphan_seconds=0.5)
+    assert link.renew().applied
+    begin = time.monotonic()
+    with pytest.raises(NoNodeAnswers):
+        link.renew()
+    assert time.monotonic() - begin < 5
+    assert len(server.requests) > 2
 
 
 def test_a_call_moves_to_the_next_node_if_one_cannot_be_reached(

@@ -170,7 +170,7 @@ def find_drivers(folder: Path) -> list[DriverProcess]:
     for process in psutil.process_iter():
         try:
             command = " ".join(process.cmdline())
-            if process.environ().get("FAULT_PLAN", "").startswith(f"{folder}/"):
+            if process.environ().get("SPARK_FAULT_PLAN", "").startswith(f"{folder}/"):
                 match = _DRIVER.search(command)
                 if match and process.status() != psutil.STATUS_ZOMBIE:
                     drivers.append(DriverProcess(match[1], int(match[2]), process))

@@ -53,7 +53,7 @@ class Plan:
     def environment(self) -> dict[str, str]:
         """Environment variables that give a process its fault points."""
         path = [str(INJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        return {"PYTHONPATH": os.pathsep.join(path), "FAULT_PLAN": str(self._file)}
+        return {"PYTHONPATH": os.pathsep.join(path), "SPARK_FAULT_PLAN": str(self._file)}
 
     def write(self, faults: list[Fault]) -> None:
         """Replace the faults and count all hits from zero."""

@@ -43,7 +43,9 @@ class NodeProcess(NodeClient):
         self.home.mkdir(parents=True, exist_ok=True)
         file = self.home / "node.json"
         file.unlink(missing_ok=True)
-        with (self.home / "node.log").open("ab") as log:
+        log_file = self.home / "node.log"
+        log_file.touch(mode=0o600)
+        with log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "headrace.api", "--port", "0", "--home", str(self.home)],
                 stdin=subprocess.DEVNULL,

@@ -1,9 +1,10 @@
 """Ending the processes of a test run, however the run ends.
 
-Every process that a run starts inherits the variable TEST_RUN_ID. A guard process waits on a pipe
-whose other end only pytest's controller has: the kernel closes it when the controller ends, for
-whatever reason. The guard then ends every process with the run's id and removes the run's folder.
-Under make, the guard also ends the run when make is killed.
+Every process that a run starts inherits the variable SPARK_TEST_RUN_ID: a node passes variables of
+Spark on to its children. A guard process waits on a pipe whose other end only pytest's controller
+has: the kernel closes it when the controller ends, for whatever reason. The guard then ends every
+process with the run's id and removes the run's folder. Under make, the guard also ends the run when
+make is killed.
 
 The controller is given a guard by the hooks here, as a pytest plugin. The guard is this file run as
 a program: it needs psutil alone, so that it starts fast.
@@ -30,7 +31,7 @@ import psutil
 if TYPE_CHECKING:
     import pytest
 
-RUN_ID = "TEST_RUN_ID"
+RUN_ID = "SPARK_TEST_RUN_ID"
 _TERMINATE_SECONDS = 3.0
 _KILL_SECONDS = 60.0
 _guards: list[RunGuard] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import Any
 
@@ -29,6 +30,8 @@ def main(arguments: list[str]) -> int:
     overrides: dict[str, Any] = {"http": http} if http else {}
     if flags.home is not None:
         overrides["home"] = flags.home
+    # Everything in the home is for its owner only: store, results, tables, logs.
+    os.umask(0o077)
     try:
         return serve(load(overrides), embedded=flags.embedded)
     except HeadraceError as error:

@@ -64,12 +64,14 @@ def _check_host(context: CommandContext) -> list[Json]:
 
     The checks run in a process of their own, because they import the packages of a node.
     """
+    # The checks need the settings of a node, but no token: Java and Spark are their children.
+    environment = {name: value for name, value in os.environ.items() if name != "HEADRACE_TOKEN"}
     run = subprocess.run(
         [sys.executable, "-P", "-m", "headrace.control.host.health_checks"],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "HEADRACE_HOME": str(context.config.home)},
+        env={**environment, "HEADRACE_HOME": str(context.config.home)},
     )
     checks: list[Json] = [json.loads(line) for line in run.stdout.splitlines()]
     if run.returncode != 0:

@@ -12,6 +12,7 @@ from headrace.client.http import Client
 from headrace.errors import EXIT_USAGE, HeadraceError, InvalidSetting, NodeUnreachable
 from headrace.home import HomeLayout
 from headrace.node_file import NodeFile, read_node_file
+from headrace.private_files import open_private_log
 
 _START_TIMEOUT = 120.0
 _POLL_INTERVAL = 0.02
@@ -41,9 +42,7 @@ def start_node(layout: HomeLayout, *flags: str) -> NodeFile:
         InvalidSetting: The node refused its settings; the message holds the end of its log.
         NodeUnreachable: The node ended for another reason, or was not ready in time.
     """
-    log = layout.node_log
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as stream:
+    with open_private_log(layout.node_log) as stream:
         log_offset = stream.tell()
         process = subprocess.Popen(
             node_command(*flags),

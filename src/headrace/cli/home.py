@@ -57,6 +57,7 @@ def start_lock(layout: HomeLayout) -> Iterator[None]:
 
 def _lock(layout: HomeLayout, file: Path, *, shared: bool) -> int | None:
     try:
+        layout.create()
         return lock_file(file, shared=shared, timeout=_LOCK_TIMEOUT)
     except OSError as error:
         raise InvalidSetting(

@@ -23,6 +23,7 @@ from headrace.control.host.idle_shutdown import IdleShutdown
 from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
+from headrace.control.leftovers import AbandonedFolders
 from headrace.control.metrics import StoreMetrics
 from headrace.control.node_lease import NodeLease
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
@@ -39,7 +40,7 @@ from headrace.control.statements.service import Statements
 from headrace.control.transactions import Transactions
 from headrace.control.wake_ups import WakeUps
 from headrace.control.worker_pool import WorkerPool
-from headrace.errors import StoreUnavailable
+from headrace.errors import InvalidSetting, StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState, SessionState
 from headrace.model.node import NodeRecord
@@ -52,6 +53,7 @@ from headrace.store.database import Database
 
 _LOG = logging.getLogger("headrace.node")
 _CLOSE_SECONDS = 15.0
+_LEFTOVERS_SECONDS = 60.0
 _HISTORY_SECONDS = 60.0
 _READ_THREADS = 8
 _READ_SECONDS = 60.0
@@ -77,8 +79,10 @@ class Node:
             StoreInUse: If another node has the SQLite store open.
             StoreUnavailable: If the store does not answer.
             SchemaTooNew: If a newer version has migrated the store.
-            InvalidSetting: If a backend lacks a library or a setting on this node.
+            InvalidSetting: If the home cannot be created, or a backend lacks a library or a
+                setting on this node.
         """
+        _create_home(settings)
         if embedded:
             # Its user is its operator, who is not restricted.
             settings = settings.model_copy(update={"conf_policy": NO_CONF_POLICY})
@@ -196,6 +200,7 @@ class Node:
             PeriodicTask("forced cancels", ForcedCancels(self.context, self._takeovers).run),
             PeriodicTask("warm pool", self._warm_pool.run),
             PeriodicTask("launches", self._launches.start_pending),
+            PeriodicTask("leftovers", AbandonedFolders(self.context).run, _LEFTOVERS_SECONDS),
             PeriodicTask("history", HistoryRetention(self.context).run, _HISTORY_SECONDS),
             PeriodicTask("idle shutdown", self._stop_if_unused),
         ]
@@ -277,6 +282,17 @@ def _load_token(settings: Settings, *, embedded: bool) -> str | None:
     if not settings.http.auth:
         return None
     return settings.token or load_or_create_token(settings.layout.token_file)
+
+
+def _create_home(settings: Settings) -> None:
+    """Create the home, readable by its owner only. Raises InvalidSetting."""
+    try:
+        settings.layout.create()
+    except OSError as error:
+        raise InvalidSetting(
+            f"The home {settings.layout.path} cannot be used: {error.strerror}.",
+            hint="Choose another home with --home or HEADRACE_HOME.",
+        ) from error
 
 
 def _load_node_id(file: Path) -> str:

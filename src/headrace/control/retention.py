@@ -6,8 +6,9 @@ import logging
 import threading
 
 from headrace.control.context import NodeContext
+from headrace.control.leftovers import AbandonedResults
 from headrace.control.worker_pool import WorkerPool
-from headrace.errors import HeadraceError, StoreUnavailable
+from headrace.errors import HeadraceError, ResultsUnavailable, StoreUnavailable
 from headrace.model.result import is_location_of
 from headrace.storage.locations import delete
 from headrace.store import results
@@ -15,6 +16,8 @@ from headrace.store import results
 _LOG = logging.getLogger("headrace.retention")
 _BATCH = 100
 _EVERY_SECONDS = 60.0
+_ROUNDS_PER_SEARCH = 10
+"""A search for abandoned files lists the whole results location."""
 _DELETE_SECONDS = 60.0
 _DELETE_THREADS = 2
 _STOP_SECONDS = 5.0
@@ -29,6 +32,7 @@ class Retention:
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database
         self._deletions = WorkerPool("deletions", threads=_DELETE_THREADS, seconds=_DELETE_SECONDS)
+        self._abandoned = AbandonedResults(context, self._deletions)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="headrace-retention", daemon=True)
 
@@ -68,13 +72,19 @@ class Retention:
         return count
 
     def _work(self) -> None:
+        round_number = 0
         while not self._stopping.is_set():
             try:
                 self.run()
+                if round_number % _ROUNDS_PER_SEARCH == 0:
+                    self._abandoned.run()
             except StoreUnavailable:
                 pass  # The periodic tasks log the outage.
+            except ResultsUnavailable as error:
+                _LOG.error("abandoned result files could not be searched for: %s", error.message)
             except Exception:  # noqa: BLE001 - the next round must still delete results
                 _LOG.exception("expired results could not be deleted")
+            round_number += 1
             self._stopping.wait(_EVERY_SECONDS)
 
     def _delete_files(self, statement_id: str, location: str | None) -> bool:

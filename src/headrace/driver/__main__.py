@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     link = NodeLink(file, bootstrap, token)
     try:
-        return _serve(link, Spark(bootstrap))
+        return _serve(link, Spark(bootstrap, file))
     except SparkUnavailable as error:
         _LOG.exception("Spark did not start")
         link.goodbye(Failure.of(error))

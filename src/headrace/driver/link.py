@@ -54,6 +54,7 @@ from headrace.model.progress import Progress
 _LOG = logging.getLogger("headrace.link")
 _POLL_SECONDS = 20.0
 _CALL_SECONDS = 10.0
+_SHORTEST_ATTEMPT_SECONDS = 1.0
 _FIRST_BACKOFF_SECONDS = 0.05
 _LONGEST_BACKOFF_SECONDS = 2.0
 _CONNECTIONS = 8
@@ -108,6 +109,7 @@ class NodeLink:
         self._path = f"{LINK_PREFIX}/{bootstrap.session_id}/{bootstrap.epoch}"
         self._nodes = list(bootstrap.nodes)
         self._lock = threading.Lock()
+        self._last_renewal = time.monotonic()
         self._pool = urllib3.PoolManager(
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
             maxsize=_CONNECTIONS,
@@ -124,7 +126,10 @@ class NodeLink:
 
     def hello(self, message: Hello) -> Acknowledged:
         """Report that Spark is up and the session is restored."""
-        return self._call("hello", message, Acknowledged)
+        sent = time.monotonic()
+        acknowledged = self._call("hello", message, Acknowledged)
+        self._last_renewal = sent
+        return acknowledged
 
     def poll(self, in_flight: list[str], cancels_received: list[str]) -> Orders:
         """Wait for orders, for up to 20 seconds, and return them.
@@ -139,8 +144,15 @@ class NodeLink:
         return self._call("poll", message, Orders, seconds=_POLL_SECONDS + _CALL_SECONDS)
 
     def renew(self, streams: int = 0) -> Renewed:
-        """Renew the lease, report the number of running streams, and update the node addresses."""
-        renewed = self._call("renew", Renew(streams=streams), Renewed)
+        """Renew the lease, report the number of running streams, and update the node addresses.
+
+        Raises NoNodeAnswers if no renewal was accepted for `orphan_seconds`, although nodes may
+        have answered that their store is down: another host may then take over the session.
+        """
+        sent = time.monotonic()
+        deadline = self._last_renewal + self.bootstrap.orphan_seconds
+        renewed = self._call("renew", Renew(streams=streams), Renewed, deadline=deadline)
+        self._last_renewal = sent
         if renewed.nodes:
             with self._lock:
                 current = [node for node in self._nodes if node in renewed.nodes]
@@ -198,6 +210,7 @@ class NodeLink:
         *,
         seconds: float = _CALL_SECONDS,
         patience: float | None = None,
+        deadline: float | None = None,
     ) -> Answer:
         """Send a message until a node answers, and return the answer.
 
@@ -205,16 +218,23 @@ class NodeLink:
             seconds: Timeout of one attempt.
             patience: Seconds without an answer from any node, after which NoNodeAnswers is raised.
                 The default is the bootstrap's `orphan_seconds`.
+            deadline: Time after which NoNodeAnswers is raised, even if nodes answer that their
+                store is down. At least one attempt is made.
         """
         body = message.model_dump_json().encode()
         patience = self.bootstrap.orphan_seconds if patience is None else patience
-        deadline = time.monotonic() + patience
+        is_strict = deadline is not None
+        deadline = time.monotonic() + patience if deadline is None else deadline
         backoff = _FIRST_BACKOFF_SECONDS
         while True:
-            response = self._attempt(name, body, seconds)
+            remaining = max(deadline - time.monotonic(), _SHORTEST_ATTEMPT_SECONDS)
+            response = self._attempt(name, body, min(seconds, remaining) if is_strict else seconds)
             if response is not None and response.status < HTTPStatus.MULTIPLE_CHOICES:
                 return answer.model_validate_json(response.data)
-            if response is not None and response.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            is_store_down = (
+                response is not None and response.status == HTTPStatus.SERVICE_UNAVAILABLE
+            )
+            if is_store_down and not is_strict:
                 # The node is up and waits for its store: this driver is not orphaned.
                 deadline = time.monotonic() + patience
             if time.monotonic() > deadline:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shlex
 from functools import cached_property
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from headrace.driver.state.tracker import SessionStateTracker
 from headrace.errors import DriverLost, HeadraceError
 from headrace.model.messages import Bootstrap, Hello
 from headrace.spark_log import find_last_exception, read_tail
+from headrace.spark_properties import properties_file, write_properties
 
 _CATALOG = "spark.sql.catalogImplementation"
 
@@ -30,10 +33,16 @@ class SparkUnavailable(HeadraceError):
 class Spark:
     """One Spark application, which `stop` ends in an orderly way and `kill` immediately."""
 
-    def __init__(self, bootstrap: Bootstrap) -> None:
-        """Start the JVM and the session. Raises SparkUnavailable with Spark's own message."""
+    def __init__(self, bootstrap: Bootstrap, file: Path | None = None) -> None:
+        """Start the JVM and the session. Raises SparkUnavailable with Spark's own message.
+
+        Args:
+            file: Bootstrap file; None on hosts where the driver has no such file.
+        """
         self._conf = bootstrap.conf
         try:
+            if file is not None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+                _start_jvm(bootstrap, properties_file(file))
             self.session = _start_session(bootstrap)
             _check_jars(self.session, bootstrap)
             self.state = SessionStateTracker(self.session)
@@ -98,6 +107,22 @@ class Spark:
     def kill(self) -> None:
         """Kill the JVM and wait for its end: the JVM writes nothing after this call."""
         self._jvm.kill()
+
+
+def _start_jvm(bootstrap: Bootstrap, properties: Path) -> None:
+    """Start the JVM with the configuration in a file, which exists only during the start.
+
+    PySpark itself passes the configuration as arguments, which every user of the host can read.
+    """
+    conf = {key: value for key, value in bootstrap.conf.items() if key.startswith("spark.")}
+    write_properties(properties, conf)
+    options = ["--load-spark-defaults", "--properties-file", str(properties)]
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{shlex.join(options)} {arguments}"
+    try:
+        SparkContext._ensure_initialized()  # noqa: SLF001 - launch_gateway needs no SparkContext
+    finally:
+        properties.unlink(missing_ok=True)
 
 
 def _start_session(bootstrap: Bootstrap) -> SparkSession:

@@ -316,6 +316,12 @@ class BackendUnreachable(HeadraceError):
     status = 503
 
 
+class DriverOnOtherHost(BackendUnreachable):
+    """The driver is a process of another host, and this node cannot check or end it."""
+
+    code = "driver_on_other_host"
+
+
 class JavaMissing(LaunchFailed):
     """Spark needs Java 17 or 21, and neither was found."""
 

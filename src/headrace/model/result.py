@@ -8,6 +8,7 @@ types that Arrow and Parquet lack.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -15,6 +16,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 from headrace.model.text import Count, SmallCount
+
+_ATTEMPT = re.compile(r"(st_[0-9a-f]{32})-([0-9]{1,9})-[0-9]{1,9}")
 
 
 class Disposition(StrEnum):
@@ -51,6 +54,25 @@ def is_location_of(location: str, statement_id: str) -> bool:
     """Return whether `make_location` could have returned this location for the statement."""
     name = location.rpartition("/")[2]
     return re.fullmatch(rf"{re.escape(statement_id)}-\d+-\d+", name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultAttempt:
+    """One attempt of a statement, for which `make_location` names a folder of files."""
+
+    name: str
+    statement_id: str
+    epoch: int
+
+    @classmethod
+    def parse(cls, name: str) -> ResultAttempt | None:
+        """Return the attempt with this name, or None if `make_location` gives no such name."""
+        match = _ATTEMPT.fullmatch(name)
+        return None if match is None else cls(name, match[1], int(match[2]))
+
+    def is_at(self, location: str) -> bool:
+        """Return whether a location has the files of this attempt."""
+        return location.rpartition("/")[2] == self.name
 
 
 class ResultPart(BaseModel):

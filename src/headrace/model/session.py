@@ -87,6 +87,8 @@ class FencedDriver(BaseModel):
     """Why the driver counts as lost, for logs and messages."""
     start_timed_out: bool = False
     """Whether the driver used up the start timeout. Another driver would not start either."""
+    streams: int = 0
+    """Streaming queries that ran in the driver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +137,8 @@ class Session:
     """Descriptions of the state that the last recovery could not restore."""
     launched_by: str | None
     """Id of the node that claimed the launch."""
+    host: dict[str, Any] | None
+    """Identity of the host of that node. A driver process without a handle can be found there."""
     handle: dict[str, Any] | None
     """Data with which the launcher finds the driver process."""
     driver: dict[str, Any] | None

@@ -10,6 +10,10 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from headrace.model.lifecycle import TransactionState
 from headrace.model.text import IndexedText, Name
 
+MANAGED_CATALOG_KEY = "spark.headrace.catalog"
+"""Spark configuration of a driver that uses the managed catalog: the id of the catalog, which stays
+with its data, and the address of its metastore, which can change."""
+
 
 class Staged(BaseModel):
     """The data with which another driver can finish a two-phase table."""

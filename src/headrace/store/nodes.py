@@ -143,6 +143,12 @@ def page(tx: Tx) -> list[NodeRecord]:
     return [NodeRecord(**row) for row in tx.execute(query).mappings()]
 
 
+def is_live(tx: Tx, node_id: str) -> bool:
+    """Return whether a node has a valid lease."""
+    query = select(nodes.c.id).where(nodes.c.id == node_id, _LIVE, nodes.c.lease_until > clock())
+    return tx.execute(query).first() is not None
+
+
 def addresses(tx: Tx) -> list[str]:
     """Return the addresses of the nodes that are `up` and have a valid lease, newest first."""
     query = select(nodes.c.address).where(

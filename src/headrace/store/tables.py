@@ -107,6 +107,7 @@ sessions = Table(
     Column("lost", JSON, nullable=False, server_default="[]"),
     Column("next_ordinal", Integer, nullable=False),
     Column("launched_by", Text),
+    Column("host", JSON),
     Column("token_hash", Text),
     Column("results_location", Text),
     Column("handle", _NULLABLE_JSON),

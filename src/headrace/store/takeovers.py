@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, or_, select, update
+from sqlalchemy import ColumnElement, Row, and_, or_, select, update
 
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, FencedDriver, Session
@@ -24,6 +24,7 @@ from headrace.store.tables import sessions
 from headrace.store.timeouts import has_other_work
 
 _ENTITY = "session"
+_EXIT_SECONDS = 60.0
 _LAUNCHABLE = [SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RECOVERING]
 
 
@@ -87,7 +88,11 @@ def fence(
     source = session.state
     target = SessionState.RECOVERING if source is SessionState.RUNNING else source
     fenced_driver = FencedDriver(
-        epoch=lease.epoch, handle=session.handle, reason=reason, start_timed_out=start_timed_out
+        epoch=lease.epoch,
+        handle=session.handle,
+        reason=reason,
+        start_timed_out=start_timed_out,
+        streams=session.streams,
     )
     tx.execute(
         update(sessions)
@@ -120,7 +125,7 @@ def _lock_driven(
     Return its state and handle, or None if a condition does not hold. A claim takes the same lock,
     so that no statement is claimed between the check for other work and the fence.
     """
-    query = select(sessions.c.state, sessions.c.handle).where(
+    query = select(sessions.c.state, sessions.c.handle, sessions.c.streams).where(
         *_has_epoch(lease),
         sessions.c.state.in_(LEASED_STATES),
         sessions.c.lease_until.is_not(None),
@@ -182,6 +187,7 @@ def claim_launch(
     seconds: float,
     token_hash: str,
     results_location: str | None = None,
+    host: dict[str, Any] | None = None,
 ) -> int | None:
     """Claim the launch of a session's driver.
 
@@ -189,6 +195,7 @@ def claim_launch(
         seconds: Time until the driver must have reported `hello`.
         token_hash: Hash of the driver's token.
         results_location: Where the driver writes stored results.
+        host: Identity of the host of the node.
 
     Returns:
         The new epoch. None if the session needs no driver, or if another node claimed the launch
@@ -212,6 +219,7 @@ def claim_launch(
             epoch=sessions.c.epoch + 1,
             starts=sessions.c.starts + 1,
             launched_by=node,
+            host=host,
             handle=None,
             token_hash=token_hash,
             results_location=results_location,
@@ -224,6 +232,22 @@ def claim_launch(
     events.append(tx, _ENTITY, session_id, source, target, actor=node, detail={"epoch": epoch})
     tx.wake(session_topic(session_id))
     return epoch
+
+
+def launch_has_ended(tx: Tx, lease: DriverLease) -> bool:
+    """Return whether the driver of an epoch, or its host, is confirmed to be gone.
+
+    Return False for a session that the store does not have.
+    """
+    superseded = and_(
+        sessions.c.ended_at.is_(None),
+        sessions.c.epoch != lease.epoch,
+        sessions.c.fenced_driver.is_(None),
+    )
+    # After the end of its session, a driver may need a moment to exit.
+    ended = sessions.c.ended_at < clock(-_EXIT_SECONDS)
+    query = select(sessions.c.id).where(sessions.c.id == lease.session_id, or_(superseded, ended))
+    return tx.execute(query).one_or_none() is not None
 
 
 def _has_epoch(lease: DriverLease) -> tuple[ColumnElement[bool], ...]:

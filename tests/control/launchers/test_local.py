@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import psutil
@@ -12,11 +13,12 @@ from tests.support.launches import (
     write_interpreter,
     write_waiting_interpreter,
 )
+from tests.support.namespaces import run_on_other_host
 from tests.support.waiting import wait_until
 
-from headrace.control.launchers.base import Handle
+from headrace.control.launchers.base import Handle, LaunchRequest
 from headrace.control.launchers.local import LocalLauncher
-from headrace.errors import LaunchFailed
+from headrace.errors import DriverOnOtherHost, LaunchFailed
 from headrace.home import HomeLayout
 from headrace.model.messages import Bootstrap
 from headrace.settings import Profile
@@ -31,6 +33,10 @@ def launcher(tmp_path: Path) -> LocalLauncher:
 def profile(tmp_path: Path) -> Profile:
     """Profile whose driver waits, and has a child that waits."""
     return Profile(python=write_waiting_interpreter(tmp_path / "python"))
+
+
+def bootstrap_file(folder: Path, request: LaunchRequest) -> Path:
+    return folder / "drivers" / f"{request.name}.json"
 
 
 def running(processes: list[psutil.Process]) -> list[psutil.Process]:
@@ -51,7 +57,7 @@ def test_a_kill_ends_the_driver_and_all_processes_that_it_started(
     launcher.kill(handles[0])
     # Without a wait: after `kill`, a takeover touches the files that the driver had.
     assert not running(processes)
-    assert not Path(handles[0]["bootstrap"]).exists()
+    assert not bootstrap_file(tmp_path, request).exists()
 
 
 def test_a_kill_ends_the_processes_of_a_driver_that_has_already_ended(
@@ -70,21 +76,107 @@ def test_a_kill_ends_the_processes_of_a_driver_that_has_already_ended(
     assert not running([child])
 
 
-def test_a_driver_does_not_inherit_the_settings_of_the_node(
+@pytest.mark.finding("S11")
+def test_a_driver_inherits_only_variables_from_the_allow_list(
     launcher: LocalLauncher,
     tmp_path: Path,
     handles: list[Handle],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("HEADRACE_STORE__URL", "postgresql://user:password@host/db")
+    for name in ("HEADRACE_STORE__URL", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "MY_REGION"):
+        monkeypatch.setenv(name, "the value in the node")
+    for name in ("LC_ALL", "SPARK_CONF_DIR", "no_proxy", "TZ"):
+        monkeypatch.setenv(name, "needed")
     python = write_interpreter(tmp_path / "python", "print(sorted(os.environ), 'end')")
-    request = make_request(tmp_path, Profile(python=python, env={"FROM_PROFILE": "yes"}))
+    profile = Profile(python=python, env={"FROM_PROFILE": "yes"}, inherit_env=["MY_REGION"])
+    request = make_request(tmp_path, profile)
     handles.append(launcher.start(request))
     wait_until(lambda: "end" in request.log.read_text(), what="the driver writes its log")
-    names = request.log.read_text()
-    assert "'FROM_PROFILE'" in names
-    assert "'JAVA_HOME'" in names
-    assert "HEADRACE_" not in names
+    names = set(ast.literal_eval(request.log.read_text().rpartition(" end")[0]))
+    assert {"PATH", "JAVA_HOME", "LC_ALL", "SPARK_CONF_DIR", "no_proxy", "TZ"} <= names
+    assert {"FROM_PROFILE", "MY_REGION"} <= names
+    assert names.isdisjoint({"HEADRACE_STORE__URL", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD"})
+
+
+@pytest.mark.finding("S10")
+def test_only_their_owner_can_read_the_files_of_a_driver(
+    launcher: LocalLauncher, tmp_path: Path, handles: list[Handle]
+) -> None:
+    create = "tempfile.mkdtemp(), open(os.path.join(tempfile.gettempdir(), 'file'), 'w')"
+    python = write_interpreter(
+        tmp_path / "python", "import tempfile", create, f"print({READY!r}, flush=True)"
+    )
+    request = make_request(tmp_path, Profile(python=python))
+    handles.append(launcher.start(request))
+    wait_until(lambda: READY in request.log.read_text(), what="the driver has written its files")
+    assert len(list((tmp_path / "tmp" / request.name).iterdir())) == 2
+    paths = [path for name in ("drivers", "logs", "tmp") for path in (tmp_path / name).rglob("*")]
+    assert len(paths) == 5
+    assert [path for path in paths if path.stat().st_mode & 0o077] == []
+
+
+@pytest.mark.finding("S10")
+@pytest.mark.parametrize("end", ["killed", "exited"])
+def test_the_temporary_folder_of_a_driver_is_removed_when_its_end_is_confirmed(
+    end: str, launcher: LocalLauncher, tmp_path: Path, profile: Profile, handles: list[Handle]
+) -> None:
+    request = make_request(tmp_path, profile)
+    handles.append(launcher.start(request))
+    wait_until(lambda: READY in request.log.read_text(), what="the driver runs")
+    folder = tmp_path / "tmp" / request.name
+    (folder / "blockmgr-1").mkdir()
+    if end == "killed":
+        launcher.kill(handles[0])
+    else:
+        psutil.Process(handles[0]["pid"]).kill()
+        assert folder.exists()
+        wait_until(launcher.exits, what="the exit is reported")
+    assert not folder.exists()
+
+
+_USE_HANDLE = """
+import json, sys
+from pathlib import Path
+from headrace.control.launchers.local import LocalLauncher
+from headrace.errors import HeadraceError
+from headrace.home import HomeLayout
+
+home, handle = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+launcher = LocalLauncher(HomeLayout.at(Path(home)))
+outcomes = []
+for call in (launcher.poll, launcher.kill):
+    try:
+        outcomes.append(repr(call(handle)))
+    except HeadraceError as error:
+        outcomes.append(error.code)
+print(json.dumps(outcomes))
+"""
+
+
+@pytest.mark.finding("B4")
+def test_a_handle_of_another_host_says_nothing_about_its_driver(
+    launcher: LocalLauncher, tmp_path: Path, profile: Profile, handles: list[Handle]
+) -> None:
+    request = make_request(tmp_path, profile)
+    handles.append(launcher.start(request))
+    # The two hosts share machine, boot and home, but not their process ids.
+    outcomes = run_on_other_host(_USE_HANDLE, str(tmp_path), handles[0])
+    assert outcomes == ["driver_on_other_host", "driver_on_other_host"]
+    assert launcher.poll(handles[0]).alive
+    assert bootstrap_file(tmp_path, request).exists()
+    assert (tmp_path / "tmp" / request.name).exists()
+
+
+@pytest.mark.finding("B4")
+def test_a_driver_is_gone_after_its_host_has_restarted(
+    launcher: LocalLauncher, tmp_path: Path, profile: Profile, handles: list[Handle]
+) -> None:
+    handles.append(launcher.start(make_request(tmp_path, profile)))
+    earlier_boot = {**handles[0], "host": {**handles[0]["host"], "boot": "an earlier boot"}}
+    assert launcher.poll(earlier_boot).message == "its host has restarted"
+    other_home = LocalLauncher(HomeLayout.at(tmp_path / "other"))
+    with pytest.raises(DriverOnOtherHost):
+        other_home.poll(earlier_boot)
 
 
 def test_another_process_with_the_pid_of_a_driver_is_not_taken_for_the_driver(
@@ -110,7 +202,8 @@ def test_a_missing_interpreter_is_reported_and_leaves_no_bootstrap_file(
 def test_new_node_addresses_are_written_to_the_bootstrap_files(
     launcher: LocalLauncher, tmp_path: Path, profile: Profile, handles: list[Handle]
 ) -> None:
-    handles.append(launcher.start(make_request(tmp_path, profile)))
+    request = make_request(tmp_path, profile)
+    handles.append(launcher.start(request))
     launcher.announce(["http://127.0.0.1:2"])
-    bootstrap = Bootstrap.model_validate_json(Path(handles[0]["bootstrap"]).read_text())
+    bootstrap = Bootstrap.model_validate_json(bootstrap_file(tmp_path, request).read_text())
     assert bootstrap.nodes == ["http://127.0.0.1:2"]

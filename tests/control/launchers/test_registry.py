@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from headrace.control.host.process_identity import this_host
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
-from headrace.errors import InvalidSetting, LaunchFailed
+from headrace.errors import DriverOnOtherHost, InvalidSetting, LaunchFailed
 from headrace.home import HomeLayout
 from headrace.settings import CatalogSettings, Profile, Settings
 
@@ -73,3 +74,15 @@ def test_a_backend_without_a_launcher_is_refused_with_the_backends_of_the_node(
     registry = LauncherRegistry([LocalLauncher(HomeLayout.at(tmp_path))], CollectorRegistry())
     with pytest.raises(LaunchFailed, match=r"'spark-submit'\. Its backends: local\."):
         registry.poll({"backend": "spark-submit"})
+
+
+@pytest.mark.finding("B4")
+def test_a_driver_without_a_handle_cannot_be_found_from_another_host(tmp_path: Path) -> None:
+    registry = LauncherRegistry([LocalLauncher(HomeLayout.at(tmp_path))], CollectorRegistry())
+    here = this_host().to_record()
+    assert registry.find("headrace-se_1-1", Profile(), here) is None
+    for elsewhere in ({"machine": "m"}, {"boot": "b"}, {"pid_namespace": "pid:[1]"}):
+        with pytest.raises(DriverOnOtherHost):
+            registry.find("headrace-se_1-1", Profile(), {**here, **elsewhere})
+    # Host names may repeat, and do not identify a host.
+    assert registry.find("headrace-se_1-1", Profile(), {**here, "name": "other"}) is None

@@ -13,10 +13,10 @@ from headrace.control.launchers.spark_submit_command import (
     build_command,
     build_conf,
     find_spark_home,
-    format_properties,
 )
 from headrace.errors import LaunchFailed
 from headrace.settings import Profile
+from headrace.spark_properties import format_properties
 
 KUBERNETES = Profile(
     backend="spark-submit",

@@ -1,7 +1,8 @@
 """Fault points in a node or driver under test: Python runs this file at every start.
 
 The tests put the folder of this file in front of PYTHONPATH, so production does not have it. The
-environment variable FAULT_PLAN names the file with the faults, which plan.py writes and describes.
+environment variable SPARK_FAULT_PLAN names the file with the faults, which plan.py writes and
+describes: a node passes variables of Spark on to its drivers.
 This file imports nothing of Headrace until the program itself imports a module with points.
 """
 
@@ -223,5 +224,5 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-if "FAULT_PLAN" in os.environ:
-    sys.meta_path.insert(0, _Finder(_Plan(os.environ["FAULT_PLAN"])))
+if "SPARK_FAULT_PLAN" in os.environ:
+    sys.meta_path.insert(0, _Finder(_Plan(os.environ["SPARK_FAULT_PLAN"])))

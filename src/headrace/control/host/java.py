@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.control.host.child_environment import child_environment
 from headrace.errors import JavaMissing
 
 SUPPORTED = (17, 21)
@@ -96,7 +97,14 @@ def _properties(java: Path, *arguments: str) -> dict[str, str] | None:
     """Return the system properties of a JVM, or None if it does not start with the arguments."""
     command = [str(java), *arguments, "-XshowSettings:properties", "-version"]
     try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        run = subprocess.run(
+            command,
+            env=child_environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     if run.returncode != 0:

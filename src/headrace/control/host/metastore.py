@@ -15,6 +15,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -27,9 +28,12 @@ from pathlib import Path
 
 import psutil
 
+from headrace.control.host.child_environment import CHILD_UMASK, child_environment
 from headrace.control.host.java import find_java
+from headrace.control.host.process_identity import start_time
 from headrace.home import HomeLayout
-from headrace.private_files import write_private
+from headrace.model.transaction import MANAGED_CATALOG_KEY
+from headrace.private_files import create_private_folder, open_private_log, write_private
 
 CONNECT_SECONDS = 120
 """Longest time that the first use of the catalog waits for the metastore to answer."""
@@ -41,8 +45,8 @@ class SupervisorRecord:
     """The supervisor of a home, as recorded in `metastore/metastore.json`."""
 
     pid: int
-    created: float
-    """Creation time of the process. A later process with the same id has another one."""
+    created: float | None
+    """Start time of the process. A later process with the same id has another one."""
     port: int
     """Port of the metastore."""
 
@@ -73,9 +77,12 @@ class Metastore:
             supervisor = self._live_supervisor()
             if supervisor is None:
                 supervisor = self._start_supervisor(self._choose_port())
+            catalog_id = self._load_catalog_id()
+        address = f"thrift://127.0.0.1:{supervisor.port}"
         return {
             "spark.sql.catalogImplementation": "hive",
-            "spark.hadoop.hive.metastore.uris": f"thrift://127.0.0.1:{supervisor.port}",
+            "spark.hadoop.hive.metastore.uris": address,
+            MANAGED_CATALOG_KEY: f"{catalog_id} {address}",
             "spark.hadoop.hive.metastore.connect.retries": str(CONNECT_SECONDS),
             "spark.hadoop.hive.metastore.client.connect.retry.delay": "1s",
         }
@@ -84,7 +91,7 @@ class Metastore:
         """Make this process a user of the metastore, until `release` or the end of the process."""
         with self._guard:
             if self._lock_descriptor is None:
-                self._folder.mkdir(parents=True, exist_ok=True)
+                create_private_folder(self._folder)
                 self._lock_descriptor = os.open(self.users_lock, os.O_RDONLY | os.O_CREAT, 0o600)
                 fcntl.flock(self._lock_descriptor, fcntl.LOCK_SH)
 
@@ -104,15 +111,19 @@ class Metastore:
                 process.send_signal(signal.SIGTERM)
                 process.wait(timeout=_STOP_SECONDS)
 
+    def _load_catalog_id(self) -> str:
+        """Return the id of the catalog. It stays with the metastore's data, whatever its port."""
+        file = self._folder / "catalog-id"
+        if not file.exists():
+            write_private(file, secrets.token_hex(16))
+        return file.read_text().strip()
+
     def _live_supervisor(self) -> SupervisorRecord | None:
         """Return the record of the supervisor if its process is alive, else None."""
         record = self._read_record()
         if record is None:
             return None
-        try:
-            is_alive = psutil.Process(record.pid).create_time() == record.created
-        except psutil.Error:
-            return None
+        is_alive = record.created is not None and start_time(record.pid) == record.created
         return record if is_alive else None
 
     def _read_record(self) -> SupervisorRecord | None:
@@ -136,7 +147,7 @@ class Metastore:
         raise OSError("no port on 127.0.0.1 is free for the metastore")
 
     def _start_supervisor(self, port: int) -> SupervisorRecord:
-        with (self._folder / "metastore.log").open("ab") as log:
+        with open_private_log(self._folder / "metastore.log") as log:
             process = subprocess.Popen(
                 [
                     *(sys.executable, "-P", "-m", "headrace.control.host.metastore_supervisor"),
@@ -148,9 +159,10 @@ class Metastore:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, "JAVA_HOME": str(find_java().path)},
+                env={**child_environment(), "JAVA_HOME": str(find_java().path)},
+                umask=CHILD_UMASK,
             )
-        record = SupervisorRecord(process.pid, psutil.Process(process.pid).create_time(), port)
+        record = SupervisorRecord(process.pid, start_time(process.pid), port)
         write_private(self._folder / "metastore.json", json.dumps(asdict(record)))
         return record
 

@@ -13,6 +13,7 @@ import fcntl
 import importlib.util
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,11 +25,24 @@ from xml.sax.saxutils import escape
 
 import psutil
 
+from headrace.control.host.child_environment import CHILD_UMASK
+from headrace.private_files import create_private_folder, write_private
+
 _LOG = logging.getLogger("headrace.metastore")
 _POLL_SECONDS = 0.5
 _RESTART_SECONDS = 2.0
 _STOP_SECONDS = 5
 _KILL_SECONDS = 10
+_SERVER = Path(__file__).with_name("LoopbackMetastore.java")
+_LOG_CONF = """\
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{ISO8601} %p %c{2}: %m%n%ex
+"""
 _FOLDER_OPTION = "-Dheadrace.metastore="
 """JVM option with the folder of the metastore, by which its process can be found."""
 
@@ -42,6 +56,7 @@ def main() -> int:
     parser.add_argument("--warehouse", required=True)
     parser.add_argument("--linger", type=float, required=True)
     arguments = parser.parse_args()
+    os.umask(CHILD_UMASK)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())
     signal.signal(signal.SIGINT, _ignore_interrupt)
@@ -113,19 +128,24 @@ def _write_hive_site(folder: Path, warehouse: str) -> None:
         "hive.metastore.warehouse.dir": warehouse,
         "hive.async.log.enabled": "false",
         "hive.metastore.server.min.threads": "4",
+        # Hadoop's file systems ignore the umask of the process.
+        "fs.permissions.umask-mode": "077",
     }
     lines = [
         f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
         for name, value in properties.items()
     ]
     conf = folder / "conf"
-    conf.mkdir(parents=True, exist_ok=True)
-    (conf / "hive-site.xml").write_text(
-        "\n".join(["<configuration>", *lines, "</configuration>", ""])
+    write_private(
+        conf / "hive-site.xml", "\n".join(["<configuration>", *lines, "</configuration>", ""])
     )
+    write_private(conf / "log4j2.properties", _LOG_CONF)
 
 
 def _start_metastore(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    temporary = folder / "tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    create_private_folder(temporary)
     jars = _spark_home() / "jars"
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
     opens = [
@@ -135,12 +155,16 @@ def _start_metastore(folder: Path, port: int) -> subprocess.Popen[bytes]:
         [
             *(str(java), "-Xmx256m", "-XX:+UseSerialGC", *opens),
             f"-Dderby.stream.error.file={folder / 'derby.log'}",
+            f"-Djava.io.tmpdir={temporary}",
+            f"-Dlog4j2.configurationFile={folder / 'conf' / 'log4j2.properties'}",
             f"{_FOLDER_OPTION}{folder}",
             *("-cp", _class_path(jars, folder / "conf")),
-            *("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)),
+            # Janino compiles the server and calls its main method.
+            *("org.codehaus.janino.SimpleCompiler", str(_SERVER), _SERVER.stem, str(port)),
         ],
         stdin=subprocess.DEVNULL,
         cwd=folder,
+        env={**os.environ, "TMPDIR": str(temporary)},
     )
 
 

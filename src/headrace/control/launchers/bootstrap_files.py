@@ -1,12 +1,17 @@
-"""Bootstrap files of the drivers on this host: one file `<launch name>.json` each, mode 0600."""
+"""Bootstrap files of the drivers on this host: one file `<launch name>.json` each, mode 0600.
+
+Beside it, `<launch name>.properties` gives Spark's configuration to spark-submit while it starts.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from pathlib import Path
 
+from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.model.messages import Bootstrap
 from headrace.private_files import write_private
+from headrace.spark_properties import properties_file
 
 
 class BootstrapFiles:
@@ -19,6 +24,14 @@ class BootstrapFiles:
         """Return the path of the file of a launch, which need not exist."""
         return self._folder / f"{name}.json"
 
+    def properties_path(self, name: str) -> Path:
+        """Return the path of the properties file of a launch, which need not exist."""
+        return properties_file(self.path(name))
+
+    def arguments(self, name: str) -> set[str]:
+        """Return arguments of which each process of a launch has one: driver and JVM."""
+        return {str(self.path(name)), str(self.properties_path(name))}
+
     def write(self, name: str, bootstrap: Bootstrap) -> Path:
         """Write the file of a launch and return its path. Raises OSError."""
         file = self.path(name)
@@ -26,8 +39,16 @@ class BootstrapFiles:
         return file
 
     def remove(self, name: str) -> None:
-        """Delete the file of a launch if it exists."""
+        """Delete the files of a launch if they exist."""
         self.path(name).unlink(missing_ok=True)
+        self.properties_path(name).unlink(missing_ok=True)
+
+    def host_has_restarted(self, name: str, host: HostIdentity) -> bool:
+        """Return whether the host of a launch has restarted, which ended all its processes.
+
+        The files of the launch show that the host has this home, on a disk of its own.
+        """
+        return self.path(name).exists() and this_host().is_restart_of(host)
 
     def announce(self, addresses: list[str]) -> None:
         """Write the node addresses into every file. Unreadable files are skipped."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
-from pathlib import Path
 
+from headrace.control.host.child_environment import child_environment
 from headrace.control.host.java import find_java
 from headrace.control.launchers import process_group
 from headrace.control.launchers.base import (
@@ -17,11 +16,12 @@ from headrace.control.launchers.base import (
 )
 from headrace.control.launchers.bootstrap_files import BootstrapFiles
 from headrace.control.launchers.process_group import (
+    HOST_RESTARTED,
     ChildGroups,
     ProcessGroup,
     describe_exit,
-    inherited_environment,
 )
+from headrace.control.launchers.temporary_folders import TemporaryFolders
 from headrace.errors import LaunchFailed
 from headrace.home import HomeLayout
 from headrace.settings import Profile
@@ -34,57 +34,68 @@ class LocalLauncher:
 
     def __init__(self, layout: HomeLayout) -> None:
         self._bootstraps = BootstrapFiles(layout.drivers)
+        self._temporary = TemporaryFolders(layout.temporary)
         self._children = ChildGroups()
 
     def start(self, request: LaunchRequest) -> Handle:
-        file = self._bootstraps.write(request.name, request.bootstrap)
+        name = request.name
+        conf = {**self._temporary.spark_conf(name), **request.bootstrap.conf}
+        bootstrap = request.bootstrap.model_copy(update={"conf": conf})
         python = request.profile.python or sys.executable
-        command = [python, "-P", "-m", "headrace.driver", str(file)]
         try:
+            self._temporary.create(name)
+            file = self._bootstraps.write(name, bootstrap)
             group = self._children.start(
-                request.lease, command, log=request.log, env=_environment(request)
+                request.lease,
+                [python, "-P", "-m", "headrace.driver", str(file)],
+                log=request.log,
+                env=self._environment(request),
             )
-        except LaunchFailed:
-            self._bootstraps.remove(request.name)
+        except (LaunchFailed, OSError):
+            self._remove_files(name)
             raise
-        return self._handle(group, request.name)
+        return self._handle(group, name)
 
     def find(self, name: str, profile: Profile) -> Handle | None:  # noqa: ARG002 - one host for all
-        # The driver has the bootstrap file among its arguments, its JVM the application name.
-        arguments = {str(self._bootstraps.path(name)), f"spark.app.name={name}"}
-        group = process_group.find(arguments)
+        # The driver has the bootstrap file among its arguments, its JVM the properties file.
+        group = process_group.find(self._bootstraps.arguments(name))
         return None if group is None else self._handle(group, name)
 
     def poll(self, handle: Handle) -> DriverStatus:
-        return self._children.poll(ProcessGroup.from_handle(handle))
+        group = ProcessGroup.from_handle(handle)
+        if self._bootstraps.host_has_restarted(handle["name"], group.host):
+            return HOST_RESTARTED
+        return self._children.poll(group)
 
     def kill(self, handle: Handle) -> None:
-        process_group.kill(ProcessGroup.from_handle(handle))
-        Path(handle["bootstrap"]).unlink(missing_ok=True)
+        group = ProcessGroup.from_handle(handle)
+        if not self._bootstraps.host_has_restarted(handle["name"], group.host):
+            process_group.kill(group)
+        self._remove_files(handle["name"])
 
     def exits(self) -> list[DriverExit]:
         exits = self._children.collect_exits()
         for lease, _status in exits:
-            self._bootstraps.remove(launch_name(lease))
+            self._remove_files(launch_name(lease))
         return [DriverExit(lease=lease, reason=describe_exit(status)) for lease, status in exits]
 
     def announce(self, addresses: list[str]) -> None:
         self._bootstraps.announce(addresses)
 
+    def _remove_files(self, name: str) -> None:
+        self._bootstraps.remove(name)
+        self._temporary.remove(name)
+
     def _handle(self, group: ProcessGroup, name: str) -> Handle:
-        return {
-            "backend": self.backend,
-            **asdict(group),
-            "bootstrap": str(self._bootstraps.path(name)),
+        return {"backend": self.backend, "name": name, **group.to_record()}
+
+    def _environment(self, request: LaunchRequest) -> dict[str, str]:
+        profile = request.profile
+        inherited = {
+            **child_environment(profile.inherit_env),
+            "JAVA_HOME": str(find_java().path),
+            "PYSPARK_PYTHON": profile.python or sys.executable,
+            # Spark's ports, including that of its UI, are reachable from this host only.
+            "SPARK_LOCAL_IP": "127.0.0.1",
         }
-
-
-def _environment(request: LaunchRequest) -> dict[str, str]:
-    return {
-        **inherited_environment(),
-        "JAVA_HOME": str(find_java().path),
-        "PYSPARK_PYTHON": request.profile.python or sys.executable,
-        # Spark's ports, including that of its UI, are reachable from this host only.
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        **request.profile.env,
-    }
+        return self._temporary.environment(request.name, inherited, profile.env)

@@ -20,28 +20,52 @@ from typing import Any
 
 import psutil
 
+from headrace.control.host.child_environment import CHILD_UMASK
+from headrace.control.host.process_identity import HostIdentity, start_time, this_host
 from headrace.control.launchers.base import DriverStatus
-from headrace.errors import LaunchFailed
+from headrace.errors import DriverOnOtherHost, LaunchFailed
 from headrace.model.session import DriverLease
+from headrace.private_files import open_private_log
 
 _KILL_SECONDS = 20.0
 _POLL_SECONDS = 0.01
+HOST_RESTARTED = DriverStatus(alive=False, message="its host has restarted")
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """Identity of a group, valid for every node of this host."""
+    """Identity of a group, valid for every node of one host."""
 
     pid: int
     """Process id of the leader."""
     created: float | None
-    """Creation time of the leader, which distinguishes it from a later process with the same id.
+    """Start time of the leader, which distinguishes it from a later process with the same id.
     None if the leader had ended before the time could be read."""
+    host: HostIdentity
 
     @classmethod
     def from_handle(cls, handle: Mapping[str, Any]) -> ProcessGroup:
         """Return the group that a launcher described in a handle."""
-        return cls(pid=handle["pid"], created=handle["created"])
+        host = HostIdentity.from_record(handle["host"])
+        return cls(pid=handle["pid"], created=handle["created"], host=host)
+
+    @classmethod
+    def of_leader(cls, pid: int) -> ProcessGroup:
+        """Return the group of a process of this host."""
+        return cls(pid=pid, created=start_time(pid), host=this_host())
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the keys of a handle that describe the group."""
+        return {"pid": self.pid, "created": self.created, "host": self.host.to_record()}
+
+    def require_this_host(self) -> None:
+        """Raise DriverOnOtherHost unless the process id is valid on this host."""
+        if not this_host().shares_processes_with(self.host):
+            raise DriverOnOtherHost(
+                f"The driver is process {self.pid} of the host {self.host.name}, boot"
+                f" {self.host.boot}, {self.host.pid_namespace or 'without a PID namespace'}."
+                " Only a node in the same place can check or end it."
+            )
 
 
 class ChildGroups:
@@ -58,9 +82,8 @@ class ChildGroups:
 
         Raises LaunchFailed.
         """
-        log.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with log.open("ab") as output:
+            with open_private_log(log) as output:
                 child = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -68,16 +91,18 @@ class ChildGroups:
                     stderr=output,
                     start_new_session=True,
                     env=env,
+                    umask=CHILD_UMASK,
                 )
         except OSError as error:
             raise LaunchFailed(f"The driver process could not be started: {error}.") from error
         with self._lock:
             self._children[lease] = child
-        return ProcessGroup(pid=child.pid, created=_creation_time(child.pid))
+        return ProcessGroup.of_leader(child.pid)
 
     def poll(self, group: ProcessGroup) -> DriverStatus:
-        """Return the state of the leader of a group."""
-        if group.created is not None and _creation_time(group.pid) == group.created:
+        """Return the state of the leader of a group. Raises DriverOnOtherHost."""
+        group.require_this_host()
+        if group.created is not None and start_time(group.pid) == group.created:
             return DriverStatus(alive=True, message="the process is running")
         status = self._exit_status(group.pid)
         message = "the process no longer exists" if status is None else describe_exit(status)
@@ -92,7 +117,7 @@ class ChildGroups:
             ended = [lease for lease, child in self._children.items() if child.poll() is not None]
             children = {lease: self._children.pop(lease) for lease in ended}
         for child in children.values():
-            _kill_processes(_group_members(ProcessGroup(pid=child.pid, created=None)))
+            _kill_processes(_group_members(ProcessGroup(child.pid, None, this_host())))
         return [(lease, child.returncode) for lease, child in children.items()]
 
     def _exit_status(self, pid: int) -> int | None:
@@ -109,16 +134,16 @@ def find(arguments: set[str]) -> ProcessGroup | None:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if not arguments.isdisjoint(process.cmdline()):
-                leader = os.getsid(process.pid)
-                return ProcessGroup(pid=leader, created=_creation_time(leader))
+                return ProcessGroup.of_leader(os.getsid(process.pid))
     return None
 
 
 def kill(group: ProcessGroup) -> None:
     """Kill a group and return when none of its processes can act, even if its leader had ended.
 
-    Raises LaunchFailed if processes do not end.
+    Raises LaunchFailed if processes do not end, and DriverOnOtherHost.
     """
+    group.require_this_host()
     deadline = time.monotonic() + _KILL_SECONDS
     # Repeat: a process may have started another one just before it was killed.
     while remaining := [process for process in _group_members(group) if _may_act(process)]:
@@ -138,20 +163,12 @@ def describe_exit(status: int) -> str:
     return f"killed by {signal.Signals(-status).name}"
 
 
-def inherited_environment() -> dict[str, str]:
-    """Return the environment of the node without its settings.
-
-    The settings (`HEADRACE_…`) can hold secrets, and users' code runs in the driver.
-    """
-    return {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
-
-
 def _group_members(group: ProcessGroup) -> list[psutil.Process]:
     """Return the processes of a group; an empty list if a later process has the leader's pid.
 
     The kernel reuses the id of a session only after its last process has ended.
     """
-    created = _creation_time(group.pid)
+    created = start_time(group.pid)
     if created not in {None, group.created}:
         return []
     members = []
@@ -174,12 +191,3 @@ def _may_act(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
-
-
-def _creation_time(pid: int) -> float | None:
-    """Return the creation time of a live process, or None if it has ended."""
-    try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
-    except psutil.Error:
-        return None

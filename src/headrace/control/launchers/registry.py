@@ -6,9 +6,11 @@ import importlib
 import importlib.util
 from collections.abc import Iterable
 from itertools import chain
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
 
+from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.control.launchers.base import (
     DriverExit,
     DriverStatus,
@@ -18,7 +20,7 @@ from headrace.control.launchers.base import (
 )
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
-from headrace.errors import InvalidSetting, LaunchFailed
+from headrace.errors import DriverOnOtherHost, InvalidSetting, LaunchFailed
 from headrace.settings import Profile, Settings
 from headrace.storage.locations import local_path
 
@@ -49,7 +51,22 @@ class LauncherRegistry:
     def start(self, request: LaunchRequest) -> Handle:
         return self._select(request.profile.backend, "start").start(request)
 
-    def find(self, name: str, profile: Profile) -> Handle | None:
+    def find(
+        self, name: str, profile: Profile, host: dict[str, Any] | None = None
+    ) -> Handle | None:
+        """Return the handle of the live driver with this launch name, or None.
+
+        Args:
+            host: Identity of the host of the node that launched the driver. Raises
+                DriverOnOtherHost if the driver is a process of that host and not of this one.
+        """
+        if host is not None and not profile.is_remote:
+            launched_on = HostIdentity.from_record(host)
+            if not this_host().shares_processes_with(launched_on):
+                raise DriverOnOtherHost(
+                    f"The driver {name} was launched on the host {launched_on.name}. Only a node"
+                    " on that host can find its process."
+                )
         return self._select(profile.backend, "find").find(name, profile)
 
     def poll(self, handle: Handle) -> DriverStatus:

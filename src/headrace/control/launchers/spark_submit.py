@@ -8,11 +8,11 @@ driver. The page docs/guides/backends.md lists the files that each mode sends to
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.control.host.child_environment import child_environment
 from headrace.control.host.java import find_java
 from headrace.control.launchers import process_group, spark_submit_command
 from headrace.control.launchers.base import (
@@ -32,18 +32,19 @@ from headrace.control.launchers.cluster_managers import (
 from headrace.control.launchers.driver_package import build_driver_package
 from headrace.control.launchers.kubernetes import Kubernetes, pod_namespace
 from headrace.control.launchers.process_group import (
+    HOST_RESTARTED,
     ChildGroups,
     ProcessGroup,
     describe_exit,
-    inherited_environment,
 )
-from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed, ResultsUnavailable
+from headrace.control.launchers.temporary_folders import TemporaryFolders
+from headrace.errors import DriverOnOtherHost, HeadraceError, LaunchFailed, ResultsUnavailable
 from headrace.home import HomeLayout
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease
-from headrace.private_files import write_private
 from headrace.settings import Profile
 from headrace.spark_log import find_last_exception, read_tail
+from headrace.spark_properties import write_properties
 from headrace.storage import handoff
 
 
@@ -67,6 +68,7 @@ class SparkSubmitLauncher:
         self._folder = layout.submitted
         self._results = results
         self._bootstraps = BootstrapFiles(self._folder)
+        self._temporary = TemporaryFolders(layout.temporary)
         self._children = ChildGroups()
         self._submissions: dict[str, _Submission] = {}
         self._failures: dict[str, str] = {}
@@ -74,22 +76,26 @@ class SparkSubmitLauncher:
 
     def start(self, request: LaunchRequest) -> Handle:
         name, profile = request.name, request.profile
-        properties_file = self._properties_file(name)
-        properties = spark_submit_command.format_properties(
-            spark_submit_command.build_conf(request)
-        )
+        properties_file = self._bootstraps.properties_path(name)
+        properties = spark_submit_command.build_conf(request)
+        if profile.deploy_mode == "client":
+            properties = {**self._temporary.spark_conf(name), **properties}
         with self._lock:
             self._submissions[name] = _Submission(
                 profile.deploy_mode == "cluster", request.log, _file_size(request.log)
             )
         try:
-            write_private(properties_file, properties)
+            self._temporary.create(name)
+            write_properties(properties_file, properties)
             driver_arguments = self._write_bootstrap(request)
             command = spark_submit_command.build_command(
                 request, properties_file, build_driver_package(self._folder), driver_arguments
             )
             group = self._children.start(
-                request.lease, command, log=request.log, env=_environment(profile)
+                request.lease,
+                command,
+                log=request.log,
+                env=self._temporary.environment(name, _environment(profile), profile.env),
             )
         except (HeadraceError, OSError) as error:
             with self._lock:
@@ -102,8 +108,7 @@ class SparkSubmitLauncher:
 
     def find(self, name: str, profile: Profile) -> Handle | None:
         # spark-submit has the properties file among its arguments, the driver the bootstrap file.
-        arguments = {str(self._properties_file(name)), str(self._bootstraps.path(name))}
-        group = process_group.find(arguments)
+        group = process_group.find(self._bootstraps.arguments(name))
         handle = self._handle(name, profile, group)
         if group is not None:
             return handle
@@ -112,13 +117,13 @@ class SparkSubmitLauncher:
         return handle if application is not None and application.alive else None
 
     def poll(self, handle: Handle) -> DriverStatus:
-        process = None
-        if _is_on_this_host(handle):
-            process = self._children.poll(ProcessGroup.from_handle(handle))
+        process, elsewhere = self._poll_process(handle)
         cluster = _cluster_manager(handle)
         application = None if cluster is None else cluster.find(handle["name"])
         in_cluster_mode = handle["deploy_mode"] == "cluster"
-        if application is not None:
+        # In client mode, the driver can outlive its application, and write without it.
+        is_known = elsewhere is None or in_cluster_mode
+        if application is not None and (application.alive or is_known):
             alive = application.alive or (
                 not in_cluster_mode and process is not None and process.alive
             )
@@ -126,19 +131,20 @@ class SparkSubmitLauncher:
             return DriverStatus(alive=alive, message=application.message, log=log)
         if process is not None:
             return DriverStatus(alive=process.alive, message=self._describe(handle, process))
-        if handle["pid"] is None:
-            return DriverStatus(alive=False, message="the cluster has no application of this name")
-        if in_cluster_mode:
-            return DriverStatus(
-                alive=True,
-                message=f"spark-submit on {handle['host']} may still be submitting the application",
-            )
-        raise BackendUnreachable(_on_other_host(handle))
+        if elsewhere is not None:
+            raise elsewhere
+        return DriverStatus(alive=False, message="the cluster has no application of this name")
 
     def kill(self, handle: Handle) -> None:
         name = handle["name"]
-        if _is_on_this_host(handle):
-            process_group.kill(ProcessGroup.from_handle(handle))
+        elsewhere = None
+        if handle["pid"] is not None:
+            group = ProcessGroup.from_handle(handle)
+            try:
+                if not self._bootstraps.host_has_restarted(name, group.host):
+                    process_group.kill(group)
+            except DriverOnOtherHost as error:
+                elsewhere = error
         # Remove the bootstrap before the application: a driver that starts later cannot act.
         self._remove_launch_files(name)
         with self._lock:
@@ -146,8 +152,8 @@ class SparkSubmitLauncher:
         cluster = _cluster_manager(handle)
         if cluster is not None:
             stop_application(cluster, name)
-        elif handle["pid"] is not None and not _is_on_this_host(handle):
-            raise BackendUnreachable(_on_other_host(handle))
+        if elsewhere is not None and (cluster is None or handle["deploy_mode"] == "client"):
+            raise elsewhere
 
     def exits(self) -> list[DriverExit]:
         exits = []
@@ -168,7 +174,7 @@ class SparkSubmitLauncher:
         name = launch_name(lease)
         with self._lock:
             submission = self._submissions.pop(name)
-        self._properties_file(name).unlink(missing_ok=True)
+        self._bootstraps.properties_path(name).unlink(missing_ok=True)
         if submission.in_cluster_mode and status == 0:
             return None
         reason = self._describe_end(name, submission, describe_exit(status))
@@ -229,13 +235,22 @@ class SparkSubmitLauncher:
             return False
 
     def _remove_launch_files(self, name: str) -> None:
-        self._properties_file(name).unlink(missing_ok=True)
         self._bootstraps.remove(name)
+        self._temporary.remove(name)
         with contextlib.suppress(ResultsUnavailable):
             handoff.delete_handoffs(self._results, name)
 
-    def _properties_file(self, name: str) -> Path:
-        return self._folder / f"{name}.properties"
+    def _poll_process(self, handle: Handle) -> tuple[DriverStatus | None, DriverOnOtherHost | None]:
+        """Return the status of the process on this host, or the reason why it is not known."""
+        if handle["pid"] is None:
+            return None, None
+        group = ProcessGroup.from_handle(handle)
+        if self._bootstraps.host_has_restarted(handle["name"], group.host):
+            return HOST_RESTARTED, None
+        try:
+            return self._children.poll(group), None
+        except DriverOnOtherHost as error:
+            return None, error
 
     def _handle(self, name: str, profile: Profile, group: ProcessGroup | None) -> Handle:
         """Return the handle of a driver, whose group is None if no process runs on this host."""
@@ -246,8 +261,7 @@ class SparkSubmitLauncher:
             "deploy_mode": profile.deploy_mode,
             "cluster_url": profile.cluster_url,
             "namespace": pod_namespace(profile.conf),
-            "host": socket.gethostname() if group else None,
-            **(asdict(group) if group else {"pid": None, "created": None}),
+            **(group.to_record() if group else {"pid": None}),
         }
 
 
@@ -268,22 +282,13 @@ def _cluster_manager(handle: Handle) -> ClusterManager | None:
 
 def _environment(profile: Profile) -> dict[str, str]:
     return {
-        **inherited_environment(),
+        **child_environment(profile.inherit_env),
         "JAVA_HOME": str(find_java().path),
         "SPARK_HOME": str(spark_submit_command.find_spark_home(profile)),
+        # On a cluster, executors on other hosts call the driver.
+        **({"SPARK_LOCAL_IP": "127.0.0.1"} if profile.master.startswith("local") else {}),
         **profile.env,
     }
-
-
-def _is_on_this_host(handle: Handle) -> bool:
-    return handle["pid"] is not None and handle["host"] == socket.gethostname()
-
-
-def _on_other_host(handle: Handle) -> str:
-    return (
-        f"The driver {handle['name']} is process {handle['pid']} of the host {handle['host']}."
-        f" Only a node on that host can reach it."
-    )
 
 
 def _file_size(file: Path) -> int:

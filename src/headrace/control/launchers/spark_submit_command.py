@@ -18,7 +18,6 @@ from headrace.errors import LaunchFailed
 from headrace.settings import Profile
 
 YARN = "yarn"
-_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 
 
 def find_spark_home(profile: Profile) -> Path:
@@ -88,11 +87,6 @@ def build_conf(request: LaunchRequest) -> dict[str, str]:
     }
 
 
-def format_properties(properties: Mapping[str, str]) -> str:
-    """Return the text of a Java properties file."""
-    return "".join(f"{_escape_key(key)}={_escape(value)}\n" for key, value in properties.items())
-
-
 def _yarn_conf(request: LaunchRequest, bootstrap_conf: Mapping[str, str]) -> dict[str, str]:
     if request.profile.master != YARN:
         return {}
@@ -122,15 +116,3 @@ def _kubernetes_conf(request: LaunchRequest) -> dict[str, str]:
         "spark.kubernetes.driver.label.headrace-launch": request.name,
         "spark.kubernetes.executor.label.headrace-launch": request.name,
     }
-
-
-def _escape_key(key: str) -> str:
-    escaped = _escape(key)
-    for special in " =:#!":
-        escaped = escaped.replace(special, f"\\{special}")
-    return escaped
-
-
-def _escape(text: str) -> str:
-    escaped = "".join(_ESCAPES.get(letter, letter) for letter in text)
-    return f"\\{escaped}" if escaped.startswith(" ") else escaped

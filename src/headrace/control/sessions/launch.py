@@ -12,6 +12,7 @@ from headrace.control.backend_pools import BackendPools
 from headrace.control.conf import artifact_conf
 from headrace.control.context import NodeContext
 from headrace.control.host.metastore import Metastore
+from headrace.control.host.process_identity import this_host
 from headrace.control.launchers.base import Handle, LaunchRequest, launch_name
 from headrace.control.launchers.registry import LauncherRegistry
 from headrace.control.periodic_tasks import isolate_errors
@@ -23,6 +24,7 @@ from headrace.model.lifecycle import SessionState
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease, Session
 from headrace.settings import Profile, Settings
+from headrace.storage.locations import local_path
 from headrace.store import nodes, sessions, takeovers
 from headrace.store.notifications import LAUNCH
 
@@ -34,6 +36,8 @@ _ICEBERG_CATALOGS = {
     "org.apache.iceberg.spark.SparkCatalog",
     "org.apache.iceberg.spark.SparkSessionCatalog",
 }
+_PRIVATE_FILES = {"spark.hadoop.fs.permissions.umask-mode": "077"}
+"""Hadoop's file systems ignore the umask of the process."""
 
 
 def hash_token(token: str) -> str:
@@ -92,7 +96,7 @@ class Launches:
     def _adopt(self, session: Session, profile: Profile) -> None:
         lease = DriverLease(session.id, session.epoch)
         try:
-            handle = self._launchers.find(launch_name(lease), profile)
+            handle = self._launchers.find(launch_name(lease), profile, session.host)
         except HeadraceError as error:
             # When the lease expires, a takeover looks for the driver again.
             _LOG.error(
@@ -154,6 +158,7 @@ class Launches:
                 tx,
                 session.id,
                 node=self._node_id,
+                host=this_host().to_record(),
                 seconds=profile.start_timeout.total_seconds(),
                 token_hash=hash_token(token),
                 results_location=self._settings.results_location,
@@ -245,6 +250,7 @@ def _driver_conf(
         "spark.ui.port": "0",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": settings.warehouse,
+        **(_PRIVATE_FILES if local_path(settings.warehouse) is not None else {}),
         "spark.sql.scripting.enabled": "true",
         # Other sessions change tables, and Spark's cache of their files would not notice that.
         "spark.sql.filesourceTableRelationCacheSize": "0",

@@ -20,6 +20,7 @@ from headrace.control.sessions.ending import close_session, fail_session, finish
 from headrace.errors import (
     BackendUnreachable,
     DriverLost,
+    DriverOnOtherHost,
     HeadraceError,
     InvalidSetting,
     LaunchFailed,
@@ -27,7 +28,7 @@ from headrace.errors import (
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, FencedDriver, Session, SessionKind
-from headrace.store import sessions, statement_transitions, statements, takeovers
+from headrace.store import lost_hosts, nodes, sessions, statement_transitions, statements, takeovers
 from headrace.store.database import Tx
 
 _LOG = logging.getLogger("headrace.takeover")
@@ -153,14 +154,9 @@ class Takeovers:
                 if is_starting or not status.alive:
                     reason = status.message
         except BackendUnreachable as error:
-            _LOG.error(
-                "session %s: its driver is overdue, and the backend does not answer: %s",
-                session.id,
-                error.message,
-            )
-            with self._database.write("takeover.extend") as tx:
-                takeovers.extend_lease(tx, lease, seconds=self._lease_seconds)
-            return
+            if not self._may_take_over_unconfirmed(session, error):
+                return
+            handle, reason = None, "its host is lost"
         fenced = self._fence(
             lease,
             reason,
@@ -182,11 +178,7 @@ class Takeovers:
             return
         fenced_driver = session.fenced_driver
         try:
-            handle = fenced_driver.handle or self._find_process(
-                session, DriverLease(session.id, fenced_driver.epoch)
-            )
-            if handle is not None:
-                self._launchers.kill(handle)
+            self._end_process(session, fenced_driver)
         except (BackendUnreachable, LaunchFailed) as error:
             # The lease of this takeover expires, and then a node tries again.
             _LOG.error(
@@ -200,10 +192,59 @@ class Takeovers:
             if current is not None and takeovers.finish_takeover(tx, lease):
                 self._resolve(tx, current, fenced_driver)
 
+    def _end_process(self, session: Session, fenced_driver: FencedDriver) -> None:
+        """End the process of a fenced driver, unless the session may continue without that.
+
+        Raises BackendUnreachable and LaunchFailed.
+        """
+        lost = DriverLease(session.id, fenced_driver.epoch)
+        try:
+            handle = fenced_driver.handle or self._find_process(session, lost)
+            if handle is not None:
+                self._launchers.kill(handle)
+        except DriverOnOtherHost:
+            if not self._may_continue_without(lost):
+                raise
+
+    def _may_take_over_unconfirmed(self, session: Session, error: BackendUnreachable) -> bool:
+        """Return whether a session is taken over although the state of its driver is not known.
+
+        If it is not, a live node on the host of the driver decides, or the lease is extended.
+        """
+        lease = DriverLease(session.id, session.epoch)
+        if isinstance(error, DriverOnOtherHost):
+            if self._other_node_decides(session):
+                return False
+            if self._may_continue_without(lease):
+                return True
+        _LOG.error(
+            "session %s: its driver is overdue, and its state is not known: %s",
+            session.id,
+            error.message,
+        )
+        with self._database.write("takeover.extend") as tx:
+            takeovers.extend_lease(tx, lease, seconds=self._lease_seconds)
+        return False
+
+    def _other_node_decides(self, session: Session) -> bool:
+        """Return whether another node, which launched the driver on its host, is live."""
+        if session.launched_by is None or session.launched_by == self._node_id:
+            return False
+        with self._database.read() as tx:
+            return nodes.is_live(tx, session.launched_by)
+
+    def _may_continue_without(self, lost: DriverLease) -> bool:
+        """Return whether a session may continue without a driver that no node can reach."""
+        orphan_seconds = self._settings.lease.orphan.total_seconds()
+        with self._database.read() as tx:
+            return lost_hosts.may_continue_without(
+                tx, lost, orphan_seconds=orphan_seconds, end_seconds=self._lease_seconds
+            )
+
     def _find_process(self, session: Session, lease: DriverLease) -> Handle | None:
         """Return the handle of a live driver whose handle was never stored, or None."""
         profile = self._settings.profile(session.spec.profile)
-        return self._launchers.find(launch_name(lease), profile)
+        return self._launchers.find(launch_name(lease), profile, session.host)
 
     def _resolve(self, tx: Tx, session: Session, fenced_driver: FencedDriver) -> None:
         """Decide what happens to the session and its statements, now that the driver is gone."""

@@ -25,9 +25,11 @@ from headrace.driver.ctas.preconditions import check_target, location_not_empty_
 from headrace.driver.ctas.staged_table import StagedRecord, StagedTable
 from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.model.transaction import MANAGED_CATALOG_KEY
 
 _ALLOW_NON_EMPTY_LOCATION = "spark.sql.legacy.allowNonEmptyLocationInCTAS"
-_IDENTIFYING = ("hive.metastore.uris", "javax.jdo.option.ConnectionURL")
+_METASTORE_ADDRESS = "hive.metastore.uris"
+_METASTORE_DATABASE = "javax.jdo.option.ConnectionURL"
 
 
 class SessionCatalog(TwoPhaseCatalog):
@@ -46,7 +48,14 @@ class SessionCatalog(TwoPhaseCatalog):
         values: dict[str, Any] = {"kind": "session"}
         conf = self._jvm.state.newHadoopConf()
         if self._v1_catalog.persistent:
-            values |= {key: conf.get(key) for key in _IDENTIFYING if conf.get(key)}
+            address = conf.get(_METASTORE_ADDRESS)
+            catalog_id = self._managed_catalog_id(address)
+            if catalog_id is not None:
+                values["catalog"] = catalog_id
+            else:
+                database = conf.get(_METASTORE_DATABASE)
+                keys = {_METASTORE_ADDRESS: address, _METASTORE_DATABASE: database}
+                values |= {key: value for key, value in keys.items() if value}
         else:
             # The tables end with their driver, but their staged files remain in the warehouse.
             values["warehouse"] = self._jvm.state.conf().warehousePath()
@@ -99,6 +108,12 @@ class SessionCatalog(TwoPhaseCatalog):
     def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
         restored = StagedRecord.model_validate(record)
         return StagedTable(restored, self._v1_catalog, self._files, restored=True)
+
+    def _managed_catalog_id(self, address: str | None) -> str | None:
+        """Return the id of the managed catalog; None if the metastore is not the managed one."""
+        managed = self._jvm.context.conf().get(MANAGED_CATALOG_KEY, "")
+        catalog_id, _, managed_address = str(managed).partition(" ")
+        return catalog_id if managed_address and managed_address == address else None
 
     def _is_free(self, path: TablePath, final_location: str, *, is_external: bool) -> bool:
         """Return whether no foreign files will remain at the location until the commit.

@@ -77,6 +77,7 @@ def _create_sessions() -> None:
         sa.Column("lost", sa.JSON, nullable=False, server_default="[]"),
         sa.Column("next_ordinal", sa.Integer, nullable=False),
         sa.Column("launched_by", sa.Text),
+        sa.Column("host", sa.JSON),
         sa.Column("token_hash", sa.Text),
         sa.Column("results_location", sa.Text),
         sa.Column("handle", sa.JSON),

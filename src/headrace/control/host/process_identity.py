@@ -1,0 +1,105 @@
+"""The identity of a process: its id, its start, and the host on which both are valid.
+
+Two containers can share a machine and a boot, but not their process ids. A process id of another
+host says nothing here: no process, or an unrelated process, has it.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+import socket
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+
+@dataclass(frozen=True, slots=True)
+class HostIdentity:
+    """One boot of one machine, and one namespace of process ids on it."""
+
+    name: str
+    """Host name, for messages only: several hosts can have one name."""
+    machine: str
+    boot: str
+    pid_namespace: str
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> HostIdentity:
+        """Return the identity that `to_record` described."""
+        return cls(**record)
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the identity as a JSON object."""
+        return asdict(self)
+
+    def shares_processes_with(self, other: HostIdentity) -> bool:
+        """Return whether a process id means the same process on both hosts."""
+        return self._key == other._key
+
+    def is_restart_of(self, other: HostIdentity) -> bool:
+        """Return whether this is a later boot of the other host, which ended all its processes.
+
+        Cloned machines have one machine id. The caller must know from another source that both
+        identities belong to one machine.
+        """
+        return self.machine == other.machine and self.boot != other.boot
+
+    @property
+    def _key(self) -> tuple[str, str, str]:
+        return (self.machine, self.boot, self.pid_namespace)
+
+
+@functools.cache
+def this_host() -> HostIdentity:
+    """Return the identity of the host of this process."""
+    return HostIdentity(
+        name=socket.gethostname(),
+        machine=_read(Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id")) or platform.node(),
+        boot=_read(Path("/proc/sys/kernel/random/boot_id")) or str(int(psutil.boot_time())),
+        pid_namespace=_pid_namespace(),
+    )
+
+
+def start_time(pid: int) -> float | None:
+    """Return when a live process started, or None if it has ended.
+
+    The time tells the process from a later one with the same id. A change of the clock does not
+    move it, so psutil's `create_time` cannot be used on Linux.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None if Path("/proc/self/stat").exists() else _creation_time(pid)
+    # The name of the program, in parentheses, may hold spaces and parentheses itself.
+    state, *fields = text.rpartition(")")[2].split()
+    return None if state in "ZX" else float(fields[18])
+
+
+def _creation_time(pid: int) -> float | None:
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.Error:
+        return None
+
+
+def _read(*files: Path) -> str | None:
+    """Return the text of the first file that exists and is not empty."""
+    for file in files:
+        try:
+            if text := file.read_text().strip():
+                return text
+        except OSError:
+            continue
+    return None
+
+
+def _pid_namespace() -> str:
+    """Return the name of the namespace; empty on systems that have only one."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""

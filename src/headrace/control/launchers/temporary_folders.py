@@ -1,0 +1,69 @@
+"""Temporary folders of the drivers on this host: one folder `<launch name>` for each driver.
+
+Spark, Hive, Derby and Python put their temporary files there. Otherwise they would use the system's
+folder for temporary files, under names that other users can predict, and a killed driver would
+leave its files there for ever.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from headrace.private_files import create_private_folder
+
+
+class TemporaryFolders:
+    """The folders of all launches, below one folder of the home."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def path(self, name: str) -> Path:
+        """Return the path of the folder of a launch, which need not exist."""
+        return self._folder / name
+
+    def create(self, name: str) -> None:
+        """Create the folder of a launch, for its owner only. Raises OSError."""
+        create_private_folder(self.path(name))
+
+    def remove(self, name: str) -> None:
+        """Delete the folder of a launch. Files that cannot be deleted remain."""
+        shutil.rmtree(self.path(name), ignore_errors=True)
+
+    def names(self) -> list[str]:
+        """Return the names of the launches that have a folder."""
+        if not self._folder.is_dir():
+            return []
+        return sorted(folder.name for folder in self._folder.iterdir())
+
+    def environment(
+        self, name: str, inherited: Mapping[str, str], profile: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return an environment whose Python and JVMs use the folder of a launch.
+
+        Args:
+            inherited: Variables that the driver inherits from the node.
+            profile: Variables of the profile, which override all others.
+        """
+        folder = self.path(name)
+        # Unlike spark.driver.extraJavaOptions, the variable reaches spark-submit in every mode.
+        own_options = [
+            f"-Djava.io.tmpdir={folder}",
+            f"-Dderby.stream.error.file={folder / 'derby.log'}",
+        ]
+        environment = {**inherited, "TMPDIR": str(folder), **profile}
+        further_options = environment.get("SPARK_SUBMIT_OPTS", "")
+        options = " ".join([*map(_quote, own_options), further_options]).strip()
+        return {**environment, "SPARK_SUBMIT_OPTS": options}
+
+    def spark_conf(self, name: str) -> dict[str, str]:
+        """Return the configuration that makes Spark's block manager use the folder of a launch."""
+        return {"spark.local.dir": str(self.path(name))}
+
+
+def _quote(option: str) -> str:
+    """Return an option in the syntax of CommandBuilderUtils.parseOptionString, Spark's parser."""
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,96 @@
+"""Deletion of what killed drivers leave: result files without a row, and temporary folders."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from headrace.control.context import NodeContext
+from headrace.control.launchers import process_group
+from headrace.control.launchers.bootstrap_files import BootstrapFiles
+from headrace.control.launchers.temporary_folders import TemporaryFolders
+from headrace.control.worker_pool import WorkerPool
+from headrace.errors import ResultsUnavailable
+from headrace.model.result import ResultAttempt
+from headrace.model.session import DriverLease
+from headrace.storage import locations
+from headrace.store import takeovers
+from headrace.store.abandoned_results import find_abandoned
+
+_LOG = logging.getLogger("headrace.leftovers")
+_BATCH = 500
+_LAUNCH_NAME = re.compile(r"headrace-(se_[0-9a-f]{32})-([0-9]{1,9})")
+GRACE_SECONDS = 600.0
+
+
+class AbandonedResults:
+    """Deletes the files of killed attempts in the results location of this node."""
+
+    def __init__(self, context: NodeContext, calls: WorkerPool) -> None:
+        """Use a pool for the calls to the results location, which may hang."""
+        self._database = context.database
+        self._location = context.settings.results_location
+        # A driver on a lost host writes until it has not reached a node for this time.
+        orphan_seconds = context.settings.lease.orphan.total_seconds()
+        self._grace_seconds = max(GRACE_SECONDS, orphan_seconds)
+        self._calls = calls
+
+    def run(self) -> int:
+        """Delete the files of attempts without a row; return the number of attempts.
+
+        Raises ResultsUnavailable and StoreUnavailable.
+        """
+        names = self._calls.call(locations.list_names, self._location)
+        parsed = (ResultAttempt.parse(name) for name in names)
+        attempts = [attempt for attempt in parsed if attempt is not None]
+        count = 0
+        for start in range(0, len(attempts), _BATCH):
+            with self._database.read() as tx:
+                abandoned = find_abandoned(
+                    tx, attempts[start : start + _BATCH], grace_seconds=self._grace_seconds
+                )
+            for attempt in abandoned:
+                count += self._delete(attempt)
+        if count:
+            _LOG.info("deleted the result files of %d killed attempts", count)
+        return count
+
+    def _delete(self, attempt: ResultAttempt) -> bool:
+        try:
+            self._calls.call(locations.delete, locations.join(self._location, attempt.name))
+        except ResultsUnavailable as error:
+            _LOG.error("the files of a killed attempt could not be deleted: %s", error.message)
+            return False
+        return True
+
+
+class AbandonedFolders:
+    """Deletes the temporary folders of ended drivers that no launcher of this node has killed.
+
+    Such a driver has ended by itself, while the node that started it did not run.
+    """
+
+    def __init__(self, context: NodeContext) -> None:
+        layout = context.settings.layout
+        self._database = context.database
+        self._temporary = TemporaryFolders(layout.temporary)
+        self._bootstraps = [BootstrapFiles(layout.drivers), BootstrapFiles(layout.submitted)]
+
+    def run(self) -> None:
+        """Delete each folder whose driver has ended. Raises StoreUnavailable."""
+        for name in self._temporary.names():
+            launch = _LAUNCH_NAME.fullmatch(name)
+            if launch is not None and self._has_ended(name, DriverLease(launch[1], int(launch[2]))):
+                _LOG.info("deleting the temporary files of %s", name)
+                self._temporary.remove(name)
+                for bootstraps in self._bootstraps:
+                    bootstraps.remove(name)
+
+    def _has_ended(self, name: str, lease: DriverLease) -> bool:
+        with self._database.read() as tx:
+            if not takeovers.launch_has_ended(tx, lease):
+                return False
+        arguments = {
+            argument for bootstraps in self._bootstraps for argument in bootstraps.arguments(name)
+        }
+        return process_group.find(arguments) is None

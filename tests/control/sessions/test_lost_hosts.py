@@ -1,0 +1,150 @@
+"""Takeover of drivers on a host that no node can reach: nothing confirms that they have ended."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import select, update
+from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
+from tests.support.waiting import wait_until
+
+from headrace.control.launchers.base import DriverStatus, Handle
+from headrace.errors import DriverOnOtherHost
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import TransactionState
+from headrace.model.transaction import Staged
+from headrace.store import nodes
+from headrace.store.clock import clock
+from headrace.store.tables import sessions, transactions
+
+pytestmark = pytest.mark.finding("B4")
+
+QUICK = {"duration": "500ms", "sweep": "50ms", "orphan": "10m"}
+
+
+class OtherHostLauncher(ScriptedLauncher):
+    """A launcher whose drivers all run on another host, once `host_is_lost` is set."""
+
+    host_is_lost = False
+    refused_calls = 0
+
+    def poll(self, handle: Handle) -> DriverStatus:
+        self._refuse()
+        return super().poll(handle)
+
+    def kill(self, handle: Handle) -> None:
+        self._refuse()
+        super().kill(handle)
+
+    def _refuse(self) -> None:
+        if self.host_is_lost:
+            self.refused_calls += 1
+            raise DriverOnOtherHost("The driver is process 1 of the host b.")
+
+
+@pytest.fixture
+def launcher() -> OtherHostLauncher:
+    return OtherHostLauncher()
+
+
+def start_statement(
+    node: InProcessNode, text: str, launcher: OtherHostLauncher
+) -> tuple[str, ScriptedDriver, str]:
+    """Start a statement, and lose the host of its driver; return session, driver, statement."""
+    session_id, driver = node.start_session()
+    statement_id = node.submit(text, session=session_id)["id"]
+    driver.claim()
+    driver.report_start(statement_id)
+    launcher.host_is_lost = True
+    return session_id, driver, statement_id
+
+
+def wait_for_checks(launcher: OtherHostLauncher, count: int) -> None:
+    """Wait until the node has asked for the state of a driver this often, without an answer."""
+    wait_until(lambda: launcher.refused_calls >= count, what="the node checks the driver")
+
+
+def test_a_session_with_only_queries_in_flight_leaves_a_lost_host_at_once(
+    start_node: StartNode, launcher: OtherHostLauncher
+) -> None:
+    node = start_node(launcher, lease=QUICK)
+    session_id, _, query = start_statement(node, "SELECT 1", launcher)
+    second = launcher.connect_driver(session_id, launch=2)
+    second.hello()
+    assignment = second.claim()
+    assert (assignment.statement_id, assignment.attempt) == (query, 2)
+
+
+@pytest.mark.parametrize("work", ["a statement that writes", "a transaction", "a stream"])
+def test_a_driver_on_a_lost_host_that_could_write_is_not_replaced(
+    start_node: StartNode, launcher: OtherHostLauncher, work: str
+) -> None:
+    node = start_node(launcher, lease=QUICK)
+    text = "INSERT INTO t VALUES (1)" if work == "a statement that writes" else "SELECT 1"
+    session_id, driver, statement_id = start_statement(node, text, launcher)
+    if work == "a stream":
+        driver.renew(streams=1)
+    if work == "a transaction":
+        _open_recovered_transaction(node, session_id)
+    wait_for_checks(launcher, 3)
+    assert node.statement(statement_id)["state"] == "running"
+    assert node.session_state(session_id) == "running"
+    # The host is back: the driver has kept its lease, because nothing has fenced it.
+    assert driver.renew().applied
+
+
+def test_a_live_node_on_the_host_of_a_driver_decides_about_the_driver(
+    start_node: StartNode, launcher: OtherHostLauncher
+) -> None:
+    node = start_node(launcher, lease=QUICK)
+    with node.database.write("test.other_node") as tx:
+        nodes.register(tx, "no_other", address="http://b", version="1", seconds=3600)
+    session_id, _, _ = start_statement(node, "SELECT 1", launcher)
+    with node.database.write("test.launched_by") as tx:
+        tx.execute(update(sessions).values(launched_by="no_other"))
+    wait_for_checks(launcher, 3)
+    assert node.session_state(session_id) == "running"
+    # The lease was not extended, so the other node can act at once.
+    with node.database.read() as tx:
+        assert tx.execute(select(sessions.c.lease_until < clock())).scalar_one()
+
+
+def test_a_driver_on_a_lost_host_is_replaced_after_it_must_have_ended_itself(
+    start_node: StartNode, launcher: OtherHostLauncher
+) -> None:
+    node = start_node(launcher, lease={**QUICK, "orphan": "2s"})
+    session_id, _, insert = start_statement(node, "INSERT INTO t VALUES (1)", launcher)
+    wait_for_checks(launcher, 1)
+    assert node.statement(insert)["state"] == "running"
+    ended = node.statement(insert, wait_timeout="20s")
+    assert (ended["state"], ended["error"]["code"]) == ("failed", "driver_lost")
+    assert "host is lost" in ended["error"]["message"]
+    assert node.session_state(session_id) == "recovering"
+
+
+def test_a_fenced_driver_on_a_lost_host_blocks_its_session_until_it_must_have_ended(
+    start_node: StartNode, launcher: OtherHostLauncher
+) -> None:
+    node = start_node(launcher, lease={**QUICK, "orphan": "2s"})
+    session_id, _, insert = start_statement(node, "INSERT INTO t VALUES (1)", launcher)
+    launcher.report_exit(session_id, "killed by SIGKILL")
+    wait_for_checks(launcher, 1)
+    assert node.statement(insert)["state"] == "running"
+    ended = node.statement(insert, wait_timeout="20s")
+    assert (ended["state"], ended["error"]["code"]) == ("failed", "driver_lost")
+
+
+def _open_recovered_transaction(node: InProcessNode, session_id: str) -> None:
+    """Let the driver of a session recover the transaction of another, ended statement."""
+    other_session, other = node.start_session()
+    ctas = node.submit("CREATE TABLE t AS SELECT 1", session=other_session)["id"]
+    other.claim()
+    staged = Staged(kind="session", catalog="spark_catalog", identity="i", target="t", record={})
+    transaction_id = new_id("tx")
+    assert other.transact(transaction_id, ctas, TransactionState.PREPARED, staged).applied
+    with node.database.write("test.adopt") as tx:
+        tx.execute(
+            update(transactions)
+            .where(transactions.c.id == transaction_id)
+            .values(session_id=session_id, epoch=1)
+        )

@@ -1,0 +1,109 @@
+"""Deletion of what killed drivers leave, and of nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.scripted_driver import ScriptedDriver
+
+from headrace.control.leftovers import AbandonedFolders, AbandonedResults
+from headrace.control.worker_pool import WorkerPool
+from headrace.store.clock import clock
+from headrace.store.tables import results, statements
+
+SWEEP = {"sweep": "50ms"}
+UNKNOWN = f"st_{'0' * 32}-1-1"
+
+
+def delete_abandoned(node: InProcessNode) -> int:
+    pool = WorkerPool("leftovers-test", threads=1, seconds=30)
+    return AbandonedResults(node.node.context, pool).run()
+
+
+def kill_first_attempt(node: InProcessNode) -> tuple[str, ScriptedDriver, str]:
+    """Run a query whose first driver dies; return the session, the next driver, and the query."""
+    session_id, driver = node.start_session()
+    query = node.submit(session=session_id)["id"]
+    driver.claim()
+    node.launcher.report_exit(session_id, "killed by SIGKILL")
+    second = node.launcher.connect_driver(session_id, launch=2)
+    second.hello()
+    second.claim()
+    second.succeed(query)
+    return session_id, second, query
+
+
+def age_statements(node: InProcessNode) -> None:
+    """Date the end of all statements back beyond the grace period."""
+    with node.database.write("test.age") as tx:
+        tx.execute(update(statements).values(ended_at=clock(-3600)))
+
+
+@pytest.mark.finding("B10")
+def test_result_files_of_a_killed_attempt_are_deleted_after_a_while(start_node: StartNode) -> None:
+    node = start_node(lease=SWEEP)
+    location = Path(node.node.settings.results_location)
+    _, _, query = kill_first_attempt(node)
+    killed, current = location / f"{query}-1-1", location / f"{query}-3-2"
+    others = [location / UNKNOWN, location / "notes", location / f"{query}-1"]
+    for folder in (killed, current, *others):
+        folder.mkdir(parents=True)
+        (folder / "part-1.arrow").touch()
+    assert delete_abandoned(node) == 0
+    age_statements(node)
+    assert delete_abandoned(node) == 1
+    assert not killed.exists()
+    # The driver of the second attempt lives. The others are no attempts of this store.
+    assert all(folder.exists() for folder in (current, *others))
+
+
+@pytest.mark.finding("B10")
+def test_the_files_of_a_result_are_never_taken_for_those_of_a_killed_attempt(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease=SWEEP)
+    location = Path(node.node.settings.results_location)
+    session_id, second, query = kill_first_attempt(node)
+    stored = location / f"{query}-3-2"
+    stored.mkdir(parents=True)
+    with node.database.write("test.store") as tx:
+        tx.execute(update(results).values(location=str(stored)))
+    node.http.delete(f"/api/v1/sessions/{session_id}")
+    second.goodbye()
+    age_statements(node)
+    assert delete_abandoned(node) == 0
+    with node.database.write("test.forget") as tx:
+        tx.execute(update(results).values(location=None))
+    assert delete_abandoned(node) == 1
+    assert not stored.exists()
+
+
+@pytest.mark.finding("S10")
+def test_temporary_folders_of_drivers_that_ended_by_themselves_are_deleted(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease=SWEEP)
+    layout = node.node.settings.layout
+    session_id, _, _ = kill_first_attempt(node)
+    ended, live = (layout.temporary / f"headrace-{session_id}-{epoch}" for epoch in (1, 3))
+    foreign = layout.temporary / f"headrace-se_{'0' * 32}-1"
+    for folder in (ended, live, foreign):
+        (folder / "blockmgr").mkdir(parents=True)
+    task = AbandonedFolders(node.node.context)
+    bootstrap = str(layout.drivers / f"{ended.name}.json")
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()", bootstrap], stdin=subprocess.PIPE
+    ) as process:
+        # The driver has said goodbye, but its process still stops.
+        task.run()
+        assert ended.exists()
+        process.communicate(b"\n")
+    task.run()
+    assert not ended.exists()
+    assert live.exists()
+    assert foreign.exists()
