@@ -41,6 +41,7 @@ chaos:
 	@scripts/setup-jars catalogs
 	@.venv/bin/python -m tests.support.short_lived_java
 	.venv/bin/python -m tests.faults $(N) $(SEED)
+	$(if $(SEED),,.venv/bin/python -m tests.model_explorer)
 	$(if $(SEED),,.venv/bin/python -m tests.faults.tables $(TABLES))
 	$(if $(SEED),,.venv/bin/pytest -n 2 --no-loadscope-reorder -m matrix)
 
