@@ -79,6 +79,7 @@ def _prepare(store: Database, lease: DriverLease, statement_id: str) -> str:
         epoch=lease.epoch,
         state=TransactionState.PREPARED,
         staged=STAGED,
+        staged_epoch=lease.epoch,
     )
     with store.write("test") as tx:
         assert transactions.prepare(tx, new, actor="driver")

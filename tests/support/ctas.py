@@ -82,6 +82,7 @@ def journal_entry(link: JournalLink) -> JournalEntry:
         id=link.transaction,
         state=link.steps[-1],
         staged=link.staged,
+        staged_epoch=link.bootstrap.epoch,
     )
 
 

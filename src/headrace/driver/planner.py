@@ -239,7 +239,7 @@ def _restore_hook(
     session: SparkSession, entry: JournalEntry, link: NodeLink, statement_id: str
 ) -> CtasHook:
     """Rebuild the hook of a transaction that an earlier driver began. Raises CatalogError."""
-    catalog, table = restore_table(session, entry.staged)
+    catalog, table = restore_table(session, entry)
     journal = Journal(link, entry.id, statement_id)
     return CtasHook(
         catalog,

@@ -141,6 +141,8 @@ class JournalEntry(Message):
     id: str
     state: TransactionState
     staged: Staged
+    staged_epoch: int
+    """Epoch of the driver that prepared the transaction. Names of staged objects contain it."""
 
 
 class Assignment(Message):

@@ -50,6 +50,8 @@ class Transaction:
     epoch: int
     state: TransactionState
     staged: Staged
+    staged_epoch: int
+    """Epoch of the driver that prepared the transaction."""
     created_at: datetime | None = None
     ended_at: datetime | None = None
 

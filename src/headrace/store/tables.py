@@ -226,6 +226,7 @@ transactions = Table(
     Column("target", Text, nullable=False),
     Column("location", Text),
     Column("staged", Document(Staged), nullable=False),
+    Column("staged_epoch", Integer, nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("ended_at", Instant),
     CheckConstraint("(ended_at IS NOT NULL) = (state IN ('committed', 'aborted'))", name="ended"),

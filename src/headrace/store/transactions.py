@@ -36,6 +36,7 @@ _SELECT = select(
     transactions.c.epoch,
     transactions.c.state,
     transactions.c.staged,
+    transactions.c.staged_epoch,
     transactions.c.created_at,
     transactions.c.ended_at,
 )
@@ -80,6 +81,7 @@ def prepare(tx: Tx, new: Transaction, *, actor: str) -> bool:
             target=new.staged.target,
             location=new.staged.location,
             staged=new.staged,
+            staged_epoch=new.staged_epoch,
             created_at=clock(),
         )
     )

@@ -108,7 +108,9 @@ def test_the_next_driver_of_the_session_continues_the_transaction(
         second.hello()
         assignment = second.claim()
         assert (assignment.statement_id, assignment.attempt) == (statement_id, 2)
-        assert assignment.transaction == JournalEntry(id=transaction_id, state=state, staged=staged)
+        assert assignment.transaction == JournalEntry(
+            id=transaction_id, state=state, staged=staged, staged_epoch=1
+        )
         # The node repeats an answer that the driver did not receive.
         assert second.poll().assignment == assignment
         if state is not TransactionState.COMMITTING:

@@ -12,6 +12,7 @@ from tests.support.ctas import (
     CtasRun,
     checksum,
     crash_before,
+    database_directory,
     expected_checksum,
     fetch_rows,
     list_directories,
@@ -114,3 +115,34 @@ def test_transactions_of_other_catalogs_are_not_claimed(
     recover(spark, link.as_link())
     assert len(link.orphaned) == 1
     assert link.steps[-1] is COMMITTING
+
+
+@pytest.mark.finding("S2")
+@pytest.mark.parametrize("field", ["staged", "staging_location", "target", "backup", "files"])
+def test_a_forged_record_makes_no_driver_drop_a_table_or_delete_a_directory(
+    spark: SparkSession, link: JournalLink, caplog: pytest.LogCaptureFixture, field: str
+) -> None:
+    """Names and places follow from the transaction, whatever the record of another driver says."""
+    spark.sql("CREATE TABLE victim USING parquet AS SELECT 1 AS a")
+    crash_before(link, COMMITTING)
+    with pytest.raises(Crash):
+        CtasRun(spark, TEXT, link)
+    orphan = orphan_transaction(link)
+    directory = (database_directory(spark) / "victim").as_uri()
+    record = orphan.staged.record
+    victim = {**record["target"], "table": "victim"}
+    forged = {
+        "staged": {"staged": victim},
+        "staging_location": {"staging_location": directory, "final_location": directory},
+        "target": {"target": victim},
+        "backup": {"backup": victim},
+        "files": {"files": ["../victim/x"], "external": True, "final_location": directory},
+    }[field]
+    staged = orphan.staged.model_copy(update={"record": {**record, **forged}})
+    link.orphaned = [orphan.model_copy(update={"staged": staged})]
+    with caplog.at_level(logging.ERROR, "headrace.driver"):
+        recover(spark, link.as_link())
+    assert fetch_rows(spark, "SELECT a FROM victim") == [(1,)]
+    refused = field in {"target", "files"}
+    assert ("is not trusted" in caplog.text) is refused
+    assert (list_tables(spark) == ["victim"]) is not refused

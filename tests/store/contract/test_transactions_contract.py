@@ -58,6 +58,7 @@ class Creation:
             epoch=self.lease.epoch,
             state=TransactionState.PREPARED,
             staged=staged,
+            staged_epoch=self.lease.epoch,
         )
         with self.store.write("test") as tx:
             return transactions.prepare(tx, new, actor="driver")

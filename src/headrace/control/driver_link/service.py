@@ -262,7 +262,12 @@ def _assign_again(tx: Tx, statement_id: str) -> Assignment | None:
 def _assignment(tx: Tx, statement: Statement, transaction: Transaction | None) -> Assignment:
     entry = None
     if transaction is not None:
-        entry = JournalEntry(id=transaction.id, state=transaction.state, staged=transaction.staged)
+        entry = JournalEntry(
+            id=transaction.id,
+            state=transaction.state,
+            staged=transaction.staged,
+            staged_epoch=transaction.staged_epoch,
+        )
     spec = statement.spec
     return Assignment(
         statement_id=statement.id,

@@ -68,6 +68,7 @@ class TableJournal:
                     id=transaction.id,
                     state=transaction.state,
                     staged=transaction.staged,
+                    staged_epoch=transaction.staged_epoch,
                     statement_id=transaction.statement_id,
                 )
                 for transaction in recovered
@@ -97,4 +98,5 @@ def _new_transaction(lease: DriverLease, message: Transact) -> Transaction:
         epoch=lease.epoch,
         state=message.state,
         staged=message.staged,
+        staged_epoch=lease.epoch,
     )

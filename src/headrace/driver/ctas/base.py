@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from pyspark.sql import SparkSession
 
-from headrace.errors import StatementFailed
+from headrace.errors import CatalogError, StatementFailed
 from headrace.grammar.quoting import quote_name
 
 TRANSACTION_PROPERTY = "headrace.txn"
@@ -22,6 +22,11 @@ STAGING_PREFIX = "headrace_staged_"
 
 RelationKind = Literal["table", "view"]
 """Kind of the relation that a name in a catalog refers to."""
+
+
+def make_staging_name(transaction: str, epoch: int) -> str:
+    """Return the name of staged objects, unique to a transaction and the driver that began it."""
+    return f"{STAGING_PREFIX}{transaction.removeprefix('tx_')}_{epoch}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,47 @@ class TableDefinition:
     @property
     def staging_name(self) -> str:
         """Table name that is unique to this transaction and driver."""
-        return f"{STAGING_PREFIX}{self.transaction.removeprefix('tx_')}_{self.epoch}"
+        return make_staging_name(self.transaction, self.epoch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalledTable:
+    """The journal of a table that another driver began.
+
+    The record is a claim of that driver, in which users' code ran. Names and places of staged
+    objects therefore follow from the transaction, and the target must be the journalled one.
+    """
+
+    transaction: str
+    epoch: int
+    """Epoch of the driver that began the table."""
+    target: str
+    """Lock key of the target."""
+    location: str | None
+    """URI of the user's LOCATION, if there is one."""
+    record: dict[str, Any]
+
+    @property
+    def staging_name(self) -> str:
+        """See `make_staging_name`."""
+        return make_staging_name(self.transaction, self.epoch)
+
+    def check_target(self, path: TablePath, catalog: str) -> TablePath:
+        """Return the target under the name that its catalog has in this session.
+
+        Raises:
+            CatalogError: the record names another target than the journal.
+        """
+        if path.lock_key != self.target:
+            raise self.refuse(f"its target is {path.lock_key}, and the journal names {self.target}")
+        return path.in_catalog(catalog)
+
+    def refuse(self, reason: str) -> CatalogError:
+        """Return the error for a record that contradicts the journal."""
+        return CatalogError(
+            f"The record of transaction {self.transaction} is not trusted, because {reason}."
+            " Nothing was changed. Remove the staged table by hand."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,10 +252,13 @@ class TwoPhaseCatalog(ABC):
         """
 
     @abstractmethod
-    def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
-        """Rebuild the table of another driver from its record.
+    def restore(self, journalled: JournalledTable) -> TwoPhaseTable:
+        """Rebuild the table of another driver from its journal.
 
         The other driver may have used another name for the same catalog.
+
+        Raises:
+            CatalogError: the record contradicts the journal.
         """
 
 

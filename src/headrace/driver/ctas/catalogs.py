@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from importlib.metadata import entry_points
 
+from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.base import TwoPhaseCatalog, TwoPhaseTable
+from headrace.driver.ctas.base import JournalledTable, TwoPhaseCatalog, TwoPhaseTable
 from headrace.driver.ctas.bounded_stream import StreamedTable, split_record
 from headrace.driver.ctas.delta import DeltaCatalog
 from headrace.driver.ctas.detect import Ctas
@@ -16,6 +17,7 @@ from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.jdbc import JdbcCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.errors import CatalogError
+from headrace.model.messages import JournalEntry
 from headrace.model.transaction import Staged
 
 _GROUP = "headrace.catalogs"
@@ -48,16 +50,32 @@ def find_catalog(ctas: Ctas) -> TwoPhaseCatalog | None:
     return None if implementation is None else implementation(ctas.session, ctas.path.catalog)
 
 
-def restore_table(session: SparkSession, staged: Staged) -> tuple[TwoPhaseCatalog, TwoPhaseTable]:
+def restore_table(
+    session: SparkSession, entry: JournalEntry
+) -> tuple[TwoPhaseCatalog, TwoPhaseTable]:
     """Rebuild the table of another driver, whose catalog may have another name in this session.
 
     Raises:
-        CatalogError: this session does not have the catalog, or no implementation for it.
+        CatalogError: this session does not have the catalog, or no implementation for it; or the
+            record contradicts the journal.
     """
+    staged = entry.staged
     stream_location, record = split_record(staged.record)
+    journalled = JournalledTable(
+        transaction=entry.id,
+        epoch=entry.staged_epoch,
+        target=staged.target,
+        location=staged.location,
+        record=record,
+    )
+    if stream_location is not None and not stream_location.endswith(f"/streams/{entry.id}"):
+        raise journalled.refuse(f"it names the directory {stream_location}")
     for catalog in _catalogs_of_kind(session, staged):
         if catalog.identity() == staged.identity:
-            table = catalog.restore(record)
+            try:
+                table = catalog.restore(journalled)
+            except ValidationError as error:
+                raise journalled.refuse("it is not a record of this catalog") from error
             if stream_location is not None:
                 table = StreamedTable(table, stream_location, HadoopFiles(session))
             return catalog, table

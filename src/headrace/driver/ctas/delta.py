@@ -7,9 +7,7 @@ An existing table is replaced by one entry in its Delta log, which commits nativ
 
 from __future__ import annotations
 
-from typing import Any
-
-from headrace.driver.ctas.base import TableDefinition, TablePath, TwoPhaseTable
+from headrace.driver.ctas.base import JournalledTable, TableDefinition, TablePath, TwoPhaseTable
 from headrace.driver.ctas.native_commit import NativeCommitRecord, NativeCommitTable
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.v2_catalog import V2Catalog
@@ -38,11 +36,15 @@ class DeltaCatalog(SessionCatalog):
             path, table, ignore_if_exists=ignore_if_exists, is_streaming=is_streaming
         )
 
-    def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
+    def restore(self, journalled: JournalledTable) -> TwoPhaseTable:
         # Only the record of a StagedTable names a staged table.
-        if "staged" in record:
-            return super().restore(record)
-        return self._replacement(NativeCommitRecord.model_validate(record))
+        if "staged" in journalled.record:
+            return super().restore(journalled)
+        claimed = NativeCommitRecord.model_validate(journalled.record)
+        target = journalled.check_target(claimed.target, self.catalog)
+        return self._replacement(
+            NativeCommitRecord(transaction=journalled.transaction, target=target, replaces=True)
+        )
 
     def _replacement(self, record: NativeCommitRecord) -> NativeCommitTable:
         return NativeCommitTable(record, V2Catalog(self.session, self.catalog), self._files)

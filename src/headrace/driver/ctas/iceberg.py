@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.base import (
     ExistingTable,
+    JournalledTable,
     TableDefinition,
     TablePath,
     TwoPhaseCatalog,
@@ -25,6 +26,8 @@ from headrace.driver.ctas.preconditions import check_target, location_not_empty_
 from headrace.driver.ctas.v2_catalog import V2Catalog
 
 _DATA, _METADATA = "write.data.path", "write.metadata.path"
+_WRITTEN = (_DATA, _METADATA)
+"""Table properties that a transaction sets and restores."""
 _IDENTIFYING = ("type", "catalog-impl", "uri", "warehouse", "jdbc.catalog-name")
 
 
@@ -78,12 +81,20 @@ class IcebergCatalog(TwoPhaseCatalog):
         )
         return NativeCommitTable(record, self._plugin, self._files)
 
-    def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
-        restored = NativeCommitRecord.model_validate(record)
-        target = restored.target.in_catalog(self.catalog)
-        return NativeCommitTable(
-            restored.model_copy(update={"target": target}), self._plugin, self._files
+    def restore(self, journalled: JournalledTable) -> TwoPhaseTable:
+        claimed = NativeCommitRecord.model_validate(journalled.record)
+        place = claimed.write_location
+        if place is None or not place.endswith(f"/data/{journalled.staging_name}"):
+            raise journalled.refuse(f"it names the directory {place}")
+        properties = claimed.final_properties
+        record = NativeCommitRecord(
+            transaction=journalled.transaction,
+            target=journalled.check_target(claimed.target, self.catalog),
+            replaces=claimed.replaces,
+            write_location=place,
+            final_properties={key: properties[key] for key in _WRITTEN if key in properties},
         )
+        return NativeCommitTable(record, self._plugin, self._files)
 
     @property
     def _is_hadoop_catalog(self) -> bool:

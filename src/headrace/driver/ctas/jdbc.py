@@ -8,12 +8,12 @@ database can drop and rename in one transaction.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.base import (
     ExistingTable,
+    JournalledTable,
     TableDefinition,
     TablePath,
     TwoPhaseCatalog,
@@ -63,10 +63,8 @@ class JdbcCatalog(TwoPhaseCatalog):
         )
         return JdbcTable(record, self._connection)
 
-    def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
-        restored = JdbcTableRecord.model_validate(record)
-        paths = {
-            "target": restored.target.in_catalog(self.catalog),
-            "staged": restored.staged.in_catalog(self.catalog),
-        }
-        return JdbcTable(restored.model_copy(update=paths), self._connection)
+    def restore(self, journalled: JournalledTable) -> TwoPhaseTable:
+        claimed = JdbcTableRecord.model_validate(journalled.record)
+        target = journalled.check_target(claimed.target, self.catalog)
+        paths = {"target": target, "staged": target.sibling(journalled.staging_name)}
+        return JdbcTable(claimed.model_copy(update=paths), self._connection)

@@ -45,7 +45,7 @@ def recover(session: SparkSession, link: NodeLink) -> None:
 
 def _resolve(session: SparkSession, orphan: OrphanedTransaction, link: NodeLink) -> None:
     """Roll a transaction forward if its table may be published, and back otherwise."""
-    catalog, table = restore_table(session, orphan.staged)
+    catalog, table = restore_table(session, orphan)
     journal = Journal(link, orphan.id, orphan.statement_id)
     hook = CtasHook(
         catalog, table, journal, target=orphan.staged.target, journal_state=orphan.state

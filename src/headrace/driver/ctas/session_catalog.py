@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from headrace.driver.ctas.base import (
     STAGING_PREFIX,
     ExistingTable,
+    JournalledTable,
     TableDefinition,
     TablePath,
     TwoPhaseCatalog,
@@ -89,25 +90,54 @@ class SessionCatalog(TwoPhaseCatalog):
                     path, table, ignore_if_exists=ignore_if_exists, is_streaming=is_streaming
                 )
             raise location_not_empty_error(path, final_location)
-        staged = path.sibling(table.staging_name)
-        backup_name = table.staging_name.replace("staged", "replaced")
+        record = self._make_record(
+            table.transaction, path, table.staging_name, location, replaces=existing is not None
+        )
+        created = location is not None and not self._files.exists(final_location)
+        record = record.model_copy(update={"created_final_location": created})
+        return StagedTable(record, self._v1_catalog, self._files)
+
+    def restore(self, journalled: JournalledTable) -> TwoPhaseTable:
+        claimed = StagedRecord.model_validate(journalled.record)
+        derived = self._make_record(
+            journalled.transaction,
+            journalled.check_target(claimed.target, self.catalog),
+            journalled.staging_name,
+            journalled.location,
+            replaces=claimed.backup is not None,
+        )
+        record = derived.model_copy(
+            update={
+                "created_final_location": claimed.created_final_location,
+                "files": claimed.files,
+                "marker_file": claimed.marker_file,
+            }
+        )
+        return StagedTable(record, self._v1_catalog, self._files, restored=True)
+
+    def _make_record(
+        self,
+        transaction: str,
+        path: TablePath,
+        staging_name: str,
+        location: str | None,
+        *,
+        replaces: bool,
+    ) -> StagedRecord:
+        """Return a record whose names and places follow from the transaction and its target."""
+        staged = path.sibling(staging_name)
         # Readers of the LOCATION skip names that begin with an underscore.
         staging_location = f"{location}/_{staged.table}" if location else None
-        record = StagedRecord(
-            transaction=table.transaction,
+        return StagedRecord(
+            transaction=transaction,
             target=path,
             staged=staged,
             staging_location=staging_location or self._v1_catalog.default_location(staged),
-            final_location=final_location,
+            final_location=location or self._v1_catalog.default_location(path),
             external=location is not None,
-            created_final_location=location is not None and not self._files.exists(final_location),
-            backup=path.sibling(backup_name) if existing else None,
+            created_final_location=False,
+            backup=path.sibling(staging_name.replace("staged", "replaced")) if replaces else None,
         )
-        return StagedTable(record, self._v1_catalog, self._files)
-
-    def restore(self, record: dict[str, Any]) -> TwoPhaseTable:
-        restored = StagedRecord.model_validate(record)
-        return StagedTable(restored, self._v1_catalog, self._files, restored=True)
 
     def _managed_catalog_id(self, address: str | None) -> str | None:
         """Return the id of the managed catalog; None if the metastore is not the managed one."""

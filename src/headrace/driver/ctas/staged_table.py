@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from py4j.protocol import Py4JError
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 from pyspark.errors import PySparkException
 
 from headrace.driver.ctas.base import (
@@ -31,6 +31,16 @@ _SWAP_NOTE = (
 )
 
 
+def _check_relative_file(path: str) -> str:
+    """Return the path of a file below a directory. Raise ValueError for any other path."""
+    if not {"", ".", ".."}.isdisjoint(path.split("/")):
+        raise ValueError("is not a path below the staging location")
+    return path
+
+
+RelativeFile = Annotated[str, AfterValidator(_check_relative_file)]
+
+
 class StagedRecord(BaseModel):
     """Journal record of a StagedTable. Locations are URIs."""
 
@@ -47,9 +57,9 @@ class StagedRecord(BaseModel):
     """Whether `final_location` did not exist before this transaction."""
     backup: TablePath | None = None
     """Name of the replaced table until the commit drops it. None if no table is replaced."""
-    files: list[str] | None = None
+    files: list[RelativeFile] | None = None
     """All files of an external table, relative to `staging_location`, from the end of the write."""
-    marker_file: str | None = None
+    marker_file: RelativeFile | None = None
     """One file of a managed table, relative to `staging_location`, from the end of the write.
 
     It identifies the table's files after a half-finished rename has moved them.
@@ -138,8 +148,10 @@ class StagedTable(TwoPhaseTable):
         self._catalog.drop(self._record.staged)
         if self._record.external:
             self._remove_moved_files()
+        # The directory in it shows that this transaction has written to the LOCATION.
+        has_written = self._files.exists(self._record.staging_location)
         self._files.remove(self._record.staging_location)
-        if self._record.created_final_location:
+        if self._record.created_final_location and has_written:
             self._files.remove_if_empty(self._record.final_location)
 
     def to_record(self) -> dict[str, Any]:

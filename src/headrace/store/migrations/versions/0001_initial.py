@@ -208,6 +208,7 @@ def _create_transactions() -> None:
         sa.Column("target", sa.Text, nullable=False),
         sa.Column("location", sa.Text),
         sa.Column("staged", sa.JSON, nullable=False),
+        sa.Column("staged_epoch", sa.Integer, nullable=False),
         sa.Column("created_at", _INSTANT, nullable=False),
         sa.Column("ended_at", _INSTANT),
         sa.PrimaryKeyConstraint("id", name="transactions_key"),
