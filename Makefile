@@ -43,6 +43,7 @@ chaos:
 	.venv/bin/python -m tests.faults $(N) $(SEED)
 	$(if $(SEED),,.venv/bin/python -m tests.model_explorer)
 	$(if $(SEED),,.venv/bin/python -m tests.faults.tables $(TABLES))
+	$(if $(SEED),,.venv/bin/python -m tests.faults.concurrent_inserts)
 	$(if $(SEED),,.venv/bin/pytest -n 2 --no-loadscope-reorder -m matrix)
 
 check:

@@ -36,6 +36,7 @@ PACKAGES = {
     "driver.ctas",
     "driver.output",
     "driver.state",
+    "driver.writes",
     "errors",
     "grammar",
     "model",

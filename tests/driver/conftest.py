@@ -55,9 +55,11 @@ def spark() -> Iterator[SparkSession]:
 def driver_spark(spark: SparkSession) -> Spark:
     """Wrap the session as the driver does, without the start of another one."""
     from headrace.driver.spark import Spark
+    from headrace.driver.writes.commit_protocol import CommitProtocol
 
     wrapper = Spark.__new__(Spark)
     wrapper.session = spark
+    wrapper.commit_protocol = CommitProtocol(spark)
     return wrapper
 
 

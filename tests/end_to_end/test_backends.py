@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -73,7 +74,11 @@ def queued_sessions(node: NodeProcess, sessions: dict[str, str]) -> dict[str, st
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_session_runs_on_a_cluster(
-    node: NodeProcess, clusters: Clusters, sessions: dict[str, str], profile: str
+    node: NodeProcess,
+    clusters: Clusters,
+    sessions: dict[str, str],
+    profile: str,
+    tmp_path: Path,
 ) -> None:
     cluster, session = clusters[profile], sessions[profile]
     node.wait_running(session, seconds=240)
@@ -87,6 +92,13 @@ def test_a_session_runs_on_a_cluster(
     stored = node.run("SELECT id, sha2(string(id), 256) FROM range(100000)", session)
     assert stored["state"] == "success", stored["error"]
     assert stored["result"]["disposition"] == "stored"
+    # The executors load the classes that commit files.
+    directory = f"file:{tmp_path}/rows"
+    written = f"INSERT OVERWRITE DIRECTORY '{directory}' USING parquet SELECT id FROM range(10)"
+    assert node.run(written, session)["state"] == "success"
+    assert node.rows(f"SELECT count(*) FROM parquet.`{directory}`", session) == [["10"]]
+    [[_, protocol]] = node.rows("SET spark.sql.sources.commitProtocolClass", session)
+    assert protocol == "headrace.SharedTableCommitProtocol"
     long = node.submit(LONG, session)
     wait_until(lambda: node.statement(long["id"])["state"] == "running", what="the statement runs")
     node.http.post(f"/api/v1/statements/{long['id']}/cancel")

@@ -24,10 +24,13 @@ from headrace.model.messages import (
     Acknowledged,
     Advanced,
     Assignment,
+    BeginWrite,
     Bootstrap,
+    ClearLeftovers,
     Ended,
     Goodbye,
     Hello,
+    Leftovers,
     Message,
     Orders,
     OrphanedTransaction,
@@ -41,11 +44,13 @@ from headrace.model.messages import (
     Started,
     Transact,
     Transacted,
+    WriteTurn,
 )
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport
 from headrace.model.session import DriverLease
 from headrace.model.snapshot import Snapshot
+from headrace.model.table_write import LeftoverWrite, TableWrite
 from headrace.model.transaction import Staged
 from headrace.settings import Profile
 
@@ -145,6 +150,19 @@ class ScriptedDriver:
 
     def recover(self, identities: list[str]) -> list[OrphanedTransaction]:
         return self._call("recover", Recover(identities=identities), Recovered).orphaned
+
+    def begin_write(self, statement_id: str, writes: list[TableWrite]) -> WriteTurn:
+        """Request a turn, also with fields that a driver would not send."""
+        message = BeginWrite.model_construct(
+            statement_id=statement_id, identity="metastore", writes=writes
+        )
+        return self._call("begin_write", message, WriteTurn)
+
+    def clear_leftovers(
+        self, identities: list[str], *, cleared: list[int] | None = None
+    ) -> list[LeftoverWrite]:
+        message = ClearLeftovers(identities=identities, cleared=cleared or [])
+        return self._call("clear_leftovers", message, Leftovers).writes
 
     def report_end(
         self,

@@ -20,6 +20,7 @@ from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.planner import ExecutionPlan, TableOutcome, plan_statement
 from headrace.driver.spark import Spark
+from headrace.driver.writes.turns import wait_for_turn
 from headrace.driver.written_rows import count_written_rows
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
@@ -62,6 +63,7 @@ class Execution:
         self._plan: ExecutionPlan | None = None
         self._frame: DataFrame | None = None
         self._hooks = Hooks(self._facts, [], None)
+        self._requested_turn = False
         self._ended = threading.Event()
         self._cancelling = threading.Event()
 
@@ -118,6 +120,7 @@ class Execution:
             self._plan = plan = plan_statement(session, assignment, self._link, self._facts)
             self._start_hooks(plan)
             try:
+                self._prepare_writes(plan)
                 self._frame = plan.run()
                 report = write_result(self._frame, self._output_options())
             finally:
@@ -125,6 +128,16 @@ class Execution:
                 self._remove_job_tag()
             self._hooks.notify_finished(can_veto=plan.can_be_vetoed)
         return report
+
+    def _prepare_writes(self, plan: ExecutionPlan) -> None:
+        """Wait until the statement may write. Raises Cancelled and the errors of NodeLink."""
+        if self.assignment.is_query:
+            return
+        self._spark.commit_protocol.activate()
+        writes = plan.find_writes() if plan.find_writes is not None else None
+        if writes is not None:
+            self._requested_turn = True
+            wait_for_turn(self._link, self.assignment.statement_id, writes, self._cancelling)
 
     def _start_hooks(self, plan: ExecutionPlan) -> None:
         """Call `on_created` of the users' hooks, then of Headrace's own hook.
@@ -173,6 +186,7 @@ class Execution:
             failure=outcome.failure,
             committed=table.committed,
             atomic=table.atomic,
+            wrote=self._requested_turn,
             note=table.note,
             rows_written=rows_written,
             progress=progress,

@@ -31,10 +31,13 @@ from headrace.model.messages import (
     LINK_PREFIX,
     Acknowledged,
     Advanced,
+    BeginWrite,
     Bootstrap,
+    ClearLeftovers,
     Ended,
     Goodbye,
     Hello,
+    Leftovers,
     Message,
     Orders,
     OrphanedTransaction,
@@ -48,8 +51,10 @@ from headrace.model.messages import (
     Started,
     Transact,
     Transacted,
+    WriteTurn,
 )
 from headrace.model.progress import Progress
+from headrace.model.table_write import LeftoverWrite
 
 _LOG = logging.getLogger("headrace.link")
 _POLL_SECONDS = 20.0
@@ -190,6 +195,15 @@ class NodeLink:
     def recover(self, identities: list[str]) -> list[OrphanedTransaction]:
         """Take over the orphaned transactions of these catalogs, and return them."""
         return self._call("recover", Recover(identities=identities), Recovered).orphaned
+
+    def begin_write(self, message: BeginWrite) -> WriteTurn:
+        """Request the turn of a write, and return whether it is granted."""
+        return self._call("begin_write", message, WriteTurn)
+
+    def clear_leftovers(self, identities: list[str], cleared: list[int]) -> list[LeftoverWrite]:
+        """Report cleared writes of drivers that are gone, and return those that remain."""
+        message = ClearLeftovers(identities=identities, cleared=cleared)
+        return self._call("clear_leftovers", message, Leftovers).writes
 
     def goodbye(self, failure: Failure | None = None) -> None:
         """Report that the driver exits, and why if it failed.

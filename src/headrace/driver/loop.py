@@ -19,6 +19,7 @@ from headrace.driver.link import LinkRefused, NodeLink
 from headrace.driver.progress import ProgressReporter
 from headrace.driver.spark import Spark
 from headrace.driver.warm_up import warm_up
+from headrace.driver.writes.leftovers import clear_leftovers
 from headrace.errors import DriverLost, HeadraceError
 from headrace.model.failure import Failure
 from headrace.model.messages import Assignment
@@ -61,6 +62,7 @@ class Loop:
         notified = [call.statement_id for call in hook_calls]
         self._link.hello(self._spark.build_hello(os.getpid(), lost=lost, notified=notified))
         LeaseRenewal(self._link, self._spark, self._stopping, self._abort).start()
+        self._workers.submit(self._clear_leftovers)
         reporter = ProgressReporter(
             self._link, self._spark.progress, lambda: self._list_in_flight()[0]
         )
@@ -106,6 +108,13 @@ class Loop:
         self._futures.add(self._workers.submit(self._execute, execution))
         # Report in parallel: a round trip before the execution would delay the user's statement.
         self._reporters.submit(self._report_start, execution)
+
+    def _clear_leftovers(self) -> None:
+        try:
+            clear_leftovers(self._spark.session, self._link)
+        except HeadraceError as error:
+            # A lost lease is noticed by the next renewal.
+            _LOG.info("leftovers of dead drivers stay: %s", error.message)
 
     def _report_start(self, execution: Execution) -> None:
         statement_id = execution.assignment.statement_id

@@ -16,10 +16,13 @@ from headrace.driver.ctas.catalogs import find_catalog, restore_table
 from headrace.driver.ctas.detect import Ctas, detect_ctas, may_create_table
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.recovery import recover
+from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.transaction import CtasHook, Journal
 from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink
-from headrace.driver.parameters import run_statement
+from headrace.driver.parameters import parse_statement, run_statement
+from headrace.driver.writes.detect import WriteDetector
+from headrace.driver.writes.turns import PlannedWrites
 from headrace.errors import AtomicityRequired, CatalogError, TableAlreadyExists
 from headrace.model.ctas_options import ATOMICITY_KEY, Atomicity
 from headrace.model.ids import new_id
@@ -47,6 +50,8 @@ class ExecutionPlan:
     hook: CtasHook | None = None
     atomic: bool | None = None
     """Whether the table of a CTAS appears complete or not at all. None for other statements."""
+    find_writes: Callable[[], PlannedWrites | None] | None = None
+    """Finds the tables of files for which the statement must wait for its turn before it runs."""
     note: str | None = None
     """A remark for the user, if the statement succeeds."""
     completed_earlier: bool = False
@@ -106,8 +111,19 @@ def plan_statement(
                 "A CREATE TABLE AS inside BEGIN … END or EXECUTE IMMEDIATE is not atomic, and"
                 f" {ATOMICITY_KEY} is 'require'. Submit it as a statement of its own."
             )
-        return ExecutionPlan(run=lambda: run_statement(session, assignment))
+        return ExecutionPlan(
+            run=lambda: run_statement(session, assignment),
+            find_writes=lambda: _find_writes(session, assignment),
+        )
     return _plan_ctas(ctas, assignment, link, statement)
+
+
+def _find_writes(session: SparkSession, assignment: Assignment) -> PlannedWrites | None:
+    plan, _bind = parse_statement(session, assignment)
+    writes = WriteDetector(session).find_writes(plan)
+    if not writes:
+        return None
+    return PlannedWrites(SessionCatalog(session, "spark_catalog").identity(), writes)
 
 
 def _atomicity(session: SparkSession) -> Atomicity:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from headrace.driver.jvm_process import find_jvm_process
 from headrace.driver.progress import ProgressReader
 from headrace.driver.state.tracker import SessionStateTracker
+from headrace.driver.writes.commit_protocol import CommitProtocol, with_writer
 from headrace.errors import DriverLost, HeadraceError
 from headrace.model.messages import Bootstrap, Hello
 from headrace.spark_log import find_last_exception, read_tail
@@ -46,6 +47,7 @@ class Spark:
             self.session = _start_session(bootstrap)
             _check_jars(self.session, bootstrap)
             self.state = SessionStateTracker(self.session)
+            self.commit_protocol = CommitProtocol(self.session)
         except (PySparkException, Py4JError, RuntimeError, OSError) as error:
             raise _spark_unavailable(_describe_start_error(error), bootstrap) from error
         self._jvm = find_jvm_process()
@@ -126,7 +128,7 @@ def _start_jvm(bootstrap: Bootstrap, properties: Path) -> None:
 
 
 def _start_session(bootstrap: Bootstrap) -> SparkSession:
-    conf = SparkConf().setAll(list(bootstrap.conf.items()))
+    conf = SparkConf().setAll(list(with_writer(bootstrap).items()))
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     if bootstrap.catalog is not None:

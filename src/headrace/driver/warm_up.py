@@ -45,6 +45,7 @@ def warm_up(spark: Spark, bootstrap: Bootstrap) -> None:
         session = spark.session.newSession()
         for text in _STATEMENTS:
             write_result(session.sql(text), options)
+        spark.commit_protocol.activate()
     except (PySparkException, Py4JError, HeadraceError, OSError) as error:
         _LOG.warning("warm-up failed: %s", error)
     else:

@@ -21,9 +21,11 @@ from headrace.model.progress import Progress
 from headrace.model.result import ResultReport, ResultRequest
 from headrace.model.snapshot import Snapshot
 from headrace.model.statement import Parameter
+from headrace.model.table_write import LeftoverWrite, TableWrite
 from headrace.model.text import (
     Count,
     Descriptions,
+    IndexedText,
     MessageText,
     Name,
     SmallCount,
@@ -217,6 +219,41 @@ class Recovered(Message):
     orphaned: list[OrphanedTransaction]
 
 
+class BeginWrite(Message):
+    """`begin_write`: request the turn of a statement that writes to tables of files.
+
+    Repeating the call asks whether it is the turn of the statement.
+    """
+
+    statement_id: StatementId
+    identity: IndexedText
+    """Identity of the catalog."""
+    writes: Annotated[list[TableWrite], Field(min_length=1, max_length=1000, fail_fast=True)]
+
+
+class WriteTurn(Message):
+    """Answer to `begin_write`."""
+
+    granted: bool
+    waits_for: str | None = None
+    """Statement that writes to the table now, or is to write before this one. None with
+    `granted: false`: the statement is being cancelled."""
+
+
+class ClearLeftovers(Message):
+    """`clear_leftovers`: list the writes of drivers that are gone, for the driver's catalogs."""
+
+    identities: Annotated[list[Text], Field(max_length=_MAX_CATALOGS, fail_fast=True)]
+    cleared: Annotated[list[Count], Field(max_length=1000, fail_fast=True)] = []
+    """Numbers of writes whose staging directories do not exist any more."""
+
+
+class Leftovers(Message):
+    """Answer to `clear_leftovers`: the writes that remain, oldest first."""
+
+    writes: list[LeftoverWrite]
+
+
 class Ended(Message):
     """`ended`: how a statement ended. Repeating the call is harmless."""
 
@@ -228,6 +265,8 @@ class Ended(Message):
     committed: TransactionId | None = None
     """Id of the transaction whose table is published."""
     atomic: bool | None = None
+    wrote: bool = False
+    """Whether the statement had requested a turn with `begin_write`. The turn ends."""
     note: MessageText | None = None
     """A remark on a success."""
     rows_written: Count | None = None

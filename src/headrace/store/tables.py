@@ -252,6 +252,25 @@ transactions = Table(
     Index("transactions_by_session", "session_id"),
 )
 
+# Writes that run, and writes that may have left files: a few at any time. There is no foreign key,
+# because a row can outlive its statement.
+table_writes = Table(
+    "table_writes",
+    metadata,
+    Column("number", _COUNTER, primary_key=True, autoincrement=True),
+    Column("statement_id", id_type(), nullable=False),
+    Column("session_id", id_type(), nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("location", Text, nullable=False),
+    Column("table", Text),
+    Column("overwrite", Boolean, nullable=False),
+    Column("released", Boolean, nullable=False, server_default=false()),
+    Column("created_at", Instant, nullable=False),
+    Index("table_writes_by_statement", "statement_id"),
+    sqlite_autoincrement=True,
+)
+
 pending_hook_calls = Table(
     "pending_hook_calls",
     metadata,

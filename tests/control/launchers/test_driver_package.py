@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 from headrace.control.launchers.driver_package import build_driver_package
@@ -20,6 +21,12 @@ def test_the_driver_can_be_imported_from_the_zip_alone(tmp_path: Path) -> None:
         check=True,
     )
     assert completed.stdout.startswith(zip_path)
+
+
+def test_the_zip_holds_the_java_source_that_the_driver_compiles(tmp_path: Path) -> None:
+    with zipfile.ZipFile(build_driver_package(tmp_path).package) as package:
+        source = package.read("headrace/driver/writes/SharedTableCommitProtocol.java")
+    assert b"class SharedTableCommitProtocol" in source
 
 
 def test_the_same_code_is_written_once(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ from headrace.errors import InvalidRequest, ReportTooLarge
 from headrace.model.messages import (
     LINK_PREFIX,
     Advanced,
+    BeginWrite,
+    ClearLeftovers,
     Ended,
     Goodbye,
     Hello,
@@ -85,6 +87,10 @@ CALLS: dict[str, LinkCall] = {
         Transact, lambda link, *call: link.tables.transact(*call), body_limit=_REPORT_LIMIT
     ),
     "recover": _call(Recover, lambda link, *call: link.tables.recover(*call)),
+    "begin_write": _call(BeginWrite, lambda link, *call: link.writes.begin_write(*call)),
+    "clear_leftovers": _call(
+        ClearLeftovers, lambda link, *call: link.writes.clear_leftovers(*call)
+    ),
     "goodbye": _call(Goodbye, DriverLinkService.goodbye),
 }
 """The calls of the link, by the last segment of the path."""

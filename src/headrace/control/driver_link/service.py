@@ -11,6 +11,7 @@ import secrets
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.driver_link.table_journal import TableJournal, mark_committed
+from headrace.control.driver_link.table_writes import TableWriteTurns
 from headrace.control.sessions.ending import fail_session, finish_close
 from headrace.control.sessions.launch import hash_token
 from headrace.errors import (
@@ -54,6 +55,7 @@ from headrace.store import (
     snapshots,
     statement_transitions,
     statements,
+    table_writes,
     takeovers,
     transactions,
 )
@@ -69,6 +71,7 @@ class DriverLinkService:
         self._lease_seconds = context.lease_seconds
         self._retention_seconds = context.retention_seconds
         self.tables = TableJournal(context.database)
+        self.writes = TableWriteTurns(context.database)
         self._token_hashes: dict[DriverLease, str] = {}
 
     def authenticate(self, lease: DriverLease, token: str) -> None:
@@ -188,6 +191,9 @@ class DriverLinkService:
                 result_seconds=self._retention_seconds,
                 ran_seconds=message.ran_seconds,
             )
+            if message.wrote:
+                succeeded = state is StatementState.SUCCESS
+                table_writes.release(tx, message.statement_id, lease, succeeded=succeeded)
             if not applied:
                 load_owned_view(tx, lease)
             else:

@@ -55,7 +55,7 @@ def _zip_installed_package() -> bytes:
     package = Path(headrace.__file__).parent
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(package.rglob("*.py")):
+        for file in sorted([*package.rglob("*.py"), *package.rglob("*.java")]):
             entry = zipfile.ZipInfo(file.relative_to(package.parent).as_posix(), _ZIP_TIMESTAMP)
             archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

@@ -144,12 +144,30 @@ def may_create_table(session: SparkSession, assignment: Assignment) -> bool:
     plan, _bind = parse_statement(session, assignment)
     if plan_class_name(plan) not in {_SCRIPT, _EXECUTE_IMMEDIATE}:
         return False
-    return any(_plan_may_create_table(session, part) for part in _plan_parts(plan))
+    return any(_plan_may_create_table(session, part) for part in plan_parts(plan))
 
 
 def plan_class_name(plan: Any) -> str:
     """Return the name of the plan's Java class without its package."""
     return str(plan.getClass().getSimpleName())
+
+
+def plan_parts(plan: Any) -> Iterator[Any]:
+    """Yield a plan and all its descendants.
+
+    A script's handlers are included, although Spark's CompoundBody does not list them as children.
+    For a statement of a script, only the parsed plan itself is yielded.
+    """
+    if plan_class_name(plan) == "SingleStatement":
+        yield plan.parsedPlan()
+        return
+    yield plan
+    groups = [plan.children()]
+    if plan_class_name(plan) == _SCRIPT:
+        groups.append(plan.handlers())
+    for group in groups:
+        for index in range(group.size()):
+            yield from plan_parts(group.apply(index))
 
 
 def _as_create_plan(jvm: Py4JBridge, plan: Any) -> Any:
@@ -198,22 +216,4 @@ def _plan_may_create_table(session: SparkSession, plan: Any) -> bool:
     except PySparkException:
         # Spark reports the syntax error when it runs the statement.
         return False
-    return any(_plan_may_create_table(session, part) for part in _plan_parts(inner))
-
-
-def _plan_parts(plan: Any) -> Iterator[Any]:
-    """Yield a plan and all its descendants.
-
-    A script's handlers are included, although Spark's CompoundBody does not list them as children.
-    For a statement of a script, only the parsed plan itself is yielded.
-    """
-    if plan_class_name(plan) == "SingleStatement":
-        yield plan.parsedPlan()
-        return
-    yield plan
-    groups = [plan.children()]
-    if plan_class_name(plan) == _SCRIPT:
-        groups.append(plan.handlers())
-    for group in groups:
-        for index in range(group.size()):
-            yield from _plan_parts(group.apply(index))
+    return any(_plan_may_create_table(session, part) for part in plan_parts(inner))

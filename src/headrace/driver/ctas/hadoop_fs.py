@@ -42,6 +42,15 @@ class HadoopFiles:
         path, system = self._resolve(location)
         system.delete(path, True)
 
+    def remove_entries(self, location: str, prefixes: list[str]) -> None:
+        """Remove the entries of a directory whose names begin with one of the prefixes."""
+        path, system = self._resolve(location)
+        for prefix in prefixes:
+            pattern = self._jvm.type("org.apache.hadoop.fs.Path")(path, f"{prefix}*")
+            # None if the directory does not exist.
+            for entry in system.globStatus(pattern) or []:
+                system.delete(entry.getPath(), True)
+
     def remove_if_empty(self, location: str) -> bool:
         """Remove an empty directory. Return whether nothing exists at the location afterwards."""
         path, system = self._resolve(location)

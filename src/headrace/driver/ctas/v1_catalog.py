@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -11,6 +12,19 @@ from headrace.driver.ctas.v2_catalog import V2Catalog
 from headrace.driver.py4j_bridge import Py4JBridge
 
 _SET_LOCATION_COMMAND = "org.apache.spark.sql.execution.command.AlterTableSetLocationCommand"
+
+_FORMATS_WITH_LOG = {"delta", "iceberg", "hudi"}
+"""Table formats that control concurrent writes themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """The files of a table."""
+
+    location: str
+    """URI of the table's directory."""
+    has_hive_partitions: bool
+    """Whether Hive adds the files of an INSERT to the partitions of the table."""
 
 
 class V1Catalog:
@@ -44,6 +58,23 @@ class V1Catalog:
     def default_location(self, path: TablePath) -> str:
         """Return the URI that the catalog assigns to a table without a LOCATION."""
         return str(self._catalog.defaultTablePath(self._identifier(path)).toString())
+
+    def find_files(self, path: TablePath) -> TableFiles | None:
+        """Return where the files of an existing table are, if Spark or Hive writes them directly.
+
+        Return None for a view, and for a table whose format has a log of its own.
+        """
+        metadata = self._catalog.getTableMetadata(self._identifier(path))
+        location, provider = metadata.storage().locationUri(), metadata.provider()
+        if location.isEmpty() or metadata.tableType().name() == "VIEW":
+            return None
+        if provider.isDefined() and provider.get().lower() in _FORMATS_WITH_LOG:
+            return None
+        is_hive = not provider.isDefined() or provider.get().lower() == "hive"
+        return TableFiles(
+            location=str(location.get().toString()),
+            has_hive_partitions=is_hive and not metadata.partitionColumnNames().isEmpty(),
+        )
 
     def managed_location(self, path: TablePath) -> str | None:
         """Return the URI of a managed table, or None if there is no managed table of that name."""

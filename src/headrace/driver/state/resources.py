@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import unquote, urlsplit
 
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.writes.commit_protocol import JAR_NAME
 
 KINDS = ("jars", "files", "archives")
 
@@ -17,7 +18,14 @@ def capture(jvm: Py4JBridge) -> dict[str, list[str]]:
         "files": context.listFiles(),
         "archives": context.listArchives(),
     }
-    return {kind: [_find_original(jvm, uri) for uri in jvm.list_of(uris[kind])] for kind in KINDS}
+    return {
+        kind: [
+            _find_original(jvm, uri)
+            for uri in jvm.list_of(uris[kind])
+            if uri.rpartition("/")[2] != JAR_NAME
+        ]
+        for kind in KINDS
+    }
 
 
 def restore(jvm: Py4JBridge, kind: str, uri: str) -> None:

@@ -8,6 +8,7 @@ from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.state import functions, namespace, resources, variables, views
 from headrace.driver.state.limits import limit_snapshot
 from headrace.driver.state.restore import SnapshotRestore
+from headrace.driver.writes.commit_protocol import without_selection
 from headrace.model.snapshot import Snapshot
 
 
@@ -84,4 +85,4 @@ class SessionStateTracker:
         return clone
 
     def _read_conf(self) -> dict[str, str]:
-        return self._jvm.java_map(self._jvm.session.conf().getAllAsJava())
+        return without_selection(self._jvm.java_map(self._jvm.session.conf().getAllAsJava()))

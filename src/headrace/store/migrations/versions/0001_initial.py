@@ -21,6 +21,7 @@ def upgrade() -> None:
     _create_statements()
     _index_statements()
     _create_transactions()
+    _create_table_writes()
     _create_pending_hook_calls()
     _create_results()
     _create_events()
@@ -237,6 +238,25 @@ def _create_transactions() -> None:
         )
     op.create_index("transactions_by_statement", "transactions", ["statement_id", "id"])
     op.create_index("transactions_by_session", "transactions", ["session_id"])
+
+
+def _create_table_writes() -> None:
+    op.create_table(
+        "table_writes",
+        sa.Column("number", _COUNTER, autoincrement=True, nullable=False),
+        sa.Column("statement_id", _ID, nullable=False),
+        sa.Column("session_id", _ID, nullable=False),
+        sa.Column("epoch", sa.Integer, nullable=False),
+        sa.Column("identity", sa.Text, nullable=False),
+        sa.Column("location", sa.Text, nullable=False),
+        sa.Column("table", sa.Text),
+        sa.Column("overwrite", sa.Boolean, nullable=False),
+        sa.Column("released", sa.Boolean, nullable=False, server_default=sa.false()),
+        sa.Column("created_at", _INSTANT, nullable=False),
+        sa.PrimaryKeyConstraint("number", name="table_writes_key"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("table_writes_by_statement", "table_writes", ["statement_id"])
 
 
 def _create_pending_hook_calls() -> None:

@@ -1,0 +1,53 @@
+"""Removes the staging directories of drivers that died during a write."""
+
+from __future__ import annotations
+
+import logging
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.ctas.session_catalog import SessionCatalog
+from headrace.driver.link import NodeLink
+from headrace.driver.writes.commit_protocol import staging_prefixes
+from headrace.driver.writes.detect import WriteDetector
+from headrace.model.table_write import LeftoverWrite
+
+_LOG = logging.getLogger("headrace.driver")
+
+
+def clear_leftovers(session: SparkSession, link: NodeLink) -> None:
+    """Remove the staging directories of dead drivers from the tables of this session's catalog.
+
+    The location of a table comes from the catalog, and the names of the directories from the node.
+    An error of one table is logged, and the next driver tries again.
+
+    Raises LeaseLost, NoNodeAnswers and LinkRefused.
+    """
+    try:
+        identity = SessionCatalog(session, "spark_catalog").identity()
+    except (PySparkException, Py4JError) as error:
+        _LOG.error("leftovers of dead drivers stay, the catalog cannot be identified: %s", error)
+        return
+    writes = link.clear_leftovers([identity], [])
+    while writes:
+        cleared = [write.number for write in writes if _clear(session, write)]
+        if not cleared:
+            return
+        writes = link.clear_leftovers([identity], cleared)
+
+
+def _clear(session: SparkSession, write: LeftoverWrite) -> bool:
+    """Remove what a write has left; return whether nothing remains that can be found."""
+    if write.table is None:
+        return True
+    try:
+        location = WriteDetector(session).find_location(write.table)
+        if location is not None:
+            HadoopFiles(session).remove_entries(location, staging_prefixes(write.writer))
+    except (PySparkException, Py4JError) as error:
+        _LOG.error("leftovers of %s in table %s stay: %s", write.writer, write.table, error)
+        return False
+    return True

@@ -1,0 +1,50 @@
+"""Waits until it is the turn of a statement that writes to a table of files."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+
+from headrace.driver.ctas.transaction import Cancelled
+from headrace.driver.link import NodeLink
+from headrace.model.messages import BeginWrite
+from headrace.model.table_write import TableWrite
+
+_LOG = logging.getLogger("headrace.driver")
+_FIRST_PAUSE = 0.02
+_LONGEST_PAUSE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWrites:
+    """The tables that a statement writes to, and the identity of their catalog."""
+
+    identity: str
+    writes: list[TableWrite]
+
+
+def wait_for_turn(
+    link: NodeLink, statement_id: str, planned: PlannedWrites, cancelling: threading.Event
+) -> None:
+    """Request the turn of a statement, and return when the node grants it.
+
+    Raises Cancelled if the statement is cancelled first, and the errors of NodeLink.
+    """
+    message = BeginWrite(
+        statement_id=statement_id, identity=planned.identity, writes=planned.writes
+    )
+    pause, logged = _FIRST_PAUSE, ""
+    while True:
+        turn = link.begin_write(message)
+        if turn.granted:
+            return
+        if turn.waits_for is None or cancelling.is_set():
+            raise Cancelled
+        if turn.waits_for != logged:
+            logged = turn.waits_for
+            _LOG.info(
+                "statement %s waits for %s, which writes to the same table", statement_id, logged
+            )
+        cancelling.wait(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)

@@ -1,0 +1,177 @@
+"""The turns of the statements that write to a file-based table.
+
+A statement requests its turn before it writes. A request waits for each earlier request for the
+same location if one of the two is an overwrite. Requests are never reordered, so that a granted
+turn stays granted and no overwrite starves. A turn is a consequence of the rows: it is stored
+nowhere.
+
+A row is removed when the driver reports the success of the statement. After any other end, a task
+may still create files. The row then stays until the process of the driver is confirmed gone and
+another driver has removed the staging directories of the write. It blocks no other write once the
+driver has reported the end, or once the process is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
+
+from headrace.model.lifecycle import StatementState
+from headrace.model.session import DriverLease
+from headrace.model.table_write import LeftoverWrite, TableWrite, writer_name
+from headrace.store.clock import clock
+from headrace.store.database import Tx
+from headrace.store.locks import lock_owned_statement
+from headrace.store.tables import sessions, table_writes
+from headrace.store.transactions import GONE_SECONDS
+
+_EXECUTING = {StatementState.LAUNCHED, StatementState.RUNNING}
+# A takeover raises the epoch by one and sets `fenced_driver` until the process is confirmed gone.
+# The next launch, which raises the epoch again, happens only after that.
+_DRIVER_GONE = or_(
+    sessions.c.id.is_(None),
+    sessions.c.epoch > table_writes.c.epoch + 1,
+    and_(sessions.c.epoch > table_writes.c.epoch, sessions.c.fenced_driver.is_(None)),
+    # Not NULL for a live session: the condition is negated.
+    and_(sessions.c.ended_at.is_not(None), sessions.c.ended_at < clock(-GONE_SECONDS)),
+)
+
+
+def request(
+    tx: Tx, statement_id: str, writes: Sequence[TableWrite], identity: str, lease: DriverLease
+) -> bool:
+    """Request the turn of a statement. Repeating the call changes nothing.
+
+    Args:
+        writes: The tables that the statement writes to.
+        identity: Identity of their catalog.
+
+    Returns:
+        Whether the turn is requested. False if the driver does not own the statement, if the
+        statement is a pure query, or if it is being cancelled.
+    """
+    statement = lock_owned_statement(tx, statement_id, lease)
+    if statement is None or statement.is_query or statement.state not in _EXECUTING:
+        return False
+    _lock_locations(tx, {write.location for write in writes})
+    if is_requested(tx, statement_id, lease):
+        return True
+    rows: list[dict[str, Any]] = [
+        {
+            "statement_id": statement_id,
+            "session_id": lease.session_id,
+            "epoch": lease.epoch,
+            "identity": identity,
+            "location": write.location,
+            "table": write.table,
+            "overwrite": write.overwrite,
+        }
+        for write in writes
+    ]
+    tx.execute(insert(table_writes).values(created_at=clock()), rows)
+    return True
+
+
+def is_requested(tx: Tx, statement_id: str, lease: DriverLease) -> bool:
+    """Return whether this attempt of a statement has requested its turn."""
+    own = select(table_writes.c.number).where(*_is_of(statement_id, lease)).limit(1)
+    return tx.execute(own).first() is not None
+
+
+def find_blocker(tx: Tx, statement_id: str, lease: DriverLease) -> str | None:
+    """Return the statement that a requested turn waits for, or None if it is granted."""
+    own = table_writes.alias("own")
+    query = (
+        select(table_writes.c.statement_id)
+        .join(own, own.c.location == table_writes.c.location)
+        .outerjoin(sessions, sessions.c.id == table_writes.c.session_id)
+        .where(
+            own.c.statement_id == statement_id,
+            own.c.session_id == lease.session_id,
+            own.c.epoch == lease.epoch,
+            table_writes.c.statement_id != statement_id,
+            table_writes.c.number < own.c.number,
+            or_(own.c.overwrite, table_writes.c.overwrite),
+            ~table_writes.c.released,
+            ~_DRIVER_GONE,
+        )
+        .order_by(table_writes.c.number)
+        .limit(1)
+    )
+    blocker: str | None = tx.execute(query).scalar_one_or_none()
+    return blocker
+
+
+def release(tx: Tx, statement_id: str, lease: DriverLease, *, succeeded: bool) -> None:
+    """End the turn of a statement whose driver reports that it has ended."""
+    is_own = _is_of(statement_id, lease)
+    if succeeded:
+        tx.execute(delete(table_writes).where(*is_own))
+        return
+    # One row for each driver and table is enough to find the files.
+    locations = select(table_writes.c.location).where(*is_own)
+    earlier = delete(table_writes).where(
+        table_writes.c.session_id == lease.session_id,
+        table_writes.c.epoch == lease.epoch,
+        table_writes.c.released,
+        table_writes.c.location.in_(locations),
+    )
+    tx.execute(earlier)
+    tx.execute(update(table_writes).where(*is_own).values(released=True))
+
+
+def leftovers(tx: Tx, identities: Sequence[str], *, limit: int) -> list[LeftoverWrite]:
+    """Return at most `limit` writes of drivers that are gone, oldest first.
+
+    Args:
+        identities: Only writes to tables of these catalogs.
+    """
+    query = (
+        select(
+            table_writes.c.number,
+            table_writes.c.session_id,
+            table_writes.c.epoch,
+            table_writes.c.table,
+        )
+        .outerjoin(sessions, sessions.c.id == table_writes.c.session_id)
+        .where(table_writes.c.identity.in_(identities), _DRIVER_GONE)
+        .order_by(table_writes.c.number)
+        .limit(limit)
+    )
+    return [
+        LeftoverWrite(
+            number=row.number, writer=writer_name(row.session_id, row.epoch), table=row.table
+        )
+        for row in tx.execute(query)
+    ]
+
+
+def forget(tx: Tx, numbers: Collection[int]) -> None:
+    """Delete writes of drivers that are gone, because their staging directories are removed."""
+    gone = (
+        select(table_writes.c.number)
+        .outerjoin(sessions, sessions.c.id == table_writes.c.session_id)
+        .where(table_writes.c.number.in_(numbers), _DRIVER_GONE)
+    )
+    tx.execute(delete(table_writes).where(table_writes.c.number.in_(gone)))
+
+
+def _is_of(statement_id: str, lease: DriverLease) -> tuple[ColumnElement[bool], ...]:
+    return (
+        table_writes.c.statement_id == statement_id,
+        table_writes.c.session_id == lease.session_id,
+        table_writes.c.epoch == lease.epoch,
+    )
+
+
+def _lock_locations(tx: Tx, locations: Collection[str]) -> None:
+    """Let requests for one location commit in the order of their numbers.
+
+    A SQLite store has one writer at a time.
+    """
+    if tx.dialect != "postgresql":
+        return
+    for location in sorted(locations):
+        tx.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(location, 0))))

@@ -1,0 +1,124 @@
+"""The turns of writes to tables of files, over the link."""
+
+from __future__ import annotations
+
+import secrets
+
+import httpx
+import pytest
+from tests.support.in_process_node import InProcessNode
+from tests.support.scripted_driver import ScriptedDriver
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+from headrace.model.table_write import TableWrite
+
+pytestmark = pytest.mark.finding("B21")
+
+
+class Insert:
+    """A running INSERT and its driver."""
+
+    def __init__(self, node: InProcessNode, table: str, *, overwrite: bool = False) -> None:
+        self.session, self.driver = node.start_session()
+        self.statement = str(node.submit("INSERT INTO t SELECT 1", session=self.session)["id"])
+        self.driver.claim()
+        self.driver.report_start(self.statement)
+        self.writes = [TableWrite(location=table, table="`d`.`t`", overwrite=overwrite)]
+
+    def ask(self) -> tuple[bool, str | None]:
+        turn = self.driver.begin_write(self.statement, self.writes)
+        return turn.granted, turn.waits_for
+
+
+@pytest.fixture
+def table() -> str:
+    """Return the location of a table that no other test uses: the tests share a node."""
+    return f"file:/{secrets.token_hex(4)}"
+
+
+def test_an_overwrite_gets_its_turn_when_the_append_before_it_has_ended(
+    node: InProcessNode, table: str
+) -> None:
+    append, overwrite = Insert(node, table), Insert(node, table, overwrite=True)
+    assert append.ask() == (True, None)
+    assert overwrite.ask() == (False, append.statement)
+    append.driver.succeed(append.statement, wrote=True)
+    assert overwrite.ask() == (True, None)
+
+
+def test_the_turn_of_a_failed_write_ends(node: InProcessNode, table: str) -> None:
+    first, second = (Insert(node, table, overwrite=True) for _ in range(2))
+    first.ask()
+    assert second.ask() == (False, first.statement)
+    failure = Failure(code="execution_error", message="The rows are wrong.")
+    first.driver.report_end(first.statement, StatementState.FAILED, failure=failure, wrote=True)
+    assert second.ask() == (True, None)
+
+
+def test_a_write_that_was_cancelled_gets_no_turn(node: InProcessNode, table: str) -> None:
+    insert = Insert(node, table)
+    assert node.http.post(f"/api/v1/statements/{insert.statement}/cancel").status_code == 202
+    assert insert.ask() == (False, None)
+
+
+def test_a_driver_cannot_take_the_turn_of_another_sessions_statement(
+    node: InProcessNode, table: str
+) -> None:
+    victim, other = Insert(node, table), Insert(node, table, overwrite=True)
+    forged = other.driver.begin_write(victim.statement, other.writes)
+    assert not forged.granted
+    assert victim.ask() == (True, None)
+    other.driver.succeed(other.statement)
+    # Nor can it end the turn.
+    assert (
+        other.driver.report_end(
+            victim.statement,
+            StatementState.FAILED,
+            failure=Failure(code="x", message="x"),
+            wrote=True,
+        ).applied
+        is False
+    )
+    overwrite = Insert(node, table, overwrite=True)
+    assert overwrite.ask() == (False, victim.statement)
+
+
+def test_repeated_requests_write_to_the_store_once(node: InProcessNode, table: str) -> None:
+    first, second = (Insert(node, table, overwrite=True) for _ in range(2))
+    first.ask()
+    second.ask()
+    before = node.database.write_counts["link.begin_write"]
+    for _ in range(3):
+        assert second.ask() == (False, first.statement)
+    assert node.database.write_counts["link.begin_write"] == before
+
+
+def test_a_request_without_a_table_is_refused(node: InProcessNode, table: str) -> None:
+    insert = Insert(node, table)
+    insert.writes = []
+    with pytest.raises(httpx.HTTPStatusError) as caught:
+        insert.ask()
+    assert caught.value.response.status_code == 400
+
+
+def test_the_next_driver_clears_what_a_lost_driver_has_left(
+    node: InProcessNode, table: str
+) -> None:
+    lost = Insert(node, table)
+    lost.ask()
+    epoch = lost.driver.bootstrap.epoch
+    waiting = node.submit("SELECT 1", session=lost.session)["id"]
+    node.launcher.report_exit(lost.session, "it was killed")
+    driver: ScriptedDriver = node.launcher.connect_driver(lost.session, launch=2)
+    driver.hello()
+    assert node.statement(lost.statement)["error"]["code"] == "driver_lost"
+    [write] = [
+        write
+        for write in driver.clear_leftovers(["metastore"])
+        if write.writer == f"{lost.session}_{epoch}"
+    ]
+    assert write.table == "`d`.`t`"
+    remaining = driver.clear_leftovers(["metastore"], cleared=[write.number])
+    assert write.number not in [other.number for other in remaining]
+    assert node.statement(waiting)["state"] == "waiting"

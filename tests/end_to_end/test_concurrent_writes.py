@@ -1,0 +1,58 @@
+"""Two sessions, with a Spark application each, write to one table at the same time."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.node import NodeProcess
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.finding("B21")]
+
+_ROWS = (
+    "SELECT id, 0L FROM range(0, 2, 1, 2)"
+    " WHERE reflect('java.lang.Thread', 'sleep', IF(id = 0, 0L, 3000L)) IS NOT NULL"
+)
+
+
+def start_insert(node: NodeProcess, session: str, name: str) -> str:
+    """Start an INSERT and wait until one of its two tasks has written its row."""
+    conf = {"hive.exec.dynamic.partition.mode": "nonstrict"}
+    statement_id = str(node.submit(f"INSERT INTO {name} {_ROWS}", session, conf=conf)["id"])
+    table = node.home / "warehouse" / name
+    wait_until(lambda: any(table.rglob("part-*")), seconds=60, what="a row is written")
+    return statement_id
+
+
+def read_ids(node: NodeProcess, session: str, name: str) -> list[str]:
+    assert node.run(f"REFRESH TABLE {name}", session)["state"] == "success"
+    return [row[0] for row in node.rows(f"SELECT id FROM {name} ORDER BY id", session)]
+
+
+def test_inserts_of_two_sessions_into_one_table_lose_no_rows(
+    node: NodeProcess, session: str, other_session: str
+) -> None:
+    create = "CREATE TABLE shared_rows (id BIGINT, k BIGINT)"
+    assert node.run(create, session)["state"] == "success"
+    insert = start_insert(node, session, "shared_rows")
+    # A commit and an abort, while the first INSERT is half done.
+    append = "INSERT INTO shared_rows VALUES (2, 0)"
+    assert node.run(append, other_session)["state"] == "success"
+    failing = "INSERT INTO shared_rows SELECT raise_error('half-way'), 0 FROM range(3)"
+    assert node.run(failing, other_session)["state"] == "failed"
+    assert node.statement(insert, wait_timeout="60s")["state"] == "success"
+    assert read_ids(node, session, "shared_rows") == ["0", "1", "2"]
+
+
+def test_inserts_into_the_partitions_of_a_hive_table_take_turns(
+    node: NodeProcess, session: str, other_session: str
+) -> None:
+    create = "CREATE TABLE shared_text (id BIGINT) PARTITIONED BY (k BIGINT) STORED AS TEXTFILE"
+    assert node.run(create, session)["state"] == "success"
+    first = start_insert(node, session, "shared_text")
+    append = "INSERT INTO shared_text PARTITION (k = 0) VALUES (2)"
+    second = node.run(append, other_session)
+    assert second["state"] == "success"
+    ended = node.statement(first)
+    assert ended["state"] == "success"
+    assert ended["ended_at"] < second["ended_at"]
+    assert read_ids(node, session, "shared_text") == ["0", "1", "2"]

@@ -1,0 +1,238 @@
+"""Contract of the turns of table writes: appends share a table, an overwrite has it alone."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+from sqlalchemy import update
+from tests.support.store import LOST, new_statement, running_session
+
+from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.session import DriverLease
+from headrace.model.table_write import TableWrite, writer_name
+from headrace.store import sessions, statement_transitions, table_writes, takeovers
+from headrace.store.clock import clock
+from headrace.store.database import Database
+from headrace.store.tables import sessions as sessions_table
+
+pytestmark = pytest.mark.finding("B21")
+
+_IDENTITY = "metastore"
+
+
+@dataclass
+class Writer:
+    """A running statement that writes to a table, and its driver."""
+
+    store: Database
+    overwrite: bool = False
+    location: str = "file:/warehouse/t"
+
+    def __post_init__(self) -> None:
+        self.lease = running_session(self.store)
+        self.statement = new_statement(
+            self.store, self.lease.session_id, StatementState.RUNNING, lease=self.lease
+        )
+
+    def request(self, lease: DriverLease | None = None) -> bool:
+        write = TableWrite(location=self.location, table="`d`.`t`", overwrite=self.overwrite)
+        with self.store.write("test") as tx:
+            return table_writes.request(tx, self.statement, [write], _IDENTITY, lease or self.lease)
+
+    def blocker(self) -> str | None:
+        with self.store.read() as tx:
+            return table_writes.find_blocker(tx, self.statement, self.lease)
+
+    def release(self, *, succeeded: bool = True) -> None:
+        with self.store.write("test") as tx:
+            table_writes.release(tx, self.statement, self.lease, succeeded=succeeded)
+
+    def fence(self) -> DriverLease:
+        with self.store.write("test") as tx:
+            epoch = takeovers.fence(tx, self.lease, actor="node", reason="test", seconds=60)
+        assert epoch is not None
+        return DriverLease(self.lease.session_id, epoch)
+
+
+@pytest.fixture
+def append(store: Database) -> Writer:
+    """Return an append whose turn is granted."""
+    return request_turn(Writer(store))
+
+
+def request_turn(writer: Writer) -> Writer:
+    assert writer.request()
+    return writer
+
+
+def leftovers(store: Database, identity: str = _IDENTITY) -> list[tuple[str, str | None]]:
+    with store.read() as tx:
+        writes = table_writes.leftovers(tx, [identity], limit=10)
+    return [(write.writer, write.table) for write in writes]
+
+
+def test_appends_to_one_table_run_beside_each_other(store: Database, append: Writer) -> None:
+    assert append.blocker() is None
+    assert request_turn(Writer(store)).blocker() is None
+
+
+def test_an_overwrite_waits_for_every_earlier_write(store: Database, append: Writer) -> None:
+    other = request_turn(Writer(store))
+    overwrite = request_turn(Writer(store, overwrite=True))
+    assert overwrite.blocker() == append.statement
+    append.release()
+    assert overwrite.blocker() == other.statement
+    other.release()
+    assert overwrite.blocker() is None
+
+
+def test_writes_wait_for_an_earlier_overwrite_that_waits_itself(
+    store: Database, append: Writer
+) -> None:
+    overwrite = request_turn(Writer(store, overwrite=True))
+    later = request_turn(Writer(store))
+    assert later.blocker() == overwrite.statement
+    append.release()
+    assert (overwrite.blocker(), later.blocker()) == (None, overwrite.statement)
+    overwrite.release()
+    assert later.blocker() is None
+
+
+def test_a_failed_write_blocks_nothing_but_is_cleared_after_its_driver(store: Database) -> None:
+    failed = request_turn(Writer(store, overwrite=True))
+    later = request_turn(Writer(store, overwrite=True))
+    failed.release(succeeded=False)
+    assert later.blocker() is None
+    assert leftovers(store) == []
+    fenced = failed.fence()
+    with store.write("test") as tx:
+        assert takeovers.finish_takeover(tx, fenced)
+    assert len(leftovers(store)) == 1
+
+
+def test_of_many_failed_writes_to_one_table_one_is_kept(store: Database) -> None:
+    failed = request_turn(Writer(store))
+    other = Writer(store)
+    other.lease = failed.lease
+    other.statement = new_statement(
+        store, failed.lease.session_id, StatementState.RUNNING, lease=failed.lease
+    )
+    failed.release(succeeded=False)
+    request_turn(other).release(succeeded=False)
+    fenced = failed.fence()
+    with store.write("test") as tx:
+        assert takeovers.finish_takeover(tx, fenced)
+    assert len(leftovers(store)) == 1
+
+
+def test_writes_to_different_tables_do_not_wait(store: Database) -> None:
+    request_turn(Writer(store, overwrite=True))
+    assert request_turn(Writer(store, overwrite=True, location="file:/other")).blocker() is None
+
+
+def test_a_repeated_request_keeps_its_place(store: Database) -> None:
+    first = request_turn(Writer(store, overwrite=True))
+    second = request_turn(Writer(store, overwrite=True))
+    assert first.request()
+    assert (first.blocker(), second.blocker()) == (None, first.statement)
+
+
+@pytest.mark.parametrize("state", [StatementState.CANCELLING, StatementState.SUCCESS])
+def test_a_statement_that_is_cancelled_or_has_ended_gets_no_turn(
+    store: Database, state: StatementState
+) -> None:
+    writer = Writer(store)
+    with store.write("test") as tx:
+        assert statement_transitions.transition(tx, writer.statement, state, actor="test")
+    assert not writer.request()
+
+
+def test_no_other_session_and_no_old_epoch_gets_the_turn_of_a_statement(store: Database) -> None:
+    writer, other = Writer(store), Writer(store)
+    assert not writer.request(other.lease)
+    writer.fence()
+    assert not writer.request()
+
+
+def test_a_write_of_a_lost_driver_blocks_until_its_process_is_gone(store: Database) -> None:
+    lost = request_turn(Writer(store))
+    overwrite = request_turn(Writer(store, overwrite=True))
+    fenced = lost.fence()
+    assert overwrite.blocker() == lost.statement
+    assert leftovers(store) == []
+    with store.write("test") as tx:
+        assert takeovers.finish_takeover(tx, fenced)
+        statement_transitions.resolve_lost_statements(
+            tx, fenced.session_id, actor="node", failure=LOST, max_attempts=2
+        )
+    assert overwrite.blocker() is None
+    assert leftovers(store) == [(writer_name(lost.lease.session_id, lost.lease.epoch), "`d`.`t`")]
+
+
+def test_the_loss_of_the_next_driver_does_not_revive_an_old_write(store: Database) -> None:
+    lost = request_turn(Writer(store))
+    overwrite = request_turn(Writer(store, overwrite=True))
+    fenced = lost.fence()
+    with store.write("test") as tx:
+        assert takeovers.finish_takeover(tx, fenced)
+        epoch = takeovers.claim_launch(
+            tx, fenced.session_id, node="no_1", seconds=60, token_hash="hash"
+        )
+    assert epoch is not None
+    with store.write("test") as tx:
+        assert takeovers.fence(
+            tx, DriverLease(fenced.session_id, epoch), actor="node", reason="test", seconds=60
+        )
+    assert overwrite.blocker() is None
+
+
+def test_a_write_of_a_closed_session_blocks_while_its_driver_may_still_exit(
+    store: Database, append: Writer
+) -> None:
+    overwrite = request_turn(Writer(store, overwrite=True))
+    session = append.lease.session_id
+    with store.write("test") as tx:
+        for state in (SessionState.CLOSING, SessionState.DEAD):
+            assert sessions.transition(tx, session, state, actor="test")
+    assert overwrite.blocker() == append.statement
+    with store.write("test") as tx:
+        ended = update(sessions_table).where(sessions_table.c.id == session)
+        tx.execute(ended.values(ended_at=clock(-60)))
+    assert overwrite.blocker() is None
+    assert len(leftovers(store)) == 1
+
+
+def test_leftovers_are_listed_for_their_catalog_until_they_are_cleared(
+    store: Database, append: Writer
+) -> None:
+    fenced = append.fence()
+    with store.write("test") as tx:
+        assert takeovers.finish_takeover(tx, fenced)
+    assert leftovers(store, "other") == []
+    with store.write("test") as tx:
+        [write] = table_writes.leftovers(tx, [_IDENTITY], limit=10)
+        table_writes.forget(tx, [write.number])
+    assert leftovers(store) == []
+
+
+def test_a_running_write_is_not_forgotten(store: Database, append: Writer) -> None:
+    with store.write("test") as tx:
+        table_writes.forget(tx, range(100))
+    overwrite = request_turn(Writer(store, overwrite=True))
+    assert overwrite.blocker() == append.statement
+
+
+def test_of_concurrent_overwrites_one_at_a_time_has_its_turn(store: Database) -> None:
+    writers = [Writer(store, overwrite=True) for _ in range(8)]
+    barrier = threading.Barrier(len(writers))
+
+    def take_turn(writer: Writer) -> str | None:
+        barrier.wait()
+        return request_turn(writer).blocker()
+
+    with ThreadPoolExecutor(len(writers)) as executor:
+        blockers = list(executor.map(take_turn, writers))
+    assert blockers.count(None) == 1
