@@ -10,13 +10,25 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.cluster import Catalog, find_drivers
+from tests.faults.cluster import LEASE_SECONDS, Catalog, find_drivers
 from tests.faults.history import History
-from tests.faults.invariants import check_submits_are_idempotent, find_violations
-from tests.faults.lane import ChaosLane
+from tests.faults.hosts import missing_for_hosts
+from tests.faults.invariants import (
+    check_healthy_drivers_keep_their_leases,
+    check_submits_are_idempotent,
+    find_violations,
+)
+from tests.faults.lane import ChaosLane, Deployment, LaneKind
 from tests.faults.plan import Fault
 from tests.faults.points import Point
-from tests.faults.recipes import CHEAP, USUAL, find_recipe
+from tests.faults.recipes import (
+    CHEAP,
+    FREEZES,
+    HARMS_DRIVERS,
+    HARMS_DRIVERS_OF_EMBEDDED_NODE,
+    USUAL,
+    find_recipe,
+)
 from tests.support.processes import end, processes_of
 
 _FREQUENT = (
@@ -26,6 +38,14 @@ _FREQUENT = (
 )
 """Points that a scenario passes several times."""
 _ONLY_EMBEDDED = ("store node.close_sessions", "launcher node:poll")
+_ACTIONS_IN_DRIVERS = ["kill", "kill", "kill_jvm", "kill_jvm", "freeze", "terminate"]
+_ACTIONS_IN_NODES = ["kill", "kill", "kill", "freeze", "terminate", "slow"]
+_HARMFUL_ACTIONS = {"kill", "kill_jvm", "freeze", "terminate"}
+"""Actions that may cost a driver its lease if they happen in the driver."""
+_FREEZE_SECONDS = (0.5 * LEASE_SECONDS, 1.7 * LEASE_SECONDS)
+_SLOW_CALL_SECONDS = 12.0
+_DEFAULT_TIMES_SHARE = 0.06
+_HOSTS_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +54,23 @@ class Scenario:
 
     seed: str
     """`<seed of the run>.<number>`."""
-    postgres: bool
+    lane: LaneKind
     steps: tuple[str, ...]
     faults: tuple[Fault, ...]
 
+    @property
+    def may_lose_drivers(self) -> bool:
+        """Whether a driver may lose its lease: a fault or a step ends or freezes drivers."""
+        harmful = HARMS_DRIVERS | (HARMS_DRIVERS_OF_EMBEDDED_NODE if self.lane.embedded else set())
+        return not harmful.isdisjoint(self.steps) or any(
+            fault.action in _HARMFUL_ACTIONS
+            and (fault.point.startswith("link ") or self.lane.embedded)
+            for fault in self.faults
+        )
+
     def __str__(self) -> str:
-        nodes = "two nodes on PostgreSQL" if self.postgres else "a node on SQLite"
         faults = "; ".join(map(str, self.faults)) or "no fault"
-        return f"{nodes}: {', '.join(self.steps)}: {faults}"
+        return f"{self.lane}: {', '.join(self.steps)}: {faults}"
 
 
 def make_scenario(seed: str, points: list[Point]) -> Scenario:
@@ -57,18 +86,35 @@ def make_scenario(seed: str, points: list[Point]) -> Scenario:
     recipe = find_recipe(point.name)
     steps = [*chance.choices(CHEAP, k=2), *recipe.steps] if recipe else chance.choices(USUAL, k=4)
     steps.append(chance.choice(CHEAP))
-    embedded = point.name in _ONLY_EMBEDDED
-    postgres = not embedded and (turn + turn // len(order)) % 2 == 1
-    if postgres and chance.random() < 0.2:
+    lane = _choose_lane(point, turn + turn // len(order), chance)
+    if lane.deployment is not Deployment.SQLITE and chance.random() < 0.2:
         steps.append("store_restart")
+    if lane.deployment is Deployment.HOSTS and chance.random() < 0.4:
+        steps.append("lost_host")
+    if chance.random() < 0.3:
+        steps.append(chance.choice(FREEZES))
     first_faults = recipe.first if recipe else ()
-    return Scenario(seed, postgres, tuple(steps), (*first_faults, *_choose_fault(point, chance)))
+    return Scenario(seed, lane, tuple(steps), (*first_faults, *_choose_fault(point, chance)))
+
+
+def _choose_lane(point: Point, turn: int, chance: random.Random) -> LaneKind:
+    default_times = chance.random() < _DEFAULT_TIMES_SHARE
+    if point.name in _ONLY_EMBEDDED or turn % 2 == 0:
+        return LaneKind(Deployment.SQLITE, default_times)
+    if chance.random() < _HOSTS_SHARE and missing_for_hosts() is None:
+        return LaneKind(Deployment.HOSTS)
+    return LaneKind(Deployment.POSTGRES, default_times)
 
 
 def _choose_fault(point: Point, chance: random.Random) -> list[Fault]:
-    actions = ["kill", "kill", "kill_jvm", "kill_jvm", "freeze"] if point.in_driver else ["kill"]
+    action = chance.choice(_ACTIONS_IN_DRIVERS if point.in_driver else _ACTIONS_IN_NODES)
+    if action == "slow":
+        # A slow backend, or a slow store: only the calling thread waits.
+        action, seconds = "pause", _SLOW_CALL_SECONDS
+    else:
+        seconds = chance.choice(_FREEZE_SECONDS)
     hit = chance.randint(1, 3) if point.name in _FREQUENT else 1
-    fault = Fault(point.name, chance.choice(["before", "after"]), chance.choice(actions), hit)
+    fault = Fault(point.name, chance.choice(["before", "after"]), action, hit, seconds)
     return [] if chance.random() < 0.05 else [fault]
 
 
@@ -87,12 +133,16 @@ def play_scenario(lane: ChaosLane, scenario: Scenario) -> Violations:
     lane.plan.write(list(scenario.faults))
     history = History(lane, scenario.seed)
     try:
+        last_event = max((row["id"] for row in lane.read_rows().events), default=0)
         history.run(list(scenario.steps))
         rows = lane.read_rows()
     except Exception:  # noqa: BLE001 - every error is a violation that the report must show
         return Violations([f"not at rest: {traceback.format_exc()}"], [])
-    submits = check_submits_are_idempotent(history.answers, rows.statements)
-    return Violations([], [*find_violations(rows), *submits])
+    violations = find_violations(rows)
+    violations += check_submits_are_idempotent(history.answers, rows.statements)
+    if not scenario.may_lose_drivers:
+        violations += check_healthy_drivers_keep_their_leases(rows, after=last_event)
+    return Violations([], violations)
 
 
 @dataclass
@@ -134,13 +184,10 @@ class ChaosReport:
 class LaneRunner:
     """Plays scenarios one after the other in one lane."""
 
-    def __init__(
-        self, folder: Path, catalog: Catalog, report: ChaosReport, *, postgres: bool
-    ) -> None:
+    def __init__(self, folder: Path, catalog: Catalog, report: ChaosReport) -> None:
         self._folder = folder
         self._catalog = catalog
         self._report = report
-        self._postgres = postgres
         self._lane_count = 0
         self._reported: set[str] = set()
         self._lane: ChaosLane | None = None
@@ -154,7 +201,7 @@ class LaneRunner:
 
     def _play(self, scenario: Scenario) -> None:
         begin = time.monotonic()
-        lane = self._ensure_lane()
+        lane = self._ensure_lane(scenario.lane)
         violations = play_scenario(lane, scenario)
         if violations.unrest:
             # The state of this lane is undefined: use a new one, keep the folder for analysis.
@@ -172,16 +219,17 @@ class LaneRunner:
         for message in messages:
             print(f"{scenario.seed}  VIOLATION  {message}", flush=True)
 
-    def _ensure_lane(self) -> ChaosLane:
+    def _ensure_lane(self, kind: LaneKind) -> ChaosLane:
+        if self._lane is not None and self._lane.kind != kind:
+            self._close_lane()
         if self._lane is None:
             self._lane_count += 1
-            name = f"{'postgres' if self._postgres else 'sqlite'}{self._lane_count}"
             self._lane = ChaosLane(
-                self._folder / name,
+                self._folder / f"{kind.deployment.name.lower()}{self._lane_count}",
                 self._catalog,
                 self._report.points,
                 number=self._lane_count,
-                postgres=self._postgres,
+                kind=kind,
             )
         return self._lane
 
@@ -192,18 +240,24 @@ class LaneRunner:
 
 
 def run_scenarios(folder: Path, seeds: list[str], report: ChaosReport) -> None:
-    """Play the scenarios of these seeds: those on SQLite and those on PostgreSQL in parallel."""
+    """Play the scenarios of these seeds: those on SQLite and those on PostgreSQL in parallel.
+
+    Scenarios of one kind of lane follow each other, so that few lanes start.
+    """
     begin = time.monotonic()
     scenarios = [make_scenario(seed, report.points) for seed in seeds]
     catalog = Catalog(folder / "catalog")
     try:
         threads = [
             threading.Thread(
-                target=LaneRunner(folder, catalog, report, postgres=postgres).run,
-                args=[deque(scenario for scenario in scenarios if scenario.postgres is postgres)],
+                target=LaneRunner(folder, catalog, report).run,
+                args=[deque(sorted(chosen, key=lambda scenario: str(scenario.lane)))],
                 daemon=True,
             )
-            for postgres in (False, True)
+            for chosen in (
+                [scenario for scenario in scenarios if scenario.lane.embedded],
+                [scenario for scenario in scenarios if not scenario.lane.embedded],
+            )
         ]
         for thread in threads:
             thread.start()

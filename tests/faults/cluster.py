@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -14,24 +16,30 @@ from typing import Any, NamedTuple
 
 import httpx
 import psutil
+from tests.faults.hosts import Host, Network, find_child
 from tests.faults.plan import Plan
 from tests.support.node import bearer
 from tests.support.processes import end, processes_of
+from tests.support.waiting import wait_until
 
 from headrace.control.host.metastore import Metastore
 from headrace.home import HomeLayout
 
 _DRIVER = re.compile(r"headrace-(se_[0-9a-f]+)-(\d+)")
+LEASE_SECONDS = 3.0
+"""Length of a lease, except in lanes with the default times."""
+_ALWAYS = {"EMBEDDED__LINGER": "1h", "CATALOG__KIND": "external"}
 _QUICK = {
-    "LEASE__DURATION": "3s",
+    "LEASE__DURATION": f"{LEASE_SECONDS:g}s",
     "LEASE__RENEW": "1s",
     "LEASE__CANCEL_GRACE": "1s",
     "LEASE__SWEEP": "200ms",
     "LEASE__ORPHAN": "60s",
     "RESULTS__RETENTION": "40s",
-    "EMBEDDED__LINGER": "1h",
-    "CATALOG__KIND": "external",
 }
+_URI = "spark.hadoop.hive.metastore.uris"
+_STOPPED_BY_FAULT = {-signal.SIGKILL, -signal.SIGTERM, 0}
+"""Exit statuses of a node that a fault ends while it starts."""
 _START_SECONDS = "90s"
 
 
@@ -45,6 +53,11 @@ class Catalog:
             HomeLayout.at(home), warehouse=self.warehouse, linger_seconds=5.0
         )
         self.conf = self._metastore.ensure()
+
+    def conf_over(self, network: Network) -> dict[str, str]:
+        """Return the configuration that reaches the metastore from the hosts of a network."""
+        port = int(self.conf[_URI].rpartition(":")[2])
+        return self.conf | {_URI: f"thrift://{network.address}:{network.relay(port)}"}
 
     def close(self) -> None:
         self._metastore.stop()
@@ -60,25 +73,39 @@ class ChaosNode:
         self,
         home: Path,
         plan: Plan,
-        catalog: Catalog | None,
+        catalog_conf: dict[str, str],
         *,
         embedded: bool,
         results: str,
         store: str | None = None,
+        warehouse: str | None = None,
+        host: Host | None = None,
+        default_times: bool = False,
     ) -> None:
+        """Start the node.
+
+        Args:
+            host: Host on which the node runs; None: this machine.
+            default_times: Use the default of every duration, instead of short ones.
+        """
         self.home = home
+        self.host = host
         self._flags = ["--embedded"] if embedded else []
+        if host is not None:
+            self._flags += ["--host", host.address]
         self._lock = threading.Lock()
+        times = {} if default_times else _QUICK
         self._environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")},
             **plan.environment,
-            **{f"HEADRACE_{key}": value for key, value in _QUICK.items()},
+            **{f"HEADRACE_{key}": value for key, value in _ALWAYS.items()},
+            **{f"HEADRACE_{key}": value for key, value in times.items()},
             "HEADRACE_RESULTS__LOCATION": results,
             "HEADRACE_CONF_POLICY__DENY": "[]",
-            "HEADRACE_PROFILES": json.dumps(_profiles(catalog)),
+            "HEADRACE_PROFILES": json.dumps(_profiles(catalog_conf, plan)),
         }
-        if catalog is not None:
-            self._environment["HEADRACE_CATALOG__WAREHOUSE"] = catalog.warehouse
+        if warehouse is not None:
+            self._environment["HEADRACE_CATALOG__WAREHOUSE"] = warehouse
         if store is not None:
             self._environment["HEADRACE_STORE__URL"] = store
         self.starts = 0
@@ -100,13 +127,29 @@ class ChaosNode:
 
     def kill(self) -> None:
         """Send SIGKILL and wait for the end of the process."""
-        self._process.kill()
+        self._signal(signal.SIGKILL)
         self._process.wait()
 
     def stop(self) -> None:
         """Send SIGTERM and wait for the end of the process. A fault may kill it earlier."""
-        self._process.terminate()
+        self._signal(signal.SIGTERM)
         self._process.wait(timeout=60)
+
+    def freeze(self, seconds: float) -> None:
+        """Stop the process for some seconds, like a suspended laptop. Its drivers continue."""
+        self._signal(signal.SIGSTOP)
+        try:
+            # The pause is the fault itself: there is no condition to wait for.
+            time.sleep(seconds)
+        finally:
+            self._signal(signal.SIGCONT)
+
+    def lose_host(self) -> None:
+        """End the host of this node with all its processes, and start the host again."""
+        assert self.host is not None
+        self.host.kill()
+        self._process.wait()
+        self.host.start()
 
     def close(self) -> None:
         """Stop the node and end all other processes of its home."""
@@ -118,12 +161,19 @@ class ChaosNode:
     def log(self) -> str:
         return (self.home / "node.log").read_text()
 
+    def _signal(self, number: signal.Signals) -> None:
+        """Send a signal to the node, unless the node has ended."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._node.send_signal(number)
+
     def _start(self) -> None:
         self.starts += 1
         self.home.mkdir(parents=True, exist_ok=True)
         file = self.home / "node.json"
         file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "headrace.api", "--port", "0", "--home", str(self.home)]
+        if self.host is not None:
+            command = [*self.host.enter(), *command]
         with (self.home / "node.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, *self._flags],
@@ -133,11 +183,17 @@ class ChaosNode:
                 env=self._environment,
                 start_new_session=True,
             )
+        self._node = self._find_node()
         address = self._read_address(file)
         self.http = httpx.Client(base_url=address, headers=bearer(self.home), timeout=30)
 
+    def _find_node(self) -> psutil.Process:
+        if self.host is None:
+            return psutil.Process(self._process.pid)
+        return wait_until(lambda: find_child(self._process), what="the node's process exists")
+
     def _read_address(self, file: Path) -> str:
-        """Return the address in node.json. Restart a node that a fault has killed at its start."""
+        """Return the address in node.json. Restart a node that a fault has ended at its start."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
@@ -150,7 +206,7 @@ class ChaosNode:
         raise AssertionError(f"The node did not start: {self.log()[-4000:]}")
 
     def _restart(self) -> str:
-        if self._process.returncode != -9:
+        if self._process.returncode not in _STOPPED_BY_FAULT:
             raise AssertionError(f"The node did not start: {self.log()[-4000:]}")
         self._start()
         return str(self.http.base_url)
@@ -179,9 +235,9 @@ def find_drivers(folder: Path) -> list[DriverProcess]:
     return drivers
 
 
-def _profiles(catalog: Catalog | None) -> dict[str, Any]:
+def _profiles(catalog_conf: dict[str, str], plan: Plan) -> dict[str, Any]:
     conf = {
-        **(catalog.conf if catalog is not None else {}),
+        **catalog_conf,
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.driver.memory": "700m",
@@ -190,7 +246,10 @@ def _profiles(catalog: Catalog | None) -> dict[str, Any]:
         "master": "local[2]",
         "conf": conf,
         "start_timeout": _START_SECONDS,
-        "env": {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+        "env": {
+            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            **plan.environment,
+        },
     }
     return {
         "default": default,

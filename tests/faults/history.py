@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -10,7 +12,8 @@ from functools import partial
 from typing import Any
 
 import httpx
-from tests.faults.cluster import ChaosNode, DriverProcess, find_drivers
+import psutil
+from tests.faults.cluster import LEASE_SECONDS, ChaosNode, DriverProcess, find_drivers
 from tests.faults.lane import ChaosLane
 from tests.support.node import ENDED
 from tests.support.waiting import wait_until
@@ -182,7 +185,48 @@ class History:
         self._submit(_SLOW)
         self._lane.restart_store()
 
+    def short_freeze(self) -> None:
+        """Freeze a node for less than a lease, while a statement runs."""
+        self._freeze_node(0.5 * LEASE_SECONDS)
+
+    def long_freeze(self) -> None:
+        """Freeze a node for more than a lease, while a statement runs."""
+        self._freeze_node(2.5 * LEASE_SECONDS)
+
+    def freeze_all(self) -> None:
+        """Freeze every node for more than a lease at the same time, like a suspended machine."""
+        self._wait_started(self._submit(_SLOW))
+        threads = [
+            threading.Thread(target=node.freeze, args=(2.5 * LEASE_SECONDS,))
+            for node in self._lane.nodes
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def terminated_driver(self) -> None:
+        """Send SIGTERM to the driver while it runs a query."""
+        statement = self._submit(_SLOW)
+        self._wait_started(statement)
+        for driver in find_drivers(self._lane.folder):
+            if driver.session == self._lane.base:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    driver.process.terminate()
+        self._wait_ended(statement)
+
+    def lost_host(self) -> None:
+        """End one of two hosts with its node and its drivers, and start it again."""
+        self._wait_started(self._submit(_SLOW))
+        node = self._choose_node()
+        node.lose_host()
+        node.ensure()
+
     # Helpers of the steps
+
+    def _freeze_node(self, seconds: float) -> None:
+        self._wait_started(self._submit(_SLOW))
+        self._choose_node().freeze(seconds)
 
     def _fail_start(self, profile: str) -> None:
         session = self._open(profile=profile)

@@ -145,6 +145,24 @@ def check_tables_match_statements(rows: Rows) -> Iterator[str]:
             yield f"statement {row['id']} is {row['state']}, with {committed[row['id']]} tables"
 
 
+def check_healthy_drivers_keep_their_leases(rows: Rows, *, after: int) -> Iterator[str]:
+    """Check that no running driver was taken over, in a scenario that harms no driver.
+
+    Args:
+        after: Id of the last event before the scenario.
+    """
+    for event in rows.events:
+        is_takeover = event["entity"] == "session" and (event["source"], event["target"]) == (
+            SessionState.RUNNING,
+            SessionState.RECOVERING,
+        )
+        if event["id"] > after and is_takeover:
+            yield (
+                f"the healthy driver of session {event['entity_id']} lost its lease:"
+                f" {event['detail'].get('reason')}"
+            )
+
+
 def check_submits_are_idempotent(
     answers: Mapping[str, Iterable[str]], statements: Iterable[Row]
 ) -> Iterator[str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from sqlalchemy import NullPool, create_engine, make_url, select
 from tests.faults.cluster import Catalog, ChaosNode, find_drivers
+from tests.faults.hosts import Host, Network
 from tests.faults.invariants import Rows
 from tests.faults.plan import Plan
 from tests.faults.points import Point
@@ -16,34 +19,80 @@ from tests.support.processes import end
 from headrace.store.tables import events, results, sessions, statements, transactions
 
 
+class Deployment(StrEnum):
+    """The nodes of a lane, and their store."""
+
+    SQLITE = "a node on SQLite"
+    POSTGRES = "two nodes on PostgreSQL"
+    HOSTS = "two hosts on PostgreSQL"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneKind:
+    """What a lane starts. Scenarios of one kind follow each other in one lane."""
+
+    deployment: Deployment
+    default_times: bool = False
+    """Whether the nodes use the default of every duration."""
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the node ends its drivers when it stops."""
+        return self.deployment is Deployment.SQLITE
+
+    def __str__(self) -> str:
+        return f"{self.deployment}{', default times' if self.default_times else ''}"
+
+
 class ChaosLane:
-    """One node on SQLite, or two nodes that race on a PostgreSQL server of their own."""
+    """Nodes on one store: on SQLite, or on a PostgreSQL server of their own."""
 
     def __init__(
-        self, folder: Path, catalog: Catalog, points: list[Point], *, number: int, postgres: bool
+        self, folder: Path, catalog: Catalog, points: list[Point], *, number: int, kind: LaneKind
     ) -> None:
         self.folder = folder
         self.number = number
+        self.kind = kind
         self.base: str | None = None
         """The session that serves one scenario after the other while it lives."""
         self.plan = Plan(folder, points)
         self._stack = ExitStack()
         self._server: PostgresServer | None = None
-        store = None
-        if postgres:
-            self._server = self._stack.enter_context(running_server())
-            store = self._server.url(self._server.new_database())
-        self.nodes = [
+        self._catalog = catalog
+        self.nodes: list[ChaosNode] = []
+        if kind.deployment is Deployment.SQLITE:
+            self._add_node(catalog.conf)
+            return
+        self._server = self._stack.enter_context(running_server())
+        database = self._server.new_database()
+        if kind.deployment is Deployment.POSTGRES:
+            for _ in range(2):
+                self._add_node(catalog.conf, store=self._server.url(database))
+            return
+        network = Network()
+        self._stack.callback(network.close)
+        port = network.relay(self._server.port)
+        conf = catalog.conf_over(network)
+        for _ in range(2):
+            store = f"postgresql://postgres@{network.address}:{port}/{database}"
+            self._add_node(conf, store=store, host=network.add_host())
+
+    def _add_node(
+        self, conf: dict[str, str], *, store: str | None = None, host: Host | None = None
+    ) -> None:
+        self.nodes.append(
             ChaosNode(
-                folder / f"node{index}",
+                self.folder / f"node{len(self.nodes)}",
                 self.plan,
-                catalog,
-                embedded=not postgres,
+                conf,
+                embedded=self.kind.embedded,
+                warehouse=self._catalog.warehouse,
                 store=store,
-                results=str(folder / "results"),
+                host=host,
+                results=str(self.folder / "results"),
+                default_times=self.kind.default_times,
             )
-            for index in range(2 if postgres else 1)
-        ]
+        )
 
     @property
     def postgres(self) -> bool:

@@ -23,12 +23,13 @@ class Fault:
     """`before` or `after`."""
     action: str
     """`kill`: end this process. `kill_jvm`: end the JVM of this driver.
-    `freeze`: stop this driver for some seconds. `pause`: make only this thread sleep.
-    `unreachable`: raise BackendUnreachable."""
+    `terminate`: send SIGTERM to this process. `freeze`: stop this process, and the JVM of a driver,
+    for some seconds. `pause`: make only this thread sleep. `unreachable`: raise
+    BackendUnreachable."""
     hit: int = 1
     """The passage that triggers the fault, counted over all processes of the scenario."""
     seconds: float = 5.0
-    """How long a driver is frozen, or a thread sleeps."""
+    """How long a process is frozen, or a thread sleeps."""
 
     def __str__(self) -> str:
         return f"{self.action} {self.side} {self.point}, passage {self.hit}"

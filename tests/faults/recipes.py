@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from tests.faults.plan import Fault
 
 CHEAP = ["query", "query", "setting", "table", "insert", "failing", "local", "slow", "twice"]
-USUAL = [*CHEAP, "cancel", "cancel", "timeout", "queue_timeout", "bounce", "killed_node"]
+FREEZES = ["short_freeze", "long_freeze", "freeze_all"]
+USUAL = [
+    *CHEAP,
+    *("cancel", "cancel", "timeout", "queue_timeout", "bounce", "killed_node"),
+    *FREEZES,
+    "terminated_driver",
+]
+HARMS_DRIVERS = {"stuck", "stuck_beside", "terminated_driver", "lost_host"}
+"""Steps after which a driver is gone. Only these, and faults in drivers, may cost a lease."""
+HARMS_DRIVERS_OF_EMBEDDED_NODE = {"bounce"}
+"""Steps that end the drivers of an embedded node, in addition."""
 
 LAUNCH_CLAIMED = "store launch.claim"
 DRIVER_STARTED = "launcher launch:start"

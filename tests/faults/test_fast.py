@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.faults.chaos import Scenario, Violations, play_scenario
 from tests.faults.cluster import Catalog
-from tests.faults.lane import ChaosLane
+from tests.faults.lane import ChaosLane, Deployment, LaneKind
 from tests.faults.plan import Fault
 from tests.faults.points import read_points
 from tests.faults.recipes import (
@@ -19,6 +19,7 @@ from tests.faults.recipes import (
     START_REPORTED,
 )
 
+_KIND = LaneKind(Deployment.SQLITE)
 _SCENARIOS = {
     "the node is killed between the claim and the start of a launch": (
         ("query",),
@@ -51,7 +52,7 @@ _SCENARIOS = {
 def lane(tmp_path: Path) -> Iterator[ChaosLane]:
     """Yield a lane with one node on SQLite."""
     catalog = Catalog(tmp_path / "catalog")
-    lane = ChaosLane(tmp_path / "lane", catalog, read_points(), number=1, postgres=False)
+    lane = ChaosLane(tmp_path / "lane", catalog, read_points(), number=1, kind=_KIND)
     yield lane
     lane.close()
     catalog.close()
@@ -66,7 +67,7 @@ def test_no_statement_is_lost_or_executed_twice_when_a_process_dies(lane: ChaosL
     """Play all scenarios in one lane: a driver that survives serves the next scenario."""
     names = {point.name for point in read_points()}
     for number, (title, (steps, fault)) in enumerate(_SCENARIOS.items()):
-        violations = play_scenario(lane, Scenario(f"fast.{number}", False, steps, (fault,)))
+        violations = play_scenario(lane, Scenario(f"fast.{number}", _KIND, steps, (fault,)))
         assert violations == Violations([], []), title
         assert lane.plan.read_actions() == [fault.action], title
         assert {passage["point"] for passage in lane.plan.read_passages()} <= names, title

@@ -6,7 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.faults.invariants import Rows, check_submits_are_idempotent, find_violations
+from tests.faults.invariants import (
+    Rows,
+    check_healthy_drivers_keep_their_leases,
+    check_submits_are_idempotent,
+    find_violations,
+)
 
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
 
@@ -162,3 +167,12 @@ def test_a_text_that_became_two_statements_is_reported() -> None:
         {"SELECT 3": ["st_3"]},
     ):
         assert list(check_submits_are_idempotent(answers, stored))
+
+
+def test_a_takeover_of_a_running_driver_is_reported_where_no_driver_is_harmed() -> None:
+    events = [{**event, "id": number} for number, event in enumerate(EVENTS)]
+    takeover = next(event["id"] for event in events if event["target"] == "recovering")
+    rows = make_rows(events)
+    (violation,) = check_healthy_drivers_keep_their_leases(rows, after=takeover - 1)
+    assert "session se_1 lost its lease: killed" in violation
+    assert not list(check_healthy_drivers_keep_their_leases(rows, after=takeover))

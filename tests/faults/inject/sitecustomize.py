@@ -82,6 +82,10 @@ def _kill(_seconds):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _terminate(_seconds):
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _kill_jvm(_seconds):
     os.kill(_find_jvm(), signal.SIGKILL)
 
@@ -114,6 +118,7 @@ def _find_jvm():
 
 _ACTIONS = {
     "kill": _kill,
+    "terminate": _terminate,
     "kill_jvm": _kill_jvm,
     "freeze": _freeze,
     "pause": _pause,
