@@ -24,11 +24,16 @@ from tests.support.waiting import wait_until
 
 from headrace.control.host.metastore import Metastore
 from headrace.home import HomeLayout
+from headrace.store.waiting_statements import CHUNK
 
 _DRIVER = re.compile(r"headrace-(se_[0-9a-f]+)-(\d+)")
 LEASE_SECONDS = 3.0
 """Length of a lease, except in lanes with the default times."""
-_ALWAYS = {"EMBEDDED__LINGER": "1h", "CATALOG__KIND": "external"}
+_ALWAYS = {
+    "EMBEDDED__LINGER": "1h",
+    "CATALOG__KIND": "external",
+    "STATEMENTS__MAX_WAITING": str(CHUNK + 20),
+}
 _QUICK = {
     "LEASE__DURATION": f"{LEASE_SECONDS:g}s",
     "LEASE__RENEW": "1s",

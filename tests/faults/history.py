@@ -158,6 +158,12 @@ class History:
             lambda: self._get_session(session)["state"] == "dead", "a long queue has ended"
         )
 
+    def full_queue(self) -> None:
+        """Submit to a session until a submit is refused, then close the session."""
+        session = self._open()
+        self._wait_until(lambda: self._is_refused(session), "the queue of a session is full")
+        self._request("DELETE", f"/sessions/{session}")
+
     def aged(self) -> None:
         session = self._open(ttl="1s")
         self._wait_until(
@@ -253,6 +259,18 @@ class History:
             self.answers[marked].append(answer.json()["id"])
             self.sessions.add(answer.json()["session_id"])
         return self.answers[marked][0]
+
+    def _is_refused(self, session: str) -> bool:
+        """Submit a statement; return whether the queue of the session was full."""
+        text = f"{_SLOW} /* {self._new_mark()} */"
+        body = {"statement": text, "session": session}
+        key = {"Idempotency-Key": self._new_mark()}
+        answer = self._request("POST", "/statements", json=body, headers=key)
+        if answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
+            return True
+        assert answer.is_success, answer.text
+        self.answers[text].append(answer.json()["id"])
+        return False
 
     def _ensure_base(self) -> str:
         """Return the lane's session, a new one if it has ended."""

@@ -15,7 +15,7 @@ USUAL = [
     *CHEAP,
     *("cancel", "cancel", "timeout", "queue_timeout", "bounce", "killed_node"),
     *FREEZES,
-    "terminated_driver",
+    *("terminated_driver", "full_queue"),
 ]
 HARMS_DRIVERS = {"stuck", "stuck_beside", "terminated_driver", "lost_host"}
 """Steps after which a driver is gone. Only these, and faults in drivers, may cost a lease."""
