@@ -124,7 +124,7 @@ class ChaosNode:
     def ensure(self) -> bool:
         """Start the node if its process has ended. Return whether it had ended."""
         with self._lock:
-            if self._process.poll() is None:
+            if not self._has_ended():
                 return False
             self.http.close()
             self._start()
@@ -133,12 +133,12 @@ class ChaosNode:
     def kill(self) -> None:
         """Send SIGKILL and wait for the end of the process."""
         self._signal(signal.SIGKILL)
-        self._process.wait()
+        wait_until(self._has_ended, what="the node has ended")
 
     def stop(self) -> None:
         """Send SIGTERM and wait for the end of the process. A fault may kill it earlier."""
         self._signal(signal.SIGTERM)
-        self._process.wait(timeout=60)
+        wait_until(self._has_ended, seconds=60, what="the node has ended")
 
     def freeze(self, seconds: float) -> None:
         """Stop the process for some seconds, like a suspended laptop. Its drivers continue."""
@@ -153,18 +153,25 @@ class ChaosNode:
         """End the host of this node with all its processes, and start the host again."""
         assert self.host is not None
         self.host.kill()
-        self._process.wait()
+        wait_until(self._has_ended, what="the node has ended with its host")
         self.host.start()
 
     def close(self) -> None:
         """Stop the node and end all other processes of its home."""
-        if self._process.poll() is None:
+        if not self._has_ended():
             self.stop()
         self.http.close()
         end(processes_of(self.home))
 
     def log(self) -> str:
         return (self.home / "node.log").read_text()
+
+    def _has_ended(self) -> bool:
+        if self.host is not None:
+            # nsenter stops when the node is frozen, and continues only by a signal of its own.
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGCONT)
+        return self._process.poll() is not None
 
     def _signal(self, number: signal.Signals) -> None:
         """Send a signal to the node, unless the node has ended."""
@@ -205,7 +212,7 @@ class ChaosNode:
                 return str(json.loads(file.read_text())["address"])
             except (OSError, ValueError):
                 pass
-            if self._process.poll() is not None:
+            if self._has_ended():
                 return self._restart()
             time.sleep(0.02)
         raise AssertionError(f"The node did not start: {self.log()[-4000:]}")
