@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.run_cleanup import end_run, processes_with
+from tests.support import run_cleanup
+from tests.support.run_cleanup import RUN_ID, end_run, processes_with
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
@@ -118,3 +120,15 @@ def _is_running(process: psutil.Process) -> bool:
 def _guards_of(run_id: str) -> list[psutil.Process]:
     found = psutil.process_iter(["cmdline"])
     return [process for process in found if run_id in (process.info["cmdline"] or [])]
+
+
+def test_a_guard_that_starts_after_the_end_of_its_run_cleans_up() -> None:
+    """A controller can be killed before its guard, a Python process, has started."""
+    run_id = secrets.token_hex(6)
+    controller = subprocess.Popen(["true"])
+    controller.wait()
+    environment = {**os.environ, RUN_ID: run_id}
+    with subprocess.Popen(["sleep", "600"], env=environment) as orphan:
+        command = [sys.executable, run_cleanup.__file__, run_id, str(controller.pid), ""]
+        subprocess.run(command, stdin=subprocess.DEVNULL, check=True)
+        assert orphan.wait(timeout=10) == -signal.SIGTERM

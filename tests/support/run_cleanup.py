@@ -86,10 +86,12 @@ def processes_with(run_id: str) -> list[psutil.Process]:
 
 def main(run_id: str, controller: int, make: int | None) -> None:
     """Wait for the end of the run and remove what it leaves."""
-    process = psutil.Process(controller)
-    is_over = _wait_for_end(make)
-    # The controller does not carry the id: the variable was set after its start.
-    end_run(run_id, [] if is_over else [process])
+    others = []
+    if not _wait_for_end(make):
+        # The controller does not carry the id: the variable was set after its start.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            others.append(psutil.Process(controller))
+    end_run(run_id, others)
 
 
 def end_run(run_id: str, others: list[psutil.Process]) -> None:
