@@ -107,7 +107,7 @@ class ChaosNode:
             **{f"HEADRACE_{key}": value for key, value in times.items()},
             "HEADRACE_RESULTS__LOCATION": results,
             "HEADRACE_CONF_POLICY__DENY": "[]",
-            "HEADRACE_PROFILES": json.dumps(_profiles(catalog_conf, plan)),
+            "HEADRACE_PROFILES": json.dumps(_profiles(catalog_conf)),
         }
         if warehouse is not None:
             self._environment["HEADRACE_CATALOG__WAREHOUSE"] = warehouse
@@ -247,7 +247,7 @@ def find_drivers(folder: Path) -> list[DriverProcess]:
     return drivers
 
 
-def _profiles(catalog_conf: dict[str, str], plan: Plan) -> dict[str, Any]:
+def _profiles(catalog_conf: dict[str, str]) -> dict[str, Any]:
     conf = {
         **catalog_conf,
         "spark.ui.enabled": "false",
@@ -258,10 +258,7 @@ def _profiles(catalog_conf: dict[str, str], plan: Plan) -> dict[str, Any]:
         "master": "local[2]",
         "conf": conf,
         "start_timeout": _START_SECONDS,
-        "env": {
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            **plan.environment,
-        },
+        "env": {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
     }
     return {
         "default": default,
