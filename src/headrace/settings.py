@@ -115,6 +115,8 @@ class LeaseSettings(Section):
     whose JVM is silent for longer counts as lost."""
     cancel_grace: Duration = timedelta(seconds=5)
     """How long a driver may take to stop a cancelled statement."""
+    close_grace: Duration = timedelta(seconds=30)
+    """How long the driver of a closed session may take to stop its work. Then it is killed."""
 
 
 class SessionSettings(Section):

@@ -195,7 +195,7 @@ def test_a_statement_for_an_unknown_session_is_refused(node: InProcessNode, sess
 
 def test_a_statement_for_an_ended_session_is_refused(node: InProcessNode) -> None:
     session_id, driver = node.start_session()
-    driver.report_spark_failure()
+    node.fail_session(session_id, driver)
     body = {"statement": "SELECT 1", "session": session_id}
     expect_problem(node, body, 409, "session_ended")
 

@@ -88,12 +88,31 @@ def test_a_statement_that_ignores_a_cancel_ends_with_its_driver(node: NodeProces
     assert ended["state"] == "cancelled"
     assert 5 < time.monotonic() - begin < 20
     # The processes end before the state changes.
-    assert not [
+    assert list_running(processes) == []
+    assert node.session_state(session) == "recovering"
+
+
+@pytest.mark.finding("B2")
+def test_a_closed_session_is_dead_when_its_processes_have_ended_although_two_queries_ignore_it(
+    node: NodeProcess,
+) -> None:
+    session = node.session(parallelism=2)
+    node.wait_running(session)
+    pid = node.http.get(f"/api/v1/sessions/{session}").json()["driver"]["pid"]
+    processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    for statement in [node.submit(UNCANCELLABLE, session) for _ in range(2)]:
+        wait_running(node, statement["id"])
+    node.http.delete(f"/api/v1/sessions/{session}")
+    wait_until(lambda: node.session_state(session) == "dead", seconds=60, what="it is dead")
+    assert list_running(processes) == []
+
+
+def list_running(processes: list[psutil.Process]) -> list[psutil.Process]:
+    return [
         process
         for process in processes
         if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     ]
-    assert node.session_state(session) == "recovering"
 
 
 def test_the_sql_command_cancel_statement_stops_the_job(node: NodeProcess, session: str) -> None:

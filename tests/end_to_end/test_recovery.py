@@ -106,6 +106,10 @@ def kill_python(processes: list[psutil.Process]) -> None:
     processes[0].kill()
 
 
+def terminate_python(processes: list[psutil.Process]) -> None:
+    processes[0].terminate()
+
+
 def kill_java(processes: list[psutil.Process]) -> None:
     next(process for process in processes if "java" in process.name()).kill()
 
@@ -182,15 +186,19 @@ def read_rows(node: NodeProcess, statement_id: str) -> list[list[Any]]:
     return rows
 
 
-def test_a_query_is_retried_when_its_driver_is_killed(
+@pytest.mark.finding("B6")
+def test_a_query_is_retried_when_its_driver_receives_sigterm(
     node: NodeProcess, session: str, hook_calls: Path
 ) -> None:
     assert node.run("SET a.b = 1", session)["state"] == "success"
     query = submit_and_wait_running(node, session, _SLOW.replace("60000L", "3000L"))
-    kill_python(find_processes(node, session))
+    terminate_python(find_processes(node, session))
+    # A new statement ends the long poll of the driver, which then reacts to the signal at once.
+    next_ = node.submit("SELECT 1", session)["id"]
     ended = wait_ended(node, query)
     assert (ended["state"], ended["attempts"]) == ("success", 2)
     assert read_rows(node, query) == [["4"]]
+    assert wait_ended(node, next_)["state"] == "success"
     assert read_calls(hook_calls, query) == ["created", "failed by driver_lost", "created"]
 
 

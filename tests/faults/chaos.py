@@ -37,7 +37,7 @@ _FREQUENT = (
     *("link lease_renewal:renew", "link loop:poll", "link loop:ended", "launcher takeover:poll"),
 )
 """Points that a scenario passes several times."""
-_ONLY_EMBEDDED = ("store node.close_sessions", "launcher node:poll")
+_ONLY_EMBEDDED = ("store node.close_sessions",)
 _ACTIONS_IN_DRIVERS = ["kill", "kill", "kill_jvm", "kill_jvm", "freeze", "terminate"]
 _ACTIONS_IN_NODES = ["kill", "kill", "kill", "freeze", "terminate", "slow"]
 _HARMFUL_ACTIONS = {"kill", "kill_jvm", "freeze", "terminate"}

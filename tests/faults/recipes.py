@@ -96,7 +96,6 @@ RECIPES = {
     "store node.register": Recipe(("killed_node", "query")),
     "store node.stop": Recipe(("query", "bounce", "query")),
     "store node.close_sessions": Recipe(("query", "bounce", "query")),
-    "launcher node:poll": Recipe(("own_session", "bounce", "query")),
     "store retention.results": Recipe(("query", "killed_node")),
     "store retention.idempotency": Recipe(("query", "killed_node")),
     "store retention.statements": Recipe(("query", "killed_node")),

@@ -49,6 +49,11 @@ class InProcessNode(NodeClient):
         assert driver.hello().applied
         return session_id, driver
 
+    def fail_session(self, session_id: str, driver: ScriptedDriver) -> None:
+        """Let a session fail because its driver says that Spark did not start."""
+        assert driver.report_spark_failure().applied
+        wait_until(lambda: self.session_state(session_id) == "failed", what="the session fails")
+
     @contextmanager
     def expect_no_changes(self) -> Iterator[None]:
         """Fail if the block creates a session, or creates or changes a statement."""

@@ -64,8 +64,15 @@ class ScriptedDriver:
     httpx.HTTPStatusError.
     """
 
-    def __init__(self, bootstrap: Bootstrap, *, token: str | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: Bootstrap,
+        *,
+        token: str | None = None,
+        on_goodbye: Callable[[], None] = lambda: None,
+    ) -> None:
         self.bootstrap = bootstrap
+        self._on_goodbye = on_goodbye
         path = f"{LINK_PREFIX}/{bootstrap.session_id}/{bootstrap.epoch}"
         self._client = httpx.Client(
             base_url=f"{bootstrap.nodes[0]}{path}",
@@ -211,6 +218,7 @@ class ScriptedDriver:
         return self.goodbye(Failure(code="spark_unavailable", message="Spark did not start."))
 
     def goodbye(self, failure: Failure | None = None) -> Acknowledged:
+        self._on_goodbye()
         return self._call("goodbye", Goodbye(failure=failure), Acknowledged)
 
     def _call(self, name: str, message: Message, answer: type[Answer]) -> Answer:
@@ -237,6 +245,9 @@ class ScriptedLauncher:
         self._exits: list[DriverExit] = []
         self.started: list[Handle] = []
         self.killed: list[Handle] = []
+        self.exits_after_goodbye = True
+        """Whether the process of a driver ends after its goodbye."""
+        self._exited: set[str] = set()
         self.refusal: str | None = None
         """If set, every start fails for this reason."""
         self.unreachable = False
@@ -250,9 +261,16 @@ class ScriptedLauncher:
 
     def connect_driver(self, session_id: str, *, launch: int = 1) -> ScriptedDriver:
         """Wait for a launch request of a session, and return its driver."""
-        driver = ScriptedDriver(self.wait_for_request(session_id, launch=launch).bootstrap)
+        driver = self._make_driver(self.wait_for_request(session_id, launch=launch))
         self._drivers.append(driver)
         return driver
+
+    def _make_driver(self, request: LaunchRequest) -> ScriptedDriver:
+        def exit_after_goodbye() -> None:
+            if self.exits_after_goodbye:
+                self._exited.add(request.name)
+
+        return ScriptedDriver(request.bootstrap, on_goodbye=exit_after_goodbye)
 
     def wait_for_request(self, session_id: str, *, launch: int = 1) -> LaunchRequest:
         """Return a launch request of a session, which must come within ten seconds."""
@@ -285,12 +303,12 @@ class ScriptedLauncher:
 
     def find(self, name: str, profile: Profile) -> Handle | None:
         self._count_call()
-        alive = (handle for handle in self.started if handle not in self.killed)
+        alive = (handle for handle in self.started if self._is_alive(handle))
         return next((handle for handle in alive if handle["name"] == name), None)
 
     def poll(self, handle: Handle) -> DriverStatus:
         self._count_call()
-        alive = handle not in self.killed
+        alive = self._is_alive(handle)
         return DriverStatus(alive=alive, message="it runs" if alive else "it was killed")
 
     def kill(self, handle: Handle) -> None:
@@ -304,6 +322,9 @@ class ScriptedLauncher:
 
     def announce(self, addresses: list[str]) -> None:
         """Do nothing: scripted drivers keep the address of their launch request."""
+
+    def _is_alive(self, handle: Handle) -> bool:
+        return handle not in self.killed and handle["name"] not in self._exited
 
     def _count_call(self) -> None:
         self.call_count += 1
@@ -325,7 +346,7 @@ class AutoReplyLauncher(ScriptedLauncher):
 
     def start(self, request: LaunchRequest) -> Handle:
         handle = super().start(request)
-        thread = threading.Thread(target=self._serve, args=(request.bootstrap,), daemon=True)
+        thread = threading.Thread(target=self._serve, args=(request,), daemon=True)
         self._threads.append(thread)
         thread.start()
         return handle
@@ -338,8 +359,8 @@ class AutoReplyLauncher(ScriptedLauncher):
             thread.join(10)
             assert not thread.is_alive()
 
-    def _serve(self, bootstrap: Bootstrap) -> None:
-        with ScriptedDriver(bootstrap) as driver:
+    def _serve(self, request: LaunchRequest) -> None:
+        with self._make_driver(request) as driver:
             try:
                 self._loop(driver)
             except (httpx.TransportError, httpx.HTTPStatusError):

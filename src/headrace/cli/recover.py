@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import click
 from click.exceptions import Exit
@@ -23,6 +23,8 @@ _ENDED = {"committed", "aborted"}
 _POLL_SECONDS = 0.5
 _RESOLVE_SECONDS = 30.0
 """Longest wait for a transaction that another driver resolves at the same time."""
+_PROGRESS_SECONDS = 10.0
+"""Time without progress after which the driver is considered to have resolved all that it can."""
 _ACTIONS = {"committed": "published", "aborted": "removed", "committing": "publish"}
 
 
@@ -56,8 +58,9 @@ def recover(
         client = context.connect()
         transactions = client.transactions(orphaned=True)["items"]
         if not dry_run:
+            ids = [transaction["id"] for transaction in transactions]
             for request in _session_requests(client, transactions):
-                _run_driver(context, client, request)
+                _run_driver(context, client, request, ids)
             transactions = [
                 _wait_until_resolved(client, transaction["id"]) for transaction in transactions
             ]
@@ -83,8 +86,10 @@ def _session_requests(client: Client, transactions: Iterable[Json]) -> list[Json
     return list(requests.values())
 
 
-def _run_driver(context: CommandContext, client: Client, request: Json) -> None:
-    """Start a driver, which resolves orphaned transactions before it is ready, and end it.
+def _run_driver(
+    context: CommandContext, client: Client, request: Json, transaction_ids: Sequence[str]
+) -> None:
+    """Start a driver, let it resolve orphaned transactions, and end it.
 
     Raises SessionFailed if the driver does not become ready.
     """
@@ -99,9 +104,25 @@ def _run_driver(context: CommandContext, client: Client, request: Json) -> None:
                 f"The driver could not be started: {error.get('message', '')}",
                 hint=f"see its log: headrace session log {session['id']}",
             )
+        _wait_while_resolving(client, transaction_ids)
     finally:
         client.close_session(session["id"])
     context.terminal.info(f"Log of the driver: headrace session log {session['id']}")
+
+
+def _wait_while_resolving(client: Client, transaction_ids: Sequence[str]) -> None:
+    """Wait until all transactions have ended, or until no more of them end.
+
+    Some may belong to other catalogs than those of the driver, or cannot be resolved.
+    """
+    remaining = list(transaction_ids)
+    deadline = time.monotonic() + _PROGRESS_SECONDS
+    while remaining and time.monotonic() < deadline:
+        live = [id_ for id_ in remaining if client.transaction(id_)["state"] not in _ENDED]
+        if len(live) < len(remaining):
+            remaining, deadline = live, time.monotonic() + _PROGRESS_SECONDS
+        if remaining:
+            time.sleep(_POLL_SECONDS)
 
 
 def _wait_until_resolved(client: Client, transaction_id: str) -> Json:

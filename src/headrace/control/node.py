@@ -249,7 +249,8 @@ class Node:
             if session in kept or not session.active:
                 self._declare_lost(session)
         deadline = time.monotonic() + _CLOSE_SECONDS
-        while time.monotonic() < deadline and any(map(self._has_driver, self._leased())):
+        while time.monotonic() < deadline and self._leased():
+            self._takeovers.run()
             time.sleep(0.1)
         for session in self._leased():
             self._declare_lost(session)
@@ -262,9 +263,6 @@ class Node:
         """Return the sessions whose driver runs or starts."""
         with self.database.read() as tx:
             return [session for session in sessions.live(tx) if session.lease_until is not None]
-
-    def _has_driver(self, session: Session) -> bool:
-        return session.handle is not None and self._launchers.poll(session.handle).alive
 
 
 def _can_be_recovered(session: Session) -> bool:

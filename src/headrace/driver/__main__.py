@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
 
 def _serve(link: NodeLink, spark: Spark) -> int:
     loop = Loop(link, spark)
-    signal.signal(signal.SIGTERM, lambda _signal, _frame: loop.stop())
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: loop.terminate())
     try:
         loop.run()
     except BaseException:

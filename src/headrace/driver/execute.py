@@ -89,6 +89,8 @@ class Execution:
             exit_seconds = 0.0 if isinstance(error, _LIVE_JVM_ERRORS) else _JVM_EXIT_SECONDS
             if not self._spark.is_alive(exit_seconds=exit_seconds):
                 raise DriverLost("The JVM of the driver died.") from error
+            if self._spark.has_stopped():
+                raise DriverLost("The Spark application of the driver was stopped.") from error
             outcome = self._handle_failure(error)
         finally:
             self._ended.set()

@@ -11,23 +11,29 @@ import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from headrace.driver.ctas import recover
 from headrace.driver.execute import Execution
 from headrace.driver.hooks import report_ended_statements
 from headrace.driver.lease_renewal import LeaseRenewal
-from headrace.driver.link import LinkRefused, NodeLink
+from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
 from headrace.driver.progress import ProgressReporter
 from headrace.driver.spark import Spark
 from headrace.driver.warm_up import warm_up
 from headrace.driver.writes.leftovers import clear_leftovers
-from headrace.errors import DriverLost, HeadraceError
+from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment
 
 _LOG = logging.getLogger("headrace.driver")
 _CLOSE_SECONDS = 10.0
 _START_REPORT_SECONDS = 0.1
 """A statement that ends sooner has no start report: the report of its end includes the start."""
+_RECOVERY_SECONDS = 5.0
+"""Time that the first statement waits for the recovery of tables, which then continues."""
 _THREADS = 64
 
 
@@ -41,13 +47,21 @@ class Loop:
         self._futures: set[Future[None]] = set()
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._is_terminating = threading.Event()
         self._fatal_error: HeadraceError | None = None
         self._workers = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-run")
         self._reporters = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-report")
 
-    def stop(self) -> None:
-        """Let `run` end after the current poll. Called on SIGTERM."""
-        self._stopping.set()
+    def terminate(self) -> None:
+        """Say goodbye as a lost driver, and end the process. Called on SIGTERM.
+
+        The next driver retries the statements that are safe to retry. They must not be reported as
+        failed, although the same signal may end their JVM.
+        """
+        self._is_terminating.set()
+        error = DriverLost("The driver process received SIGTERM.")
+        # A signal handler must not wait for the lock of a call that it has interrupted.
+        threading.Thread(target=self._abort, args=[error], daemon=True).start()
 
     def run(self) -> None:
         """Restore the session, then execute orders until the node closes the session.
@@ -57,11 +71,14 @@ class Loop:
         restored = self._link.restore()
         snapshot, hook_calls = restored.snapshot, restored.pending_hook_calls
         lost = self._spark.state.restore(snapshot) if snapshot is not None else []
-        recover(self._spark.session, self._link)
         report_ended_statements(hook_calls, self._link.bootstrap.session_id)
         notified = [call.statement_id for call in hook_calls]
         self._link.hello(self._spark.build_hello(os.getpid(), lost=lost, notified=notified))
         LeaseRenewal(self._link, self._spark, self._stopping, self._abort).start()
+        # Only after `hello`: a long recovery must not exceed the start timeout of the session.
+        recovery = self._workers.submit(self._recover)
+        self._futures.add(recovery)
+        wait([recovery], _RECOVERY_SECONDS)
         self._workers.submit(self._clear_leftovers)
         reporter = ProgressReporter(
             self._link, self._spark.progress, lambda: self._list_in_flight()[0]
@@ -76,6 +93,11 @@ class Loop:
             reporter.stop()
         self._raise_fatal_error()
         self._link.goodbye()
+        if any(not future.done() for future in self._futures):
+            # Statements ignore their cancel: neither Spark nor Python would ever exit.
+            _LOG.warning("the driver ends with statements that did not stop")
+            self._spark.kill()
+            os._exit(0)
 
     def _serve(self) -> None:
         while not self._stopping.is_set():
@@ -131,7 +153,9 @@ class Loop:
         statement_id = execution.assignment.statement_id
         try:
             ended = execution.run()
-            self._link.report_end(ended)
+            # The signal may have ended the JVM, and with it the statement.
+            if ended.state is StatementState.SUCCESS or not self._is_terminating.is_set():
+                self._link.report_end(ended)
         except HeadraceError as error:
             self._abort(error)
         except Exception as error:  # noqa: BLE001 - a driver that cannot report an end must stop
@@ -141,6 +165,21 @@ class Loop:
             # Only after the report: a statement that is not listed as in flight is assigned again.
             with self._lock:
                 self._executions.pop(statement_id)
+
+    def _recover(self) -> None:
+        """Resolve the orphaned transactions of the session's catalogs, beside the statements."""
+        try:
+            recover(
+                self._spark.session,
+                self._link,
+                should_stop=self._stopping.is_set,
+                clone_session=self._spark.state.clone_session,
+            )
+        except (LeaseLost, NoNodeAnswers) as error:
+            self._abort(error)
+        except (HeadraceError, Py4JError, PySparkException, OSError) as error:
+            # The transactions stay orphaned: another driver resolves them.
+            _LOG.error("the recovery of tables ended early: %s", error)
 
     def _cancel(self, statement_id: str) -> None:
         with self._lock:

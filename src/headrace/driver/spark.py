@@ -85,6 +85,13 @@ class Spark:
         """
         return self._jvm.is_alive(exit_seconds)
 
+    def has_stopped(self) -> bool:
+        """Return whether the application has stopped, for example because its JVM is exiting."""
+        try:
+            return bool(self.context._jsc.sc().isStopped())  # noqa: SLF001 - not in PySpark's API
+        except (Py4JError, OSError):
+            return True
+
     def count_streams(self) -> int:
         """Return the number of running streaming queries.
 

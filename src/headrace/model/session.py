@@ -89,6 +89,10 @@ class FencedDriver(BaseModel):
     """Whether the driver used up the start timeout. Another driver would not start either."""
     streams: int = 0
     """Streaming queries that ran in the driver."""
+    failure: Failure | None = None
+    """Why the session must fail; None: another driver can continue."""
+    is_exiting: bool = False
+    """Whether the driver has said goodbye because its session closes. It gets time to exit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,9 @@ def mark_return(tx: Tx, node_id: str, seconds: float) -> None:
     tx.execute(returned.values(present_since=clock(), lease_until=clock(seconds)))
 
 
-def may_judge(node_id: str, seconds: float) -> ColumnElement[bool]:
+def may_judge(
+    node_id: str, seconds: float, *, patience: float | None = None
+) -> ColumnElement[bool]:
     """Return the condition under which a node may judge the expired leases of drivers.
 
     The node must have been present for a whole lease, because drivers could not renew their leases
@@ -94,13 +96,21 @@ def may_judge(node_id: str, seconds: float) -> ColumnElement[bool]:
 
     Args:
         seconds: Length of a lease.
+        patience: Time for which the node must have been present; None: a lease.
     """
+    patience = seconds if patience is None else patience
     return exists().where(
         nodes.c.id == node_id,
         _LIVE,
-        nodes.c.present_since < clock(-seconds),
+        nodes.c.present_since < clock(-patience),
         nodes.c.lease_until > clock(seconds / 2),
     )
+
+
+def is_present(tx: Tx, node_id: str, seconds: float, *, patience: float) -> bool:
+    """Return whether a node has been present for `patience` seconds, with leases of `seconds`."""
+    query = select(may_judge(node_id, seconds, patience=patience))
+    return bool(tx.execute(query).scalar_one())
 
 
 def offered_profiles(tx: Tx, seconds: float) -> set[str]:

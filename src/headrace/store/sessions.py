@@ -20,7 +20,7 @@ from headrace.store.records import row_to_session, spec_to_columns
 from headrace.store.tables import sessions, statements
 
 _ENTITY = "session"
-_INTERNAL = {"next_ordinal", "token_hash", "results_location"}
+_INTERNAL = {"next_ordinal", "token_hash", "results_location", "closing_since"}
 _LIVE = sessions.c.ended_at.is_(None)
 LEASED_STATES = sorted(SESSION.live - {SessionState.NOT_STARTED})
 """States in which a session can have a lease."""
@@ -260,6 +260,8 @@ def _values_on_entry(target: SessionState, lease_seconds: float | None) -> dict[
         values["started_at"] = func.coalesce(sessions.c.started_at, clock())
         values["last_update_time"] = clock()
         values["starts"] = 0
+    if target is SessionState.CLOSING:
+        values["closing_since"] = clock()
     if target in SESSION.terminal:
         values.update(ended_at=clock(), lease_until=None, fenced_driver=None)
     elif lease_seconds is not None:

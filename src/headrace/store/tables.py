@@ -117,6 +117,7 @@ sessions = Table(
     Column("ended_at", Instant),
     Column("last_used_at", Instant),
     Column("last_update_time", Instant),
+    Column("closing_since", Instant),
     Column("lease_until", Instant),
     Column("failure", Document(Failure)),
     CheckConstraint("(ended_at IS NOT NULL) = (state IN ('dead', 'failed'))", name="ended"),

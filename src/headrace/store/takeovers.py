@@ -13,10 +13,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, or_, select, update
 
+from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, FencedDriver, Session
 from headrace.store import events, nodes
-from headrace.store.clock import clock
+from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
 from headrace.store.sessions import LEASED_STATES, fetch, select_leased
@@ -43,6 +44,19 @@ def overdue(tx: Tx, limit: int, *, node: str, seconds: float) -> list[Session]:
     return fetch(tx, query.order_by(sessions.c.id).limit(limit))
 
 
+def unclosed(tx: Tx, seconds: float, limit: int) -> list[Session]:
+    """Return at most `limit` sessions that have been closing for longer than `seconds`.
+
+    A session whose driver is fenced already is not included.
+    """
+    query = select_leased().where(
+        sessions.c.state == SessionState.CLOSING,
+        sessions.c.fenced_driver.is_(None),
+        seconds_since(sessions.c.closing_since) > seconds,
+    )
+    return fetch(tx, query.order_by(sessions.c.id).limit(limit))
+
+
 def unconfirmed_launches(tx: Tx, node: str) -> list[Session]:
     """Return the sessions whose launch this node has claimed and for which no handle is stored."""
     query = select_leased().where(
@@ -63,6 +77,8 @@ def fence(
     only_if_overdue: bool = False,
     only_if_alone_with: str | None = None,
     start_timed_out: bool = False,
+    failure: Failure | None = None,
+    is_exiting: bool = False,
 ) -> int | None:
     """Fence a driver: raise the epoch of its session, so that it can no longer change the store.
 
@@ -75,6 +91,8 @@ def fence(
         only_if_alone_with: Fence only if this statement is the only one in flight and the driver
             runs no streaming query.
         start_timed_out: Whether the driver used up the start timeout.
+        failure: Why the session must fail; None: another driver can continue.
+        is_exiting: Whether the driver is about to exit because its session closes.
 
     Returns:
         The new epoch. None if the session has another epoch already, or a condition does not hold.
@@ -93,6 +111,8 @@ def fence(
         reason=reason,
         start_timed_out=start_timed_out,
         streams=session.streams,
+        failure=failure,
+        is_exiting=is_exiting,
     )
     tx.execute(
         update(sessions)

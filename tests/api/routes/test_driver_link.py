@@ -153,7 +153,7 @@ def test_a_driver_that_has_lost_its_lease_cannot_change_anything(node: InProcess
     session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
-    driver.report_spark_failure()
+    node.fail_session(session_id, driver)
     assert node.statement(statement_id)["state"] == "failed"
     ended = node.statement(statement_id)
     succeed = partial(driver.succeed, statement_id)

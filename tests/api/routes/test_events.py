@@ -71,9 +71,10 @@ def test_every_change_of_a_statement_is_an_event(node: InProcessNode) -> None:
 
 def test_every_change_of_a_session_is_an_event(node: InProcessNode) -> None:
     session_id, driver = node.start_session()
-    driver.report_spark_failure()
+    node.fail_session(session_id, driver)
     events = list_events(node, entity_id=session_id)
-    assert [event["to"] for event in events] == ["not_started", "starting", "running", "failed"]
+    states = ["not_started", "starting", "running", "recovering", "failed"]
+    assert [event["to"] for event in events] == states
     assert events[-1]["detail"]["failure"]["code"] == "spark_unavailable"
 
 

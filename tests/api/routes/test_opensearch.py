@@ -234,7 +234,7 @@ def test_a_query_can_use_the_session_of_an_earlier_query(node: InProcessNode) ->
 
 def test_an_ended_session_is_replaced_without_an_error(node: InProcessNode) -> None:
     session_id, driver = node.start_session()
-    driver.report_spark_failure()
+    node.fail_session(session_id, driver)
     _query_id, other = submit_query(node, sessionId=session_id)
     assert other != session_id
     assert node.http.get(f"/api/v1/sessions/{other}").json()["state"] in {"not_started", "starting"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.support.in_process_node import ARTIFACTS_ALLOWED, InProcessNode, StartNode
+from tests.support.waiting import wait_until
 
 
 def test_a_new_session_has_the_requested_fields_and_passes_them_to_its_driver(
@@ -58,7 +59,7 @@ def test_a_name_can_be_used_again_after_its_session_has_ended(node: InProcessNod
     response = node.http.post("/api/v1/sessions", json={"name": "once"})
     assert (response.status_code, response.json()["code"]) == (409, "session_name_exists")
 
-    assert driver.report_spark_failure().applied
+    node.fail_session(first, driver)
     assert node.http.get("/api/v1/sessions/once").status_code == 404
     second = node.session(name="once")
     assert node.describe_session("once")["id"] == second != first
@@ -83,6 +84,7 @@ def test_closing_a_session_cancels_its_statements_and_ends_when_the_driver_says_
     assert (submit.status_code, submit.json()["code"]) == (409, "session_ended")
 
     assert driver.goodbye().applied
+    wait_until(lambda: node.session_state(session_id) == "dead", what="its process is gone")
     session = node.describe_session(session_id)
     assert (session["state"], session["error"]) == ("dead", None)
     assert session["ended_at"] is not None
@@ -116,7 +118,7 @@ def test_sessions_are_listed_by_state(start_node: StartNode) -> None:
     node = start_node()
     running, driver = node.start_session()
     failed, other = node.start_session()
-    other.report_spark_failure()
+    node.fail_session(failed, other)
     for state, expected in (("running", [running]), ("failed", [failed]), ("closing", [])):
         page = node.http.get("/api/v1/sessions", params={"state": state}).json()
         assert [session["id"] for session in page["items"]] == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.support.in_process_node import ARTIFACTS_ALLOWED, InProcessNode, StartNode
+from tests.support.waiting import wait_until
 
 
 def test_a_batch_session_closes_when_its_statement_has_ended(node: InProcessNode) -> None:
@@ -18,7 +19,7 @@ def test_a_batch_session_closes_when_its_statement_has_ended(node: InProcessNode
     assert driver.poll().close is True
     assert node.session_state(session_id) == "closing"
     driver.goodbye()
-    assert node.session_state(session_id) == "dead"
+    wait_until(lambda: node.session_state(session_id) == "dead")
     assert node.statement(submitted["id"])["state"] == "success"
 
 

@@ -245,7 +245,7 @@ def test_a_batch_query_is_retried_in_its_session(start_node: StartNode) -> None:
     second.succeed(statement["id"])
     assert second.poll().close
     second.goodbye()
-    assert node.session_state(statement["session_id"]) == "dead"
+    wait_until(lambda: node.session_state(statement["session_id"]) == "dead")
 
 
 def test_an_unreachable_backend_does_not_end_a_driver(start_node: StartNode) -> None:

@@ -12,7 +12,6 @@ from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.driver_link.table_journal import TableJournal, mark_committed
 from headrace.control.driver_link.table_writes import TableWriteTurns
-from headrace.control.sessions.ending import fail_session, finish_close
 from headrace.control.sessions.launch import hash_token
 from headrace.errors import (
     DriverLost,
@@ -201,25 +200,25 @@ class DriverLinkService:
         return Acknowledged(applied=applied)
 
     def goodbye(self, lease: DriverLease, message: Goodbye) -> Acknowledged:
-        """Close, fail or fence the session, because its driver is about to exit.
+        """Fence a driver that is about to exit. A takeover confirms its end, then ends the session.
 
         The session fails if Spark could not start, because Spark would not start for the next
-        driver either. Any other unrequested exit is a lost driver, which the takeover resolves.
+        driver either. Any other unrequested exit is a lost driver.
         """
         failure = message.failure
         with self._database.write("link.goodbye") as tx:
-            view = load_owned_view(tx, lease)
-            if view.state is SessionState.CLOSING:
-                applied = finish_close(tx, lease.session_id, actor=lease.actor, epoch=lease.epoch)
-            elif failure is not None and failure.code != DriverLost.code:
-                applied = fail_session(
-                    tx, lease.session_id, failure, actor=lease.actor, epoch=lease.epoch
-                )
-            else:
-                reason = failure.message.rstrip(".") if failure else "it exited without a request"
-                epoch = takeovers.fence(tx, lease, actor=lease.actor, reason=reason, seconds=0.0)
-                applied = epoch is not None
-        return Acknowledged(applied=applied)
+            is_closing = load_owned_view(tx, lease).state is SessionState.CLOSING
+            reason = "its session was closed" if is_closing else "it exited without a request"
+            epoch = takeovers.fence(
+                tx,
+                lease,
+                actor=lease.actor,
+                reason=failure.message.rstrip(".") if failure else reason,
+                seconds=0.0,
+                failure=None if failure is None or failure.code == DriverLost.code else failure,
+                is_exiting=is_closing and failure is None,
+            )
+        return Acknowledged(applied=epoch is not None)
 
     def _close_batch(self, lease: DriverLease) -> bool:
         """Close a batch session whose statement has ended; return whether this was applied."""

@@ -14,7 +14,7 @@ from headrace.model.transaction import Transaction
 from headrace.store import transactions
 from headrace.store.database import Database, Tx
 
-_MAX_RECOVERED = 100
+_MAX_RECOVERED = 10
 """Largest number of transactions that a driver takes over with one call."""
 
 
@@ -51,7 +51,7 @@ class TableJournal:
         return Transacted(applied=applied)
 
     def recover(self, lease: DriverLease, message: Recover) -> Recovered:
-        """Give at most 100 orphaned transactions of the driver's catalogs to the driver."""
+        """Give a few orphaned transactions of the driver's catalogs to the driver."""
         with self._database.read() as tx:
             load_owned_view(tx, lease)
             orphaned = transactions.orphaned(tx, limit=1, identities=message.identities)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from headrace.control.context import NodeContext
 from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.takeover import Takeovers
+from headrace.store import nodes
 from headrace.store.timeouts import UnansweredCancel, set_cancel_note, unanswered_cancels
 
 _BATCH = 100
@@ -23,12 +24,21 @@ class ForcedCancels:
 
     def __init__(self, context: NodeContext, takeovers: Takeovers) -> None:
         self._database = context.database
+        self._node_id = context.node_id
+        self._lease_seconds = context.lease_seconds
         self._grace_seconds = context.settings.lease.cancel_grace.total_seconds()
         self._takeovers = takeovers
 
     def run(self) -> None:
-        """Kill each driver that has not stopped a cancelled statement in time, where allowed."""
+        """Kill each driver that has not stopped a cancelled statement in time, where allowed.
+
+        The grace period does not count while the node is away: drivers cannot ask it for cancels.
+        """
         with self._database.read() as tx:
+            if not nodes.is_present(
+                tx, self._node_id, self._lease_seconds, patience=self._grace_seconds
+            ):
+                return
             cancels = unanswered_cancels(tx, self._grace_seconds, _BATCH)
         for cancel in cancels:
             with isolate_errors(f"the cancel of {cancel.statement_id} could not be enforced"):

@@ -9,6 +9,7 @@ takeover expires, and any other node continues.
 from __future__ import annotations
 
 import logging
+import time
 from functools import partial
 
 from headrace.control.backend_pools import BackendPools
@@ -36,6 +37,9 @@ _BATCH = 100
 _MAX_STARTS = 3
 _THREADS = 8
 """Largest number of takeovers at once on one backend."""
+_EXIT_SECONDS = 10.0
+"""Time that a driver of a closed session has to exit after its goodbye. Then it is killed."""
+_FIRST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.05, 1.0
 _STARTING = {SessionState.STARTING, SessionState.RECOVERING}
 
 
@@ -50,20 +54,33 @@ class Takeovers:
         self._settings = context.settings
         self._node_id = context.node_id
         self._lease_seconds = context.lease_seconds
+        self._close_seconds = context.settings.lease.close_grace.total_seconds()
         self._launchers = launchers
         self._pools = BackendPools("takeover", threads=_THREADS)
 
     def run(self) -> None:
-        """Start takeovers for drivers that have exited and for leases that have expired."""
+        """Start takeovers: of drivers that have exited, that are overdue, or that do not close."""
         for driver_exit in self._launchers.exits():
             with isolate_errors(f"the exit of {driver_exit.lease} could not be handled"):
                 # Most drivers have sent a goodbye, so their epoch is already superseded.
                 self.declare_lost(driver_exit.lease, driver_exit.reason)
         with self._database.read() as tx:
             overdue = takeovers.overdue(tx, _BATCH, node=self._node_id, seconds=self._lease_seconds)
+            unclosed = self._list_unclosed(tx)
         for session in overdue:
             with isolate_errors(f"session {session.id} is overdue and could not be checked"):
                 self._take_over(session)
+        for session in unclosed:
+            with isolate_errors(f"the driver of session {session.id} could not be ended"):
+                lease = DriverLease(session.id, session.epoch)
+                self.declare_lost(lease, "its session was closed, and it did not end in time")
+
+    def _list_unclosed(self, tx: Tx) -> list[Session]:
+        """Return the closed sessions whose drivers have had the grace period to end."""
+        grace = self._close_seconds
+        if not nodes.is_present(tx, self._node_id, self._lease_seconds, patience=grace):
+            return []
+        return takeovers.unclosed(tx, grace, _BATCH)
 
     def _take_over(self, session: Session) -> None:
         """Start the next step of a takeover in a thread, if this node can call the backend."""
@@ -72,6 +89,9 @@ class Takeovers:
             return
         if session.fenced_driver is None:
             self._pools.submit(backend, session.id, partial(self._check_overdue, session))
+            return
+        if session.fenced_driver.is_exiting and self._other_node_decides(session):
+            # That node is on the host of the driver, and observes its exit.
             return
         lease = DriverLease(session.id, session.epoch)
         if self._reclaim(lease):
@@ -200,7 +220,10 @@ class Takeovers:
         lost = DriverLease(session.id, fenced_driver.epoch)
         try:
             handle = fenced_driver.handle or self._find_process(session, lost)
+            if handle is not None and fenced_driver.is_exiting:
+                self._wait_for_exit(handle)
             if handle is not None:
+                # Also ends the processes that a driver has left behind.
                 self._launchers.kill(handle)
         except DriverOnOtherHost:
             if not self._may_continue_without(lost):
@@ -241,6 +264,14 @@ class Takeovers:
                 tx, lost, orphan_seconds=orphan_seconds, end_seconds=self._lease_seconds
             )
 
+    def _wait_for_exit(self, handle: Handle) -> None:
+        """Give a driver that closes its application time to exit. Raise BackendUnreachable."""
+        deadline = time.monotonic() + _EXIT_SECONDS
+        pause = _FIRST_POLL_SECONDS
+        while self._launchers.poll(handle).alive and time.monotonic() < deadline:
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_POLL_SECONDS)
+
     def _find_process(self, session: Session, lease: DriverLease) -> Handle | None:
         """Return the handle of a live driver whose handle was never stored, or None."""
         profile = self._settings.profile(session.spec.profile)
@@ -252,9 +283,9 @@ class Takeovers:
         if session.state is SessionState.CLOSING:
             finish_close(tx, session.id, actor=self._node_id)
             return
-        end = _final_error(session, fenced_driver, lost)
-        if end is not None:
-            fail_session(tx, session.id, Failure.of(end), actor=self._node_id)
+        failure = fenced_driver.failure or _final_failure(session, fenced_driver, lost)
+        if failure is not None:
+            fail_session(tx, session.id, failure, actor=self._node_id)
             return
         statement_transitions.resolve_lost_statements(
             tx,
@@ -275,23 +306,26 @@ def _driver_lost(session_id: str, reason: str) -> DriverLost:
     return DriverLost(f"The driver was lost: {reason}. See: headrace session log {session_id}")
 
 
-def _final_error(
+def _final_failure(
     session: Session, fenced_driver: FencedDriver, lost: DriverLost
-) -> HeadraceError | None:
-    """Return the error that ends the session; None if another driver can be started."""
+) -> Failure | None:
+    """Return the failure that ends the session; None if another driver can be started."""
+    error: HeadraceError
+    report = session.driver or {}
     if fenced_driver.start_timed_out:
-        return LaunchFailed(
+        error = LaunchFailed(
             "The driver did not report within its start_timeout. Its backend says: "
             f"{fenced_driver.reason}. See: headrace session log {session.id}"
         )
-    if session.starts >= _MAX_STARTS:
-        return LaunchFailed(
+    elif session.starts >= _MAX_STARTS:
+        error = LaunchFailed(
             f"The driver did not start in {session.starts} attempts. {lost.message}"
         )
-    report = session.driver or {}
-    if session.state is SessionState.RECOVERING and not report.get("keeps_tables", True):
-        return DriverLost(
+    elif session.state is SessionState.RECOVERING and not report.get("keeps_tables", True):
+        error = DriverLost(
             f"{lost.message}. The tables were in the memory of that driver, so the session cannot "
             "be restored. A persistent catalog (catalog.kind) would keep them."
         )
-    return None
+    else:
+        return None
+    return Failure.of(error)

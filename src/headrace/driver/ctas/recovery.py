@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 from headrace.driver.ctas.catalogs import list_catalogs, restore_table
 from headrace.driver.ctas.transaction import CommitUnfinished, CtasHook, Journal
 from headrace.driver.hooks import StatementFacts
-from headrace.driver.link import NodeLink
+from headrace.driver.link import LinkRefused, NodeLink
 from headrace.errors import StatementFailed
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import OrphanedTransaction
@@ -19,28 +20,55 @@ from headrace.model.messages import OrphanedTransaction
 _LOG = logging.getLogger("headrace.driver")
 
 
-def recover(session: SparkSession, link: NodeLink) -> None:
+def recover(
+    session: SparkSession,
+    link: NodeLink,
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+    clone_session: Callable[[], SparkSession] | None = None,
+) -> None:
     """Claim the orphaned transactions of this session's catalogs, and resolve each of them.
 
-    An error of one transaction is logged, and the transaction stays orphaned.
+    The node assigns a few transactions at a time, so that other drivers can resolve the rest. An
+    error of one transaction is logged, and the transaction stays orphaned.
 
-    Raises LeaseLost, NoNodeAnswers and LinkRefused.
+    Args:
+        should_stop: Returns whether to end before the next transaction.
+        clone_session: Returns the session to work in, if statements use `session` at the same time.
+
+    Raises LeaseLost and NoNodeAnswers, and LinkRefused if the node refuses the call itself.
     """
     try:
         identities = sorted({catalog.identity() for catalog in list_catalogs(session)})
     except (PySparkException, Py4JError) as error:
         _LOG.error("recovery skipped, the catalogs cannot be identified: %s", error)
         return
-    for orphan in link.recover(identities):
-        try:
-            _resolve(session, orphan, link)
-        except (PySparkException, Py4JError, StatementFailed, CommitUnfinished) as error:
-            _LOG.error(
-                "transaction %s of table %s is not resolved: %s",
-                orphan.id,
-                orphan.staged.target,
-                error,
-            )
+    own_session = None
+    while not should_stop() and (orphaned := link.recover(identities)):
+        if own_session is None:
+            own_session = session if clone_session is None else clone_session()
+        for orphan in orphaned:
+            if should_stop():
+                return
+            _resolve_logged(own_session, orphan, link)
+
+
+def _resolve_logged(session: SparkSession, orphan: OrphanedTransaction, link: NodeLink) -> None:
+    try:
+        _resolve(session, orphan, link)
+    except (
+        PySparkException,
+        Py4JError,
+        StatementFailed,
+        CommitUnfinished,
+        LinkRefused,
+    ) as error:
+        _LOG.error(
+            "transaction %s of table %s is not resolved: %s",
+            orphan.id,
+            orphan.staged.target,
+            error,
+        )
 
 
 def _resolve(session: SparkSession, orphan: OrphanedTransaction, link: NodeLink) -> None:

@@ -88,6 +88,7 @@ def _create_sessions() -> None:
         sa.Column("ended_at", _INSTANT),
         sa.Column("last_used_at", _INSTANT),
         sa.Column("last_update_time", _INSTANT),
+        sa.Column("closing_since", _INSTANT),
         sa.Column("lease_until", _INSTANT),
         sa.Column("failure", sa.JSON),
         sa.PrimaryKeyConstraint("number", name="sessions_key"),

@@ -1,0 +1,211 @@
+"""The main loop of a driver, without Spark: the order of its calls, and SIGTERM."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.support.journal import BOOTSTRAP
+
+from headrace.driver import loop as loop_module
+from headrace.driver.link import NodeLink
+from headrace.driver.loop import Loop
+from headrace.driver.spark import Spark
+from headrace.errors import HeadraceError, LeaseLost
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState
+from headrace.model.messages import Assignment, Ended, Orders, Restored
+from headrace.model.result import ResultRequest
+
+STATEMENT_ID = f"st_{'1' * 32}"
+
+
+@dataclass
+class FakeLink:
+    """A link that records the calls of a driver and answers polls with the given orders."""
+
+    orders: list[Orders]
+    calls: list[str] = field(default_factory=list)
+    goodbyes: list[Failure | None] = field(default_factory=list)
+    said_goodbye: threading.Event = field(default_factory=threading.Event)
+    bootstrap: Any = BOOTSTRAP
+
+    def restore(self) -> Restored:
+        return Restored(snapshot=None)
+
+    def hello(self, _message: object) -> None:
+        self.calls.append("hello")
+
+    def poll(self, _in_flight: list[str], _cancels: list[str]) -> Orders:
+        self.calls.append("poll")
+        if not self.orders:
+            # A long poll that only the end of the process interrupts.
+            assert self.said_goodbye.wait(30)
+            raise LeaseLost
+        return self.orders.pop(0)
+
+    def report_start(self, _statement_id: str) -> None:
+        self.calls.append("started")
+
+    def report_end(self, ended: Ended) -> None:
+        self.calls.append(f"ended {ended.state}")
+
+    def goodbye(self, failure: Failure | None = None) -> None:
+        self.calls.append("goodbye")
+        self.goodbyes.append(failure)
+        self.said_goodbye.set()
+
+
+@dataclass
+class FakeSpark:
+    """A Spark application that only counts as killed or not."""
+
+    killed: threading.Event = field(default_factory=threading.Event)
+    session: object = None
+    progress: object = None
+    state: Any = field(default_factory=lambda: SimpleNamespace(clone_session=lambda: None))
+
+    def build_hello(self, _pid: int, **_report: object) -> None: ...
+
+    def is_alive(self) -> bool:
+        return not self.killed.is_set()
+
+    def count_streams(self) -> int:
+        return 0
+
+    def kill(self) -> None:
+        self.killed.set()
+
+
+@pytest.fixture
+def exits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Record the exits of the process instead of exiting."""
+    codes: list[int] = []
+    monkeypatch.setattr(loop_module.os, "_exit", codes.append)
+    monkeypatch.setattr(
+        loop_module,
+        "ProgressReporter",
+        lambda *_: SimpleNamespace(start=lambda: None, stop=lambda: None),
+    )
+    monkeypatch.setattr(loop_module, "report_ended_statements", lambda *_: None)
+    monkeypatch.setattr(loop_module, "clear_leftovers", lambda *_: None)
+    monkeypatch.setattr(loop_module, "recover", lambda *_args, **_options: None)
+    return codes
+
+
+def make_loop(link: FakeLink, spark: FakeSpark) -> Loop:
+    return Loop(cast("NodeLink", link), cast("Spark", spark))
+
+
+def run_in_thread(loop: Loop) -> threading.Thread:
+    def run() -> None:
+        try:
+            loop.run()
+        except HeadraceError:
+            return
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+@pytest.mark.finding("B8")
+def test_a_driver_reports_before_it_recovers_tables_and_serves_beside_a_long_recovery(
+    exits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = FakeLink(orders=[Orders(close=True)])
+    stopped = threading.Event()
+
+    def recover_for_ever(
+        _session: object, _link: object, *, should_stop: Callable[[], bool], **_options: object
+    ) -> None:
+        link.calls.append("recover")
+        while not should_stop():
+            pass
+        stopped.set()
+
+    monkeypatch.setattr(loop_module, "recover", recover_for_ever)
+    monkeypatch.setattr(loop_module, "_RECOVERY_SECONDS", 0.05)
+    make_loop(link, FakeSpark()).run()
+    assert link.calls == ["hello", "recover", "poll", "goodbye"]
+    assert stopped.wait(10)
+    assert exits == []
+
+
+def assign(monkeypatch: pytest.MonkeyPatch, run: Callable[[], StatementState]) -> Orders:
+    """Return an order for a statement whose execution calls `run` for its final state."""
+
+    class FakeExecution:
+        cancelling = False
+
+        def __init__(self, _spark: object, _link: object, assignment: Assignment) -> None:
+            self.assignment = assignment
+
+        def run(self) -> Ended:
+            failure = Failure(code="cancelled", message="The job was cancelled.")
+            return Ended(statement_id=STATEMENT_ID, state=run(), failure=failure)
+
+        def wait_for_end(self, _seconds: float) -> bool:
+            return True
+
+        def cancel(self) -> None:
+            self.cancelling = True
+
+    monkeypatch.setattr(loop_module, "Execution", FakeExecution)
+    assignment = Assignment(
+        statement_id=STATEMENT_ID,
+        text="SELECT 1",
+        parameters=[],
+        conf={},
+        result_request=ResultRequest(),
+        is_query=True,
+        attempt=1,
+    )
+    return Orders(assignment=assignment)
+
+
+@pytest.mark.finding("B6")
+def test_sigterm_is_a_goodbye_of_a_lost_driver_and_reports_no_failed_statement(
+    exits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark, running = FakeSpark(), threading.Event()
+
+    def fail_with_its_jvm() -> StatementState:
+        running.set()
+        assert spark.killed.wait(30)
+        return StatementState.FAILED
+
+    link = FakeLink(orders=[assign(monkeypatch, fail_with_its_jvm)])
+    loop = make_loop(link, spark)
+    thread = run_in_thread(loop)
+    assert running.wait(10)
+    loop.terminate()
+    assert link.said_goodbye.wait(10)
+    thread.join(10)
+    [failure] = link.goodbyes
+    assert failure is not None
+    assert failure.code == "driver_lost"
+    assert not [call for call in link.calls if call.startswith("ended")]
+    assert exits == [1]
+
+
+@pytest.mark.finding("B2")
+def test_a_driver_whose_statements_ignore_their_cancel_kills_its_jvm_after_the_goodbye(
+    exits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = FakeSpark()
+
+    def run_for_ever() -> StatementState:
+        assert spark.killed.wait(30)
+        return StatementState.FAILED
+
+    monkeypatch.setattr(loop_module, "_CLOSE_SECONDS", 0.1)
+    link = FakeLink(orders=[assign(monkeypatch, run_for_ever), Orders(close=True)])
+    make_loop(link, spark).run()
+    assert link.goodbyes == [None]
+    assert spark.killed.is_set()
+    assert exits == [0]
