@@ -17,6 +17,7 @@ from typing import Any
 from tests.support.in_process_node import make_settings, serve_node
 from tests.support.scripted_driver import ScriptedLauncher
 
+from headrace.control.host.process_identity import this_host
 from headrace.control.launchers.base import Handle, LaunchRequest
 
 _WATCHED = {
@@ -71,6 +72,8 @@ def main(home: Path, results: Path, folder: Path) -> None:
     settings = make_settings(home, results={"location": str(results)}, statements={})
     root = Path(__file__).parents[2]
     python = [Path(sys.prefix), Path(sys.base_prefix), Path(sysconfig.get_paths()["stdlib"])]
+    # A process reads the identity of its host once: before the watch, as it is not in the home.
+    this_host()
     with serve_node(settings, BootstrapWriter(folder)) as node:
         # Modules that the first requests import are code, not data.
         code = [root / "src", root / "tests", *python, Path("/usr/share/zoneinfo")]
