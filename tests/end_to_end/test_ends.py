@@ -16,6 +16,8 @@ import pytest
 from tests.support.node import NodeProcess
 from tests.support.waiting import wait_until
 
+from headrace.home import HomeLayout
+
 pytestmark = pytest.mark.spark
 
 LONG = "SELECT count(*) FROM range(1000000000000) WHERE id % 3 = 7"
@@ -147,7 +149,8 @@ def test_ctrl_c_in_the_shell_stops_the_spark_job_within_two_seconds(
     node: NodeProcess, session: str
 ) -> None:
     command = [Path(sys.executable).with_name("headrace"), "sql", "--session", session, LONG]
-    environment = {**os.environ, "HEADRACE_SERVER": node.address}
+    token = HomeLayout.at(node.home).token_file.read_text()
+    environment = {**os.environ, "HEADRACE_SERVER": node.address, "HEADRACE_TOKEN": token}
     driver = node.http.get(f"/api/v1/sessions/{session}").json()["driver"]
     status = f"{driver['ui_url']}/api/v1/applications/{driver['application_id']}/jobs"
 
