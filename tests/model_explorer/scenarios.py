@@ -61,6 +61,7 @@ NODE_RESTARTS = _scenario(
 )
 FAST = (
     NODE_FREEZES,
+    DRIVER_RECEIVES_SIGTERM,
     NODE_RESTARTS,
     _scenario("both nodes take over", "insert", 5, driver_is_gone=True),
     _scenario("a query loses its driver", "query", 2, kill=1, nodes_up=_ONE_NODE),
@@ -68,7 +69,6 @@ FAST = (
 )
 """Searches of some seconds, for `make test`."""
 DEEP = (
-    DRIVER_RECEIVES_SIGTERM,
     _scenario("both nodes freeze", "endless", 5, freeze=2),
     _scenario("a node freezes twice", "endless", 7, freeze=2, nodes_up=_ONE_NODE),
     _scenario(

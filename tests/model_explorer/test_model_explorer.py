@@ -38,7 +38,7 @@ def test_the_explorer_finds_a_healthy_driver_that_is_lost_after_a_freeze_of_its_
 
 @pytest.mark.finding("B6")
 def test_the_explorer_finds_a_query_that_fails_because_its_driver_received_sigterm() -> None:
-    with mock.patch.object(Loop, "terminate", _stop_in_order, create=True):
+    with mock.patch.object(Loop, "terminate", _stop_in_order):
         report = explore(DRIVER_RECEIVES_SIGTERM)
     assert report.violation is not None
     assert report.violation.startswith("a pure query failed after attempt 1"), str(report)
