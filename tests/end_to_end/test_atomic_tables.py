@@ -246,9 +246,10 @@ def test_the_command_recover_removes_an_orphaned_transaction(
 
 def run_recover(node: NodeProcess, *flags: str) -> list[dict[str, Any]]:
     """Run `headrace recover` and return the transactions that it prints."""
-    program = [sys.executable, "-m", "headrace.cli", "recover", "--server", node.address]
+    program = [sys.executable, "-m", "headrace.cli", "recover"]
     run = subprocess.run(
         [*program, "--format", "json", *flags],
+        env=node.client_environment,
         capture_output=True,
         text=True,
         timeout=120,

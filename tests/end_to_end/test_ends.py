@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -15,8 +14,6 @@ import psutil
 import pytest
 from tests.support.node import NodeProcess
 from tests.support.waiting import wait_until
-
-from headrace.home import HomeLayout
 
 pytestmark = pytest.mark.spark
 
@@ -149,8 +146,6 @@ def test_ctrl_c_in_the_shell_stops_the_spark_job_within_two_seconds(
     node: NodeProcess, session: str
 ) -> None:
     command = [Path(sys.executable).with_name("headrace"), "sql", "--session", session, LONG]
-    token = HomeLayout.at(node.home).token_file.read_text()
-    environment = {**os.environ, "HEADRACE_SERVER": node.address, "HEADRACE_TOKEN": token}
     driver = node.http.get(f"/api/v1/sessions/{session}").json()["driver"]
     status = f"{driver['ui_url']}/api/v1/applications/{driver['application_id']}/jobs"
 
@@ -160,7 +155,11 @@ def test_ctrl_c_in_the_shell_stops_the_spark_job_within_two_seconds(
     # The first request to Spark's web UI is slow, so it is made before the measurement.
     assert read_running_jobs() == []
     shell = subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        env=node.client_environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         wait_until(read_running_jobs, what="the job runs")

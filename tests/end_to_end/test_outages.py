@@ -117,7 +117,7 @@ def test_a_result_is_kept_when_the_store_is_down_while_its_statement_ends(
         node.close()
 
 
-def test_a_second_node_on_the_same_store_is_refused(node: NodeProcess) -> None:
+def test_a_second_node_of_the_same_home_is_refused(node: NodeProcess) -> None:
     second = subprocess.run(
         [sys.executable, "-m", "headrace.api", "--port", "0", "--home", str(node.home)],
         capture_output=True,
@@ -126,8 +126,8 @@ def test_a_second_node_on_the_same_store_is_refused(node: NodeProcess) -> None:
         check=False,
     )
     assert second.returncode == 2
-    assert "headrace.db" in second.stderr
-    assert str(node.process.pid) in second.stderr
+    assert f"Process {node.process.pid}" in second.stderr
+    assert f"still serves the home {node.home}" in second.stderr
 
 
 def test_a_node_on_a_port_in_use_is_refused(node: NodeProcess, tmp_path: Path) -> None:

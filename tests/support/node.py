@@ -64,6 +64,12 @@ class NodeProcess(NodeClient):
         self.http = httpx.Client(base_url=self.address, headers=bearer(self.home), timeout=120)
         wait_until(self.is_ready, seconds=60, what="the node is ready")
 
+    @property
+    def client_environment(self) -> dict[str, str]:
+        """Return the environment of a command that uses this node."""
+        token = (self.home / "token").read_text()
+        return {**os.environ, "HEADRACE_SERVER": self.address, "HEADRACE_TOKEN": token}
+
     def is_ready(self) -> bool:
         try:
             return self.http.get("/ready").is_success
