@@ -193,6 +193,10 @@ class Target(NodeClient):
         self.submit(CTAS, session=driver.bootstrap.session_id)
         driver.claim()
         driver.report_spark_failure()
+        path = f"/api/v1/sessions/{driver.bootstrap.session_id}"
+        wait_until(
+            lambda: self.http.get(path).json()["state"] == "failed", what="the session has failed"
+        )
         return driver
 
     def _supersede(self) -> ScriptedDriver:

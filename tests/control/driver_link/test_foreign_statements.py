@@ -11,7 +11,6 @@ import pytest
 from tests.support.in_process_node import InProcessNode
 from tests.support.scripted_driver import ScriptedDriver
 
-from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.progress import Progress
@@ -119,7 +118,7 @@ def test_a_driver_of_a_dead_session_can_do_nothing(node: InProcessNode) -> None:
     statement_id, driver = claim(node)
     transaction_id, staged = new_id("tx"), make_staged()
     driver.transact(transaction_id, statement_id, PREPARED, staged)
-    driver.goodbye(Failure(code="spark_unavailable", message="Spark did not start."))
+    node.fail_session(driver.bootstrap.session_id, driver)
     before = read_row(node, statement_id)
     for call in [
         *FORGED_CALLS,
