@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import zipfile
+from pathlib import Path
+
 import pytest
 from tests.support.node import NodeProcess
 from tests.support.waiting import wait_until
@@ -29,8 +32,13 @@ def read_ids(node: NodeProcess, session: str, name: str) -> list[str]:
 
 
 def test_inserts_of_two_sessions_into_one_table_lose_no_rows(
-    node: NodeProcess, session: str, other_session: str
+    node: NodeProcess, session: str, other_session: str, tmp_path: Path
 ) -> None:
+    # After ADD JAR, the statements of a session use a class loader of their own.
+    jar = tmp_path / "empty.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr("nothing", "")
+    assert node.run(f"ADD JAR '{jar}'", session)["state"] == "success"
     create = "CREATE TABLE shared_rows (id BIGINT, k BIGINT)"
     assert node.run(create, session)["state"] == "success"
     insert = start_insert(node, session, "shared_rows")

@@ -161,6 +161,9 @@ class RealNode:
         return dict(zip(on_return.__code__.co_freevars, on_return.__closure__ or (), strict=True))
 
 
+_SUBMIT, _IS_BUSY = BackendPools.submit, BackendPools.is_busy
+
+
 @contextmanager
 def open_nodes(store: MemoryStore, steps: Steps, backend: Backend) -> Iterator[list[RealNode]]:
     """Yield two nodes that have not started."""
@@ -198,19 +201,31 @@ class WorldPools:
         self._steps = steps
 
     def submit(
-        self, pool: BackendPools, _backend: str, session_id: str, act: Callable[[], None]
+        self, pool: BackendPools, backend: str, session_id: str, act: Callable[[], None]
     ) -> None:
-        if not self._steps.is_replaying:
-            node, number = self._find(pool)
+        owner = self._find(pool)
+        if owner is None:
+            _SUBMIT(pool, backend, session_id, act)
+        elif not self._steps.is_replaying:
+            node, number = owner
             node.operations += (Operation(number, session_id, act, _describe(act)),)
 
     def is_busy(self, pool: BackendPools, session_id: str) -> bool:
-        node, number = self._find(pool)
+        owner = self._find(pool)
+        if owner is None:
+            return _IS_BUSY(pool, session_id)
+        node, number = owner
         return any((each.pool, each.session_id) == (number, session_id) for each in node.operations)
 
-    def _find(self, pool: BackendPools) -> tuple[RealNode, int]:
-        """Return the node of a pool, and the number of the pool in this node."""
-        return next((node, node.pools.index(pool)) for node in self._nodes if pool in node.pools)
+    def _find(self, pool: BackendPools) -> tuple[RealNode, int] | None:
+        """Return the node of a pool, and the number of the pool in this node.
+
+        Return None for a pool of another node in this process: other tests share a node.
+        """
+        for node in self._nodes:
+            if pool in node.pools:
+                return node, node.pools.index(pool)
+        return None
 
 
 def _raise_hidden_error(summary: str, *values: object) -> None:

@@ -14,6 +14,7 @@ import time
 import zipfile
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -29,6 +30,7 @@ _SOURCE = "SharedTableCommitProtocol.java"
 _CLASS = "headrace.SharedTableCommitProtocol"
 _KEY = "spark.sql.sources.commitProtocolClass"
 _SPARKS_CLASS = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+_LOADER_CLASS = "org.apache.spark.util.MutableURLClassLoader"
 _WRITER_KEY = "spark.headrace.writer"
 _HIVE_STAGING_KEY = "spark.hadoop.hive.exec.stagingdir"
 _COMMITTERS = {
@@ -91,7 +93,7 @@ class CommitProtocol:
     def _load(self) -> bool:
         jvm = Py4JBridge(self._session)
         try:
-            loader = jvm.type("java.lang.Thread").currentThread().getContextClassLoader()
+            loader = _find_application_loader(jvm)
             if loader.getResource(f"{_CLASS.replace('.', '/')}.class") is not None:
                 return True
             folder = Path(jvm.type("org.apache.spark.SparkFiles").getRootDirectory())
@@ -105,6 +107,21 @@ class CommitProtocol:
             _LOG.exception("the commit protocol is not available; writes to one table take turns")
             return False
         return True
+
+
+def _find_application_loader(jvm: Py4JBridge) -> Any:
+    """Return the class loader of the whole application.
+
+    After ADD JAR, the context class loader belongs to one session: tasks do not use it. The loader
+    that spark-submit has created is its outermost ancestor with Spark's class.
+    """
+    loader = application = jvm.type("java.lang.Thread").currentThread().getContextClassLoader()
+    mutable = loader.loadClass(_LOADER_CLASS)
+    while loader is not None:
+        if mutable.isInstance(loader):
+            application = loader
+        loader = loader.getParent()
+    return application
 
 
 def _compile(jvm: Py4JBridge, loader: object, jar: Path) -> Path:
