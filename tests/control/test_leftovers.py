@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import update
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver
+from tests.support.waiting import wait_until
 
 from headrace.control.leftovers import AbandonedFolders, AbandonedResults
 from headrace.control.worker_pool import WorkerPool
@@ -75,6 +76,7 @@ def test_the_files_of_a_result_are_never_taken_for_those_of_a_killed_attempt(
         tx.execute(update(results).values(location=str(stored)))
     node.http.delete(f"/api/v1/sessions/{session_id}")
     second.goodbye()
+    wait_until(lambda: node.session_state(session_id) == "dead", what="its process is gone")
     age_statements(node)
     assert delete_abandoned(node) == 0
     with node.database.write("test.forget") as tx:
