@@ -227,6 +227,7 @@ def test_a_report_that_the_node_refuses_fails_only_its_statement(
         state=StatementState.SUCCESS,
         result=result,
         committed=TRANSACTION,
+        wrote=True,
         note="a note",
         ran_seconds=2.0,
     )
@@ -241,6 +242,7 @@ def test_a_report_that_the_node_refuses_fails_only_its_statement(
         state=StatementState.FAILED,
         failure=replaced.failure,
         committed=TRANSACTION,
+        wrote=True,
         ran_seconds=2.0,
     )
 

@@ -84,7 +84,7 @@ class World:
     published: tuple[str, ...] = ()
     """Transactions whose table the catalog has made visible."""
     acknowledged: bool = False
-    """Whether a driver was told that its success is stored."""
+    """Whether a driver was notified that its success is stored."""
     gone_ticks: int = 0
     """Number of whole ticks since the driver of the session has ended unnoticed."""
 

@@ -92,6 +92,7 @@ def _replace_refused_report(refused: Ended, error: LinkRefused) -> Ended:
             )
         ),
         committed=refused.committed,
+        wrote=refused.wrote,
         ran_seconds=refused.ran_seconds,
     )
 
