@@ -137,27 +137,13 @@ def page(
     states: Collection[StatementState] | None = None,
     before: str | None = None,
     limit: int = 100,
-) -> list[Statement]:
-    """Return at most `limit` statements, newest first.
+) -> Page[Statement]:
+    """Return at most `limit` statements, newest first, as many as have a bounded size together.
 
     Args:
         session: Only statements of the session with this id.
         before: Id of the last statement of the previous page; None: the first page.
     """
-    chosen = _choose(owner=owner, session=session, states=states, before=before)
-    return _fetch(tx, chosen, limit)
-
-
-def bounded_page(
-    tx: Tx,
-    *,
-    owner: str | None = None,
-    session: str | None = None,
-    states: Collection[StatementState] | None = None,
-    before: str | None = None,
-    limit: int = 100,
-) -> Page[Statement]:
-    """Return the first statements of `page`, as many as have a bounded size together."""
     chosen = _choose(owner=owner, session=session, states=states, before=before)
     sizes = _SIZES.where(*chosen).order_by(statements.c.id.desc())
     count, more = count_within_budget(tx, sizes, limit)

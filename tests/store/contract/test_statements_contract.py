@@ -87,7 +87,7 @@ def test_a_session_that_is_closing_or_ended_accepts_no_statement(
     with pytest.raises(SessionEnded, match=state):
         new_statement(store, session_id)
     with store.read() as tx:
-        assert statements.page(tx, session=session_id) == []
+        assert statements.page(tx, session=session_id).items == []
 
 
 def test_an_unknown_session_accepts_no_statement(store: Database) -> None:
@@ -103,7 +103,7 @@ def test_pages_are_sorted_from_newest_to_oldest(store: Database) -> None:
     with store.read() as tx:
 
         def ids(**chosen: object) -> list[str]:
-            return [statement.id for statement in statements.page(tx, **chosen)]  # type: ignore[arg-type]
+            return [statement.id for statement in statements.page(tx, **chosen).items]  # type: ignore[arg-type]
 
         assert ids() == [other, ended, *reversed(waiting)]
         assert ids(limit=2) == [other, ended]
@@ -165,7 +165,7 @@ def test_a_result_is_readable_from_the_success_on(store: Database) -> None:
     with store.read() as tx:
         assert results.inline_data(tx, statement_id) == INLINE.data
         assert results.expired(tx, 10) == []
-        assert [statement.result for statement in statements.page(tx)] == [
+        assert [statement.result for statement in statements.page(tx).items] == [
             _get(store, statement_id).result
         ]
     statement = _get(store, statement_id)

@@ -139,7 +139,7 @@ class Statements:
         """
         with self._database.read() as tx:
             session_id = None if session is None else resolve_session(tx, caller.owner, session)
-            return statements.bounded_page(
+            return statements.page(
                 tx,
                 owner=caller.owner,
                 session=session_id,
