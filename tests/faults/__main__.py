@@ -57,6 +57,7 @@ def _print_report(report: ChaosReport) -> None:
         print(f"never passed: {point}")
     for point in report.unknown_points:
         print(f"passed, but missing in the list of points: {point}")
+    print(f"{report.leftover_count} killed attempts had result files, which the nodes have deleted")
     print(f"{len(report.violations)} violations")
     for seed, violation in report.violations:
         print(f"\nseed {seed}:\n{violation}")

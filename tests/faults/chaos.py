@@ -19,6 +19,7 @@ from tests.faults.invariants import (
     find_violations,
 )
 from tests.faults.lane import ChaosLane, Deployment, LaneKind
+from tests.faults.leftovers import delete_leftovers
 from tests.faults.plan import Fault
 from tests.faults.points import Point
 from tests.faults.recipes import (
@@ -140,6 +141,10 @@ def play_scenario(lane: ChaosLane, scenario: Scenario) -> Violations:
         return Violations([f"not at rest: {traceback.format_exc()}"], [])
     violations = find_violations(rows)
     violations += check_submits_are_idempotent(history.answers, rows.statements)
+    violations += [
+        f"session {driver.session} has ended, but a process of epoch {driver.epoch} was alive"
+        for driver in history.survivors
+    ]
     if not scenario.may_lose_drivers:
         violations += check_healthy_drivers_keep_their_leases(rows, after=last_event)
     return Violations([], violations)
@@ -157,6 +162,8 @@ class ChaosReport:
     passed: Counter[str] = field(default_factory=Counter)
     actions: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     """Counts of faults that happened, by action, side and point."""
+    leftover_count: int = 0
+    """Number of killed attempts whose result files the nodes have deleted."""
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set by a signal: no further scenario begins."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -171,10 +178,23 @@ class ChaosReport:
         """Points that a process has passed but the code does not list."""
         return sorted(set(self.passed) - {point.name for point in self.points})
 
-    def add(self, lane: ChaosLane, seed: str, violations: list[str]) -> None:
+    def add_violations(self, seed: str, violations: list[str]) -> None:
+        """Print violations and keep them for the report."""
+        for violation in violations:
+            print(f"{seed}  VIOLATION  {violation}", flush=True)
+        with self.lock:
+            self.violations += [(seed, violation) for violation in violations]
+
+    def add_leftovers(self, seed: str, count: int, violations: list[str]) -> None:
+        """Count deleted attempts, and keep violations under the seed of the last scenario."""
+        self.add_violations(seed, violations)
+        with self.lock:
+            self.leftover_count += count
+
+    def add_scenario(self, lane: ChaosLane) -> None:
+        """Count the points and faults that the last scenario of a lane has passed."""
         with self.lock:
             self.scenario_count += 1
-            self.violations += [(seed, violation) for violation in violations]
             for passage in lane.plan.read_passages():
                 self.passed[passage["point"]] += passage["side"] == "before"
                 if passage["action"] is not None:
@@ -191,6 +211,7 @@ class LaneRunner:
         self._lane_count = 0
         self._reported: set[str] = set()
         self._lane: ChaosLane | None = None
+        self._last_seed = ""
 
     def run(self, scenarios: deque[Scenario]) -> None:
         try:
@@ -212,12 +233,12 @@ class LaneRunner:
             if message not in self._reported
         ]
         self._reported.update(messages)
-        self._report.add(lane, scenario.seed, messages)
+        self._last_seed = scenario.seed
+        self._report.add_scenario(lane)
         if violations.unrest:
             lane.close()
         print(f"{scenario.seed}  {time.monotonic() - begin:5.1f} s  {scenario}", flush=True)
-        for message in messages:
-            print(f"{scenario.seed}  VIOLATION  {message}", flush=True)
+        self._report.add_violations(scenario.seed, messages)
 
     def _ensure_lane(self, kind: LaneKind) -> ChaosLane:
         if self._lane is not None and self._lane.kind != kind:
@@ -234,9 +255,16 @@ class LaneRunner:
         return self._lane
 
     def _close_lane(self) -> None:
-        if self._lane is not None:
-            self._lane.close()
-            self._lane = None
+        """Check what the scenarios of the lane have left, and close it."""
+        if self._lane is None:
+            return
+        lane, self._lane = self._lane, None
+        try:
+            count, leftovers = delete_leftovers(lane)
+        except Exception:  # noqa: BLE001 - every error is a violation that the report must show
+            count, leftovers = 0, [f"not at rest: {traceback.format_exc()}"]
+        self._report.add_leftovers(self._last_seed, count, leftovers)
+        lane.close()
 
 
 def run_scenarios(folder: Path, seeds: list[str], report: ChaosReport) -> None:

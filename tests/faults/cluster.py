@@ -29,6 +29,8 @@ from headrace.store.waiting_statements import CHUNK
 _DRIVER = re.compile(r"headrace-(se_[0-9a-f]+)-(\d+)")
 LEASE_SECONDS = 3.0
 """Length of a lease, except in lanes with the default times."""
+ORPHAN_SECONDS = 30.0
+"""How long a driver runs without reaching any node, except in lanes with the default times."""
 _ALWAYS = {
     "EMBEDDED__LINGER": "1h",
     "CATALOG__KIND": "external",
@@ -39,7 +41,7 @@ _QUICK = {
     "LEASE__RENEW": "1s",
     "LEASE__CANCEL_GRACE": "1s",
     "LEASE__SWEEP": "200ms",
-    "LEASE__ORPHAN": "60s",
+    "LEASE__ORPHAN": f"{ORPHAN_SECONDS:g}s",
     "RESULTS__RETENTION": "40s",
 }
 _URI = "spark.hadoop.hive.metastore.uris"
@@ -225,7 +227,7 @@ class ChaosNode:
 
 
 class DriverProcess(NamedTuple):
-    """A process of a driver, found by its command line."""
+    """A process of a driver, Python or JVM, found by its command line."""
 
     session: str
     epoch: int

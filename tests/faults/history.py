@@ -18,6 +18,7 @@ from tests.faults.lane import ChaosLane
 from tests.support.node import ENDED
 from tests.support.waiting import wait_until
 
+from headrace.model.lifecycle import SESSION
 from headrace.store.waiting_statements import CHUNK
 
 _TIMEOUT_SECONDS = 150.0
@@ -46,6 +47,8 @@ class History:
         self.answers: dict[str, list[str]] = defaultdict(list)
         """The statement ids in the answers to each submitted text."""
         self.sessions: set[str] = set()
+        self.survivors: list[DriverProcess] = []
+        """Processes that were alive when their sessions had ended."""
 
     def run(self, steps: list[str]) -> None:
         """Play all steps, then wait until every session and driver is at rest.
@@ -60,6 +63,7 @@ class History:
             self._wait_ended(ids[0])
             self._check_result(ids[0])
         self._close_other_sessions()
+        self.survivors = self._find_survivors()
         wait_until(
             lambda: not self._find_orphans(), seconds=60, what="lost drivers have ended", every=0.2
         )
@@ -68,6 +72,10 @@ class History:
 
     def query(self) -> None:
         self._submit("SELECT count(*) FROM range(100)")
+
+    def stored(self) -> None:
+        """Run a query whose rows are files in the results location."""
+        self._submit("SELECT id FROM range(100000)", result="stored")
 
     def setting(self) -> None:
         self._submit(f"SET my.own{self._random.randrange(3)} = 1")
@@ -355,6 +363,12 @@ class History:
     def _is_at_rest(self, session: str) -> bool:
         state = self._get_session(session)["state"]
         return state in (_RESTFUL if session == self._lane.base else {"dead", "failed"})
+
+    def _find_survivors(self) -> list[DriverProcess]:
+        """Return the driver processes and JVMs of sessions that have ended."""
+        sessions = self._lane.read_rows().sessions
+        ended = {row["id"] for row in sessions if row["state"] in SESSION.terminal}
+        return [driver for driver in find_drivers(self._lane.folder) if driver.session in ended]
 
     def _find_orphans(self) -> list[DriverProcess]:
         """Return the driver processes that no session owns."""

@@ -89,10 +89,15 @@ class ChaosLane:
                 warehouse=self._catalog.warehouse,
                 store=store,
                 host=host,
-                results=str(self.folder / "results"),
+                results=str(self.results),
                 default_times=self.kind.default_times,
             )
         )
+
+    @property
+    def results(self) -> Path:
+        """Results location of all nodes."""
+        return self.folder / "results"
 
     @property
     def postgres(self) -> bool:
@@ -125,7 +130,7 @@ class ChaosLane:
                     "events": select(events).order_by(events.c.id),
                     "statements": select(statements),
                     "sessions": select(sessions),
-                    "results": select(results.c.statement_id),
+                    "results": select(results.c.statement_id, results.c.location),
                     "transactions": select(transactions),
                 }.items()
             }

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 
 from tests.faults.plan import Fault
 
-CHEAP = ["query", "query", "setting", "table", "insert", "failing", "local", "slow", "twice"]
+CHEAP = [
+    "query",
+    "query",
+    "setting",
+    "table",
+    "insert",
+    "failing",
+    "local",
+    "slow",
+    "twice",
+    "stored",
+]
 FREEZES = ["short_freeze", "long_freeze", "freeze_all"]
 USUAL = [
     *CHEAP,

@@ -20,7 +20,6 @@ from headrace.store.abandoned_results import find_abandoned
 _LOG = logging.getLogger("headrace.leftovers")
 _BATCH = 500
 _LAUNCH_NAME = re.compile(r"headrace-(se_[0-9a-f]{32})-([0-9]{1,9})")
-GRACE_SECONDS = 600.0
 
 
 class AbandonedResults:
@@ -31,8 +30,7 @@ class AbandonedResults:
         self._database = context.database
         self._location = context.settings.results_location
         # A driver on a lost host writes until it has not reached a node for this time.
-        orphan_seconds = context.settings.lease.orphan.total_seconds()
-        self._grace_seconds = max(GRACE_SECONDS, orphan_seconds)
+        self._grace_seconds = context.settings.lease.orphan.total_seconds()
         self._calls = calls
 
     def run(self) -> int:
