@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from headrace.driver.bootstrap import read_bootstrap
 from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
 from headrace.errors import LeaseLost
 from headrace.model.lifecycle import StatementState
-from headrace.model.messages import Bootstrap, Ended
+from headrace.model.messages import Bootstrap, Ended, Hello
 from headrace.model.result import Disposition, ResultReport
 from headrace.private_files import write_private
 
@@ -64,6 +65,7 @@ class Handler(BaseHTTPRequestHandler):
 
 APPLIED = (200, {"applied": True})
 STORE_DOWN = (503, {"code": "store_unavailable"})
+HELLO = Hello(pid=1, spark_version="4.1", application_id="app", ui_url=None, keeps_tables=True)
 UNREACHABLE = "http://127.0.0.1:9"
 
 StartServer = Callable[..., Server]
@@ -93,8 +95,9 @@ def file(tmp_path: Path) -> Path:
 def connect(file: Path) -> Iterator[Connect]:
     links: list[NodeLink] = []
 
-    def connect(*nodes: str, orphan_seconds: float = 20) -> NodeLink:
-        write_private(file, make_bootstrap(list(nodes), orphan_seconds).model_dump_json())
+    def connect(*nodes: str, **fields: float) -> NodeLink:
+        bootstrap = make_bootstrap(list(nodes)).model_copy(update=fields)
+        write_private(file, bootstrap.model_dump_json())
         bootstrap, token = read_bootstrap(file)
         links.append(NodeLink(file, bootstrap, token))
         return links[-1]
@@ -107,7 +110,7 @@ def connect(file: Path) -> Iterator[Connect]:
 TRANSACTION = "tx_" + "1" * 32
 
 
-def make_bootstrap(nodes: list[str], orphan_seconds: float) -> Bootstrap:
+def make_bootstrap(nodes: list[str]) -> Bootstrap:
     return Bootstrap(
         session_id="se_1",
         epoch=4,
@@ -119,8 +122,23 @@ def make_bootstrap(nodes: list[str], orphan_seconds: float) -> Bootstrap:
         chunk_limit=1,
         lease_seconds=1,
         renew_seconds=1,
-        orphan_seconds=orphan_seconds,
+        orphan_seconds=20,
     )
+
+
+@pytest.mark.parametrize("call", ["hello", "renew"])
+def test_a_frozen_node_does_not_cost_the_lease_if_another_node_answers(
+    call: str, start_server: StartServer, connect: Connect
+) -> None:
+    server = start_server(APPLIED)
+    with socket.create_server(("127.0.0.1", 0)) as frozen:  # connects, but never answers
+        address = f"http://127.0.0.1:{frozen.getsockname()[1]}"
+        link = connect(address, server.address, lease_seconds=4, renew_seconds=1)
+        begin = time.monotonic()
+        answer = link.renew() if call == "renew" else link.hello(HELLO)
+    assert answer.applied
+    assert time.monotonic() - begin < 3, "the lease had expired before another node was asked"
+    assert [path for path, _, _ in server.requests] == [f"/driver/v1/sessions/se_1/4/{call}"]
 
 
 def test_a_call_carries_token_session_and_epoch(

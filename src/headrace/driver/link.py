@@ -116,6 +116,11 @@ class NodeLink:
         self._nodes = list(bootstrap.nodes)
         self._lock = threading.Lock()
         self._last_renewal = time.monotonic()
+        # If one node is frozen, another must renew the lease before it expires.
+        spare_seconds = bootstrap.lease_seconds - bootstrap.renew_seconds
+        self._renewal_seconds = min(
+            max(spare_seconds / 2, _SHORTEST_ATTEMPT_SECONDS), _CALL_SECONDS
+        )
         self._pool = urllib3.PoolManager(
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
             maxsize=_CONNECTIONS,
@@ -133,7 +138,7 @@ class NodeLink:
     def hello(self, message: Hello) -> Acknowledged:
         """Report that Spark is up and the session is restored."""
         sent = time.monotonic()
-        acknowledged = self._call("hello", message, Acknowledged)
+        acknowledged = self._call("hello", message, Acknowledged, seconds=self._renewal_seconds)
         self._last_renewal = sent
         return acknowledged
 
@@ -157,7 +162,13 @@ class NodeLink:
         """
         sent = time.monotonic()
         deadline = self._last_renewal + self.bootstrap.orphan_seconds
-        renewed = self._call("renew", Renew(streams=streams), Renewed, deadline=deadline)
+        renewed = self._call(
+            "renew",
+            Renew(streams=streams),
+            Renewed,
+            seconds=self._renewal_seconds,
+            deadline=deadline,
+        )
         self._last_renewal = sent
         if renewed.nodes:
             with self._lock:

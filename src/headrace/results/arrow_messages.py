@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from headrace.errors import InvalidResult
+from headrace.results.batches import replace_leaf_types
 
 MAX_BATCH_BYTES = 1 << 30
 """Largest record batch that a node reads; one row can have this size."""
@@ -140,20 +141,12 @@ def _read_batch(message: pa.ipc.Message, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _binary_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_binary_type(field.type))
+    """Return a field of the same layout in which every string is binary."""
+    return field.with_type(replace_leaf_types(field.type, _binary_leaf))
 
 
-def _binary_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type of the same layout in which every string is binary."""
-    if pa.types.is_string(type_):
-        return pa.binary()
-    if pa.types.is_map(type_):
-        return pa.map_(_binary_field(type_.key_field), _binary_field(type_.item_field))
-    if pa.types.is_list(type_):
-        return pa.list_(_binary_field(type_.value_field))
-    if pa.types.is_struct(type_):
-        return pa.struct([_binary_field(type_.field(index)) for index in range(type_.num_fields)])
-    return type_
+def _binary_leaf(type_: pa.DataType) -> pa.DataType:
+    return pa.binary() if pa.types.is_string(type_) else type_
 
 
 @contextmanager

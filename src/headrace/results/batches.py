@@ -6,7 +6,7 @@ pyarrow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -97,23 +97,32 @@ def serialize_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> b
     return content
 
 
+def replace_leaf_types(
+    type_: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]
+) -> pa.DataType:
+    """Return the type with every type that has no child, at any depth, replaced."""
+
+    def replace_in(field: pa.Field) -> pa.Field:
+        return field.with_type(replace_leaf_types(field.type, replace))
+
+    if pa.types.is_map(type_):
+        return pa.map_(replace_in(type_.key_field), replace_in(type_.item_field))
+    if pa.types.is_list(type_):
+        return pa.list_(replace_in(type_.value_field))
+    if pa.types.is_struct(type_):
+        return pa.struct([replace_in(type_.field(index)) for index in range(type_.num_fields)])
+    return replace(type_)
+
+
 def _small_type(type_: pa.DataType) -> pa.DataType:
     """Return the type with 32-bit offsets at every depth."""
+    return replace_leaf_types(type_, _small_leaf)
+
+
+def _small_leaf(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_large_string(type_):
         return pa.string()
-    if pa.types.is_large_binary(type_):
-        return pa.binary()
-    if pa.types.is_map(type_):
-        return pa.map_(_small_field(type_.key_field), _small_field(type_.item_field))
-    if pa.types.is_list(type_):
-        return pa.list_(_small_field(type_.value_field))
-    if pa.types.is_struct(type_):
-        return pa.struct([_small_field(type_.field(index)) for index in range(type_.num_fields)])
-    return type_
-
-
-def _small_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_small_type(field.type))
+    return pa.binary() if pa.types.is_large_binary(type_) else type_
 
 
 def _nesting(type_: pa.DataType) -> str:

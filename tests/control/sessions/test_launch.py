@@ -131,6 +131,18 @@ def test_a_session_whose_profile_only_another_node_has_is_left_to_that_node(
         assert nodes[large.node.id]["backends"] == ["local"]
 
 
+def test_a_driver_knows_all_live_nodes_from_its_start(tmp_path: Path, postgres_url: str) -> None:
+    """If the node that starts a driver dies before the first renewal, the driver calls another."""
+    with ExitStack() as stack:
+        first = stack.enter_context(serve_cluster_node(tmp_path / "first", postgres_url))
+        large = stack.enter_context(
+            serve_cluster_node(tmp_path / "large", postgres_url, large={"master": "local[8]"})
+        )
+        request = large.launcher.wait_for_request(large.session(profile="large"))
+        addresses = [node.node.context.address for node in (large, first)]
+        assert request.bootstrap.nodes == addresses
+
+
 @pytest.mark.finding("B13")
 def test_a_session_whose_profile_no_node_has_fails(start_node: StartNode) -> None:
     node = start_node(lease=_QUICK)

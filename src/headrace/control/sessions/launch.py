@@ -163,11 +163,13 @@ class Launches:
                 token_hash=hash_token(token),
                 results_location=self._settings.results_location,
             )
+            addresses = nodes.addresses(tx)
         if epoch is None:
             return
         lease = DriverLease(session.id, epoch)
         try:
-            handle = self._launchers.start(self._request(session, lease, token, profile))
+            request = self._request(session, lease, token, profile, addresses)
+            handle = self._launchers.start(request)
         except BackendUnreachable as error:
             # The backend may have started the driver all the same.
             self._takeovers.declare_lost(lease, error.message.rstrip("."))
@@ -201,7 +203,12 @@ class Launches:
             )
 
     def _request(
-        self, session: Session, lease: DriverLease, token: str, profile: Profile
+        self,
+        session: Session,
+        lease: DriverLease,
+        token: str,
+        profile: Profile,
+        addresses: list[str],
     ) -> LaunchRequest:
         name = launch_name(lease)
         settings = self._settings
@@ -210,7 +217,8 @@ class Launches:
             session_id=lease.session_id,
             epoch=lease.epoch,
             token=token,
-            nodes=[self._context.address],
+            # The driver calls this node first, and the others if this node ends.
+            nodes=list(dict.fromkeys([self._context.address, *addresses])),
             conf=_driver_conf(session, name, settings, catalog_conf, profile),
             catalog=session.spec.catalog,
             database=session.spec.database,
