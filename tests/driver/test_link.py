@@ -141,6 +141,20 @@ def test_a_frozen_node_does_not_cost_the_lease_if_another_node_answers(
     assert [path for path, _, _ in server.requests] == [f"/driver/v1/sessions/se_1/4/{call}"]
 
 
+def test_every_address_that_a_node_has_named_has_its_turn(
+    start_server: StartServer, connect: Connect
+) -> None:
+    """The bootstrap file has old addresses only. Another node was started later."""
+    later = start_server(APPLIED)
+    first = start_server(APPLIED)
+    link = connect(first.address, UNREACHABLE, orphan_seconds=5)
+    first.answers = [(200, {"applied": True, "nodes": [first.address, later.address]})]
+    link.renew()
+    first.answers = [STORE_DOWN]
+    link.renew()
+    assert [path for path, _, _ in later.requests] == ["/driver/v1/sessions/se_1/4/renew"]
+
+
 def test_a_call_carries_token_session_and_epoch(
     start_server: StartServer, connect: Connect
 ) -> None:

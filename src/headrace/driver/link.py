@@ -114,6 +114,7 @@ class NodeLink:
         self._file = file
         self._path = f"{LINK_PREFIX}/{bootstrap.session_id}/{bootstrap.epoch}"
         self._nodes = list(bootstrap.nodes)
+        self._file_nodes = list(bootstrap.nodes)
         self._lock = threading.Lock()
         self._last_renewal = time.monotonic()
         # If one node is frozen, another must renew the lease before it expires.
@@ -299,11 +300,14 @@ class NodeLink:
         return response
 
     def _move_to_next_node(self, failed: str) -> None:
-        """Put the failed node last, and new addresses from the bootstrap file first.
+        """Put the failed node last, and addresses that are new in the bootstrap file first.
 
-        A node that was restarted on another port has written its new address to the file.
+        A node that was restarted on another port has written its new address to the file. Every
+        known address has its turn: the file may contain old addresses only.
         """
         from_file = read_addresses(self._file)
         with self._lock:
-            nodes = dict.fromkeys([*from_file, *self._nodes])
+            new = [node for node in from_file if node not in self._file_nodes]
+            self._file_nodes = from_file or self._file_nodes
+            nodes = dict.fromkeys([*new, *self._nodes, *from_file])
             self._nodes = [node for node in nodes if node != failed] + [failed]
