@@ -77,16 +77,17 @@ def jvm() -> ScriptedJvm:
 @pytest.fixture
 def start(jvm: ScriptedJvm) -> Iterator[Start]:
     """Return a function that starts the renewal, and returns the list of its errors."""
-    stopping = threading.Event()
+    renewals: list[LeaseRenewal] = []
 
     def start(link: RenewingLink) -> list[HeadraceError]:
         errors: list[HeadraceError] = []
-        renewal = LeaseRenewal(cast("NodeLink", link), jvm.as_spark(), stopping, errors.append)
-        renewal.start()
+        renewals.append(LeaseRenewal(cast("NodeLink", link), jvm.as_spark(), errors.append))
+        renewals[-1].start()
         return errors
 
     yield start
-    stopping.set()
+    for renewal in renewals:
+        renewal.stop()
     jvm.answering.set()
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from tests.support.journal import BOOTSTRAP
+from tests.support.waiting import wait_until
 
 from headrace.driver import loop as loop_module
 from headrace.driver.link import NodeLink
@@ -47,6 +48,9 @@ class FakeLink:
             assert self.said_goodbye.wait(30)
             raise LeaseLost
         return self.orders.pop(0)
+
+    def renew(self, _streams: int) -> None:
+        self.calls.append("renew")
 
     def report_start(self, _statement_id: str) -> None:
         self.calls.append("started")
@@ -194,6 +198,24 @@ def test_sigterm_is_a_goodbye_of_a_lost_driver_and_reports_no_failed_statement(
 
 
 @pytest.mark.finding("B2")
+def test_a_closed_driver_renews_its_lease_until_its_statement_has_stopped(
+    exits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = FakeLink(orders=[], bootstrap=BOOTSTRAP.model_copy(update={"renew_seconds": 0.01}))
+
+    def stop_slowly() -> StatementState:
+        wait_until(lambda: not link.orders, what="the driver is told to close")
+        count = link.calls.count("renew")
+        wait_until(lambda: link.calls.count("renew") > count + 3, what="the lease is renewed")
+        return StatementState.CANCELLED
+
+    link.orders = [assign(monkeypatch, stop_slowly), Orders(close=True)]
+    make_loop(link, FakeSpark()).run()
+    assert link.calls[-2:] == ["ended cancelled", "goodbye"]
+    assert exits == []
+
+
+@pytest.mark.finding("B2")
 def test_a_driver_whose_statements_ignore_their_cancel_kills_its_jvm_after_the_goodbye(
     exits: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,8 +225,9 @@ def test_a_driver_whose_statements_ignore_their_cancel_kills_its_jvm_after_the_g
         assert spark.killed.wait(30)
         return StatementState.FAILED
 
-    monkeypatch.setattr(loop_module, "_CLOSE_SECONDS", 0.1)
-    link = FakeLink(orders=[assign(monkeypatch, run_for_ever), Orders(close=True)])
+    bootstrap = BOOTSTRAP.model_copy(update={"close_grace_seconds": 0.1})
+    orders = [assign(monkeypatch, run_for_ever), Orders(close=True)]
+    link = FakeLink(orders=orders, bootstrap=bootstrap)
     make_loop(link, spark).run()
     assert link.goodbyes == [None]
     assert spark.killed.is_set()

@@ -97,8 +97,7 @@ RECIPES = {
     "store link.begin_write": Recipe(("insert",)),
     # The driver dies between its request and its write: the next driver clears the write.
     "store link.clear_leftovers": _KILL_WRITER,
-    "link leftovers:clear_leftovers": _NEW_SESSION,
-    "link leftovers:clear_leftovers#2": _KILL_WRITER,
+    "link leftovers:clear_leftovers": _KILL_WRITER,
     "store link.renew": _SLOW,
     "link lease_renewal:renew": _SLOW,
     "store link.started": _SLOW,

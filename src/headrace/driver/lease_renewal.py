@@ -15,6 +15,8 @@ from headrace.driver.link import NodeLink
 from headrace.driver.spark import Spark
 from headrace.errors import DriverLost, HeadraceError
 
+_STOP_SECONDS = 1.0
+
 
 class JvmMonitor:
     """Asks the JVM for its running streams, in a thread of its own that the JVM can block."""
@@ -93,25 +95,23 @@ class JvmMonitor:
 
 
 class LeaseRenewal:
-    """A thread that renews the lease until the driver stops."""
+    """A thread that renews the lease until it is stopped."""
 
     def __init__(
-        self,
-        link: NodeLink,
-        spark: Spark,
-        stopping: threading.Event,
-        on_error: Callable[[HeadraceError], None],
+        self, link: NodeLink, spark: Spark, on_error: Callable[[HeadraceError], None]
     ) -> None:
         """Create a renewal that has not started.
 
         Args:
-            stopping: Set when the driver stops.
             on_error: Called with the error that ends the renewal: the lease or the JVM is lost, or
                 no node answers.
         """
         self._link = link
-        self._stopping = stopping
+        self._stopping = threading.Event()
         self._on_error = on_error
+        self._thread = threading.Thread(
+            target=self._renew_repeatedly, name="headrace-renew", daemon=True
+        )
         bootstrap = link.bootstrap
         self._interval = bootstrap.renew_seconds
         self._jvm = JvmMonitor(
@@ -121,12 +121,18 @@ class LeaseRenewal:
     def start(self) -> None:
         """Start the thread."""
         self._jvm.start(self._stopping)
-        threading.Thread(target=self._renew_repeatedly, name="headrace-renew", daemon=True).start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread. A renewal in flight has no effect from now on."""
+        self._stopping.set()
+        self._thread.join(_STOP_SECONDS)
 
     def _renew_repeatedly(self) -> None:
         while not self._stopping.wait(self._interval):
             try:
                 self._link.renew(self._jvm.check())
             except HeadraceError as error:
-                self._on_error(error)
+                if not self._stopping.is_set():
+                    self._on_error(error)
                 return

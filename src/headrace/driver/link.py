@@ -213,9 +213,15 @@ class NodeLink:
         """Request the turn of a write, and return whether it is granted."""
         return self._call("begin_write", message, WriteTurn)
 
-    def clear_leftovers(self, identities: list[str], cleared: list[int]) -> list[LeftoverWrite]:
-        """Report cleared writes of drivers that are gone, and return those that remain."""
-        message = ClearLeftovers(identities=identities, cleared=cleared)
+    def clear_leftovers(
+        self, identities: list[str], cleared: list[int], *, after: int
+    ) -> list[LeftoverWrite]:
+        """Report cleared writes of drivers that are gone, and return the next ones.
+
+        Args:
+            after: Only writes with a larger number are returned.
+        """
+        message = ClearLeftovers(identities=identities, cleared=cleared, after=after)
         return self._call("clear_leftovers", message, Leftovers).writes
 
     def goodbye(self, failure: Failure | None = None) -> None:

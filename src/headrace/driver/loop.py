@@ -29,7 +29,9 @@ from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment
 
 _LOG = logging.getLogger("headrace.driver")
-_CLOSE_SECONDS = 10.0
+_EXIT_SHARE = 0.3
+"""Share of the grace period of a close that is left for the end of the process."""
+_LONGEST_EXIT_SECONDS = 10.0
 _START_REPORT_SECONDS = 0.1
 """A statement that ends sooner has no start report: the report of its end includes the start."""
 _RECOVERY_SECONDS = 5.0
@@ -74,7 +76,8 @@ class Loop:
         report_ended_statements(hook_calls, self._link.bootstrap.session_id)
         notified = [call.statement_id for call in hook_calls]
         self._link.hello(self._spark.build_hello(os.getpid(), lost=lost, notified=notified))
-        LeaseRenewal(self._link, self._spark, self._stopping, self._abort).start()
+        renewal = LeaseRenewal(self._link, self._spark, self._abort)
+        renewal.start()
         # Only after `hello`: a long recovery must not exceed the start timeout of the session.
         recovery = self._workers.submit(self._recover)
         self._futures.add(recovery)
@@ -91,6 +94,8 @@ class Loop:
             self._serve()
         finally:
             reporter.stop()
+        # The lease lasts until the goodbye: statements may take some time to stop.
+        renewal.stop()
         self._raise_fatal_error()
         self._link.goodbye()
         if any(not future.done() for future in self._futures):
@@ -201,11 +206,16 @@ class Loop:
         os._exit(1)
 
     def _cancel_remaining(self) -> None:
-        """Cancel the statements in flight, and wait up to 10 seconds for their reports."""
+        """Cancel the statements in flight, and wait for their reports.
+
+        After the grace period of the close, a node would kill the driver: end a little earlier.
+        """
         with self._lock:
             remaining = list(self._executions)
         for statement_id in remaining:
             self._cancel(statement_id)
-        wait(self._futures, _CLOSE_SECONDS)
+        grace_seconds = self._link.bootstrap.close_grace_seconds
+        exit_seconds = min(_EXIT_SHARE * grace_seconds, _LONGEST_EXIT_SECONDS)
+        wait(self._futures, grace_seconds - exit_seconds)
         for pool in (self._workers, self._reporters):
             pool.shutdown(wait=False, cancel_futures=True)

@@ -93,6 +93,8 @@ class Bootstrap(Message):
     """Longest time that the driver lives without reaching any node."""
     jvm_timeout_seconds: float = 60.0
     """Time without an answer after which the driver's JVM counts as lost."""
+    close_grace_seconds: float = 30.0
+    """Time after which a node kills the driver of a closed session."""
     hold: str | None = None
     """File on which the driver holds a shared lock for as long as it lives."""
 
@@ -246,6 +248,8 @@ class ClearLeftovers(Message):
     identities: Annotated[list[Text], Field(max_length=_MAX_CATALOGS, fail_fast=True)]
     cleared: Annotated[list[Count], Field(max_length=1000, fail_fast=True)] = []
     """Numbers of writes whose staging directories do not exist any more."""
+    after: Count = 0
+    """Only writes with a larger number are listed."""
 
 
 class Leftovers(Message):

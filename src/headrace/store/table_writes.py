@@ -122,11 +122,14 @@ def release(tx: Tx, statement_id: str, lease: DriverLease, *, succeeded: bool) -
     tx.execute(update(table_writes).where(*is_own).values(released=True))
 
 
-def leftovers(tx: Tx, identities: Sequence[str], *, limit: int) -> list[LeftoverWrite]:
+def leftovers(
+    tx: Tx, identities: Sequence[str], *, after: int = 0, limit: int
+) -> list[LeftoverWrite]:
     """Return at most `limit` writes of drivers that are gone, oldest first.
 
     Args:
         identities: Only writes to tables of these catalogs.
+        after: Only writes with a larger number.
     """
     query = (
         select(
@@ -136,7 +139,11 @@ def leftovers(tx: Tx, identities: Sequence[str], *, limit: int) -> list[Leftover
             table_writes.c.table,
         )
         .outerjoin(sessions, sessions.c.id == table_writes.c.session_id)
-        .where(table_writes.c.identity.in_(identities), _DRIVER_GONE)
+        .where(
+            table_writes.c.identity.in_(identities),
+            table_writes.c.number > after,
+            _DRIVER_GONE,
+        )
         .order_by(table_writes.c.number)
         .limit(limit)
     )
@@ -148,12 +155,20 @@ def leftovers(tx: Tx, identities: Sequence[str], *, limit: int) -> list[Leftover
     ]
 
 
-def forget(tx: Tx, numbers: Collection[int]) -> None:
-    """Delete writes of drivers that are gone, because their staging directories are removed."""
+def forget(tx: Tx, numbers: Collection[int], identities: Sequence[str]) -> None:
+    """Delete writes of drivers that are gone, because their staging directories are removed.
+
+    Args:
+        identities: Only writes to tables of these catalogs.
+    """
     gone = (
         select(table_writes.c.number)
         .outerjoin(sessions, sessions.c.id == table_writes.c.session_id)
-        .where(table_writes.c.number.in_(numbers), _DRIVER_GONE)
+        .where(
+            table_writes.c.number.in_(numbers),
+            table_writes.c.identity.in_(identities),
+            _DRIVER_GONE,
+        )
     )
     tx.execute(delete(table_writes).where(table_writes.c.number.in_(gone)))
 

@@ -119,6 +119,9 @@ def test_the_next_driver_clears_what_a_lost_driver_has_left(
         if write.writer == f"{lost.session}_{epoch}"
     ]
     assert write.table == "`d`.`t`"
+    driver.clear_leftovers(["another"], cleared=[write.number])
+    remaining = driver.clear_leftovers(["metastore"])
+    assert write.number in [other.number for other in remaining]
     remaining = driver.clear_leftovers(["metastore"], cleared=[write.number])
     assert write.number not in [other.number for other in remaining]
     assert node.statement(waiting)["state"] == "waiting"

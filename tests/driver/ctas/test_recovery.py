@@ -118,6 +118,30 @@ def test_transactions_of_other_catalogs_are_not_claimed(
 
 
 @pytest.mark.finding("S2")
+@pytest.mark.parametrize(
+    "record",
+    [{"stream_location": 5, "table": {}}, {"stream_location": "x"}, {"staged": 7}, {}],
+    ids=str,
+)
+def test_a_forged_record_does_not_stop_the_recovery_of_other_tables(
+    spark: SparkSession,
+    link: JournalLink,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    record: dict[str, object],
+) -> None:
+    crash_in_commit(spark, link, monkeypatch)
+    [orphan] = link.orphaned
+    staged = orphan.staged.model_copy(update={"record": record})
+    forged = orphan.model_copy(update={"id": f"tx_{'0' * 32}", "staged": staged})
+    link.orphaned = [forged, orphan]
+    recover(spark, link.as_link())
+    assert list_tables(spark) == ["t"]
+    assert checksum(spark, "t") == expected_checksum(spark)
+    assert f"transaction {forged.id} of table" in caplog.text
+
+
+@pytest.mark.finding("S2")
 @pytest.mark.parametrize("field", ["staged", "staging_location", "target", "backup", "files"])
 def test_a_forged_record_makes_no_driver_drop_a_table_or_delete_a_directory(
     spark: SparkSession, link: JournalLink, caplog: pytest.LogCaptureFixture, field: str

@@ -46,8 +46,10 @@ class TableWriteTurns:
         if message.cleared:
             with self._database.write("link.clear_leftovers") as tx:
                 load_owned_view(tx, lease)
-                table_writes.forget(tx, message.cleared)
+                table_writes.forget(tx, message.cleared, message.identities)
         with self._database.read() as tx:
             load_owned_view(tx, lease)
-            writes = table_writes.leftovers(tx, message.identities, limit=_MAX_LEFTOVERS)
+            writes = table_writes.leftovers(
+                tx, message.identities, after=message.after, limit=_MAX_LEFTOVERS
+            )
         return Leftovers(writes=writes)

@@ -29,7 +29,7 @@ def close_session(tx: Tx, session: Session, *, actor: str, reason: str | None = 
     detail = {"reason": reason} if reason else None
     sessions.transition(tx, session.id, SessionState.CLOSING, actor=actor, detail=detail)
     for statement_id in statements.in_flight_ids(tx, session.id):
-        # A table that is being published is finished before the driver is notified of the close.
+        # A table that is being published is not cancelled: the driver may finish it.
         with contextlib.suppress(Committing):
             statement_transitions.request_cancel(
                 tx, statement_id, actor=actor, reason=CancelReason.CLOSED

@@ -229,6 +229,7 @@ class Launches:
             chunk_limit=settings.results.chunk_limit,
             lease_seconds=self._context.lease_seconds,
             renew_seconds=settings.lease.renew.total_seconds(),
+            close_grace_seconds=settings.lease.close_grace.total_seconds(),
             orphan_seconds=settings.lease.orphan.total_seconds(),
             jvm_timeout_seconds=settings.lease.jvm_timeout.total_seconds(),
             hold=str(self._metastore.users_lock) if self._metastore else None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import BaseModel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -18,9 +19,14 @@ from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.errors import EndlessStream, StatementFailed, StreamStopped
 from headrace.model.ctas_options import TRIGGER_KEY, Trigger
 
-_LOCATION, _TABLE = "stream_location", "table"
-"""Keys of the record."""
 _PROGRESS_CONTEXT = "org.apache.spark.sql.execution.streaming.runtime.ProgressContext"
+
+
+class _StreamedRecord(BaseModel):
+    """The record of a table from a stream, around the record of the table itself."""
+
+    stream_location: str
+    table: dict[str, Any]
 
 
 class StreamedTable(TwoPhaseTable):
@@ -60,17 +66,22 @@ class StreamedTable(TwoPhaseTable):
         self._files.remove(self._stream_location)
 
     def to_record(self) -> dict[str, Any]:
-        return {_LOCATION: self._stream_location, _TABLE: self._table.to_record()}
+        record = _StreamedRecord(
+            stream_location=self._stream_location, table=self._table.to_record()
+        )
+        return record.model_dump()
 
 
 def split_record(record: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """Return the stream's directory and the record of the table itself.
 
-    The directory is None if the table was not created from a stream.
+    The directory is None if the table was not created from a stream. Raises ValidationError for a
+    record that no `StreamedTable` has written.
     """
-    if _LOCATION in record:
-        return record[_LOCATION], record[_TABLE]
-    return None, record
+    if "stream_location" not in record:
+        return None, record
+    streamed = _StreamedRecord.model_validate(record, strict=True)
+    return streamed.stream_location, streamed.table
 
 
 def bounded_trigger(session: SparkSession) -> Trigger:

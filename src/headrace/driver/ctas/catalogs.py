@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import entry_points
 
@@ -60,14 +61,18 @@ def restore_table(
             record contradicts the journal.
     """
     staged = entry.staged
-    stream_location, record = split_record(staged.record)
     journalled = JournalledTable(
         transaction=entry.id,
         epoch=entry.staged_epoch,
         target=staged.target,
         location=staged.location,
-        record=record,
+        record=staged.record,
     )
+    try:
+        stream_location, record = split_record(staged.record)
+    except ValidationError as error:
+        raise journalled.refuse("it is not a record of a table from a stream") from error
+    journalled = replace(journalled, record=record)
     if stream_location is not None and not stream_location.endswith(f"/streams/{entry.id}"):
         raise journalled.refuse(f"it names the directory {stream_location}")
     for catalog in _catalogs_of_kind(session, staged):

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from headrace.driver.ctas.catalogs import list_catalogs, restore_table
 from headrace.driver.ctas.transaction import CommitUnfinished, CtasHook, Journal
 from headrace.driver.hooks import StatementFacts
-from headrace.driver.link import LinkRefused, NodeLink
-from headrace.errors import StatementFailed
+from headrace.driver.link import NodeLink, NoNodeAnswers
+from headrace.errors import HeadraceError, LeaseLost, StatementFailed
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import OrphanedTransaction
 
@@ -30,7 +30,8 @@ def recover(
     """Claim the orphaned transactions of this session's catalogs, and resolve each of them.
 
     The node assigns a few transactions at a time, so that other drivers can resolve the rest. An
-    error of one transaction is logged, and the transaction stays orphaned.
+    error of one transaction is logged, and the others are resolved all the same: a forged record
+    must not stop the recovery of a catalog.
 
     Args:
         should_stop: Returns whether to end before the next transaction.
@@ -54,21 +55,15 @@ def recover(
 
 
 def _resolve_logged(session: SparkSession, orphan: OrphanedTransaction, link: NodeLink) -> None:
+    summary = f"transaction {orphan.id} of table {orphan.staged.target} is not resolved"
     try:
         _resolve(session, orphan, link)
-    except (
-        PySparkException,
-        Py4JError,
-        StatementFailed,
-        CommitUnfinished,
-        LinkRefused,
-    ) as error:
-        _LOG.error(
-            "transaction %s of table %s is not resolved: %s",
-            orphan.id,
-            orphan.staged.target,
-            error,
-        )
+    except (LeaseLost, NoNodeAnswers):
+        raise
+    except (PySparkException, Py4JError, HeadraceError, CommitUnfinished) as error:
+        _LOG.error("%s: %s", summary, error)
+    except Exception:  # noqa: BLE001 - an error of one record must not stop the recovery
+        _LOG.exception("%s", summary)
 
 
 def _resolve(session: SparkSession, orphan: OrphanedTransaction, link: NodeLink) -> None:

@@ -31,12 +31,12 @@ def clear_leftovers(session: SparkSession, link: NodeLink) -> None:
     except (PySparkException, Py4JError) as error:
         _LOG.error("leftovers of dead drivers stay, the catalog cannot be identified: %s", error)
         return
-    writes = link.clear_leftovers([identity], [])
-    while writes:
+    cleared: list[int] = []
+    after = 0
+    # Writes that could not be cleared are skipped: they must not hide the writes after them.
+    while writes := link.clear_leftovers([identity], cleared, after=after):
         cleared = [write.number for write in writes if _clear(session, write)]
-        if not cleared:
-            return
-        writes = link.clear_leftovers([identity], cleared)
+        after = writes[-1].number
 
 
 def _clear(session: SparkSession, write: LeftoverWrite) -> bool:
