@@ -13,14 +13,15 @@ pytestmark = [pytest.mark.spark, pytest.mark.finding("B21")]
 
 _ROWS = (
     "SELECT id, 0L FROM range(0, 2, 1, 2)"
-    " WHERE reflect('java.lang.Thread', 'sleep', IF(id = 0, 0L, 3000L)) IS NOT NULL"
+    " WHERE reflect('java.lang.Thread', 'sleep', IF(id = 0, 0L, {seconds}000L)) IS NOT NULL"
 )
 
 
-def start_insert(node: NodeProcess, session: str, name: str) -> str:
-    """Start an INSERT and wait until one of its two tasks has written its row."""
+def start_insert(node: NodeProcess, session: str, name: str, *, seconds: int = 3) -> str:
+    """Start an INSERT of some seconds, and wait until one of its two tasks has written its row."""
     conf = {"hive.exec.dynamic.partition.mode": "nonstrict"}
-    statement_id = str(node.submit(f"INSERT INTO {name} {_ROWS}", session, conf=conf)["id"])
+    text = f"INSERT INTO {name} {_ROWS.format(seconds=seconds)}"
+    statement_id = str(node.submit(text, session, conf=conf)["id"])
     table = node.home / "warehouse" / name
     wait_until(lambda: any(table.rglob("part-*")), seconds=60, what="a row is written")
     return statement_id
@@ -64,3 +65,19 @@ def test_inserts_into_the_partitions_of_a_hive_table_take_turns(
     assert ended["state"] == "success"
     assert ended["ended_at"] < second["ended_at"]
     assert read_ids(node, session, "shared_text") == ["0", "1", "2"]
+
+
+def test_a_replacement_of_a_table_keeps_the_rows_of_an_insert_that_runs_beside_it(
+    node: NodeProcess, session: str, other_session: str
+) -> None:
+    create = "CREATE TABLE compacted (id BIGINT, k BIGINT) USING parquet"
+    assert node.run(create, session)["state"] == "success"
+    # The driver loads the classes of a replacement now, not during the INSERT.
+    warm_up = "CREATE OR REPLACE TABLE warm USING parquet AS SELECT * FROM compacted"
+    assert node.run(warm_up, other_session)["state"] == "success"
+    insert = start_insert(node, session, "compacted", seconds=10)
+    text = "CREATE OR REPLACE TABLE compacted USING parquet AS SELECT DISTINCT * FROM compacted"
+    replaced = node.run(text, other_session)
+    assert replaced["state"] == "success"
+    assert node.statement(insert)["state"] == "success"
+    assert read_ids(node, other_session, "compacted") == ["0", "1"]

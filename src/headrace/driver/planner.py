@@ -126,6 +126,16 @@ def _find_writes(session: SparkSession, assignment: Assignment) -> PlannedWrites
     return PlannedWrites(SessionCatalog(session, "spark_catalog").identity(), writes)
 
 
+def _find_replaced_table(ctas: Ctas) -> PlannedWrites | None:
+    """Return the replacement of a table of files: rows of other writes would be dropped with it."""
+    if not (ctas.replaces and ctas.is_session_catalog):
+        return None
+    write = WriteDetector(ctas.session).find_replaced(ctas.path)
+    if write is None:
+        return None
+    return PlannedWrites(SessionCatalog(ctas.session, ctas.path.catalog).identity(), [write])
+
+
 def _atomicity(session: SparkSession) -> Atomicity:
     return Atomicity.parse(str(session.conf.get(ATOMICITY_KEY, Atomicity.AUTO)))
 
@@ -174,6 +184,7 @@ def _plan_ctas(
     )
     return ExecutionPlan(
         run=lambda: _run_ctas(session, run, hook, statement),
+        find_writes=lambda: _find_replaced_table(ctas),
         hook=hook,
         atomic=hook.atomic,
         note=hook.note,

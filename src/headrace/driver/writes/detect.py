@@ -68,6 +68,19 @@ class WriteDetector:
             _LOG.info("the tables that the statement writes to are not known: %s", error)
         return list(writes.values())
 
+    def find_replaced(self, path: TablePath) -> TableWrite | None:
+        """Return the write of a statement that replaces a table of the session catalog.
+
+        Return None if there is no such table of files. Raises PySparkException and Py4JError.
+        """
+        files = (
+            None if self._v1_catalog.kind_of(path) is None else self._v1_catalog.find_files(path)
+        )
+        if files is None:
+            return None
+        location = self._normalize(files.location)
+        return TableWrite(location=location, table=path.lock_key, overwrite=True)
+
     def find_location(self, table: str) -> str | None:
         """Return the location of a table, or None if there is no such table of files.
 
