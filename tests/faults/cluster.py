@@ -87,17 +87,19 @@ class ChaosNode:
         store: str | None = None,
         warehouse: str | None = None,
         host: Host | None = None,
+        port: int = 0,
         default_times: bool = False,
     ) -> None:
         """Start the node.
 
         Args:
+            port: Port of every start; 0: a free port, another one at each start.
             host: Host on which the node runs; None: this machine.
             default_times: Use the default of every duration, instead of short ones.
         """
         self.home = home
         self.host = host
-        self._flags = ["--embedded"] if embedded else []
+        self._flags = ["--port", str(port), *(["--embedded"] if embedded else [])]
         if host is not None:
             self._flags += ["--host", host.address]
         self._lock = threading.Lock()
@@ -185,7 +187,7 @@ class ChaosNode:
         self.home.mkdir(parents=True, exist_ok=True)
         file = self.home / "node.json"
         file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "headrace.api", "--port", "0", "--home", str(self.home)]
+        command = [sys.executable, "-m", "headrace.api", "--home", str(self.home)]
         if self.host is not None:
             command = [*self.host.enter(), *command]
         with (self.home / "node.log").open("ab") as log:

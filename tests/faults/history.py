@@ -33,7 +33,7 @@ _UNCANCELLABLE = (
     "SELECT size(transform(sequence(1, 1000000),"
     " x -> aggregate(sequence(1, 1000000), 0L, (a, y) -> a + x * y)))"
 )
-_RESTFUL = {"dead", "failed", "running", "recovering"}
+_RESTFUL = {"dead", "failed", "running"}
 
 
 class History:
@@ -362,6 +362,10 @@ class History:
 
     def _is_at_rest(self, session: str) -> bool:
         state = self._get_session(session)["state"]
+        if state == "recovering":
+            # A driver may be starting, for a statement that was cancelled meanwhile.
+            rows = self._lane.read_rows().sessions
+            return next(row for row in rows if row["id"] == session)["lease_until"] is None
         return state in (_RESTFUL if session == self._lane.base else {"dead", "failed"})
 
     def _find_survivors(self) -> list[DriverProcess]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +18,9 @@ from tests.support.postgres import PostgresServer, running_server
 from tests.support.processes import end
 
 from headrace.store.tables import events, results, sessions, statements, transactions
+
+_FIRST_PORT = 18040
+"""The ports from here on are below those that the system gives to connections."""
 
 
 class Deployment(StrEnum):
@@ -89,10 +93,20 @@ class ChaosLane:
                 warehouse=self._catalog.warehouse,
                 store=store,
                 host=host,
+                port=self._choose_port(host),
                 results=str(self.results),
                 default_times=self.kind.default_times,
             )
         )
+
+    def _choose_port(self, host: Host | None) -> int:
+        """Return the port of a node, which stays the same in a cluster, as in production.
+
+        A driver could not know the new port of a node if the other node is frozen at that moment.
+        """
+        if self.kind.embedded:
+            return 0
+        return _FIRST_PORT if host is not None else _find_free_port()
 
     @property
     def results(self) -> Path:
@@ -144,3 +158,11 @@ class ChaosLane:
             node.close()
         end({driver.process for driver in find_drivers(self.folder)})
         self._stack.close()
+
+
+def _find_free_port() -> int:
+    for port in range(_FIRST_PORT, _FIRST_PORT + 100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise AssertionError("no port is free")
