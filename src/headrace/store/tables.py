@@ -38,7 +38,8 @@ from headrace.store.clock import Instant
 from headrace.store.columns import Document, enum_type, id_type
 
 _LIVE = text("ended_at IS NULL")
-_WARM = text("warm")
+WARM = text("warm")
+"""Condition on sessions, as text: for the column, SQLAlchemy renders `warm = 1` on SQLite."""
 TIMED = text(
     "ended_at IS NULL AND (timeout_seconds IS NOT NULL OR queue_timeout_seconds IS NOT NULL)"
 )
@@ -132,7 +133,7 @@ sessions = Table(
     ),
     Index("sessions_by_owner", "owner", "id"),
     Index("sessions_ended", "ended_at", sqlite_where=_ENDED, postgresql_where=_ENDED),
-    Index("sessions_warm", "profile", "id", sqlite_where=_WARM, postgresql_where=_WARM),
+    Index("sessions_warm", "profile", "id", sqlite_where=WARM, postgresql_where=WARM),
     sqlite_autoincrement=True,
 )
 

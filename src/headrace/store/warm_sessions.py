@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ScalarSelect, case, false, func, select, true, update
+from sqlalchemy import ScalarSelect, case, false, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.model.lifecycle import SessionState
@@ -12,7 +12,7 @@ from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
 from headrace.store.sessions import build_name_error, fetch, select_live
-from headrace.store.tables import sessions
+from headrace.store.tables import WARM, sessions
 
 UNASSIGNED_OWNER = ""
 """Owner of a warm session that is not assigned yet."""
@@ -22,14 +22,14 @@ _READY = [SessionState.STARTING, SessionState.RUNNING]
 
 def live(tx: Tx, profile: str) -> list[Session]:
     """Return the warm sessions of a profile that have not ended, oldest first."""
-    query = select_live().where(sessions.c.warm.is_(true()), sessions.c.profile == profile)
+    query = select_live().where(WARM, sessions.c.profile == profile)
     return fetch(tx, query.order_by(sessions.c.id))
 
 
 def failed_recently(tx: Tx, profile: str, seconds: float) -> bool:
     """Return whether a warm session of a profile has failed within the last `seconds`."""
     query = select(func.count()).where(
-        sessions.c.warm.is_(true()),
+        WARM,
         sessions.c.profile == profile,
         sessions.c.state == SessionState.FAILED,
         sessions.c.ended_at > clock(-seconds),
@@ -50,6 +50,17 @@ def unnamed_ended_within(tx: Tx, profile: str, seconds: float) -> bool:
     return bool(tx.execute(query).scalar_one())
 
 
+def lock(tx: Tx, session_id: str, epoch: int) -> bool:
+    """Lock a session if it is still warm and still has this epoch. Return whether it was locked.
+
+    A session that another transaction has locked is skipped, because it may be assigned there.
+    """
+    query = select(sessions.c.id).where(
+        sessions.c.id == session_id, sessions.c.epoch == epoch, WARM
+    )
+    return tx.execute(query.with_for_update(skip_locked=True)).one_or_none() is not None
+
+
 def assign(tx: Tx, new: NewSession) -> str | None:
     """Turn a warm session of the same profile into the new session.
 
@@ -64,7 +75,7 @@ def assign(tx: Tx, new: NewSession) -> str | None:
     """
     assignment = (
         update(sessions)
-        .where(sessions.c.id == _first_ready(new.spec.profile), sessions.c.warm.is_(true()))
+        .where(sessions.c.id == _first_ready(new.spec.profile), WARM)
         .values(
             warm=false(),
             owner=new.owner,
@@ -100,7 +111,7 @@ def _first_ready(profile: str) -> ScalarSelect[str]:
         select(sessions.c.id)
         .where(
             sessions.c.ended_at.is_(None),
-            sessions.c.warm.is_(true()),
+            WARM,
             sessions.c.profile == profile,
             sessions.c.state.in_(_READY),
             sessions.c.fenced_driver.is_(None),

@@ -9,7 +9,7 @@ from sqlalchemy import event, text
 from tests.support.store import new_session, new_statement, running_session
 
 from headrace.model.lifecycle import StatementState
-from headrace.model.session import DriverLease
+from headrace.model.session import DriverLease, NewSession
 from headrace.store import (
     driver_view,
     events,
@@ -19,6 +19,7 @@ from headrace.store import (
     statement_transitions,
     statements,
     timeouts,
+    warm_sessions,
 )
 from headrace.store.database import Database, Tx
 
@@ -134,6 +135,45 @@ def test_no_query_scans_all_statements_or_events(
                 full = line.startswith(f"SCAN {table}")
                 assert not full or "INDEX" in line, plan
         assert "TEMP B-TREE" not in plan, plan
+
+
+_ENDED_SESSION = """
+    INSERT INTO sessions (id, owner, kind, state, profile, conf, jars, files, py_files, epoch,
+    next_ordinal, created_at, ended_at)
+    {numbers} SELECT id || i, owner, kind, 'dead', profile, conf, jars, files, py_files, epoch,
+    next_ordinal, created_at, created_at
+    FROM sessions, n WHERE ended_at IS NULL"""
+_LIVE_SESSION = """
+    INSERT INTO sessions (id, owner, kind, state, profile, conf, jars, files, py_files, epoch,
+    next_ordinal, created_at)
+    {numbers} SELECT id || 'live' || i, owner, kind, state, profile, conf, jars, files, py_files,
+    epoch, next_ordinal, created_at
+    FROM sessions, n WHERE ended_at IS NULL"""
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda tx: warm_sessions.live(tx, "default"),
+        lambda tx: warm_sessions.failed_recently(tx, "default", 60),
+        lambda tx: warm_sessions.assign(tx, NewSession(id="se_x", owner="ada")),
+    ],
+    ids=["live", "failed_recently", "assign"],
+)
+def test_queries_for_warm_sessions_read_no_other_sessions(store: Database, act: Any) -> None:
+    new_session(store)
+    with store.write("test") as tx:
+        for copy in (_ENDED_SESSION, _LIVE_SESSION):
+            numbers = _NUMBERS[store.dialect]
+            tx.execute(text(copy.format(numbers=numbers)), {"count": _ENDED})
+        if store.dialect == "postgresql":
+            tx.execute(text("ANALYZE"))
+    with store.write("test") as tx:
+        plans = _plans(tx, act)
+    assert any("sessions_warm" in plan for plan in plans), plans
+    for plan in plans:
+        assert "Seq Scan on sessions" not in plan, plan
+        assert "SCAN sessions" not in plan, plan
 
 
 @pytest.mark.finding("B11")
