@@ -67,7 +67,7 @@ class Expiry:
             current = sessions.get(tx, session.id)
             if current is None or current.state is not session.state:
                 return
-            close_session(tx, current, actor=self._node_id, reason=reason)
+            close_session(tx, session.id, actor=self._node_id, reason=reason)
         _LOG.info("session %s: closed: %s", session.id, reason)
 
     def _time_out(self, statement_id: str, state: StatementState) -> None:

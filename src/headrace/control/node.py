@@ -243,7 +243,7 @@ class Node:
             ]
             for session in live:
                 if session not in kept and session.state is not SessionState.CLOSING:
-                    close_session(tx, session, actor=self.id)
+                    close_session(tx, session.id, actor=self.id)
         for session in live:
             # The server has stopped, so that no driver can learn of the end by itself.
             if session in kept or not session.active:

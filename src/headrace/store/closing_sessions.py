@@ -1,8 +1,8 @@
-"""Closing sessions whose queue is too long to end in the transaction that closes them."""
+"""Closing sessions that the transaction of the close cannot end: the queue may be too long."""
 
 from __future__ import annotations
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import exists, or_, select, update
 
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.store.database import Tx
@@ -20,9 +20,13 @@ _HAS_WAITING = exists().where(
 )
 
 
-def list_queued(tx: Tx, limit: int) -> list[str]:
-    """Return the ids of at most `limit` closing sessions in which statements still wait."""
-    query = select(sessions.c.id).where(sessions.c.ended_at.is_(None), _IS_CLOSING, _HAS_WAITING)
+def list_pending(tx: Tx, limit: int) -> list[str]:
+    """Return the ids of at most `limit` closing sessions that a node must work on.
+
+    Statements still wait in these sessions, or no driver is left to end them.
+    """
+    needs_work = or_(sessions.c.lease_until.is_(None), _HAS_WAITING)
+    query = select(sessions.c.id).where(sessions.c.ended_at.is_(None), _IS_CLOSING, needs_work)
     return list(tx.execute(query.order_by(sessions.c.id).limit(limit)).scalars())
 
 

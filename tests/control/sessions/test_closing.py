@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event, func, select
+from sqlalchemy import event, func, select, text, update
 from tests.support.in_process_node import make_settings
-from tests.support.store import get_session, new_session, new_statement, running_session
+from tests.support.store import (
+    OWNER,
+    get_session,
+    new_session,
+    new_statement,
+    running_session,
+)
+from tests.support.waiting import wait_until
 
+from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.control.sessions.closing import Closings
 from headrace.control.sessions.ending import close_session, finish_close
+from headrace.control.sessions.service import Sessions
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease
-from headrace.store import sessions, statements, waiting_statements
+from headrace.store import sessions, statements, tables, takeovers, waiting_statements
 from headrace.store.database import Database
 from headrace.store.notifications import session_topic
 from headrace.store.tables import statements as statements_table
@@ -41,9 +51,7 @@ def _fill_queue(store: Database, session_id: str, count: int) -> None:
 
 def _close(store: Database, session_id: str) -> None:
     with store.write("test") as tx:
-        session = sessions.get(tx, session_id)
-        assert session is not None
-        close_session(tx, session, actor="ada")
+        close_session(tx, session_id, actor="ada")
 
 
 def _count_states(store: Database, session_id: str) -> dict[StatementState, int]:
@@ -63,12 +71,10 @@ def test_the_transaction_that_closes_a_session_does_not_grow_with_its_queue(
     executed: list[str] = []
 
     with store.write("test") as tx:
-        session = sessions.get(tx, session_id)
-        assert session is not None
         event.listen(
             tx.connection, "before_cursor_execute", lambda *values: executed.append(values[2])
         )
-        close_session(tx, session, actor="ada")
+        close_session(tx, session_id, actor="ada")
 
     assert get_session(store, session_id).state is SessionState.CLOSING
     assert len(executed) < 20
@@ -136,4 +142,50 @@ def test_a_closing_session_with_a_driver_waits_for_it_after_its_queue(
         stale = DriverLease(lease.session_id, lease.epoch + 1)
         assert not finish_close(tx, lease.session_id, actor="driver", epoch=stale.epoch)
         assert finish_close(tx, lease.session_id, actor="driver", epoch=lease.epoch)
+    assert get_session(store, lease.session_id).state is SessionState.DEAD
+
+
+def _waits_for_lock(store: Database) -> bool:
+    """Return whether a transaction of a PostgreSQL store waits for the lock of another one."""
+    query = text(
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    )
+    with store.read() as tx:
+        return bool(tx.execute(query).scalar_one())
+
+
+def test_a_session_that_is_closed_while_its_takeover_finishes_is_dead(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    store = Database.open(postgres_url)
+    service = Sessions(NodeContext(store, make_settings(tmp_path), "no_1", "http://node"))
+    try:
+        lease = running_session(store)
+        with store.write("test") as tx:
+            epoch = takeovers.fence(tx, lease, actor="no_1", reason="it died", seconds=60)
+        assert epoch is not None
+        fenced = DriverLease(lease.session_id, epoch)
+        with ThreadPoolExecutor(1) as pool:
+            with store.write("test") as takeover:
+                sessions.lock(takeover, lease.session_id)
+                closing = pool.submit(service.close, Caller(OWNER), lease.session_id)
+                wait_until(lambda: _waits_for_lock(store), what="the close waits for the takeover")
+                assert takeovers.finish_takeover(takeover, fenced)
+            assert closing.result(10).state is SessionState.DEAD
+    finally:
+        store.close()
+
+
+def test_a_closing_session_without_driver_and_queue_is_ended_by_a_node(
+    store: Database, closings: Closings
+) -> None:
+    lease = running_session(store)
+    _close(store, lease.session_id)
+    closings.run()
+    assert get_session(store, lease.session_id).state is SessionState.CLOSING
+    with store.write("test") as tx:
+        row = update(tables.sessions).where(tables.sessions.c.id == lease.session_id)
+        tx.execute(row.values(lease_until=None))
+    closings.run()
     assert get_session(store, lease.session_id).state is SessionState.DEAD

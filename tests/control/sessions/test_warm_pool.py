@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,17 @@ from tests.support.in_process_node import (
     make_settings,
     serve_node,
 )
+from tests.support.store import get_session
 from tests.support.waiting import wait_until
 
+from headrace.control.context import NodeContext
+from headrace.control.sessions.warm_pool import WarmPool
 from headrace.model.failure import Failure
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState
-from headrace.store import sessions
+from headrace.model.session import NewSession, SessionSpec
+from headrace.store import sessions, takeovers, warm_sessions
+from headrace.store.database import Database
 
 
 def start_warm_node(start_node: StartNode, count: int = 1) -> InProcessNode:
@@ -150,3 +157,29 @@ def test_a_node_closes_warm_sessions_that_a_node_with_other_settings_has_left(
             return session and session.state
 
         wait_until(lambda: state() is SessionState.CLOSING, what="the end of the warm session")
+
+
+def test_a_pool_that_shrinks_does_not_close_the_session_that_a_user_just_receives(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    store = Database.open(postgres_url)
+    settings = make_settings(tmp_path, profiles={"default": {"warm": 0}})
+    warm_pool = WarmPool(NodeContext(store, settings, "no_1", "http://node"))
+    spec = SessionSpec(profile="default")
+    warm = NewSession(id=new_id("se"), owner=warm_sessions.UNASSIGNED_OWNER, spec=spec, warm=True)
+    try:
+        with store.write("test") as tx:
+            sessions.insert(tx, warm, actor="no_1")
+            takeovers.claim_launch(tx, warm.id, node="no_1", seconds=60, token_hash="hash")
+        with ThreadPoolExecutor(1) as pool:
+            with store.write("test") as opening:
+                new = NewSession(id=new_id("se"), owner="ada", spec=spec)
+                assert warm_sessions.assign(opening, new) == warm.id
+                # The pool reads the row before the assignment commits, and closes nothing.
+                closing = pool.submit(warm_pool.run)
+                wait([closing], timeout=5)
+            closing.result(10)
+        session = get_session(store, warm.id)
+        assert (session.owner, session.state) == ("ada", SessionState.STARTING)
+    finally:
+        store.close()

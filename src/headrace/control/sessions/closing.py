@@ -1,4 +1,7 @@
-"""The end of closed sessions with long queues, in one transaction per chunk of statements."""
+"""The end of closed sessions that have long queues or no driver.
+
+Each chunk of statements ends in a transaction of its own.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _CHUNKS = 20
 
 
 class Closings:
-    """Empties the queues of closing sessions. Several nodes may do so at the same time."""
+    """Ends closing sessions and their queues. Several nodes may do so at the same time."""
 
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database
@@ -22,10 +25,10 @@ class Closings:
     def run(self) -> None:
         """Cancel the waiting statements of closing sessions, then end sessions without a driver."""
         with self._database.read() as tx:
-            pending = closing_sessions.list_queued(tx, _BATCH)
+            pending = closing_sessions.list_pending(tx, _BATCH)
         chunks = 0
         for session_id in pending:
-            with isolate_errors(f"the queue of session {session_id} could not be emptied"):
+            with isolate_errors(f"the closing session {session_id} could not be ended"):
                 while chunks < _CHUNKS and not self._cancel_chunk(session_id):
                     chunks += 1
 

@@ -7,7 +7,6 @@ import contextlib
 from headrace.errors import Committing, SessionClosed
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
-from headrace.model.session import Session
 from headrace.model.statement import CancelReason
 from headrace.store import (
     closing_sessions,
@@ -20,24 +19,28 @@ from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH
 
 
-def close_session(tx: Tx, session: Session, *, actor: str, reason: str | None = None) -> None:
-    """Move a live session to `closing`, and on to `dead` if it has no driver.
+def close_session(tx: Tx, session_id: str, *, actor: str, reason: str | None = None) -> None:
+    """Move a session to `closing`, and on to `dead` if it has no driver.
+
+    Do nothing if the session is closing or has ended.
 
     Waiting statements are cancelled, and cancels are requested for statements in flight. Of a long
     queue, only the first chunk is cancelled here: the periodic task of `Closings` cancels the rest.
     """
     detail = {"reason": reason} if reason else None
-    sessions.transition(tx, session.id, SessionState.CLOSING, actor=actor, detail=detail)
-    for statement_id in statements.in_flight_ids(tx, session.id):
+    # This locks the session. Only then is its lease read: a takeover may have ended it meanwhile.
+    if not sessions.transition(tx, session_id, SessionState.CLOSING, actor=actor, detail=detail):
+        return
+    for statement_id in statements.in_flight_ids(tx, session_id):
         # A table that is being published is not cancelled: the driver may finish it.
         with contextlib.suppress(Committing):
             statement_transitions.request_cancel(
                 tx, statement_id, actor=actor, reason=CancelReason.CLOSED
             )
-    if session.lease_until is None:
-        finish_close(tx, session.id, actor=actor)
+    if closing_sessions.has_driver(tx, session_id):
+        cancel_queue(tx, session_id, actor=actor)
     else:
-        cancel_queue(tx, session.id, actor=actor)
+        finish_close(tx, session_id, actor=actor)
 
 
 def cancel_queue(tx: Tx, session_id: str, *, actor: str) -> bool:

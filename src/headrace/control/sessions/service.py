@@ -12,7 +12,7 @@ from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session, get_session, resolve_session
 from headrace.errors import InvalidRequest
 from headrace.model.ids import looks_like_id, new_id
-from headrace.model.lifecycle import SESSION, SessionState
+from headrace.model.lifecycle import SessionState
 from headrace.model.session import (
     NewSession,
     Session,
@@ -90,10 +90,9 @@ class Sessions:
         no such session.
         """
         with self._database.write("session.close") as tx:
-            session = get_session(tx, resolve_session(tx, caller.owner, name_or_id))
-            if session.state in SESSION.live - {SessionState.CLOSING}:
-                close_session(tx, session, actor=caller.owner)
-            return get_session(tx, session.id)
+            session_id = resolve_session(tx, caller.owner, name_or_id)
+            close_session(tx, session_id, actor=caller.owner)
+            return get_session(tx, session_id)
 
     def read_log(self, caller: Caller, name_or_id: str, tail: int) -> str:
         """Return the last `tail` bytes of the driver's log; empty before the driver has started.

@@ -295,10 +295,8 @@ class Takeovers:
             max_attempts=self._settings.statements.max_attempts,
         )
         if session.kind is SessionKind.BATCH and not statements.live_ids(tx, session.id):
-            current = sessions.get(tx, session.id)
-            assert current is not None
             close_session(
-                tx, current, actor=self._node_id, reason="the statement of the batch has ended"
+                tx, session.id, actor=self._node_id, reason="the statement of the batch has ended"
             )
 
 

@@ -68,8 +68,9 @@ class WarmPool:
     def _adjust(self, tx: Tx, profile: str, size: int) -> None:
         current, kept = _list_pool(tx, profile, size)
         for session in current:
-            if session not in kept:
-                close_session(tx, session, actor=self._node_id, reason="not needed in the pool")
+            # A user may have received the session since the list was read.
+            if session not in kept and warm_sessions.lock(tx, session.id, session.epoch):
+                close_session(tx, session.id, actor=self._node_id, reason="not needed in the pool")
         if len(kept) < size and not warm_sessions.failed_recently(tx, profile, _PAUSE_SECONDS):
             for _ in range(size - len(kept)):
                 new = NewSession(
