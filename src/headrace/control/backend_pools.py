@@ -39,6 +39,11 @@ class BackendPools:
         with self._lock:
             return max(0, self._threads - self._by_backend[backend])
 
+    def count_busy(self, backend: str) -> int:
+        """Return the number of calls that run or wait for a thread."""
+        with self._lock:
+            return self._by_backend[backend]
+
     def is_busy(self, session_id: str) -> bool:
         """Return whether work for a session runs, or waits for a thread."""
         with self._lock:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, or_, select, update
+from sqlalchemy import ColumnElement, Row, and_, case, or_, select, update
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
@@ -29,8 +29,11 @@ _EXIT_SECONDS = 60.0
 _LAUNCHABLE = [SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RECOVERING]
 
 
-def overdue(tx: Tx, limit: int, *, node: str, seconds: float) -> list[Session]:
+def overdue(tx: Tx, limit: int, *, node: str, seconds: float, offset: int = 0) -> list[Session]:
     """Return at most `limit` sessions whose lease has expired by the database's clock.
+
+    The sessions that the node itself has launched come first, because another node may be unable to
+    reach their host.
 
     The expired lease belongs to the node of an unfinished takeover, or to a driver. A driver is
     overdue only for a node that may judge it (`store.nodes.may_judge`).
@@ -38,10 +41,12 @@ def overdue(tx: Tx, limit: int, *, node: str, seconds: float) -> list[Session]:
     Args:
         node: Id of the node that asks.
         seconds: Length of a lease.
+        offset: Number of sessions to skip.
     """
     may_act = or_(sessions.c.fenced_driver.is_not(None), nodes.may_judge(node, seconds))
     query = select_leased().where(sessions.c.lease_until < clock(), may_act)
-    return fetch(tx, query.order_by(sessions.c.id).limit(limit))
+    is_foreign = case((sessions.c.launched_by == node, 0), else_=1)
+    return fetch(tx, query.order_by(is_foreign, sessions.c.id).limit(limit).offset(offset))
 
 
 def unclosed(tx: Tx, seconds: float, limit: int) -> list[Session]:

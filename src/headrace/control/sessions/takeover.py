@@ -34,6 +34,7 @@ from headrace.store.database import Tx
 
 _LOG = logging.getLogger("headrace.takeover")
 _BATCH = 100
+"""Size of a page of overdue sessions, and largest number of takeovers that wait on a backend."""
 _MAX_STARTS = 3
 _THREADS = 8
 """Largest number of takeovers at once on one backend."""
@@ -64,12 +65,9 @@ class Takeovers:
             with isolate_errors(f"the exit of {driver_exit.lease} could not be handled"):
                 # Most drivers have sent a goodbye, so their epoch is already superseded.
                 self.declare_lost(driver_exit.lease, driver_exit.reason)
+        self._check_all_overdue()
         with self._database.read() as tx:
-            overdue = takeovers.overdue(tx, _BATCH, node=self._node_id, seconds=self._lease_seconds)
             unclosed = self._list_unclosed(tx)
-        for session in overdue:
-            with isolate_errors(f"session {session.id} is overdue and could not be checked"):
-                self._take_over(session)
         for session in unclosed:
             with isolate_errors(f"the driver of session {session.id} could not be ended"):
                 lease = DriverLease(session.id, session.epoch)
@@ -82,10 +80,35 @@ class Takeovers:
             return []
         return takeovers.unclosed(tx, grace, _BATCH)
 
+    def _check_all_overdue(self) -> None:
+        """Start the next step of the overdue takeovers, up to a limit for each backend.
+
+        The limits are separate, so that a backend that does not answer delays no other backend.
+        """
+        offset = 0
+        while any(self._has_room(backend) for backend in self._launchers.backends):
+            with self._database.read() as tx:
+                overdue = takeovers.overdue(
+                    tx, _BATCH, node=self._node_id, seconds=self._lease_seconds, offset=offset
+                )
+            for session in overdue:
+                with isolate_errors(f"session {session.id} is overdue and could not be checked"):
+                    self._take_over(session)
+            if len(overdue) < _BATCH:
+                return
+            # The takeovers that have begun may move the page. The next sweep reads what it misses.
+            offset += _BATCH
+
+    def _has_room(self, backend: str) -> bool:
+        """Return whether another takeover may wait for a thread of the backend."""
+        return self._pools.count_busy(backend) < _BATCH
+
     def _take_over(self, session: Session) -> None:
         """Start the next step of a takeover in a thread, if this node can call the backend."""
         backend = self._backend_of(session)
-        if backend not in self._launchers.backends or self._pools.is_busy(session.id):
+        if backend not in self._launchers.backends or not self._has_room(backend):
+            return
+        if self._pools.is_busy(session.id):
             return
         if session.fenced_driver is None:
             self._pools.submit(backend, session.id, partial(self._check_overdue, session))
