@@ -25,7 +25,7 @@ from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
 from headrace.control.leftovers import AbandonedFolders
 from headrace.control.metrics import StoreMetrics
-from headrace.control.node_lease import NodeLease
+from headrace.control.node_lease import ExpiredNodes, NodeLease
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.retention import Retention
 from headrace.control.sessions.closing import Closings
@@ -42,19 +42,20 @@ from headrace.control.wake_ups import WakeUps
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import InvalidSetting, StoreUnavailable
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import NodeState, SessionState
+from headrace.model.lifecycle import NodeState
 from headrace.model.node import NodeRecord
 from headrace.model.session import DriverLease, Session
 from headrace.node_file import NodeFile
 from headrace.private_files import write_private
 from headrace.settings import Profile, Settings
 from headrace.store import nodes, sessions
-from headrace.store.database import Database
+from headrace.store.database import Database, Tx
 
 _LOG = logging.getLogger("headrace.node")
 _CLOSE_SECONDS = 15.0
 _LEFTOVERS_SECONDS = 60.0
 _HISTORY_SECONDS = 60.0
+_EXPIRED_NODES_SECONDS = 60.0
 _READ_THREADS = 8
 _READ_SECONDS = 60.0
 
@@ -125,7 +126,7 @@ class Node:
             settings.layout, settings.embedded.linger.total_seconds()
         )
         self._warm_pool = WarmPool(self.context, embedded=embedded)
-        self._lease = NodeLease(self.context)
+        self._lease = NodeLease(self.context, register=self._register)
         self._tasks = self._make_tasks()
         self._request_stop: Callable[[], None] = lambda: None
 
@@ -142,15 +143,7 @@ class Node:
         """
         self._request_stop = request_stop
         with self.database.write("node.register") as tx:
-            nodes.register(
-                tx,
-                self.id,
-                address=self.context.address,
-                version=__version__,
-                seconds=self.context.lease_seconds,
-                profiles=sorted(self._profiles),
-                backends=self._launchers.backends,
-            )
+            self._register(tx)
         self.database.listen()
         self._launchers.announce([self.context.address])
         self._lease.start()
@@ -192,6 +185,17 @@ class Node:
         self.database.ping()
         self._tasks.check_recent()
 
+    def _register(self, tx: Tx) -> None:
+        nodes.register(
+            tx,
+            self.id,
+            address=self.context.address,
+            version=__version__,
+            seconds=self.context.lease_seconds,
+            profiles=sorted(self._profiles),
+            backends=self._launchers.backends,
+        )
+
     def _make_tasks(self) -> PeriodicTasks:
         tasks = [
             PeriodicTask("takeovers", self._takeovers.run),
@@ -202,6 +206,7 @@ class Node:
             PeriodicTask("launches", self._launches.start_pending),
             PeriodicTask("leftovers", AbandonedFolders(self.context).run, _LEFTOVERS_SECONDS),
             PeriodicTask("history", HistoryRetention(self.context).run, _HISTORY_SECONDS),
+            PeriodicTask("expired nodes", ExpiredNodes(self.context).run, _EXPIRED_NODES_SECONDS),
             PeriodicTask("idle shutdown", self._stop_if_unused),
         ]
         is_first = True
@@ -233,36 +238,33 @@ class Node:
             self._request_stop()
 
     def _end_drivers(self) -> None:
-        """End the drivers of an embedded node. Named sessions can be recovered later."""
+        """End the drivers that this node has launched. Named sessions can be recovered later."""
         with self.database.write("node.close_sessions") as tx:
-            live = sessions.live(tx)
-            kept = [
-                session
-                for session in live
-                if session.name is not None and _can_be_recovered(session)
-            ]
-            for session in live:
-                if session not in kept and session.state is not SessionState.CLOSING:
+            own = self._list_own_sessions(tx)
+            for session in own:
+                if session.name is None or not _can_be_recovered(session):
                     close_session(tx, session.id, actor=self.id)
-        for session in live:
+        for session in own:
             # The server has stopped, so that no driver can learn of the end by itself.
-            if session in kept or not session.active:
-                self._declare_lost(session)
+            lease = DriverLease(session.id, session.epoch)
+            self._takeovers.declare_lost(lease, "its node has stopped")
         deadline = time.monotonic() + _CLOSE_SECONDS
-        while time.monotonic() < deadline and self._leased():
+        while time.monotonic() < deadline and self._has_leased_sessions():
             self._takeovers.run()
             time.sleep(0.1)
-        for session in self._leased():
-            self._declare_lost(session)
 
-    def _declare_lost(self, session: Session) -> None:
-        lease = DriverLease(session.id, session.epoch)
-        self._takeovers.declare_lost(lease, "its node has stopped")
-
-    def _leased(self) -> list[Session]:
-        """Return the sessions whose driver runs or starts."""
+    def _has_leased_sessions(self) -> bool:
+        """Return whether a driver of this node runs or starts, or is being ended."""
         with self.database.read() as tx:
-            return [session for session in sessions.live(tx) if session.lease_until is not None]
+            return any(each.lease_until is not None for each in self._list_own_sessions(tx))
+
+    def _list_own_sessions(self, tx: Tx) -> list[Session]:
+        """Return the live sessions whose driver this node has launched.
+
+        The only node of a store also has the sessions that no node has launched.
+        """
+        is_only_node = self.database.dialect == "sqlite"
+        return sessions.live(tx, launched_by=None if is_only_node else self.id)
 
 
 def _can_be_recovered(session: Session) -> bool:

@@ -1,22 +1,35 @@
-"""The lease of a node, renewed in a thread of its own so that no backend call can delay it."""
+"""The lease of a node, renewed in a thread of its own so that no backend call can delay it.
+
+A node whose lease expired long ago is ended by another node.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from headrace.control.context import NodeContext
 from headrace.errors import StoreUnavailable
 from headrace.store import nodes
+from headrace.store.database import Tx
 
 _LOG = logging.getLogger("headrace.node")
+_GONE_SECONDS = 600.0
+"""Time after the end of its lease at which a node counts as gone."""
 
 
 class NodeLease:
     """A thread that renews the lease of one node until it is stopped."""
 
-    def __init__(self, context: NodeContext) -> None:
+    def __init__(self, context: NodeContext, *, register: Callable[[Tx], None]) -> None:
+        """Create the thread, without starting it.
+
+        Args:
+            register: Registers the node again, if another node has ended its registration.
+        """
         self._context = context
+        self._register = register
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-lease", daemon=True)
 
@@ -37,11 +50,38 @@ class NodeLease:
         pause = regular_pause
         while not self._stopping.wait(pause.total_seconds()):
             try:
-                with self._context.database.write("node.renew") as tx:
-                    nodes.renew(tx, self._context.node_id, self._context.lease_seconds)
+                self._renew()
                 pause = regular_pause
             except StoreUnavailable:
                 # The periodic tasks log the outage. Retry sooner than the next regular renewal.
                 pause = lease.sweep
             except Exception:  # noqa: BLE001 - a node without a lease launches nothing
                 _LOG.exception("the lease of the node could not be renewed")
+
+    def _renew(self) -> None:
+        with self._context.database.write("node.renew") as tx:
+            if not nodes.renew(tx, self._context.node_id, self._context.lease_seconds):
+                # The node was away for so long that it counted as gone.
+                self._register(tx)
+
+
+class ExpiredNodes:
+    """Ends the registrations of nodes that have crashed. Several nodes may do so at the same time.
+
+    A node that was only frozen registers again when it renews its lease.
+    """
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+
+    def run(self) -> None:
+        """End the registrations of nodes whose lease expired long ago."""
+        context = self._context
+        with context.database.write("node.expire") as tx:
+            gone = nodes.end_expired(
+                tx, context.node_id, context.lease_seconds, patience=_GONE_SECONDS
+            )
+        for node_id in gone:
+            _LOG.warning(
+                "node %s is gone: its lease expired more than %.0f s ago", node_id, _GONE_SECONDS
+            )

@@ -65,7 +65,8 @@ class PeriodicTasks:
         """Stop the thread after the current sweep."""
         self._stopping.set()
         self._notifications.publish([LAUNCH])
-        if self._thread is not threading.current_thread():
+        # The thread was never started if the start of the node has failed.
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
     def check_recent(self) -> None:

@@ -67,8 +67,8 @@ class NodeState(StrEnum):
     """States of a node."""
 
     UP = "up"
-    DRAINING = "draining"  # launches no more drivers
-    GONE = "gone"
+    DRAINING = "draining"  # reserved: no node enters this state yet
+    GONE = "gone"  # has ended, or its lease expired ten minutes ago
 
 
 class TransactionState(StrEnum):

@@ -2,7 +2,7 @@
 
 Each start of a node is a registration, and the newest registration counts. A node keeps its id over
 restarts. A registration that is `gone` stays `gone`: the next start creates a new registration and
-ends the previous one.
+ends the previous one. So does a node that returns after its registration has ended.
 """
 
 from __future__ import annotations
@@ -58,20 +58,14 @@ def register(
     return registration
 
 
-def renew(tx: Tx, node_id: str, seconds: float, *, registration: int | None = None) -> bool:
+def renew(tx: Tx, node_id: str, seconds: float) -> bool:
     """Renew a node's lease.
 
     If the last renewal was more than half a lease ago, the node was away: it is present from now.
 
-    Args:
-        registration: Renew only this registration; None: the live registration.
-
-    Returns:
-        Whether the lease was renewed. False if the node is gone or was registered again.
+    Return whether the lease was renewed; it is not if the node is gone.
     """
     renewal = update(nodes).where(nodes.c.id == node_id, _LIVE)
-    if registration is not None:
-        renewal = renewal.where(nodes.c.registration == registration)
     was_away = nodes.c.lease_until < clock(seconds / 2)
     present_since = case((was_away, clock()), else_=nodes.c.present_since)
     values = {"lease_until": clock(seconds), "present_since": present_since}
@@ -144,6 +138,34 @@ def transition(
     if applied:
         events.append(tx, _ENTITY, node_id, node.state, target, actor=actor, detail=detail)
     return applied
+
+
+def end_expired(tx: Tx, actor: str, seconds: float, *, patience: float) -> list[str]:
+    """End the registrations of nodes whose lease expired more than `patience` seconds ago.
+
+    The actor must have been present for as long: after an outage of the store, the other nodes have
+    this time to return.
+
+    Args:
+        actor: Id of the node that ends the registrations.
+        seconds: Length of a lease.
+
+    Returns:
+        Ids of the nodes that are gone now.
+    """
+    if not is_present(tx, actor, seconds, patience=patience):
+        return []
+    query = select(nodes.c.id).where(
+        _LIVE, nodes.c.id != actor, nodes.c.lease_until < clock(-patience)
+    )
+    # With the lock, no node renews its lease before its registration has ended.
+    expired = tx.execute(query.order_by(nodes.c.id).with_for_update(skip_locked=True)).scalars()
+    detail = {"reason": "its lease expired"}
+    return [
+        node_id
+        for node_id in expired.all()
+        if transition(tx, node_id, NodeState.GONE, actor=actor, detail=detail)
+    ]
 
 
 def page(tx: Tx) -> list[NodeRecord]:

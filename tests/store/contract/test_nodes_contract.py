@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from tests.support.store import set_present_since
+
 from headrace.model.lifecycle import NodeState
 from headrace.store import events, nodes
+from headrace.store.clock import clock
 from headrace.store.database import Database, Tx
 
 
@@ -36,10 +39,8 @@ def test_a_node_that_starts_again_is_up(store: Database) -> None:
 
 def test_the_next_start_of_a_crashed_node_ends_its_former_registration(store: Database) -> None:
     with store.write("test") as tx:
-        former = _register(tx, "no_1")
-        present = _register(tx, "no_1", "http://a:2")
-        assert not nodes.renew(tx, "no_1", 60, registration=former)
-        assert nodes.renew(tx, "no_1", 60, registration=present)
+        assert _register(tx, "no_1") < _register(tx, "no_1", "http://a:2")
+        assert nodes.renew(tx, "no_1", 60)
         assert nodes.addresses(tx) == ["http://a:2"]
     with store.read() as tx:
         log = events.read(tx, after=None, entity="node", limit=9)
@@ -60,3 +61,29 @@ def test_addresses_are_those_of_nodes_that_are_up_with_a_valid_lease(store: Data
         assert nodes.addresses(tx) == ["http://newer", "http://up"]
         assert nodes.renew(tx, "no_2", 60)
         assert "http://lost" in nodes.addresses(tx)
+
+
+def test_a_node_ends_the_registration_of_a_node_whose_lease_expired_long_ago(
+    store: Database,
+) -> None:
+    with store.write("test") as tx:
+        _register(tx, "no_1", seconds=60)
+        _register(tx, "no_2", seconds=-101)
+        _register(tx, "no_3", seconds=-99)
+        set_present_since(tx, "no_1", clock(-101))
+        assert nodes.end_expired(tx, "no_1", 60, patience=100) == ["no_2"]
+        assert nodes.end_expired(tx, "no_1", 60, patience=100) == []
+    with store.read() as tx:
+        *_, last = events.read(tx, after=None, entity="node", limit=9)
+    assert (last.entity_id, last.source, last.target, last.actor) == ("no_2", "up", "gone", "no_1")
+    assert last.detail == {"reason": "its lease expired"}
+
+
+def test_a_node_that_has_just_returned_ends_no_other_node(store: Database) -> None:
+    """After an outage of the store, the leases of all nodes have expired."""
+    with store.write("test") as tx:
+        _register(tx, "no_1", seconds=60)
+        _register(tx, "no_2", seconds=-101)
+        set_present_since(tx, "no_1", clock(-99))
+        assert nodes.end_expired(tx, "no_1", 60, patience=100) == []
+        assert nodes.renew(tx, "no_2", 60)
