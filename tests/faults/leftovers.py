@@ -1,4 +1,4 @@
-"""The files that remain after all scenarios of a lane: the nodes must delete what nobody needs."""
+"""The files that remain after all scenarios of a lane: the nodes must delete what is not needed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def delete_leftovers(lane: ChaosLane) -> tuple[int, list[str]]:
 
     Returns:
         The number of killed attempts that had result files, and a sentence for each file or folder
-        that remains although nobody needs it.
+        that remains although no session needs it.
 
     Raises:
         AssertionError: The sessions did not end in time.

@@ -106,6 +106,7 @@ RECIPES = {
     "link progress:advanced": _SLOW,
     "store link.close_batch": Recipe(("batch",)),
     "store node.register": Recipe(("killed_node", "query")),
+    "store node.expire": Recipe(("killed_node", "query")),
     "store node.stop": Recipe(("query", "bounce", "query")),
     "store node.close_sessions": Recipe(("query", "bounce", "query")),
     "store retention.results": Recipe(("query", "killed_node")),
