@@ -27,19 +27,24 @@ _Job = tuple[Future[Any], Callable[[], Any]]
 class WorkerPool:
     """A bounded number of daemon threads."""
 
-    def __init__(self, name: str, *, threads: int, seconds: float) -> None:
+    def __init__(
+        self, name: str, *, threads: int, seconds: float, storage: str = "results location"
+    ) -> None:
         """Create the pool; the threads start with the first calls.
 
         Args:
             seconds: Longest time from the call to its result.
+            storage: What the calls use, for the error of a call that takes too long.
         """
         self._name = name
         self._seconds = seconds
+        self._storage = storage
         self._max_threads = threads
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread_count = 0
-        self._idle_count = 0
+        self._unfinished_count = 0
+        """Jobs that wait for a thread or run, without those that were abandoned while they ran."""
         self._abandoned: set[Future[Any]] = set()
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -74,29 +79,29 @@ class WorkerPool:
 
     def _timeout_error(self) -> ResultsUnavailable:
         return ResultsUnavailable(
-            f"The results location did not answer within {self._seconds:g} s.",
-            hint="Check the results location, then try again.",
+            f"The {self._storage} did not answer within {self._seconds:g} s.",
+            hint=f"Check the {self._storage}, then try again.",
         )
 
     def _submit(self, function: Callable[[], Any]) -> Future[Any]:
         future: Future[Any] = Future()
-        self._jobs.put((future, function))
         with self._lock:
-            if self._jobs.qsize() > self._idle_count and self._thread_count < self._max_threads:
-                self._start_thread()
+            self._unfinished_count += 1
+            self._jobs.put((future, function))
+            self._start_thread_if_needed()
         return future
 
-    def _start_thread(self) -> None:
+    def _start_thread_if_needed(self) -> None:
+        """Start a thread if there are more jobs than threads. Call this with the lock."""
+        # A count of idle threads would include threads that have just received a job.
+        if self._thread_count >= min(self._unfinished_count, self._max_threads):
+            return
         self._thread_count += 1
         threading.Thread(target=self._work, name=f"headrace-{self._name}", daemon=True).start()
 
     def _work(self) -> None:
         while True:
-            with self._lock:
-                self._idle_count += 1
             future, function = self._jobs.get()
-            with self._lock:
-                self._idle_count -= 1
             if future.set_running_or_notify_cancel():
                 _complete(future, function)
             with self._lock:
@@ -104,6 +109,7 @@ class WorkerPool:
                     # Another thread has replaced this one.
                     self._abandoned.remove(future)
                     return
+                self._unfinished_count -= 1
 
     def _abandon(self, future: Future[Any]) -> None:
         """Give up a call. Replace its thread if it has one."""
@@ -116,8 +122,9 @@ class WorkerPool:
                 _LOG.error("%s: too many calls hang; a thread is not replaced", self._name)
                 return
             self._abandoned.add(future)
+            self._unfinished_count -= 1
             self._thread_count -= 1
-            self._start_thread()
+            self._start_thread_if_needed()
 
 
 def _retrieve_error(future: asyncio.Future[Any]) -> None:
