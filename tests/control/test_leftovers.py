@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
+from headrace.control import periodic_tasks, retention
+from headrace.control.launchers.temporary_folders import TemporaryFolders
 from headrace.control.leftovers import AbandonedFolders, AbandonedResults
 from headrace.control.worker_pool import WorkerPool
 from headrace.store.clock import clock
@@ -109,3 +112,28 @@ def test_temporary_folders_of_drivers_that_ended_by_themselves_are_deleted(
     assert not ended.exists()
     assert live.exists()
     assert foreign.exists()
+
+
+def test_a_slow_deletion_of_a_temporary_folder_delays_no_other_work(
+    start_node: StartNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resume, begun = threading.Event(), threading.Event()
+
+    def delete_slowly(*_arguments: object) -> None:
+        begun.set()
+        resume.wait(30)
+
+    monkeypatch.setattr(TemporaryFolders, "remove", delete_slowly)
+    monkeypatch.setattr(retention, "_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(periodic_tasks, "_STOP_SECONDS", 1)
+    node = start_node(lease=SWEEP)
+    session_id, second, _ = kill_first_attempt(node)
+    folder = node.node.settings.layout.temporary / f"headrace-{session_id}-1"
+    folder.mkdir(parents=True)
+    try:
+        assert begun.wait(10)
+        node.http.delete(f"/api/v1/sessions/{session_id}")
+        second.goodbye()
+        wait_until(lambda: node.session_state(session_id) == "dead", what="sweeps continue")
+    finally:
+        resume.set()

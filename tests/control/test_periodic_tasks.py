@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -106,6 +107,27 @@ def test_a_node_whose_sweep_is_stuck_is_not_ready(
         finally:
             release.set()
         wait_until(lambda: is_ready(tasks), what="the sweep continues")
+
+
+def test_a_node_with_a_stuck_sweep_can_stop(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(periodic_tasks, "_STOP_SECONDS", 0.1)
+    entered, release = threading.Event(), threading.Event()
+
+    def get_stuck() -> None:
+        entered.set()
+        assert release.wait(30)
+
+    with run_tasks(database, get_stuck) as tasks:
+        try:
+            assert entered.wait(10)
+            start = time.monotonic()
+            tasks.stop()
+            assert time.monotonic() - start < 20
+        finally:
+            release.set()
+            wait_until(lambda: not tasks._thread.is_alive(), what="the sweep ends")
 
 
 def is_ready(tasks: PeriodicTasks) -> bool:

@@ -1,4 +1,7 @@
-"""Deletion of what killed drivers leave: result files without a row, and temporary folders."""
+"""Deletion of what killed drivers leave: result files without a row, and temporary folders.
+
+The thread of `Retention` runs both, because file systems may answer slowly or not at all.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ from headrace.control.host.idle_shutdown import IdleShutdown
 from headrace.control.host.metastore import Metastore
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
-from headrace.control.leftovers import AbandonedFolders
 from headrace.control.metrics import StoreMetrics
 from headrace.control.node_lease import ExpiredNodes, NodeLease
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
@@ -53,7 +52,6 @@ from headrace.store.database import Database, Tx
 
 _LOG = logging.getLogger("headrace.node")
 _CLOSE_SECONDS = 15.0
-_LEFTOVERS_SECONDS = 60.0
 _HISTORY_SECONDS = 60.0
 _EXPIRED_NODES_SECONDS = 60.0
 _READ_THREADS = 8
@@ -204,7 +202,6 @@ class Node:
             PeriodicTask("forced cancels", ForcedCancels(self.context, self._takeovers).run),
             PeriodicTask("warm pool", self._warm_pool.run),
             PeriodicTask("launches", self._launches.start_pending),
-            PeriodicTask("leftovers", AbandonedFolders(self.context).run, _LEFTOVERS_SECONDS),
             PeriodicTask("history", HistoryRetention(self.context).run, _HISTORY_SECONDS),
             PeriodicTask("expired nodes", ExpiredNodes(self.context).run, _EXPIRED_NODES_SECONDS),
             PeriodicTask("idle shutdown", self._stop_if_unused),

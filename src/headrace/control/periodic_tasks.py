@@ -1,4 +1,7 @@
-"""The periodic tasks of a node: launches, lost drivers, timeouts, retention."""
+"""The periodic tasks of a node: launches, lost drivers, timeouts, deletion of old history.
+
+No task may wait for a file system: `Retention` deletes files in a thread of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from headrace.store.notifications import LAUNCH
 _LOG = logging.getLogger("headrace.tasks")
 _MISSED_SWEEPS = 5
 """Number of sweeps without which a node counts as away or not ready, if a sweep is long."""
+_STOP_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +66,14 @@ class PeriodicTasks:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread after the current sweep."""
+        """Stop the thread after the current sweep, for which this waits at most 30 seconds."""
         self._stopping.set()
         self._notifications.publish([LAUNCH])
         # The thread was never started if the start of the node has failed.
         if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(_STOP_SECONDS)
+            if self._thread.is_alive():
+                _LOG.error("the background work of this node does not end; the node stops anyway")
 
     def check_recent(self) -> None:
         """Raise NodeNotReady if no sweep has ended within the last lease."""

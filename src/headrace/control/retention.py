@@ -1,12 +1,16 @@
-"""Deletion of expired results. The schema and the counts stay with the statement."""
+"""Deletion of files: expired results, and what killed drivers leave.
+
+The schema and the counts of an expired result stay with the statement.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from headrace.control.context import NodeContext
-from headrace.control.leftovers import AbandonedResults
+from headrace.control.leftovers import AbandonedFolders, AbandonedResults
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import HeadraceError, ResultsUnavailable, StoreUnavailable
 from headrace.model.result import is_location_of
@@ -24,15 +28,17 @@ _STOP_SECONDS = 5.0
 
 
 class Retention:
-    """Deletes expired results of the whole store. Several nodes may do so at the same time.
+    """Deletes expired results of the whole store, and files of killed drivers.
 
-    The work has a thread of its own, because a results location may answer slowly or not at all.
+    Several nodes may do so at the same time. The work has a thread of its own, because a results
+    location may answer slowly or not at all.
     """
 
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database
         self._deletions = WorkerPool("deletions", threads=_DELETE_THREADS, seconds=_DELETE_SECONDS)
-        self._abandoned = AbandonedResults(context, self._deletions)
+        self._abandoned_results = AbandonedResults(context, self._deletions)
+        self._abandoned_folders = AbandonedFolders(context)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="headrace-retention", daemon=True)
 
@@ -74,18 +80,25 @@ class Retention:
     def _work(self) -> None:
         round_number = 0
         while not self._stopping.is_set():
-            try:
-                self.run()
-                if round_number % _ROUNDS_PER_SEARCH == 0:
-                    self._abandoned.run()
-            except StoreUnavailable:
-                pass  # The periodic tasks log the outage.
-            except ResultsUnavailable as error:
-                _LOG.error("abandoned result files could not be searched for: %s", error.message)
-            except Exception:  # noqa: BLE001 - the next round must still delete results
-                _LOG.exception("expired results could not be deleted")
+            self._attempt(self.run, "expired results could not be deleted")
+            self._attempt(self._abandoned_folders.run, "temporary folders could not be deleted")
+            if round_number % _ROUNDS_PER_SEARCH == 0:
+                self._attempt(
+                    self._abandoned_results.run, "abandoned result files could not be deleted"
+                )
             round_number += 1
             self._stopping.wait(_EVERY_SECONDS)
+
+    def _attempt(self, delete: Callable[[], object], summary: str) -> None:
+        """Call `delete`, and log its error under this summary."""
+        try:
+            delete()
+        except StoreUnavailable:
+            pass  # The periodic tasks log the outage.
+        except ResultsUnavailable as error:
+            _LOG.error("%s: %s", summary, error.message)
+        except Exception:  # noqa: BLE001 - the other deletions and the next round must still run
+            _LOG.exception("%s", summary)
 
     def _delete_files(self, statement_id: str, location: str | None) -> bool:
         """Delete the files of a result, given its location; return whether no file remains."""

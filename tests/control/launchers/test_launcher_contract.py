@@ -65,10 +65,12 @@ def test_the_exit_of_a_driver_is_reported_once_with_its_reason(
         [driver_exit] = wait_until(launcher.exits, seconds=120, what="the exit is reported")
         assert driver_exit.lease == request.lease
         assert backend.failure_message in driver_exit.reason
-        assert backend.token_locations(tmp_path) == []
     assert launcher.exits() == []
     assert not launcher.poll(handles[0]).alive
     assert launcher.find(request.name, request.profile) is None
+    # A takeover calls `kill` after every exit.
+    launcher.kill(handles[0])
+    assert backend.token_locations(tmp_path) == []
 
 
 def test_the_token_is_private_to_the_driver_and_deleted_by_a_kill(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import shutil
+import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -10,12 +13,14 @@ import pytest
 from tests.support.launches import (
     READY,
     make_request,
+    write_failing_interpreter,
     write_interpreter,
     write_waiting_interpreter,
 )
 from tests.support.namespaces import run_on_other_host
 from tests.support.waiting import wait_until
 
+from headrace.control.launchers import temporary_folders
 from headrace.control.launchers.base import Handle, LaunchRequest
 from headrace.control.launchers.local import LocalLauncher
 from headrace.errors import DriverOnOtherHost, LaunchFailed
@@ -131,7 +136,34 @@ def test_the_temporary_folder_of_a_driver_is_removed_when_its_end_is_confirmed(
         psutil.Process(handles[0]["pid"]).kill()
         assert folder.exists()
         wait_until(launcher.exits, what="the exit is reported")
+        # A takeover calls `kill` after every exit.
+        launcher.kill(handles[0])
     assert not folder.exists()
+
+
+def test_a_slow_deletion_delays_no_sweep_and_a_kill_for_a_short_time_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resume, begun = threading.Event(), threading.Event()
+
+    def delete_slowly(*_arguments: object, **_options: object) -> None:
+        begun.set()
+        resume.wait(30)
+
+    monkeypatch.setattr(shutil, "rmtree", delete_slowly)
+    monkeypatch.setattr(temporary_folders, "_DELETE_SECONDS", 0.2)
+    launcher = LocalLauncher(HomeLayout.at(tmp_path))
+    profile = Profile(python=write_failing_interpreter(tmp_path / "python"))
+    try:
+        handle = launcher.start(make_request(tmp_path, profile))
+        wait_until(launcher.exits, what="the exit is reported")
+        assert not begun.is_set()
+        start = time.monotonic()
+        launcher.kill(handle)
+        assert begun.is_set()
+        assert time.monotonic() - start < 20
+    finally:
+        resume.set()
 
 
 _USE_HANDLE = """

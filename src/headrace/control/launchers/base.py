@@ -86,11 +86,17 @@ class Launcher(Protocol):
     def kill(self, handle: Handle) -> None:
         """End a driver and its JVM. When this returns, neither can act any more.
 
-        A driver that has already ended is no error. Raises LaunchFailed if the driver does not end.
+        The files of the driver are deleted too. A slow file system delays this call by a few
+        seconds only. A driver that has already ended is no error. Raises LaunchFailed if the driver
+        does not end.
         """
 
     def exits(self) -> list[DriverExit]:
-        """Return the exits observed since the last call, without a call to the backend."""
+        """Return the exits observed since the last call.
+
+        This is called in every sweep, so it calls no backend and deletes no files. The takeover of
+        each session calls `kill`.
+        """
 
     def announce(self, addresses: list[str]) -> None:
         """Give drivers the current node addresses, if the backend has a way to do that."""

@@ -7,7 +7,6 @@ AWS credentials that boto3 finds; a driver uses the execution role of its profil
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -34,13 +33,13 @@ from headrace.control.launchers.emr_request import (
     check_nodes_are_reachable,
     remote_bootstrap,
 )
+from headrace.control.launchers.handoff_deletion import HandoffDeletion
 from headrace.control.launchers.remote_artifacts import upload_artifacts
-from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed, ResultsUnavailable
+from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed
 from headrace.home import HomeLayout
 from headrace.settings import Profile
 from headrace.storage import locations
 
-_LOG = logging.getLogger("headrace.launch")
 _ENDED = {"SUCCESS", "FAILED", "CANCELLED"}
 _LIVE = ["SUBMITTED", "QUEUED", "PENDING", "SCHEDULED", "RUNNING", "CANCELLING"]
 _CANCEL_SECONDS = 60.0
@@ -78,6 +77,7 @@ class EmrServerlessLauncher:
 
     def __init__(self, layout: HomeLayout) -> None:
         self._folder = layout.submitted
+        self._handoffs = HandoffDeletion()
         self._session = boto3.session.Session()
         self._clients: dict[tuple[str | None, str | None], Any] = {}
         self._lock = threading.Lock()
@@ -94,7 +94,7 @@ class EmrServerlessLauncher:
                 response = client.start_job_run(**build_job_run(request, artifacts))
         except HeadraceError:
             # The job run may have started in spite of the error: its driver then has no bootstrap.
-            _remove_bootstrap(artifacts.bootstrap)
+            self._handoffs.run(locations.delete, artifacts.bootstrap)
             raise
         handle = self._handle(profile, response["jobRunId"], artifacts.bootstrap)
         _write_session_log(request, handle)
@@ -116,7 +116,7 @@ class EmrServerlessLauncher:
 
     def kill(self, handle: Handle) -> None:
         # Remove the bootstrap first: a driver that has not read it yet can then never start.
-        _remove_bootstrap(handle["bootstrap"])
+        self._handoffs.run(locations.delete, handle["bootstrap"])
         if not self.poll(handle).alive:
             return
         refusal = self._cancel(handle)
@@ -227,15 +227,6 @@ def _translate_errors(call: str, *, refusal: type[HeadraceError]) -> Iterator[No
         raise BackendUnreachable(f"EMR Serverless could not be called ({call}): {error}") from error
     except (BotoCoreError, ValueError) as error:
         raise refusal(f"EMR Serverless could not be called ({call}): {error}") from error
-
-
-def _remove_bootstrap(bootstrap: str) -> None:
-    """Delete a bootstrap that no driver has read."""
-    try:
-        locations.delete(bootstrap)
-    except ResultsUnavailable as error:
-        # The object does no harm: its token is valid only for an epoch that has ended.
-        _LOG.warning("the bootstrap of a driver could not be deleted: %s", error.message)
 
 
 def _error_text(error: ClientError) -> str:

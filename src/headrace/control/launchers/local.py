@@ -12,7 +12,6 @@ from headrace.control.launchers.base import (
     DriverStatus,
     Handle,
     LaunchRequest,
-    launch_name,
 )
 from headrace.control.launchers.bootstrap_files import BootstrapFiles
 from headrace.control.launchers.process_group import (
@@ -74,10 +73,10 @@ class LocalLauncher:
         self._remove_files(handle["name"])
 
     def exits(self) -> list[DriverExit]:
-        exits = self._children.collect_exits()
-        for lease, _status in exits:
-            self._remove_files(launch_name(lease))
-        return [DriverExit(lease=lease, reason=describe_exit(status)) for lease, status in exits]
+        return [
+            DriverExit(lease=lease, reason=describe_exit(status))
+            for lease, status in self._children.collect_exits()
+        ]
 
     def announce(self, addresses: list[str]) -> None:
         self._bootstraps.announce(addresses)

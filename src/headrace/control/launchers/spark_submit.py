@@ -7,7 +7,6 @@ driver. The page docs/guides/backends.md lists the files that each mode sends to
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from headrace.control.launchers.cluster_managers import (
     stop_application,
 )
 from headrace.control.launchers.driver_package import build_driver_package
+from headrace.control.launchers.handoff_deletion import HandoffDeletion
 from headrace.control.launchers.kubernetes import Kubernetes, pod_namespace
 from headrace.control.launchers.process_group import (
     HOST_RESTARTED,
@@ -38,7 +38,7 @@ from headrace.control.launchers.process_group import (
     describe_exit,
 )
 from headrace.control.launchers.temporary_folders import TemporaryFolders
-from headrace.errors import DriverOnOtherHost, HeadraceError, LaunchFailed, ResultsUnavailable
+from headrace.errors import DriverOnOtherHost, HeadraceError, LaunchFailed
 from headrace.home import HomeLayout
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease
@@ -69,6 +69,7 @@ class SparkSubmitLauncher:
         self._results = results
         self._bootstraps = BootstrapFiles(self._folder)
         self._temporary = TemporaryFolders(layout.temporary)
+        self._handoffs = HandoffDeletion()
         self._children = ChildGroups()
         self._submissions: dict[str, _Submission] = {}
         self._failures: dict[str, str] = {}
@@ -100,7 +101,7 @@ class SparkSubmitLauncher:
         except (HeadraceError, OSError) as error:
             with self._lock:
                 self._submissions.pop(name)
-            self._remove_launch_files(name)
+            self._remove_launch_files(name, profile.deploy_mode)
             if isinstance(error, HeadraceError):
                 raise
             raise LaunchFailed(f"spark-submit could not be started: {error}") from error
@@ -146,7 +147,7 @@ class SparkSubmitLauncher:
             except DriverOnOtherHost as error:
                 elsewhere = error
         # Remove the bootstrap before the application: a driver that starts later cannot act.
-        self._remove_launch_files(name)
+        self._remove_launch_files(name, handle["deploy_mode"])
         with self._lock:
             self._failures.pop(name, None)
         cluster = _cluster_manager(handle)
@@ -178,7 +179,6 @@ class SparkSubmitLauncher:
         if submission.in_cluster_mode and status == 0:
             return None
         reason = self._describe_end(name, submission, describe_exit(status))
-        self._remove_launch_files(name)
         with self._lock:
             self._failures[name] = reason
         return DriverExit(lease=lease, reason=reason)
@@ -234,11 +234,11 @@ class SparkSubmitLauncher:
         except (OSError, ValueError):
             return False
 
-    def _remove_launch_files(self, name: str) -> None:
+    def _remove_launch_files(self, name: str, deploy_mode: str) -> None:
         self._bootstraps.remove(name)
+        if deploy_mode == "cluster":
+            self._handoffs.run(handoff.delete_handoffs, self._results, name)
         self._temporary.remove(name)
-        with contextlib.suppress(ResultsUnavailable):
-            handoff.delete_handoffs(self._results, name)
 
     def _poll_process(self, handle: Handle) -> tuple[DriverStatus | None, DriverOnOtherHost | None]:
         """Return the status of the process on this host, or the reason why it is not known."""

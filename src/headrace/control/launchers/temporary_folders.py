@@ -7,11 +7,18 @@ leave its files there for ever.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from headrace.control.worker_pool import WorkerPool
+from headrace.errors import ResultsUnavailable
 from headrace.private_files import create_private_folder
+
+_LOG = logging.getLogger("headrace.launch")
+_DELETE_SECONDS = 10.0
+_DELETE_THREADS = 4
 
 
 class TemporaryFolders:
@@ -19,6 +26,9 @@ class TemporaryFolders:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._deletions = WorkerPool(
+            "temporary-folders", threads=_DELETE_THREADS, seconds=_DELETE_SECONDS, storage="home"
+        )
 
     def path(self, name: str) -> Path:
         """Return the path of the folder of a launch, which need not exist."""
@@ -29,8 +39,15 @@ class TemporaryFolders:
         create_private_folder(self.path(name))
 
     def remove(self, name: str) -> None:
-        """Delete the folder of a launch. Files that cannot be deleted remain."""
-        shutil.rmtree(self.path(name), ignore_errors=True)
+        """Delete the folder of a launch. Files that cannot be deleted remain.
+
+        The folder may hold all shuffle files of a driver. The call returns after at most 10 s, and
+        a longer deletion continues in its thread.
+        """
+        try:
+            self._deletions.call(shutil.rmtree, self.path(name), ignore_errors=True)
+        except ResultsUnavailable:
+            _LOG.warning("the deletion of the temporary files of %s takes long", name)
 
     def names(self) -> list[str]:
         """Return the names of the launches that have a folder."""

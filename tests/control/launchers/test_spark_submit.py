@@ -1,0 +1,81 @@
+"""Tests of the launcher `spark-submit` with a script in the place of spark-submit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.jvm import free_ports
+from tests.support.launches import make_request
+from tests.support.waiting import wait_until
+
+from headrace.control.launchers import handoff_deletion
+from headrace.control.launchers.spark_submit import SparkSubmitLauncher
+from headrace.errors import BackendUnreachable
+from headrace.home import HomeLayout
+from headrace.settings import Profile
+from headrace.storage import handoff
+
+
+@pytest.fixture
+def spark_home(tmp_path: Path) -> Path:
+    """Return a Spark whose spark-submit ends with exit status 1."""
+    program = tmp_path / "spark" / "bin" / "spark-submit"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    return tmp_path / "spark"
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Let the results location hang. Return the locations in which a deletion has begun."""
+    resume, begun = threading.Event(), []
+
+    def hang(results: str, _name: str) -> None:
+        begun.append(results)
+        resume.wait(30)
+
+    monkeypatch.setattr(handoff, "delete_handoffs", hang)
+    monkeypatch.setattr(handoff_deletion, "_SECONDS", 0.2)
+    yield begun
+    resume.set()
+
+
+def test_a_results_location_that_hangs_delays_no_sweep_and_a_kill_for_a_short_time_only(
+    tmp_path: Path, spark_home: Path, begun: list[str]
+) -> None:
+    results = str(tmp_path / "results")
+    launcher = SparkSubmitLauncher(HomeLayout.at(tmp_path), results)
+    [port] = free_ports(1)
+    profile = Profile(
+        backend="spark-submit",
+        master="yarn",
+        deploy_mode="cluster",
+        cluster_url=f"http://127.0.0.1:{port}",
+        env={"SPARK_HOME": str(spark_home)},
+    )
+    handle = launcher.start(make_request(tmp_path, profile))
+    wait_until(launcher.exits, what="the exit is reported")
+    assert begun == []
+    start = time.monotonic()
+    with pytest.raises(BackendUnreachable):
+        launcher.kill(handle)
+    assert begun == [results]
+    assert time.monotonic() - start < 20
+
+
+def test_a_driver_on_the_host_of_the_node_needs_no_results_location_for_its_end(
+    tmp_path: Path, spark_home: Path, begun: list[str]
+) -> None:
+    launcher = SparkSubmitLauncher(HomeLayout.at(tmp_path), str(tmp_path / "results"))
+    profile = Profile(
+        backend="spark-submit", master="spark://host:7077", env={"SPARK_HOME": str(spark_home)}
+    )
+    handle = launcher.start(make_request(tmp_path, profile))
+    wait_until(launcher.exits, what="the exit is reported")
+    launcher.kill(handle)
+    assert begun == []
