@@ -15,7 +15,7 @@ from headrace.control.context import NodeContext
 from headrace.control.history import HistoryRetention
 from headrace.errors import InvalidSetting
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import SessionState, StatementState, TransactionState
+from headrace.model.lifecycle import NodeState, SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.transaction import Staged, Transaction
 from headrace.settings import load
@@ -196,6 +196,31 @@ def test_a_session_stays_as_long_as_a_table_that_its_driver_has_finished(
         results.mark_gone(tx, statement_id)
     _history(store, tmp_path).run()
     assert _ids(store, sessions_table) == {lease.session_id}
+
+
+def test_of_a_node_that_restarted_often_only_recent_registrations_and_the_newest_stay(
+    store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_module, "_BATCH", 2)
+
+    def register(node_id: str) -> int:
+        with store.write("test") as tx:
+            return nodes.register(tx, node_id, address="http://node", version="1", seconds=60)
+
+    crashing = [register("no_crashing") for _ in range(6)]
+    stopped = [register("no_stopped") for _ in range(2)]
+    with store.write("test") as tx:
+        nodes.transition(tx, "no_stopped", NodeState.GONE, actor="no_stopped")
+    _age(store, 31)
+    # The sixth registration of that node ends now.
+    recent = [crashing[-1], register("no_crashing"), register("no_crashing")]
+
+    _history(store, tmp_path).run()
+
+    with store.read() as tx:
+        kept = tx.execute(select(nodes_table.c.registration)).scalars()
+        assert sorted(kept) == sorted([stopped[-1], *recent])
+        assert [node.id for node in nodes.page(tx)] == ["no_crashing", "no_stopped"]
 
 
 @pytest.mark.finding("B20")

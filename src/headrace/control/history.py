@@ -1,4 +1,4 @@
-"""Deletion of old history: statements, sessions, events, idempotency keys."""
+"""Deletion of old history: statements, sessions, nodes, events, idempotency keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HistoryRetention:
         if self._seconds is not None:
             _repeat(self._delete_statements, self._seconds)
             _repeat(self._delete_sessions, self._seconds)
-            _repeat(self._delete_node_events, self._seconds)
+            _repeat(self._delete_node_history, self._seconds)
 
     def _delete_idempotency_keys(self) -> int:
         with self._database.write("retention.idempotency") as tx:
@@ -40,9 +40,12 @@ class HistoryRetention:
         with self._database.write("retention.sessions") as tx:
             return history.delete_sessions(tx, seconds, _BATCH)
 
-    def _delete_node_events(self, seconds: float) -> int:
+    def _delete_node_history(self, seconds: float) -> int:
         with self._database.write("retention.node_events") as tx:
-            return history.delete_node_events(tx, seconds, _BATCH)
+            return max(
+                history.delete_registrations(tx, seconds, _BATCH),
+                history.delete_node_events(tx, seconds, _BATCH),
+            )
 
 
 def _repeat(delete_batch: Callable[..., int], *arguments: float) -> None:

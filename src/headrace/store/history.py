@@ -1,8 +1,8 @@
-"""Deletion of history: ended statements and sessions, with the rows that belong to them.
+"""Deletion of history: ended statements, sessions and registrations of nodes, and events.
 
 A live row is never deleted, nor a row that another row still needs: a statement waits for the
 deletion of its result, for the end of its table transaction and for its pending hook call, and a
-session for its statements.
+session for its statements. The newest registration of a node stays.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from headrace.store.database import Tx
 from headrace.store.tables import (
     NODE_EVENTS,
     events,
+    nodes,
     pending_hook_calls,
     results,
     sessions,
@@ -75,11 +76,27 @@ def delete_sessions(tx: Tx, seconds: float, limit: int) -> int:
     return len(ids)
 
 
-def delete_node_events(tx: Tx, seconds: float, limit: int) -> int:
-    """Delete at most `limit` events of nodes that are older than `seconds`. Return their number.
+def delete_registrations(tx: Tx, seconds: float, limit: int) -> int:
+    """Delete at most `limit` registrations of nodes that ended more than `seconds` ago.
 
-    The nodes themselves stay.
+    The newest registration of each node stays. Return the number of deleted registrations.
     """
+    newer = nodes.alias("newer")
+    is_replaced = exists().where(
+        newer.c.id == nodes.c.id, newer.c.registration > nodes.c.registration
+    )
+    query = select(nodes.c.registration).where(
+        nodes.c.ended_at.is_not(None), nodes.c.ended_at < clock(-seconds), is_replaced
+    )
+    query = query.order_by(nodes.c.ended_at).with_for_update(skip_locked=True, of=nodes)
+    numbers = _fetch(tx, query.limit(limit))
+    if numbers:
+        tx.execute(delete(nodes).where(nodes.c.registration.in_(numbers)))
+    return len(numbers)
+
+
+def delete_node_events(tx: Tx, seconds: float, limit: int) -> int:
+    """Delete at most `limit` events of nodes that are older than `seconds`. Return their number."""
     query = select(events.c.id).where(NODE_EVENTS, events.c.at < clock(-seconds))
     query = query.order_by(events.c.at).with_for_update(skip_locked=True)
     ids = _fetch(tx, query.limit(limit))

@@ -183,7 +183,9 @@ def is_live(tx: Tx, node_id: str) -> bool:
 
 def addresses(tx: Tx) -> list[str]:
     """Return the addresses of the nodes that are `up` and have a valid lease, newest first."""
-    query = select(nodes.c.address).where(
+    query = select(nodes.c.registration, nodes.c.address).where(
         _LIVE, nodes.c.state == NodeState.UP, nodes.c.lease_until > clock()
     )
-    return list(tx.execute(query.order_by(nodes.c.registration.desc())).scalars())
+    # With an ORDER BY, SQLite would read all ended registrations.
+    live = sorted(tx.execute(query), key=lambda node: node.registration, reverse=True)
+    return [node.address for node in live]

@@ -78,6 +78,7 @@ nodes = Table(
     CheckConstraint("(ended_at IS NOT NULL) = (state = 'gone')", name="ended"),
     Index("nodes_live", "id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
     Index("nodes_by_id", "id", "registration"),
+    Index("nodes_ended", "ended_at", sqlite_where=_ENDED, postgresql_where=_ENDED),
     sqlite_autoincrement=True,
 )
 
@@ -270,6 +271,8 @@ table_writes = Table(
     Column("released", Boolean, nullable=False, server_default=false()),
     Column("created_at", Instant, nullable=False),
     Index("table_writes_by_statement", "statement_id"),
+    # A location may be longer than an entry of a B-tree on PostgreSQL.
+    Index("table_writes_by_location", "location", postgresql_using="hash"),
     sqlite_autoincrement=True,
 )
 

@@ -15,8 +15,8 @@ from tests.support.waiting import wait_until
 
 from headrace.model.ids import new_id
 from headrace.model.session import NewSession, SessionSpec
-from headrace.store import sessions
-from headrace.store.database import Database
+from headrace.store import nodes, sessions
+from headrace.store.database import Database, Tx
 
 _QUICK = {"sweep": "50ms"}
 
@@ -151,6 +151,27 @@ def test_a_session_whose_profile_no_node_has_fails(start_node: StartNode) -> Non
     error = node.describe_session(session_id)["error"]
     assert error["code"] == "invalid_setting"
     assert error["message"] == "No node has the profile 'gone'. Profiles: default."
+
+
+def test_a_sweep_reads_the_profiles_of_all_nodes_once_for_all_sessions(
+    start_node: StartNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = start_node()
+    node.node._tasks.stop()
+    reads: list[set[str]] = []
+
+    def read_profiles(tx: Tx, seconds: float) -> set[str]:
+        reads.append(offered_profiles(tx, seconds) | {"elsewhere"})
+        return reads[-1]
+
+    offered_profiles = nodes.offered_profiles
+    monkeypatch.setattr(nodes, "offered_profiles", read_profiles)
+    foreign = [insert_session(node.database, profile="elsewhere") for _ in range(3)]
+    unlaunchable = insert_session(node.database, profile="gone")
+    node.node._launches.start_pending()
+    assert len(reads) == 1
+    assert {node.session_state(session_id) for session_id in foreign} == {"not_started"}
+    assert node.session_state(unlaunchable) == "failed"
 
 
 def insert_session(database: Database, profile: str) -> str:

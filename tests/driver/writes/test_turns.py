@@ -52,6 +52,27 @@ def test_a_statement_waits_until_its_turn_is_granted_and_logs_for_what(
     ]
 
 
+class PauseRecorder(threading.Event):
+    """An event that is never set. It records the pauses instead of waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.pauses.append(timeout)
+        return False
+
+
+def test_the_pauses_between_the_requests_for_a_turn_grow_to_a_second() -> None:
+    recorder = PauseRecorder()
+    TurnLink(*[_BUSY] * 10, _GRANTED).wait(recorder)
+    assert recorder.pauses == sorted(recorder.pauses)
+    assert recorder.pauses[0] < 0.1
+    assert recorder.pauses[-2:] == [1.0, 1.0]
+
+
 def test_a_cancel_ends_the_wait() -> None:
     link, cancelling = TurnLink(_BUSY), threading.Event()
     canceller = threading.Thread(

@@ -10,14 +10,17 @@ from tests.support.store import new_session, new_statement, running_session
 
 from headrace.model.lifecycle import StatementState
 from headrace.model.session import DriverLease, NewSession
+from headrace.model.table_write import TableWrite
 from headrace.store import (
     driver_view,
     events,
     idempotency,
+    nodes,
     results,
     sessions,
     statement_transitions,
     statements,
+    table_writes,
     timeouts,
     warm_sessions,
 )
@@ -174,6 +177,54 @@ def test_queries_for_warm_sessions_read_no_other_sessions(store: Database, act: 
     for plan in plans:
         assert "Seq Scan on sessions" not in plan, plan
         assert "SCAN sessions" not in plan, plan
+
+
+_NODE_COPIES = """INSERT INTO nodes (id, address, version, state, profiles, backends, started_at,
+    present_since, lease_until, ended_at) {numbers} SELECT id, address, version, 'gone', profiles,
+    backends, started_at, present_since, started_at, started_at FROM nodes, n"""
+_WRITE_COPIES = """INSERT INTO table_writes (statement_id, session_id, epoch, identity, location,
+    "table", overwrite, released, created_at) {numbers} SELECT statement_id || i, session_id, epoch,
+    identity, location || i, "table", overwrite, released, created_at FROM table_writes, n"""
+
+
+@pytest.mark.parametrize("with_statistics", [True, False])
+def test_a_statement_that_waits_for_its_turn_does_not_read_the_writes_to_other_tables(
+    store: Database, with_statistics: bool
+) -> None:
+    lease = running_session(store)
+    statement = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    write = TableWrite(location="file:/t", overwrite=True)
+    with store.write("test") as tx:
+        table_writes.request(tx, statement, [write], "metastore", lease)
+    [plan] = _plans_beside_many(
+        store,
+        _WRITE_COPIES,
+        lambda tx: table_writes.find_blocker(tx, statement, lease),
+        with_statistics=with_statistics,
+    )
+    assert "table_writes_by_location" in plan, plan
+
+
+@pytest.mark.parametrize("with_statistics", [True, False])
+def test_the_addresses_of_the_live_nodes_are_read_without_the_ended_registrations(
+    store: Database, with_statistics: bool
+) -> None:
+    with store.write("test") as tx:
+        nodes.register(tx, "no_1", address="http://node", version="1", seconds=60)
+    [plan] = _plans_beside_many(
+        store, _NODE_COPIES, nodes.addresses, with_statistics=with_statistics
+    )
+    assert "nodes_live" in plan, plan
+
+
+def _plans_beside_many(store: Database, copy: str, act: Any, *, with_statistics: bool) -> list[str]:
+    """Return the plans of the queries of `act` after 3000 copies of a row were inserted."""
+    with store.write("test") as tx:
+        tx.execute(text(copy.format(numbers=_NUMBERS[store.dialect])), {"count": _ENDED})
+        if with_statistics or store.dialect == "postgresql":
+            tx.execute(text("ANALYZE"))
+    with store.write("test") as tx:
+        return _plans(tx, act)
 
 
 @pytest.mark.finding("B11")

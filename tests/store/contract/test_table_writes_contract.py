@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -72,6 +73,13 @@ def leftovers(store: Database, identity: str = _IDENTITY) -> list[tuple[str, str
     with store.read() as tx:
         writes = table_writes.leftovers(tx, [identity], limit=10)
     return [(write.writer, write.table) for write in writes]
+
+
+def test_the_longest_location_can_be_stored(store: Database) -> None:
+    # A random text cannot be compressed, so that no index entry becomes short by accident.
+    first = request_turn(Writer(store, location=random.Random(1).randbytes(2048).hex()))
+    waiting = request_turn(Writer(store, overwrite=True, location=first.location))
+    assert waiting.blocker() == first.statement
 
 
 def test_appends_to_one_table_run_beside_each_other(store: Database, append: Writer) -> None:

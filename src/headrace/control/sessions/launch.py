@@ -122,9 +122,12 @@ class Launches:
             self._start_on(backend)
         with self._database.read() as tx:
             foreign = sessions.launchable(tx, _BATCH, other_than=self._profiles)
+            offered = nodes.offered_profiles(tx, self._context.lease_seconds) if foreign else set()
         for session in foreign:
-            with isolate_errors(f"session {session.id} could not be failed"):
-                self._fail_if_unlaunchable(session)
+            if session.spec.profile not in offered:
+                with isolate_errors(f"session {session.id} could not be failed"):
+                    lease = DriverLease(session.id, session.epoch)
+                    self._fail(lease, _unknown_profile(session.spec.profile, offered))
 
     def _start_on(self, backend: str) -> None:
         free = self._pools.count_free(backend)
@@ -142,14 +145,6 @@ class Launches:
         self._start(session, profile)
         # More sessions may wait for this thread.
         self._database.notifications.publish([LAUNCH])
-
-    def _fail_if_unlaunchable(self, session: Session) -> None:
-        """Fail a session whose profile no node has."""
-        lease = DriverLease(session.id, session.epoch)
-        with self._database.read() as tx:
-            offered = nodes.offered_profiles(tx, self._context.lease_seconds)
-        if session.spec.profile not in offered:
-            self._fail(lease, _unknown_profile(session.spec.profile, offered))
 
     def _start(self, session: Session, profile: Profile) -> None:
         token = secrets.token_urlsafe(32)

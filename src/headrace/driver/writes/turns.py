@@ -13,7 +13,7 @@ from headrace.model.table_write import TableWrite
 
 _LOG = logging.getLogger("headrace.driver")
 _FIRST_PAUSE = 0.02
-_LONGEST_PAUSE = 0.2
+_LONGEST_PAUSE = 1.0
 
 
 @dataclass(frozen=True, slots=True)

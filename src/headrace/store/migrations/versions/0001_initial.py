@@ -49,6 +49,7 @@ def _create_nodes() -> None:
     )
     _create_partial_index("nodes_live", "nodes", ["id"], "ended_at IS NULL", unique=True)
     op.create_index("nodes_by_id", "nodes", ["id", "registration"])
+    _create_partial_index("nodes_ended", "nodes", ["ended_at"], "ended_at IS NOT NULL")
 
 
 def _create_sessions() -> None:
@@ -258,6 +259,9 @@ def _create_table_writes() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("table_writes_by_statement", "table_writes", ["statement_id"])
+    op.create_index(
+        "table_writes_by_location", "table_writes", ["location"], postgresql_using="hash"
+    )
 
 
 def _create_pending_hook_calls() -> None:
