@@ -66,6 +66,27 @@ def test_result_files_of_a_killed_attempt_are_deleted_after_a_while(start_node: 
     assert all(folder.exists() for folder in (current, *others))
 
 
+def test_files_of_killed_attempts_in_an_allowed_location_are_deleted(
+    start_node: StartNode, tmp_path: Path
+) -> None:
+    missing, file, shared = tmp_path / "missing", tmp_path / "file", tmp_path / "shared"
+    file.touch()
+    # The file cannot be listed, which must not stop the search of the location after it.
+    allowed = [str(missing), str(file), f"{shared}/"]
+    node = start_node(lease=SWEEP, results={"allowed": allowed})
+    _, _, query = kill_first_attempt(node)
+    killed, current, foreign = (shared / name for name in (f"{query}-1-1", f"{query}-3-2", UNKNOWN))
+    for folder in (killed, current, foreign):
+        folder.mkdir(parents=True)
+        (folder / "part-1.arrow").touch()
+    age_statements(node)
+    assert delete_abandoned(node) == 1
+    assert not killed.exists()
+    assert current.exists()
+    assert foreign.exists()
+    assert file.exists()
+
+
 @pytest.mark.finding("B10")
 def test_the_files_of_a_result_are_never_taken_for_those_of_a_killed_attempt(
     start_node: StartNode,

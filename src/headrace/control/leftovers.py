@@ -26,12 +26,18 @@ _LAUNCH_NAME = re.compile(r"headrace-(se_[0-9a-f]{32})-([0-9]{1,9})")
 
 
 class AbandonedResults:
-    """Deletes the files of killed attempts in the results location of this node."""
+    """Deletes the files of killed attempts in the results location and the allowed locations.
+
+    Only attempts directly in one of these locations are found. A statement may name any folder
+    below an allowed location, but a search of the whole tree could list a bucket with all its data.
+    """
 
     def __init__(self, context: NodeContext, calls: WorkerPool) -> None:
-        """Use a pool for the calls to the results location, which may hang."""
+        """Use a pool for the calls to the locations, which may hang."""
         self._database = context.database
-        self._location = context.settings.results_location
+        settings = context.settings
+        locations_with_results = [settings.results_location, *settings.results.allowed]
+        self._locations = list(dict.fromkeys(each.rstrip("/") for each in locations_with_results))
         # A driver on a lost host writes until it has not reached a node for this time.
         self._grace_seconds = context.settings.lease.orphan.total_seconds()
         self._calls = calls
@@ -39,9 +45,21 @@ class AbandonedResults:
     def run(self) -> int:
         """Delete the files of attempts without a row; return the number of attempts.
 
-        Raises ResultsUnavailable and StoreUnavailable.
+        A location that cannot be read is logged and skipped. Raises StoreUnavailable.
         """
-        names = self._calls.call(locations.list_names, self._location)
+        count = 0
+        for location in self._locations:
+            try:
+                count += self._delete_abandoned(location)
+            except ResultsUnavailable as error:
+                _LOG.error("files of killed attempts could not be searched for: %s", error.message)
+        if count:
+            _LOG.info("deleted the result files of %d killed attempts", count)
+        return count
+
+    def _delete_abandoned(self, location: str) -> int:
+        """Delete the abandoned attempts directly in a location; return their number."""
+        names = self._calls.call(locations.list_names, location)
         parsed = (ResultAttempt.parse(name) for name in names)
         attempts = [attempt for attempt in parsed if attempt is not None]
         count = 0
@@ -51,14 +69,12 @@ class AbandonedResults:
                     tx, attempts[start : start + _BATCH], grace_seconds=self._grace_seconds
                 )
             for attempt in abandoned:
-                count += self._delete(attempt)
-        if count:
-            _LOG.info("deleted the result files of %d killed attempts", count)
+                count += self._delete(location, attempt)
         return count
 
-    def _delete(self, attempt: ResultAttempt) -> bool:
+    def _delete(self, location: str, attempt: ResultAttempt) -> bool:
         try:
-            self._calls.call(locations.delete, locations.join(self._location, attempt.name))
+            self._calls.call(locations.delete, locations.join(location, attempt.name))
         except ResultsUnavailable as error:
             _LOG.error("the files of a killed attempt could not be deleted: %s", error.message)
             return False

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from headrace.control.context import NodeContext
 from headrace.control.leftovers import AbandonedFolders, AbandonedResults
 from headrace.control.worker_pool import WorkerPool
-from headrace.errors import HeadraceError, ResultsUnavailable, StoreUnavailable
+from headrace.errors import HeadraceError, StoreUnavailable
 from headrace.model.result import is_location_of
 from headrace.storage.locations import delete
 from headrace.store import results
@@ -21,7 +21,7 @@ _LOG = logging.getLogger("headrace.retention")
 _BATCH = 100
 _EVERY_SECONDS = 60.0
 _ROUNDS_PER_SEARCH = 10
-"""A search for abandoned files lists the whole results location."""
+"""A search for abandoned files lists all locations of results."""
 _DELETE_SECONDS = 60.0
 _DELETE_THREADS = 2
 _STOP_SECONDS = 5.0
@@ -95,8 +95,6 @@ class Retention:
             delete()
         except StoreUnavailable:
             pass  # The periodic tasks log the outage.
-        except ResultsUnavailable as error:
-            _LOG.error("%s: %s", summary, error.message)
         except Exception:  # noqa: BLE001 - the other deletions and the next round must still run
             _LOG.exception("%s", summary)
 
