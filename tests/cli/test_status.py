@@ -40,6 +40,22 @@ def test_status_lists_live_sessions_and_their_drivers(
     ]
 
 
+def test_status_of_a_node_without_a_record_in_the_store(
+    node: ScriptedNode, headrace: RunHeadrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node, "_list_nodes", lambda _request: (200, {"items": []}))
+    headrace("session", "new", "--name", "mine")
+    completed = headrace("status")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.splitlines()[3:] == [
+        f"address   {node.address}",
+        "version   0",
+        "since     unknown: the store has no record of the node",
+        "sessions  mine (running)",
+        "drivers   process 4711 (mine)",
+    ]
+
+
 def test_status_of_a_server_that_does_not_respond_is_no_error(
     headrace: RunHeadrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,7 +83,8 @@ def _connect(config: ClientConfig) -> Client | None:
 
 def _describe_node(client: Client) -> Json:
     health = client.health()
-    record = next(node for node in client.nodes() if node["id"] == health["node_id"])
+    # Behind a load balancer, the two answers can come from nodes of different stores.
+    record = next((node for node in client.nodes() if node["id"] == health["node_id"]), None)
     sessions = [
         session
         for state in _LIVE_STATES
@@ -92,7 +93,7 @@ def _describe_node(client: Client) -> Json:
     fields = ("id", "name", "state", "busy", "profile", "created_at")
     return {
         "version": health["version"],
-        "since": record["started_at"],
+        "since": record["started_at"] if record is not None else None,
         "sessions": [
             {name: session[name] for name in fields} | {"driver_pid": _driver_pid(session)}
             for session in sessions
@@ -113,10 +114,10 @@ def _print(context: CommandContext, item: Json) -> None:
     lines.append(("node", _explain_node(item)))
     if item["address"] is not None:
         lines.append(("address", item["address"]))
-    if item["since"] is not None:
+    if item["version"] is not None:
         lines += [
             ("version", item["version"]),
-            ("since", item["since"]),
+            ("since", item["since"] or "unknown: the store has no record of the node"),
             ("sessions", ", ".join(map(_explain_session, item["sessions"])) or "none"),
             ("drivers", ", ".join(_explain_drivers(item["sessions"])) or "none"),
         ]

@@ -36,8 +36,8 @@ class AbandonedResults:
         """Use a pool for the calls to the locations, which may hang."""
         self._database = context.database
         settings = context.settings
-        locations_with_results = [settings.results_location, *settings.results.allowed]
-        self._locations = list(dict.fromkeys(each.rstrip("/") for each in locations_with_results))
+        searched = [settings.results_location, *settings.results.allowed]
+        self._locations = {location.rstrip("/"): location for location in searched}.values()
         # A driver on a lost host writes until it has not reached a node for this time.
         self._grace_seconds = context.settings.lease.orphan.total_seconds()
         self._calls = calls

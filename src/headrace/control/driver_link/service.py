@@ -7,6 +7,8 @@ driver stop: the epoch is superseded, or the session has ended.
 from __future__ import annotations
 
 import secrets
+import threading
+from collections import OrderedDict
 
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
@@ -61,6 +63,9 @@ from headrace.store import (
 from headrace.store.database import Tx
 from headrace.store.driver_view import DriverView
 
+_MAX_TOKEN_HASHES = 10_000
+"""Largest number of drivers whose token hash a node keeps in memory."""
+
 
 class DriverLinkService:
     """Answers drivers. Any node serves any driver."""
@@ -71,7 +76,9 @@ class DriverLinkService:
         self._retention_seconds = context.retention_seconds
         self.tables = TableJournal(context.database)
         self.writes = TableWriteTurns(context.database)
-        self._token_hashes: dict[DriverLease, str] = {}
+        self._token_hashes: OrderedDict[DriverLease, str] = OrderedDict()
+        """Hashes by driver; the last entry belongs to the most recent call."""
+        self._lock = threading.Lock()
 
     def authenticate(self, lease: DriverLease, token: str) -> None:
         """Check the token of a call.
@@ -80,13 +87,13 @@ class DriverLinkService:
             LeaseLost: If the epoch is superseded.
             Unauthorized: If the token belongs to another session or epoch.
         """
-        token_hash = self._token_hashes.get(lease)
+        token_hash = self._recall_token_hash(lease)
         if token_hash is None:
             with self._database.read() as tx:
                 token_hash = sessions.token_hash(tx, lease)
             if token_hash is None:
                 raise LeaseLost(f"Epoch {lease.epoch} of session {lease.session_id} is superseded.")
-            self._token_hashes[lease] = token_hash
+            self._keep_token_hash(lease, token_hash)
         if not secrets.compare_digest(token_hash, hash_token(token)):
             raise Unauthorized("The token is not valid for this session and epoch.")
 
@@ -219,6 +226,18 @@ class DriverLinkService:
                 is_exiting=is_closing and failure is None,
             )
         return Acknowledged(applied=epoch is not None)
+
+    def _recall_token_hash(self, lease: DriverLease) -> str | None:
+        with self._lock:
+            if lease in self._token_hashes:
+                self._token_hashes.move_to_end(lease)
+            return self._token_hashes.get(lease)
+
+    def _keep_token_hash(self, lease: DriverLease, token_hash: str) -> None:
+        with self._lock:
+            self._token_hashes[lease] = token_hash
+            if len(self._token_hashes) > _MAX_TOKEN_HASHES:
+                self._token_hashes.popitem(last=False)
 
     def _close_batch(self, lease: DriverLease) -> bool:
         """Close a batch session whose statement has ended; return whether this was applied."""
