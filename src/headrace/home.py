@@ -90,7 +90,7 @@ class HomeLayout:
 
     @property
     def node_lock(self) -> Path:
-        """Lock that the node of the home holds while it runs, with its process id."""
+        """Lock that the node of the home holds while it runs."""
         return self.path / "node.lock"
 
     @property
@@ -105,7 +105,7 @@ class HomeLayout:
 
     @property
     def node_log(self) -> Path:
-        """Output of the embedded node."""
+        """Output of the embedded node, and of a node that `serve --background` starts."""
         return self.path / "logs" / "node.log"
 
     def session_log(self, session_id: str) -> Path:

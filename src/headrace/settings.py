@@ -109,7 +109,7 @@ class LeaseSettings(Section):
     sweep: Duration = timedelta(seconds=1)
     """How often a node checks leases, timeouts and pending launches."""
     orphan: Duration = timedelta(minutes=10)
-    """How long a driver keeps running without reaching any node."""
+    """How long a driver keeps running while no node renews its lease."""
     jvm_timeout: Duration = timedelta(seconds=60)
     """How long the JVM of a driver may be silent, for example in a garbage collection. A driver
     whose JVM is silent for longer counts as lost."""

@@ -20,6 +20,7 @@ from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.planner import ExecutionPlan, TableOutcome, plan_statement
 from headrace.driver.spark import Spark
+from headrace.driver.writes.lookup import find_writes_patiently
 from headrace.driver.writes.turns import wait_for_turn
 from headrace.driver.written_rows import count_written_rows
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
@@ -132,11 +133,16 @@ class Execution:
         return report
 
     def _prepare_writes(self, plan: ExecutionPlan) -> None:
-        """Wait until the statement may write. Raises Cancelled and the errors of NodeLink."""
+        """Wait until the statement may write.
+
+        Raises Cancelled, WriteTargetsUnknown and the errors of NodeLink.
+        """
         if self.assignment.is_query:
             return
         self._spark.commit_protocol.activate()
-        writes = plan.find_writes() if plan.find_writes is not None else None
+        if plan.find_writes is None:
+            return
+        writes = find_writes_patiently(plan.find_writes, self._cancelling)
         if writes is not None:
             self._requested_turn = True
             wait_for_turn(self._link, self.assignment.statement_id, writes, self._cancelling)

@@ -56,6 +56,12 @@ def describe_failure(error: Exception, text: str) -> Failure:
     )
 
 
+def find_condition(error: Exception) -> str | None:
+    """Return the condition of a Spark error, or of its first cause with a condition, or None."""
+    spark_error = _unwrap(error)
+    return spark_error.getCondition() if isinstance(spark_error, PySparkException) else None
+
+
 def _unwrap(error: Exception) -> Exception:
     """Return the Spark error inside the exception of a failed job; else the error itself."""
     if isinstance(error, Py4JJavaError):

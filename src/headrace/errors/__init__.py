@@ -79,6 +79,7 @@ from headrace.errors.statements import (
     StreamStopped,
     TableAlreadyExists,
     TableNotFound,
+    WriteTargetsUnknown,
 )
 
 __all__ = [
@@ -152,4 +153,5 @@ __all__ = [
     "TransactionNotFound",
     "Unauthorized",
     "UnknownHost",
+    "WriteTargetsUnknown",
 ]

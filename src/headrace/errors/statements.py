@@ -74,6 +74,12 @@ class CatalogError(StatementFailed):
     code = "catalog_error"
 
 
+class WriteTargetsUnknown(StatementFailed):
+    """The catalog did not say which tables the statement writes to."""
+
+    code = "write_targets_unknown"
+
+
 class AtomicityRequired(StatementFailed):
     """The table cannot be created atomically."""
 

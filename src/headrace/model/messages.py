@@ -90,7 +90,7 @@ class Bootstrap(Message):
     renew_seconds: float
     """Time between two renewals."""
     orphan_seconds: float
-    """Longest time that the driver lives without reaching any node."""
+    """Longest time that the driver lives while no node renews its lease."""
     jvm_timeout_seconds: float = 60.0
     """Time without an answer after which the driver's JVM counts as lost."""
     close_grace_seconds: float = 30.0

@@ -16,6 +16,7 @@ from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.writes.commit_protocol import isolates_appends
+from headrace.driver.writes.lookup import may_be_transient
 from headrace.model.table_write import TableWrite
 
 _LOG = logging.getLogger("headrace.driver")
@@ -53,7 +54,8 @@ class WriteDetector:
     def find_writes(self, plan: Any) -> list[TableWrite]:
         """Return the writes of a parsed statement, one for each location.
 
-        There is none for a target that Spark will reject.
+        There is none for a target that Spark will reject. Raises PySparkException and
+        Py4JJavaError if the catalog fails in a way that may be transient.
         """
         writes: dict[str, TableWrite] = {}
         try:
@@ -64,6 +66,8 @@ class WriteDetector:
                 ):
                     writes[write.location] = write
         except (PySparkException, Py4JError) as error:
+            if may_be_transient(error):
+                raise
             # Spark reports the error when it runs the statement.
             _LOG.info("the tables that the statement writes to are not known: %s", error)
         return list(writes.values())
