@@ -11,6 +11,7 @@ from headrace.results.batches import (
     apply_schema,
     batch_bytes,
     count_rows_within,
+    count_values,
     normalize_batch,
     split_batch,
 )
@@ -48,6 +49,32 @@ def test_rows_within_a_limit_are_the_longest_prefix(texts: list[str | None], lim
 
 def test_each_row_counts_at_least_one_byte() -> None:
     assert batch_bytes(pa.record_batch([pa.nulls(7)], names=["_0"])) == 7
+
+
+def _lists(values: pa.Array, offsets: list[int]) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+
+
+@pytest.mark.finding("S3")
+@pytest.mark.parametrize(
+    ("array", "counts"),
+    [
+        (pa.array([True] * 16), [16, 4]),
+        (_lists(pa.nulls(100), [0, 10, 20, 50, 60, 100]), [105, 94]),
+        (_lists(_lists(pa.nulls(100), [0, 90, 100]), [0, 1, 2, 2, 2]), [106, 14]),
+        (pa.StructArray.from_arrays([pa.nulls(8)] * 3, ["a", "b", "c"]), [32, 16]),
+        (_lists(pa.array([{}] * 50, pa.struct([])), [0, 10, 20, 50, 50, 50]), [55, 44]),
+        (
+            pa.MapArray.from_arrays([0, 20, 25, 30, 50], pa.array([True] * 50), pa.nulls(50)),
+            [104, 63],
+        ),
+        (pa.array([], pa.list_(pa.null())), [0, 0]),
+    ],
+)
+def test_each_nested_value_counts_at_least_one_byte(array: pa.Array, counts: list[int]) -> None:
+    batch = pa.record_batch([array], names=["_0"])
+    assert [count_values(batch), count_values(batch.slice(1, 4))] == counts
+    assert batch_bytes(batch) == max(batch.nbytes, counts[0])
 
 
 _NESTED = pa.struct([("x", pa.int32()), ("x", pa.list_(pa.string()))])

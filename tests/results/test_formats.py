@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import ChunkNotFound, FormatCannotHold
+from headrace.errors import ChunkNotFound, FormatCannotHold, InvalidResult
 from headrace.results.formats import arrow, csv, json, parquet
 from headrace.results.json_encoding import NumberFormat
 from headrace.results.layout import build_stored_schema
@@ -36,6 +36,10 @@ class MemoryRows:
     @property
     def chunks(self) -> int:
         return max(1, len(self.content))
+
+    @property
+    def row_count(self) -> int:
+        return sum(batch.num_rows for batch in self.content)
 
     def chunk(self, number: int) -> list[pa.RecordBatch]:
         if number >= self.chunks:
@@ -366,3 +370,35 @@ def test_formats_stream_their_content() -> None:
         content = format_.write(rows, None)
         assert sum(len(next(content)) for _ in range(50)) > 100
         del content
+
+
+@pytest.mark.finding("S3")
+def test_forged_times_with_nanoseconds_are_cut_to_microseconds() -> None:
+    rows = _rows({"t": "time(6)"}, [[0]])
+    stored = build_stored_schema(rows.schema)
+    rows.content = [pa.record_batch([pa.array([1999], pa.time64("ns"))], schema=stored)]
+    assert _document(rows, 0)["rows"] == [["00:00:00.000001"]]
+    assert b"".join(csv.write(rows, None)).decode().endswith("00:00:00.000001\r\n")
+    read = pq.read_table(io.BytesIO(b"".join(parquet.write(rows, None))))
+    assert read["t"].cast(pa.int64()).to_pylist() == [1]
+
+
+@pytest.mark.finding("S3")
+def test_the_text_of_all_variants_of_a_column_is_bounded() -> None:
+    """Each value repeats a long key that its bytes have once."""
+    rows = _rows({"v": "variant"}, [[{"_0": b"\x00", "_1": b"\x01\x00\x00"}]])
+    count, key = 200, b"k" * 2000
+    offsets = b"".join(number.to_bytes(2, "little") for number in range(count + 1))
+    value = bytes([2 | 1 << 2, count]) + bytes(count) + offsets + bytes(count)
+    metadata = b"\x41" + b"\x01\x00" + b"\x00\x00" + len(key).to_bytes(2, "little") + key
+    stored = build_stored_schema(rows.schema)
+
+    def fill(number: int) -> None:
+        column = pa.array([{"_0": value, "_1": metadata}] * number, stored.field(0).type)
+        rows.content = [pa.record_batch([column], schema=stored)]
+
+    fill(2)
+    assert len(b"".join(json.write(rows, 0))) > 2 * count * len(key)
+    fill(1000)
+    with pytest.raises(InvalidResult, match="characters as JSON"):
+        list(json.write(rows, 0))

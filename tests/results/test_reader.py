@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import ChunkNotFound, InvalidResult, ResultGone
 from headrace.model.result import Disposition, Manifest, ResultInfo, ResultPart
+from headrace.results.arrow_messages import BatchFile
 from headrace.results.reader import group_into_chunks, open_rows, write_manifest
 from headrace.storage.locations import delete
 
@@ -104,6 +105,8 @@ def test_chunks_contain_every_batch_once_and_in_order(
 def test_a_stored_result_is_read_by_chunk_or_by_batch(stored: Path) -> None:
     rows = open_rows(_info(location=str(stored)), None)
     assert rows.chunks == 2
+    # The report has claimed seven rows.
+    assert rows.row_count == 6
     assert _ids(rows.chunk(0)) == [[0, 1, 2], [3, 4]]
     assert _ids(rows.chunk(1)) == [[5]]
     assert _ids(rows.batches()) == [[0, 1, 2], [3, 4], [5]]
@@ -174,3 +177,18 @@ def test_an_inline_result_has_one_chunk() -> None:
     assert _ids(rows.chunk(0)) == _ids(rows.batches()) == [[0, 1, 2]]
     with pytest.raises(ChunkNotFound):
         rows.chunk(1)
+
+
+@pytest.mark.finding("S3")
+def test_a_footer_is_read_up_to_the_batches_of_the_manifest(
+    stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+
+    def open_part(file: Any, schema: Any, batch_count: int) -> BatchFile:
+        counts.append(batch_count)
+        return BatchFile(file, schema, batch_count)
+
+    monkeypatch.setattr("headrace.results.reader.BatchFile", open_part)
+    list(open_rows(_info(location=str(stored)), None).batches())
+    assert counts == [2, 1]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from headrace.storage import locations
 from headrace.storage.handoff import delete_handoffs, read_and_delete_handoff, write_handoff
 
 
@@ -32,7 +31,9 @@ def test_unread_handoffs_are_deleted_by_their_exact_name(results: str) -> None:
     delete_handoffs(results, "headrace-se_1-1")
     handoffs = [write_handoff(results, name, b"secret") for name in ("se_1-1", "se_1-11")]
     delete_handoffs(results, "se_1-1")
-    assert [locations.exists(location) for location in handoffs] == [False, True]
+    with pytest.raises(FileNotFoundError):
+        read_and_delete_handoff(handoffs[0])
+    assert read_and_delete_handoff(handoffs[1]) == b"secret"
 
 
 def test_only_the_owner_can_read_a_handoff_in_a_local_folder(tmp_path: Path) -> None:

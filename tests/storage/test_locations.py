@@ -34,9 +34,7 @@ def test_a_file_can_be_read_until_it_is_deleted(location: str) -> None:
     with locations.open_input_file(file) as stream:
         stream.seek(3)
         assert stream.read() == b"tent"
-    assert locations.exists(file)
     locations.delete(location)
-    assert not locations.exists(file)
     with pytest.raises(FileNotFoundError):
         locations.read(file)
     locations.delete(location)
@@ -63,7 +61,7 @@ def test_only_uris_of_this_host_are_local_paths() -> None:
 
 
 def test_an_unknown_file_system_is_named_in_the_error() -> None:
-    for action in (locations.read, locations.delete, locations.exists):
+    for action in (locations.read, locations.delete):
         with pytest.raises(ResultsUnavailable, match="nowhere"):
             action("nowhere://bucket/a")
 

@@ -1,8 +1,9 @@
 """Arrow IPC messages that a driver has written, read without trust.
 
 Users' code runs in the driver. Arrow's reader checks the structure of a message, but not its
-values: a wrong offset reads foreign memory. A compressed buffer can also expand without limit. A
-batch is therefore read with the expected schema only, and its values are checked in full.
+values: a wrong offset reads foreign memory. A few bytes can also describe a huge batch: by
+compression, by buffers that overlap, or by values that need no bytes. A batch is therefore read
+with the expected schema only, its values are checked in full, and their number is bounded.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from headrace.errors import InvalidResult
-from headrace.results.batches import replace_leaf_types
+from headrace.results.batches import MAX_VALUES, count_values, replace_leaf_types
+from headrace.results.layout import build_stored_schema, has_incomplete_struct
+from headrace.results.schema import Schema
 
 MAX_BATCH_BYTES = 1 << 30
 """Largest record batch that a node reads; one row can have this size."""
-MAX_BATCH_ROWS = 1 << 26
-"""Largest number of rows of a record batch. Columns without values need no bytes."""
-_MAX_FOOTER_BYTES = 64 << 20
+_MAX_SCHEMA_BYTES = 8 << 20
+"""Largest size of the schema in a message or a footer."""
 _MAGIC = b"ARROW1"
 _FILE_START = 8
 _TRAILER = struct.Struct(f"<i{len(_MAGIC)}s")
@@ -50,45 +52,80 @@ class RandomAccessFile(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def read_stream(data: bytes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+class StoredBatches:
+    """Reads messages with the batches of one result."""
+
+    def __init__(self, schema: Schema) -> None:
+        """Build the expected schema. Raise FormatCannotHold if results cannot hold a type."""
+        self._types = [column.type for column in schema.columns]
+        self._schema = build_stored_schema(schema)
+        # Spark's strings need not be valid UTF-8: they are checked as binary values.
+        self._unchecked_schema = pa.schema(map(_binary_field, self._schema))
+
+    def check_schema(self, message: pa.ipc.Message) -> None:
+        """Raise InvalidResult unless the message is the expected schema."""
+        if message.type != "schema":
+            raise InvalidResult("The rows do not begin with a schema.")
+        if not pa.ipc.read_schema(message).equals(self._schema):
+            raise InvalidResult("The rows do not have the schema of the result.")
+
+    def read(self, message: pa.ipc.Message) -> pa.RecordBatch:
+        """Return the batch of a message after all checks. Raise InvalidResult."""
+        with _convert_errors():
+            _check_batch_header(message)
+            unchecked = pa.ipc.read_record_batch(message, self._unchecked_schema)
+            unchecked.validate(full=True)
+            _check_size(unchecked, 0 if message.body is None else message.body.size)
+            if any(map(has_incomplete_struct, unchecked.columns, self._types)):
+                raise InvalidResult("A value of a type such as interval or variant has a null.")
+            return pa.ipc.read_record_batch(message, self._schema)
+
+
+def read_stream(data: bytes, schema: Schema) -> Iterator[pa.RecordBatch]:
     """Yield the checked batches of an IPC stream. Raise InvalidResult."""
+    batches = StoredBatches(schema)
     with _convert_errors():
         messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(data))
-        _check_schema(messages.read_next_message(), schema)
+        batches.check_schema(messages.read_next_message())
     while True:
         with _convert_errors():
             try:
                 message = messages.read_next_message()
             except StopIteration:
                 return
-        yield _read_batch(message, schema)
+        yield batches.read(message)
 
 
 class BatchFile:
     """An IPC file with record batches of one schema."""
 
-    def __init__(self, file: RandomAccessFile, schema: pa.Schema) -> None:
-        """Read the footer and compare the schema. Raise InvalidResult, and errors of the file."""
+    def __init__(self, file: RandomAccessFile, schema: Schema, batch_count: int) -> None:
+        """Read the footer and compare the schema. Raise InvalidResult, and errors of the file.
+
+        Args:
+            batch_count: Number of first batches that can be read. A limit of the result may have
+                cut off the batches beyond them.
+        """
         self._file = file
-        self._schema = schema
+        self._batches = StoredBatches(schema)
         self._size = file.seek(0, 2)
-        self._blocks = self._read_blocks()
+        self._blocks = self._read_blocks(batch_count)
         message = self._read_schema_message()
         with _convert_errors():
-            _check_schema(pa.ipc.read_message(pa.py_buffer(message)), schema)
+            self._batches.check_schema(pa.ipc.read_message(pa.py_buffer(message)))
 
     def read_batch(self, position: int) -> pa.RecordBatch:
         """Return the checked batch at this position. Raise as the constructor does."""
-        if position >= len(self._blocks):
+        if (position + 1) * _BLOCK.size > len(self._blocks):
             raise InvalidResult(f"The file has no record batch {position}.")
-        block = self._blocks[position]
+        block = Block(*_BLOCK.unpack_from(self._blocks, position * _BLOCK.size))
         size = block.metadata_bytes + block.body_bytes
         if min(block) < 0 or size > MAX_BATCH_BYTES or block.offset + size > self._size:
             raise InvalidResult(f"Record batch {position} is not within the file.")
         content = self._read(block.offset, size)
         with _convert_errors():
             message = pa.ipc.read_message(pa.py_buffer(content))
-        return _read_batch(message, self._schema)
+        return self._batches.read(message)
 
     def _read_schema_message(self) -> bytes:
         """Return the first message of the file, which follows the magic bytes."""
@@ -96,48 +133,44 @@ class BatchFile:
         if len(start) < _MESSAGE_START.size:
             raise InvalidResult("The file is too short for Arrow IPC.")
         _continuation, length = _MESSAGE_START.unpack(start)
-        if not 0 < length <= _MAX_FOOTER_BYTES:
+        if not 0 < length <= _MAX_SCHEMA_BYTES:
             raise InvalidResult("The file has no schema.")
         return start + self._read(_FILE_START + _MESSAGE_START.size, length)
 
-    def _read_blocks(self) -> list[Block]:
+    def _read_blocks(self, batch_count: int) -> bytes:
+        """Return the first blocks of the footer, which has 24 bytes for each."""
         if self._size < _FILE_START + _TRAILER.size:
             raise InvalidResult("The file is too short for Arrow IPC.")
         trailer = self._read(self._size - _TRAILER.size, _TRAILER.size)
         length, magic = _TRAILER.unpack(trailer)
         start = self._size - _TRAILER.size - length
-        if magic != _MAGIC or not 0 < length <= _MAX_FOOTER_BYTES or start < _FILE_START:
+        limit = _MAX_SCHEMA_BYTES + batch_count * _BLOCK.size
+        if magic != _MAGIC or not 0 < length <= limit or start < _FILE_START:
             raise InvalidResult("The file is not Arrow IPC.")
         footer = _Table.root(self._read(start, length))
-        return [Block(*fields) for fields in footer.structs(_FOOTER_BATCHES, _BLOCK)]
+        return footer.structs(_FOOTER_BATCHES, _BLOCK.size, batch_count)
 
     def _read(self, offset: int, size: int) -> bytes:
         self._file.seek(offset)
         return bytes(self._file.read(size))
 
 
-def _check_schema(message: pa.ipc.Message, expected: pa.Schema) -> None:
-    if message.type != "schema":
-        raise InvalidResult("The rows do not begin with a schema.")
-    if not pa.ipc.read_schema(message).equals(expected):
-        raise InvalidResult("The rows do not have the schema of the result.")
+def _check_batch_header(message: pa.ipc.Message) -> None:
+    """Raise InvalidResult unless the message is a record batch that is not compressed."""
+    metadata = _Table.root(message.metadata.to_pybytes())
+    if metadata.byte(_MESSAGE_HEADER_TYPE) != _RECORD_BATCH:
+        raise InvalidResult("The rows contain a message that is not a record batch.")
+    header = metadata.table(_MESSAGE_HEADER)
+    if header is None or header.table(_BATCH_COMPRESSION) is not None:
+        raise InvalidResult("A record batch is compressed.")
 
 
-def _read_batch(message: pa.ipc.Message, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the batch of a message after all checks. Raise InvalidResult."""
-    with _convert_errors():
-        metadata = _Table.root(message.metadata.to_pybytes())
-        if metadata.byte(_MESSAGE_HEADER_TYPE) != _RECORD_BATCH:
-            raise InvalidResult("The rows contain a message that is not a record batch.")
-        header = metadata.table(_MESSAGE_HEADER)
-        if header is None or header.table(_BATCH_COMPRESSION) is not None:
-            raise InvalidResult("A record batch is compressed.")
-        # Spark's strings need not be valid UTF-8: check them as binary values.
-        unchecked = pa.ipc.read_record_batch(message, pa.schema(map(_binary_field, schema)))
-        if unchecked.num_rows > MAX_BATCH_ROWS:
-            raise InvalidResult(f"A record batch has more than {MAX_BATCH_ROWS} rows.")
-        unchecked.validate(full=True)
-        return pa.ipc.read_record_batch(message, schema)
+def _check_size(batch: pa.RecordBatch, body_bytes: int) -> None:
+    """Raise InvalidResult if a valid batch is much larger than the message from which it is."""
+    if batch.nbytes > body_bytes:
+        raise InvalidResult("Buffers of a record batch overlap.")
+    if count_values(batch) > max(MAX_VALUES, body_bytes):
+        raise InvalidResult(f"A record batch has more than {MAX_VALUES} values without bytes.")
 
 
 def _binary_field(field: pa.Field) -> pa.Field:
@@ -181,16 +214,16 @@ class _Table(NamedTuple):
             return None
         return _Table(self.buffer, position + _unpack("<I", self.buffer, position))
 
-    def structs(self, number: int, form: struct.Struct) -> list[tuple[int, ...]]:
-        """Return the vector of structs in a field."""
+    def structs(self, number: int, size: int, count: int) -> bytes:
+        """Return the first structs of the vector in a field: at most `count` of this size."""
         position = self._find(number)
         if position is None:
-            return []
+            return b""
         start = position + _unpack("<I", self.buffer, position)
-        end = start + 4 + _unpack("<I", self.buffer, start) * form.size
+        end = start + 4 + min(count, _unpack("<I", self.buffer, start)) * size
         if end > len(self.buffer):
             raise InvalidResult("The footer of the file is not valid.")
-        return list(form.iter_unpack(self.buffer[start + 4 : end]))
+        return self.buffer[start + 4 : end]
 
     def _find(self, number: int) -> int | None:
         """Return the position of a field; None if the table does not have it."""

@@ -10,10 +10,37 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
+MAX_VALUES = 1 << 24
+"""Largest number of values of a batch that has less than one byte for each value.
+
+Arrow needs no bytes for nulls of the type void and for structs without fields, and one bit for a
+boolean. Every value becomes text in the node that reads the batch.
+"""
+
 
 def batch_bytes(batch: pa.RecordBatch) -> int:
-    """Return the bytes of a batch's Arrow buffers, but at least 1 per row."""
-    return max(int(batch.nbytes), int(batch.num_rows))
+    """Return the bytes of a batch's Arrow buffers, but at least 1 per row and per value."""
+    return max(int(batch.nbytes), count_values(batch))
+
+
+def count_values(batch: pa.RecordBatch) -> int:
+    """Return the number of values at all depths, nulls included, but at least 1 per row."""
+    return max(int(batch.num_rows), sum(map(_count_array_values, batch.columns)))
+
+
+def _count_array_values(array: pa.Array) -> int:
+    """Return the number of values of an array and, at all depths, of its children."""
+    count, type_ = len(array), array.type
+    if not count or not pa.types.is_nested(type_):
+        return count
+    if pa.types.is_struct(type_):
+        children = [array.field(index) for index in range(type_.num_fields)]
+    else:
+        # A sliced list or map refers to a part of its values only.
+        start, end = array.offsets[0].as_py(), array.offsets[count].as_py()
+        values = [array.keys, array.items] if pa.types.is_map(type_) else [array.values]
+        children = [child.slice(start, end - start) for child in values]
+    return count + sum(map(_count_array_values, children))
 
 
 def count_rows_within(batch: pa.RecordBatch, limit: int) -> int:

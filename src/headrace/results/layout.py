@@ -67,6 +67,24 @@ def build_client_schema(schema: Schema, spark_json: str) -> pa.Schema:
     return pa.schema(fields, metadata={SPARK_SCHEMA_KEY: spark_json.encode()})
 
 
+def has_incomplete_struct(array: pa.Array, spark_type: SparkType) -> bool:
+    """Return whether a value of a Spark type that is a struct in Arrow lacks a part.
+
+    Such a value is null as a whole, or none of its parts is null. Arrow does not check this.
+    """
+    if not len(array) or not spark_type.contains(*_STRUCT_TYPES):
+        return False
+    if spark_type.kind in _STRUCT_TYPES:
+        return any(part.null_count > array.null_count for part in array.flatten())
+    if spark_type.kind is TypeKind.STRUCT:
+        children = array.flatten()
+    elif spark_type.kind is TypeKind.MAP:
+        children = [array.keys, array.items]
+    else:
+        children = [array.values]
+    return any(map(has_incomplete_struct, children, spark_type.children))
+
+
 def make_positional_names(count: int) -> list[str]:
     """Return the names `_0`, `_1`, … of that many columns or struct fields."""
     return [f"_{index}" for index in range(count)]

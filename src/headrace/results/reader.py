@@ -1,7 +1,8 @@
 """Reads a result, inline or stored, by chunk or as one stream of record batches.
 
 A driver has written the rows, and users' code runs in the driver. Every batch is checked before a
-value is read, and at most one batch is in memory, whatever the manifest says about sizes.
+value is read. Whatever the manifest and the footers say, memory holds one batch of at most 1 GiB,
+one footer and the manifest; the sizes of both are bounded.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from headrace.errors import (
 )
 from headrace.model.result import Disposition, Manifest, ResultInfo, ResultPart
 from headrace.results.arrow_messages import BatchFile, read_stream
-from headrace.results.layout import build_stored_schema
 from headrace.results.schema import Schema, parse_schema
 from headrace.storage import locations
 
@@ -46,6 +46,10 @@ class Rows(Protocol):
     @property
     def chunks(self) -> int:
         """Number of chunks, at least 1."""
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows, without trust in the report of the driver."""
 
     def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
         """Return the batches of one chunk. The first chunk has the number 0.
@@ -79,7 +83,7 @@ def open_rows(info: ResultInfo, inline: bytes | None) -> Rows:
     if info.disposition is Disposition.INLINE:
         if inline is None:
             raise ResultGone
-        return InlineRows(schema, inline)
+        return InlineRows(schema, info.row_count, inline)
     assert info.location is not None
     return StoredRows(schema, info.location)
 
@@ -95,8 +99,10 @@ def select_batches(rows: Rows, chunk: int | None) -> Iterator[pa.RecordBatch]:
 class InlineRows:
     """Rows of an Arrow IPC stream. Inline results are small: they have a single chunk."""
 
-    def __init__(self, schema: Schema, data: bytes) -> None:
+    def __init__(self, schema: Schema, row_count: int, data: bytes) -> None:
         self.schema = schema
+        # `check_report` has counted the rows.
+        self.row_count = row_count
         self.chunks = 1
         self._data = data
 
@@ -105,7 +111,7 @@ class InlineRows:
         return self.batches()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        return read_stream(self._data, build_stored_schema(self.schema))
+        return read_stream(self._data, self.schema)
 
 
 class BatchReference(NamedTuple):
@@ -117,6 +123,8 @@ class BatchReference(NamedTuple):
     """Position of the batch in its part, from 0."""
     rows: int
     """Number of first rows of the batch that belong to the result."""
+    part_batches: int
+    """Number of batches of the part that belong to the result."""
 
 
 def group_into_chunks(parts: Iterable[ResultPart], limit: int) -> list[list[BatchReference]]:
@@ -132,7 +140,7 @@ def group_into_chunks(parts: Iterable[ResultPart], limit: int) -> list[list[Batc
             if chunks[-1] and chunk_bytes + size > limit:
                 chunks.append([])
                 chunk_bytes = 0
-            chunks[-1].append(BatchReference(part.name, position, rows))
+            chunks[-1].append(BatchReference(part.name, position, rows, len(part.rows)))
             chunk_bytes += size
     return chunks
 
@@ -145,6 +153,11 @@ class StoredRows:
         self._location = location
         self._chunks = _chunk_cache.load(location)
         self.chunks = len(self._chunks)
+
+    @property
+    def row_count(self) -> int:
+        # `_read` yields as many rows of each batch.
+        return sum(reference.rows for chunk in self._chunks for reference in chunk)
 
     def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
         _check_chunk_number(number, self.chunks)
@@ -161,7 +174,7 @@ class StoredRows:
                 if reference.part != name:
                     if part is not None:
                         part.close()
-                    name, part = reference.part, self._open(reference.part)
+                    name, part = reference.part, self._open(reference)
                 assert part is not None
                 with _convert_read_errors(self._location, reference.part):
                     batch = part.batches.read_batch(reference.position)
@@ -172,11 +185,11 @@ class StoredRows:
             if part is not None:
                 part.close()
 
-    def _open(self, name: str) -> _OpenPart:
-        with _convert_read_errors(self._location, name):
-            file = locations.open_reported_file(self._location, name)
+    def _open(self, reference: BatchReference) -> _OpenPart:
+        with _convert_read_errors(self._location, reference.part):
+            file = locations.open_driver_file(self._location, reference.part)
             try:
-                return _OpenPart(file, BatchFile(file, build_stored_schema(self.schema)))
+                return _OpenPart(file, BatchFile(file, self.schema, reference.part_batches))
             except BaseException:
                 file.close()
                 raise
@@ -240,7 +253,7 @@ def read_manifest(location: str) -> Manifest:
     """
     with (
         _convert_read_errors(location, _MANIFEST_NAME),
-        locations.open_reported_file(location, _MANIFEST_NAME) as file,
+        locations.open_driver_file(location, _MANIFEST_NAME) as file,
     ):
         content: bytes = file.read(_MAX_MANIFEST_BYTES + 1)
     if len(content) > _MAX_MANIFEST_BYTES or content.count(b",") > _MAX_MANIFEST_VALUES:

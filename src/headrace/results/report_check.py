@@ -13,12 +13,14 @@ from headrace.results.schema import parse_schema
 def check_report(report: ResultReport) -> ResultReport:
     """Return a report whose schema and inline rows are valid, with the counts of these rows.
 
-    The files of a stored result are checked when they are read.
+    The row count, byte count and chunks of a stored result remain the claim of the driver: its
+    files are checked when they are read, and `headrace.results.reader.Rows` has their counts.
 
     Raises InvalidResult.
     """
     try:
-        schema = build_stored_schema(parse_schema(report.spark_schema))
+        schema = parse_schema(report.spark_schema)
+        build_stored_schema(schema)
     except InvalidResult:
         raise
     except HeadraceError as error:

@@ -21,12 +21,14 @@ from headrace.results.variant import variant_to_json
 # Arrow formats dates as ISO 8601 only from 0001-01-01 to 9999-12-31.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DAY_MICROS = 86_400_000_000
+_CHARACTERS_PER_VARIANT_BYTE = 64
+_MIN_VARIANT_CHARACTERS, _MAX_VARIANT_CHARACTERS = 1 << 20, 1 << 30
 
 
 def encode_text(array: pa.Array, spark_type: SparkType) -> pa.Array:
     """Return a column of any type that is not nested as text, in the form of an unquoted CSV field.
 
-    Raises ResultsUnavailable if a variant cannot be read.
+    Raises InvalidResult if a variant cannot be read.
     """
     encode = _ENCODERS.get(spark_type.kind)
     return encode(array, spark_type) if encode else array.cast(pa.string())
@@ -85,11 +87,23 @@ def _encode_calendar(array: pa.Array, _type: SparkType) -> pa.Array:
 
 
 def _encode_variant(array: pa.Array, _type: SparkType) -> pa.Array:
-    return _map_values(array, lambda value: variant_to_json(*value.values()))
+    # The text of all values is bounded: a variant has the bytes of a key once, JSON in each object.
+    characters_left = max(_MIN_VARIANT_CHARACTERS, _CHARACTERS_PER_VARIANT_BYTE * array.nbytes)
+    characters_left = min(characters_left, _MAX_VARIANT_CHARACTERS)
+
+    def encode(parts: dict[str, bytes]) -> str:
+        nonlocal characters_left
+        value, metadata = parts.values()
+        text = variant_to_json(value, metadata, characters_left)
+        characters_left -= len(text)
+        return text
+
+    return _map_values(array, encode)
 
 
 def _encode_time(array: pa.Array, _type: SparkType) -> pa.Array:
-    return array.cast(pa.time64("us")).cast(pa.string())
+    # Spark's times have no nanoseconds, but a forged time may have some.
+    return array.cast(pa.time64("us"), safe=False).cast(pa.string())
 
 
 def _encode_float(array: pa.Array, _type: SparkType) -> pa.Array:

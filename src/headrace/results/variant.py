@@ -4,6 +4,9 @@ The form is defined in github.com/apache/parquet-format, VariantEncoding.md. `me
 dictionary of the keys of objects, and `value` is a tree of tagged values. Numbers become JSON
 numbers, decimals with all their digits. Values of types that JSON lacks become strings; dates and
 times are written as in `headrace.results.instants`.
+
+A driver has written the bytes, and users' code runs in the driver. No byte belongs to two values,
+so that a few bytes cannot describe a huge tree. Depth and size of the text are bounded.
 """
 
 from __future__ import annotations
@@ -12,23 +15,44 @@ import base64
 import json
 import struct
 import uuid
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from decimal import Decimal
+from itertools import pairwise
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from headrace.errors import ResultsUnavailable
+from headrace.errors import InvalidResult
 from headrace.results.instants import format_date, format_instant, format_time
 
+MAX_DEPTH = 1000
+"""Largest number of arrays and objects around a value.
+
+Jackson, with which Spark parses JSON, has the same limit.
+"""
 _OBJECT, _ARRAY, _SHORT_STRING = 2, 3, 1
+_MAX_SCALE = 38
+"""Largest scale of a decimal in a variant of Spark."""
 
 
-def variant_to_json(value: bytes, metadata: bytes) -> str:
-    """Return a variant as JSON text. Raises ResultsUnavailable if the bytes are not a variant."""
+def variant_to_json(value: bytes, metadata: bytes, limit: int) -> str:
+    """Return a variant as JSON text.
+
+    Raises InvalidResult if the bytes are not a variant, or if the text has more than `limit`
+    characters. Keys are text as often as objects have them, but bytes of a variant only once.
+    """
     try:
-        return _VariantReader(value, metadata).to_json(0)
+        return _VariantReader(value, metadata).to_json(limit)
     except (IndexError, struct.error, KeyError, UnicodeDecodeError) as error:
-        raise ResultsUnavailable(f"Cannot read a variant of the result: {error}") from error
+        raise InvalidResult(f"Cannot read a variant of the result: {error}") from error
+
+
+class _Extent(NamedTuple):
+    """The bytes of a value and its children."""
+
+    start: int
+    end: int
 
 
 class _VariantReader:
@@ -38,16 +62,24 @@ class _VariantReader:
         self._value = value
         self._metadata = metadata
 
-    def to_json(self, at: int) -> str:
-        tag = self._value[at]
-        basic, info = tag & 3, tag >> 2
-        if basic == _SHORT_STRING:
-            return self._read_short_string(at + 1, info)
-        if basic == _OBJECT:
-            return self._read_object(at + 1, info)
-        if basic == _ARRAY:
-            return self._read_array(at + 1, info)
-        return _PRIMITIVE_READERS[info](self, at + 1)
+    def to_json(self, limit: int) -> str:
+        """Return the whole value, without recursion, whose depth Python bounds."""
+        texts, size = list[str](), 0
+        open_values: list[Iterator[str | _Extent]] = [iter([_Extent(0, len(self._value))])]
+        while open_values:
+            item = next(open_values[-1], None)
+            if item is None:
+                open_values.pop()
+            elif isinstance(item, _Extent):
+                if len(open_values) - 1 > MAX_DEPTH:
+                    raise IndexError(f"it has more than {MAX_DEPTH} levels")
+                open_values.append(self._read_value(item))
+            else:
+                texts.append(item)
+                size += len(item)
+                if size > limit:
+                    raise IndexError(f"it has more than {limit} characters as JSON")
+        return "".join(texts)
 
     def read_integer(self, at: int, size: int, *, signed: bool = True) -> int:
         return int.from_bytes(self.read_bytes(at, size), "little", signed=signed)
@@ -66,41 +98,71 @@ class _VariantReader:
         """Return the bytes that follow their length, a 32-bit integer."""
         return self.read_bytes(at + 4, self.read_integer(at, 4, signed=False))
 
-    def _read_short_string(self, at: int, size: int) -> str:
-        return _quote(self.read_bytes(at, size).decode())
+    def _read_value(self, extent: _Extent) -> Iterator[str | _Extent]:
+        """Yield the text of a value, with the extents of its children in their places."""
+        at = extent.start
+        tag = self.read_integer(at, 1, signed=False)
+        basic, info = tag & 3, tag >> 2
+        if basic == _OBJECT:
+            return self._read_object(at + 1, info, extent.end)
+        if basic == _ARRAY:
+            return self._read_array(at + 1, info, extent.end)
+        # A string may end anywhere: read it from the bytes of this value alone.
+        own = _VariantReader(self._value[at : extent.end], b"")
+        read = _PRIMITIVE_READERS[info] if basic != _SHORT_STRING else _short_string_reader(info)
+        return iter([read(own, 1)])
 
-    def _read_array(self, at: int, info: int) -> str:
+    def _read_array(self, at: int, info: int, end: int) -> Iterator[str | _Extent]:
         width = (info & 3) + 1
         at, count = self._read_count(at, large=bool(info >> 2 & 1))
-        positions = self._read_positions(at, count, width)
-        return "[" + ",".join(self.to_json(position) for position in positions) + "]"
+        positions = self._read_positions(at, count, width, end)
+        start, separator = next(positions), "["
+        for following in positions:
+            if start >= following:
+                raise IndexError("the values of an array overlap")
+            yield separator
+            yield _Extent(start, following)
+            start, separator = following, ","
+        yield "]" if count else "[]"
 
-    def _read_object(self, at: int, info: int) -> str:
+    def _read_object(self, at: int, info: int, end: int) -> Iterator[str | _Extent]:
         width, id_width = (info & 3) + 1, (info >> 2 & 3) + 1
         at, count = self._read_count(at, large=bool(info >> 4 & 1))
-        keys = [self.read_integer(at + id_width * i, id_width, signed=False) for i in range(count)]
-        positions = self._read_positions(at + id_width * count, count, width)
-        pairs = zip(keys, positions, strict=True)
-        return (
-            "{"
-            + ",".join(f"{self._read_key(key)}:{self.to_json(position)}" for key, position in pairs)
-            + "}"
-        )
+        positions = list(self._read_positions(at + id_width * count, count, width, end))
+        # The keys are sorted by name, but the values may have any order.
+        ordered = sorted(positions)
+        if (
+            any(first == second for first, second in pairwise(ordered))
+            or ordered[-1] > positions[-1]
+        ):
+            raise IndexError("the values of an object overlap")
+        separator = "{"
+        for number, start in enumerate(positions[:-1]):
+            key = self.read_integer(at + id_width * number, id_width, signed=False)
+            yield f"{separator}{self._read_key(key)}:"
+            yield _Extent(start, ordered[bisect_right(ordered, start)])
+            separator = ","
+        yield "}" if count else "{}"
 
     def _read_count(self, at: int, *, large: bool) -> tuple[int, int]:
         """Return the position after the count, and the number of elements or pairs."""
         size = 4 if large else 1
         return at + size, self.read_integer(at, size, signed=False)
 
-    def _read_positions(self, at: int, count: int, width: int) -> list[int]:
-        """Return the positions of the values of an array or object.
+    def _read_positions(self, at: int, count: int, width: int, end: int) -> Iterator[int]:
+        """Yield the positions of the values of an array or object, then the end of all values.
 
-        The offsets at `at` are relative to the first byte after the offsets.
+        The offsets at `at` are relative to the first byte after the offsets. `end` is the end of
+        the array or object.
         """
         start = at + (count + 1) * width
-        return [
-            start + self.read_integer(at + width * i, width, signed=False) for i in range(count)
-        ]
+        if start > end:
+            raise IndexError("its bytes are truncated")
+        for offset in range(at, start, width):
+            position = start + self.read_integer(offset, width, signed=False)
+            if position > end:
+                raise IndexError("a value is outside of its array or object")
+            yield position
 
     def _read_key(self, number: int) -> str:
         """Return a key of the metadata as a JSON string."""
@@ -141,12 +203,18 @@ _Reader = Callable[[_VariantReader, int], str]
 def _decimal_reader(size: int) -> _Reader:
     def read_decimal(variant: _VariantReader, at: int) -> str:
         scale = variant.read_integer(at, 1, signed=False)
+        if scale > _MAX_SCALE:
+            raise IndexError(f"it has a decimal of scale {scale}")
         unscaled = variant.read_integer(at + 1, size)
         # Built from digits, because decimal arithmetic rounds to the precision of the context.
         number = Decimal((unscaled < 0, tuple(map(int, str(abs(unscaled)))), -scale))
         return format(number, "f")
 
     return read_decimal
+
+
+def _short_string_reader(size: int) -> _Reader:
+    return lambda variant, at: _quote(variant.read_bytes(at, size).decode())
 
 
 def _integer_reader(size: int) -> _Reader:

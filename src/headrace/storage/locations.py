@@ -67,7 +67,7 @@ def open_input_file(location: str) -> Any:
         raise _unavailable("read", location, error) from error
 
 
-def open_reported_file(directory: str, name: str) -> Any:
+def open_driver_file(directory: str, name: str) -> Any:
     """Open a file that a driver has written, for random access in binary mode.
 
     On this host, the directory and the file must not be links, and the file must be a regular
@@ -120,17 +120,6 @@ def write(location: str, content: bytes, *, private: bool = False) -> None:
         return
     system, inner = filesystem(location)
     system.pipe_file(inner, content)
-
-
-def exists(location: str) -> bool:
-    """Return whether a file or directory exists. Raises ResultsUnavailable."""
-    try:
-        if path := local_path(location):
-            return path.exists()
-        system, inner = filesystem(location)
-        return bool(system.exists(inner))
-    except Exception as error:
-        raise _unavailable("check", location, error) from error
 
 
 def list_names(location: str) -> list[str]:

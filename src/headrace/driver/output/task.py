@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from headrace.results.batches import (
+    MAX_VALUES,
     batch_bytes,
     normalize_batch,
     serialize_batches,
@@ -161,7 +162,8 @@ class PartitionWriter:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add a batch in slices of at most a chunk's size. Raises LocationNotWritable."""
-        for rows in split_batch(batch, self._options.chunk_limit):
+        # Nodes refuse a batch of more values, unless each value has a byte.
+        for rows in split_batch(batch, min(self._options.chunk_limit, MAX_VALUES)):
             size = batch_bytes(rows)
             self.rows.append(rows.num_rows)
             self.sizes.append(size)

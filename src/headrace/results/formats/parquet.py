@@ -100,9 +100,10 @@ def _struct_json(**types: str) -> dict[str, Any]:
 
 
 def _cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    # Arrow cannot cast lists of nulls, so a column that has its type already is not cast.
+    # Arrow cannot cast lists of nulls, so a column that has its type already is not cast. Spark's
+    # times have no nanoseconds, but a forged time may have some.
     arrays = [
-        array if array.type == field.type else array.cast(field.type)
+        array if array.type == field.type else array.cast(field.type, safe=False)
         for array, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
