@@ -6,13 +6,15 @@ import io
 import shutil
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.in_process_node import InProcessNode
+from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result, stored_result
+from tests.support.scripted_driver import AutoReplyLauncher
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -307,3 +309,61 @@ def test_results_without_columns_or_without_rows_are_empty(node: InProcessNode) 
     no_rows = complete_statement(node, inline_result([("a", "string")], []))
     assert read_result(node, no_rows).json()["rows"] == []
     assert read_result(node, no_rows, "text/csv").text == "a\r\n"
+
+
+def make_forged_interval() -> ResultReport:
+    """Return the report of an interval that has no months."""
+    return inline_result([("i", "interval")], [[{"_0": None, "_1": 1, "_2": None}]])
+
+
+@pytest.mark.finding("S3")
+def test_a_value_without_one_of_its_parts_fails_its_statement(node: InProcessNode) -> None:
+    statement_id = complete_statement(node, make_forged_interval())
+    statement = node.statement(statement_id)
+    assert (statement["state"], statement["error"]["code"]) == ("failed", "invalid_result")
+    assert "has a null" in statement["error"]["message"]
+
+
+def make_reply(result: ResultReport) -> dict[str, Any]:
+    return {"state": StatementState.SUCCESS, "result": result}
+
+
+def make_variant(value: bytes) -> ResultReport:
+    return inline_result([("v", "variant")], [[{"_0": value, "_1": b"\x01\x00\x00"}]])
+
+
+FORGED_VARIANT = make_variant(b"\x03\x02\x00\x00\x02\x0c\x01")
+"""Two values of an array are at the same position."""
+
+
+@pytest.mark.finding("S3")
+def test_a_forged_variant_gets_502(node: InProcessNode) -> None:
+    response = read_result(node, complete_statement(node, FORGED_VARIANT))
+    assert (response.status_code, response.json()["code"]) == (502, "invalid_result")
+    assert "Retry-After" not in response.headers
+
+
+@pytest.mark.finding("S3")
+def test_a_deeply_nested_variant_is_read(node: InProcessNode) -> None:
+    value = b"\x00"
+    for _ in range(900):
+        value = bytes([3 | 3 << 2, 1]) + bytes(4) + len(value).to_bytes(4, "little") + value
+    response = read_result(node, complete_statement(node, make_variant(value)))
+    assert response.status_code == 200
+    assert f"[[{'[' * 900}null{']' * 900}]]" in response.text
+
+
+@pytest.mark.finding("S3")
+def test_a_submit_returns_its_statement_even_if_the_result_cannot_be_read(
+    start_node: StartNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that saw an error instead would submit the statement again."""
+    node = start_node(AutoReplyLauncher(lambda _: make_reply(FORGED_VARIANT)))
+    response = node.http.post(
+        "/api/v1/statements", json={"statement": "SELECT 1", "wait_timeout": "30s"}
+    )
+    statement = response.json()
+    assert (response.status_code, statement["state"]) == (201, "success")
+    assert (statement.get("rows"), statement["next_chunk"]) == (None, 0)
+    assert read_result(node, statement["id"], chunk="0").json()["code"] == "invalid_result"
+    assert f"Cannot read the result of statement {statement['id']}" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterator
 from enum import StrEnum
 
@@ -19,6 +20,8 @@ from headrace.model.result import Disposition
 from headrace.model.statement import Statement
 from headrace.results.formats import arrow, csv, json, parquet
 from headrace.results.json_encoding import NumberFormat
+
+_LOG = logging.getLogger("headrace.api")
 
 
 class ResultFormat(StrEnum):
@@ -95,6 +98,9 @@ def submit_response(
 
     For any other result, `next_chunk` is the chunk with which the rows begin. To read the files of
     a stored result here could block the answers to other submits.
+
+    A result that cannot be read has no rows either: the error is in the response to the read of
+    this chunk. An error response here would hide the id of a statement that was accepted.
     """
     body, headers = statement_body(statement), {"Location": statement_url(statement)}
     if statement.result is None or statement.result.gone:
@@ -104,10 +110,13 @@ def submit_response(
         return json_response(body.model_copy(update={"next_chunk": 0}), 201, headers)
     try:
         rows = statements.open_result(statement)
+        values = b"".join(json.write_rows(rows, 0, numbers=numbers))
     except ResultGone:
         return json_response(body, 201, headers)
+    except Exception:  # noqa: BLE001 - the statement runs, whatever its result is
+        _LOG.exception("Cannot read the result of statement %s.", statement.id)
+        return json_response(body.model_copy(update={"next_chunk": 0}), 201, headers)
     head = body.model_dump_json(by_alias=True, exclude={"rows", "next_chunk"}).encode()[:-1]
-    values = b"".join(json.write_rows(rows, 0, numbers=numbers))
     next_chunk = b"1" if rows.chunks > 1 else b"null"
     content = head + b',"rows":' + values + b',"next_chunk":' + next_chunk + b"}"
     return Response(content, 201, headers, media_type="application/json")
