@@ -165,6 +165,21 @@ def test_more_rows_than_the_limit_are_an_error_and_never_cut_off(start_node: Sta
     assert rest.json()["rows"] == [[1], [2], [3]]
 
 
+@pytest.mark.finding("S3")
+def test_the_limit_counts_the_rows_that_exist_and_not_those_that_a_driver_reports(
+    start_node: StartNode,
+) -> None:
+    node = start_node(opensearch={"row_limit": 2})
+    query_id, session_id = submit_query(node)
+    driver = node.launcher.connect_driver(session_id)
+    driver.hello()
+    folder = Path(str(driver.claim().result_location))
+    report = stored_result(folder, [("n", "integer")], [[[1]], [[2], [3]]], chunk_limit=1)
+    driver.succeed(query_id, report.model_copy(update={"row_count": 1}))
+    details = expect_error(node.http.get(f"{BASE}/{query_id}"), 400, "TooManyRows")
+    assert "3 rows" in details
+
+
 def test_a_failed_query_returns_its_error(node: InProcessNode) -> None:
     query_id, driver = submit_and_claim_query(node)
     failure = Failure(code="spark_error", message="[TABLE_OR_VIEW_NOT_FOUND] no t")

@@ -186,8 +186,7 @@ def _usable_session(
 
 def _result_response(node: Node, statement: Statement) -> Response:
     rows = node.statements.open_result(statement)
-    assert statement.result is not None
-    count, limit = statement.result.row_count, node.settings.opensearch.row_limit
+    count, limit = rows.row_count, node.settings.opensearch.row_limit
     if count > limit:
         raise TooManyRows(
             f"The result has {count} rows, and a response here holds at most {limit} "
