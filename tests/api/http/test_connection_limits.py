@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.finding("S16")
 
@@ -147,10 +148,13 @@ def test_requests_above_the_limit_get_503_and_running_requests_continue(
             client.sendall(request_head(node))
             assert read_to_end(client).startswith(b"HTTP/1.1 503 ")
         streams.pop(0).close()
-        with connect(node) as client:
-            client.sendall(request_head(node, "Connection: close"))
-            content = read_to_end(client)
-        assert content.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 503 "))
+
+        def is_served() -> bool:
+            with connect(node) as client:
+                client.sendall(request_head(node, "Connection: close"))
+                return read_to_end(client).startswith(b"HTTP/1.1 200 ")
+
+        wait_until(is_served, what="the node has noticed that a connection is closed")
         for stream in streams:
             stream.setblocking(False)
             with suppress(BlockingIOError):

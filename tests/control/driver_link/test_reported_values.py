@@ -217,25 +217,30 @@ def test_a_report_above_the_limit_is_refused_and_nothing_ends(
 
 
 @pytest.mark.finding("S8")
-def test_a_page_of_long_failures_stays_bounded(node: InProcessNode) -> None:
-    session_id, driver = node.start_session()
-    ids = []
-    for _ in range(100):
-        statement_id = node.submit(session=session_id)["id"]
-        driver.claim()
-        failure = {"code": "execution_error", "message": "m" * 64 * 1024}
-        post(driver, "ended", {"statement_id": statement_id, "state": "failed", "failure": failure})
-        ids.append(statement_id)
-    seen: list[str] = []
-    query: dict[str, Any] = {"limit": 1000, "session": session_id}
-    while True:
+def test_a_list_has_the_start_of_a_long_failure(node: InProcessNode) -> None:
+    statement_id, driver = start(node)
+    failure = {"code": "execution_error", "message": "m" * 64 * 1024}
+    post(driver, "ended", {"statement_id": statement_id, "state": "failed", "failure": failure})
+    assert len(node.statement(statement_id)["error"]["message"]) == 64 * 1024
+    query: dict[str, Any] = {"session": driver.bootstrap.session_id}
+    [item] = node.http.get("/api/v1/statements", params=query).json()["items"]
+    assert len(item["error"]["message"]) == 1000
+    assert item["error"]["message"].endswith("[cut]")
+
+
+@pytest.mark.finding("S8")
+def test_a_page_of_long_statements_stays_bounded(node: InProcessNode) -> None:
+    session_id = node.session()
+    text = f"SELECT '{'x' * 900_000}'"
+    ids = [node.submit(text, session=session_id)["id"] for _ in range(12)]
+    pages, query = [], {"limit": 1000, "session": session_id}
+    while not pages or query["before"] is not None:
         page = node.http.get("/api/v1/statements", params=query)
         assert len(page.content) < 5 * 1024 * 1024
-        seen += [item["id"] for item in page.json()["items"]]
-        if page.json()["next"] is None:
-            break
+        pages.append([item["id"] for item in page.json()["items"]])
         query["before"] = page.json()["next"]
-    assert seen == ids[::-1]
+    assert [each for page in pages for each in page] == ids[::-1]
+    assert len(pages) == 3
 
 
 @pytest.mark.finding("B13")
