@@ -402,3 +402,20 @@ def test_the_text_of_all_variants_of_a_column_is_bounded() -> None:
     fill(1000)
     with pytest.raises(InvalidResult, match="characters as JSON"):
         list(json.write(rows, 0))
+
+
+@pytest.mark.finding("S3")
+@pytest.mark.parametrize("nest", [lambda kind: kind, _array], ids=["struct", "array"])
+def test_names_that_are_repeated_in_every_struct_are_bounded(nest: Any) -> None:
+    """A schema has the name once: 100,000 structs would be 100 GB of text."""
+    rows = _rows({"c": nest(_struct(**{"n" * 1_000_000: "void"}))}, [[None]])
+    assert _document(rows, 0)["rows"] == [[None]]
+    stored = build_stored_schema(rows.schema)
+    column = pa.StructArray.from_arrays([pa.nulls(100_000)], ["_0"])
+    type_ = stored.field(0).type
+    if pa.types.is_list(type_):
+        column = pa.ListArray.from_arrays(pa.array([0, 100_000], pa.int32()), column, type=type_)
+    rows.content = [pa.record_batch([column], schema=stored)]
+    for write in (json.write, csv.write):
+        with pytest.raises(FormatCannotHold, match="Read the result as Arrow"):
+            list(write(rows, 0))

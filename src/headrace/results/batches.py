@@ -30,17 +30,22 @@ def count_values(batch: pa.RecordBatch) -> int:
 
 def _count_array_values(array: pa.Array) -> int:
     """Return the number of values of an array and, at all depths, of its children."""
+    return len(array) + sum(map(_count_array_values, list_children(array)))
+
+
+def list_children(array: pa.Array) -> list[pa.Array]:
+    """Return the fields of structs, the keys and values of maps, or the values of lists.
+
+    A sliced list or map refers to a part of its values only: the children are these values.
+    """
     count, type_ = len(array), array.type
     if not count or not pa.types.is_nested(type_):
-        return count
+        return []
     if pa.types.is_struct(type_):
-        children = [array.field(index) for index in range(type_.num_fields)]
-    else:
-        # A sliced list or map refers to a part of its values only.
-        start, end = array.offsets[0].as_py(), array.offsets[count].as_py()
-        values = [array.keys, array.items] if pa.types.is_map(type_) else [array.values]
-        children = [child.slice(start, end - start) for child in values]
-    return count + sum(map(_count_array_values, children))
+        return [array.field(index) for index in range(type_.num_fields)]
+    start, end = array.offsets[0].as_py(), array.offsets[count].as_py()
+    values = [array.keys, array.items] if pa.types.is_map(type_) else [array.values]
+    return [child.slice(start, end - start) for child in values]
 
 
 def count_rows_within(batch: pa.RecordBatch, limit: int) -> int:

@@ -9,6 +9,8 @@ from enum import StrEnum
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.errors import FormatCannotHold
+from headrace.results.batches import list_children
 from headrace.results.schema import SparkType, TypeKind
 from headrace.results.text_encoding import encode_text, replace_invalid_utf8, replace_where
 
@@ -17,6 +19,9 @@ _MAX_EXACT_INTEGER = 2**53 - 1
 _EXACT_DIGITS = 15
 """A decimal of at most this many digits is unchanged when a reader converts it to a double."""
 _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
+
+_MAX_NAME_CHARACTERS = 1 << 29
+"""Largest size of the field names that the JSON text of a record batch repeats."""
 
 _WKB_TYPE = SparkType(TypeKind.BINARY, "binary")
 
@@ -43,14 +48,37 @@ class NumberFormat(StrEnum):
 def encode_rows(
     batch: pa.RecordBatch, types: list[SparkType], *, numbers: NumberFormat
 ) -> pa.Array:
-    """Return each row of a batch as a JSON list. `types` are the types of the columns."""
+    """Return each row of a batch as a JSON list. `types` are the types of the columns.
+
+    Raises the errors of `check_field_names`.
+    """
     if not types:
         return pa.repeat("[]", batch.num_rows)
+    check_field_names(batch, types)
     columns = [
         encode_column(array, spark_type, numbers=numbers)
         for array, spark_type in zip(batch.columns, types, strict=True)
     ]
     return _enclose("[", _join_with_commas(columns), "]")
+
+
+def check_field_names(batch: pa.RecordBatch, types: list[SparkType]) -> None:
+    """Raise FormatCannotHold if the names of struct fields would be most of a huge text.
+
+    A schema has a name once, JSON has it in every struct.
+    """
+    if sum(map(_count_name_characters, batch.columns, types)) > _MAX_NAME_CHARACTERS:
+        raise FormatCannotHold(
+            f"The names of struct fields would be more than {_MAX_NAME_CHARACTERS} characters of"
+            " the JSON text. Read the result as Arrow."
+        )
+
+
+def _count_name_characters(array: pa.Array, spark_type: SparkType) -> int:
+    if not spark_type.contains(TypeKind.STRUCT):
+        return 0
+    own = len(array) * sum(map(len, spark_type.names))
+    return own + sum(map(_count_name_characters, list_children(array), spark_type.children))
 
 
 def encode_column(array: pa.Array, spark_type: SparkType, *, numbers: NumberFormat) -> pa.Array:

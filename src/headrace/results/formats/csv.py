@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import FormatCannotHold
-from headrace.results.json_encoding import NumberFormat, encode_column
+from headrace.results.json_encoding import NumberFormat, check_field_names, encode_column
 from headrace.results.reader import Rows, select_batches
 from headrace.results.schema import SparkType, TypeKind
 from headrace.results.text_encoding import encode_text
@@ -37,7 +37,8 @@ _UNQUOTED_KINDS = frozenset(
 def write(rows: Rows, chunk: int | None, *, header: bool = True) -> Iterator[bytes]:
     """Write one chunk, or the whole result if `chunk` is None. Every chunk has a header line.
 
-    Raises FormatCannotHold for rows without columns, and the errors of `Rows`.
+    Raises FormatCannotHold for rows without columns and for huge field names, and the errors of
+    `Rows`.
     """
     batches = select_batches(rows, chunk)
     return _write_lines(rows, batches, header=header)
@@ -53,6 +54,7 @@ def _write_lines(rows: Rows, batches: Iterator[pa.RecordBatch], *, header: bool)
             continue
         if not types:
             raise FormatCannotHold("CSV cannot hold rows without columns. Read them as JSON.")
+        check_field_names(batch, types)
         columns = [
             _encode_fields(array, spark_type)
             for array, spark_type in zip(batch.columns, types, strict=True)

@@ -20,7 +20,7 @@ def write(
 ) -> Iterator[bytes]:
     """Write the document of one chunk, or of the whole result if `chunk` is None.
 
-    Raises the errors of `Rows`.
+    Raises the errors of `Rows`, and FormatCannotHold for huge field names.
     """
     batches = select_batches(rows, chunk)
     return _write_document(rows, chunk, batches, numbers=numbers)
