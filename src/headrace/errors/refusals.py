@@ -261,6 +261,14 @@ class QueueFull(HeadraceError):
     exit_code = EXIT_CONFLICT
 
 
+class TooManyTransactions(HeadraceError):
+    """A driver has begun too many table transactions for one statement."""
+
+    code = "too_many_transactions"
+    status = 429
+    exit_code = EXIT_CONFLICT
+
+
 # Systems that Headrace depends on.
 
 

@@ -10,6 +10,7 @@ message of a driver is an unverified claim: every number, text and list in it ha
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -30,8 +31,8 @@ from headrace.model.text import (
     Name,
     SmallCount,
     StatementId,
-    Text,
     TransactionId,
+    check_text,
 )
 from headrace.model.transaction import Staged
 
@@ -43,6 +44,12 @@ _REPORTED_ENDS = {StatementState.SUCCESS, StatementState.FAILED, StatementState.
 _MAX_IN_FLIGHT = 1000
 _MAX_CATALOGS = 1000
 _MAX_RAN_SECONDS = 1e9
+_MAX_PREPARED = 1024 * 1024
+"""Bytes of the record of a table whose rows are not all written yet. A complete record can name
+every file of the table, and is limited by the size of a report."""
+
+# A catalog whose identity is too long for a journal entry has no transactions to recover.
+_Identity = Annotated[str, Field(max_length=64 * 1024), AfterValidator(check_text)]
 
 InFlight = Annotated[list[StatementId], Field(max_length=_MAX_IN_FLIGHT, fail_fast=True)]
 """Ids of statements that a driver runs."""
@@ -193,6 +200,15 @@ class Transact(Message):
     published: bool = False
     """Whether the catalog has already published the table, so that a cancel comes too late."""
 
+    @model_validator(mode="after")
+    def _check_record(self) -> Transact:
+        """Raise ValueError if the record is larger than its state needs."""
+        if self.staged is not None and self.state is not TransactionState.COMMITTING:
+            size = len(json.dumps(self.staged.record))
+            if size > _MAX_PREPARED:
+                raise ValueError(f"the record is larger than {_MAX_PREPARED} bytes")
+        return self
+
 
 class Transacted(Message):
     """Answer to `transact`."""
@@ -206,7 +222,7 @@ class Transacted(Message):
 class Recover(Message):
     """`recover`: take over orphaned transactions of the catalogs that the driver has."""
 
-    identities: Annotated[list[Text], Field(max_length=_MAX_CATALOGS, fail_fast=True)]
+    identities: Annotated[list[_Identity], Field(max_length=_MAX_CATALOGS, fail_fast=True)]
 
 
 class OrphanedTransaction(JournalEntry):
@@ -245,7 +261,7 @@ class WriteTurn(Message):
 class ClearLeftovers(Message):
     """`clear_leftovers`: list the writes of drivers that are gone, for the driver's catalogs."""
 
-    identities: Annotated[list[Text], Field(max_length=_MAX_CATALOGS, fail_fast=True)]
+    identities: Annotated[list[_Identity], Field(max_length=_MAX_CATALOGS, fail_fast=True)]
     cleared: Annotated[list[Count], Field(max_length=1000, fail_fast=True)] = []
     """Numbers of writes whose staging directories do not exist any more."""
     after: Count = 0

@@ -13,10 +13,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from headrace.model.text import Count, SmallCount
+from headrace.model.text import MAX_REPORT, Count, JsonObject, SmallCount
 
+_MAX_PARTS = 1_000_000
+"""Largest number of parts of a result, and of batches of a part."""
 _ATTEMPT = re.compile(r"(st_[0-9a-f]{32})-([0-9]{1,9})-[0-9]{1,9}")
 
 
@@ -82,9 +84,9 @@ class ResultPart(BaseModel):
 
     name: Annotated[str, StringConstraints(pattern=r"^part-[A-Za-z0-9-]{1,100}\.arrow$")]
     """Name of a file directly below the location of the result."""
-    rows: Annotated[list[Count], Field(fail_fast=True)]
+    rows: Annotated[list[Count], Field(max_length=_MAX_PARTS, fail_fast=True)]
     """Rows of each record batch, in order. A limit has cut off the rows beyond them."""
-    bytes: Annotated[list[Count], Field(fail_fast=True)]
+    bytes: Annotated[list[Count], Field(max_length=_MAX_PARTS, fail_fast=True)]
     """Bytes of each record batch, in order."""
 
     @model_validator(mode="after")
@@ -107,7 +109,7 @@ class Manifest(BaseModel):
     truncated: bool
     chunk_limit: Count
     """Largest number of bytes of record batches in one chunk. Chunks do not follow the parts."""
-    parts: Annotated[list[ResultPart], Field(fail_fast=True)]
+    parts: Annotated[list[ResultPart], Field(max_length=_MAX_PARTS, fail_fast=True)]
     """The parts, in the order of their rows."""
 
 
@@ -124,12 +126,12 @@ class ResultReport(BaseModel):
 
     disposition: Disposition
     """`inline` or `stored`."""
-    spark_schema: dict[str, JsonValue]
+    spark_schema: JsonObject
     row_count: Count
     byte_count: Count
     truncated: bool
     chunks: SmallCount
-    data: bytes | None = None
+    data: Annotated[bytes, Field(max_length=MAX_REPORT)] | None = None
     """An Arrow IPC stream; inline results only."""
 
     @model_validator(mode="after")

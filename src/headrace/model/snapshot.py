@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+from headrace.model.text import MAX_REPORT, Descriptions
+
+MAX_PARTS = 10_000
+"""Largest number of settings, of entries of one kind, and of files of one kind."""
+
+# A NUL is allowed: the value of a setting and the text of a view may contain it.
+_Text = Annotated[str, Field(max_length=MAX_REPORT)]
+_Texts = Annotated[list[_Text], Field(max_length=MAX_PARTS, fail_fast=True)]
 
 
 class EntryForm(StrEnum):
@@ -20,11 +30,14 @@ class SnapshotEntry(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    name: str
+    name: _Text
     form: EntryForm
-    body: str
-    default: str | None = None
+    body: _Text
+    default: _Text | None = None
     """For a variable: the expression that DEFAULT stands for."""
+
+
+_Entries = Annotated[list[SnapshotEntry], Field(max_length=MAX_PARTS, fail_fast=True)]
 
 
 class Snapshot(BaseModel):
@@ -32,17 +45,17 @@ class Snapshot(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    conf: dict[str, str] = {}
+    conf: Annotated[dict[_Text, _Text], Field(max_length=MAX_PARTS)] = {}
     """Configuration that changed since the driver started."""
-    catalog: str
-    namespace: list[str]
-    variables: list[SnapshotEntry] = []
+    catalog: _Text
+    namespace: _Texts
+    variables: _Entries = []
     """Session variables by value: a default such as `uuid()` would give another value."""
-    functions: list[SnapshotEntry] = []
-    views: list[SnapshotEntry] = []
-    global_views: list[SnapshotEntry] = []
-    jars: list[str] = []
-    files: list[str] = []
-    archives: list[str] = []
-    unsaved: list[str] = []
+    functions: _Entries = []
+    views: _Entries = []
+    global_views: _Entries = []
+    jars: _Texts = []
+    files: _Texts = []
+    archives: _Texts = []
+    unsaved: Descriptions = []
     """Descriptions of state that could not be captured, and that is lost with the driver."""

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.progress import Progress
 from headrace.model.result import ResultInfo, ResultRequest
 from headrace.model.session import SessionKind
+from headrace.model.text import FiniteJson
 
 MAX_PARAMETERS = 1000
 """Largest number of parameters of a statement."""
@@ -29,10 +30,9 @@ class CancelReason(StrEnum):
 class Parameter(BaseModel):
     """A value for a marker in the text: `:name` if it has a name, otherwise the next `?`."""
 
-    # JSON has no NaN, and PostgreSQL would refuse to store it.
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
-    value: JsonValue = None
+    value: FiniteJson = None
     name: str | None = None
     type: str | None = None
     """A Spark SQL type, for example `DECIMAL(10,2)`; default: the type of the JSON value."""

@@ -1,4 +1,4 @@
-"""Types of text and numbers that come from outside: requests, and messages of drivers.
+"""Types of text, numbers and JSON that come from outside: requests, and messages of drivers.
 
 A field of one of these types is bounded, and the store can hold every value that it accepts.
 PostgreSQL refuses NUL, UTF-8 has no unpaired surrogates, and an integer column has 4 or 8 bytes.
@@ -6,10 +6,11 @@ PostgreSQL refuses NUL, UTF-8 has no unpaired surrogates, and an integer column 
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StringConstraints
 
 MAX_INTEGER = 2**31 - 1
 """Largest value of an integer column."""
@@ -19,6 +20,8 @@ MAX_NAME = 1024
 """Characters of a name, a short description or a URL."""
 MAX_MESSAGE = 64 * 1024
 """Characters of a message. A longer message is cut."""
+MAX_REPORT = 16 * 1024 * 1024
+"""Bytes of the largest report of a driver. No text in a report can be longer."""
 MAX_SUMMARY = 1000
 """Characters of a message in a list. A longer message is cut."""
 
@@ -41,6 +44,24 @@ def check_key(text: str) -> str:
     if len(text.encode()) > _MAX_KEY_BYTES:
         raise ValueError(f"is longer than {_MAX_KEY_BYTES} bytes")
     return text
+
+
+def check_finite(value: JsonValue) -> JsonValue:
+    """Return a JSON value. Raise ValueError if it contains a number that JSON cannot express.
+
+    pydantic parses NaN and 1e999 in a JsonValue, whatever `allow_inf_nan` says, and PostgreSQL
+    refuses to store them.
+    """
+    remaining = [value]
+    while remaining:
+        part = remaining.pop()
+        if isinstance(part, dict):
+            remaining += part.values()
+        elif isinstance(part, list):
+            remaining += part
+        elif isinstance(part, float) and not math.isfinite(part):
+            raise ValueError(f"contains the number {part}, which JSON cannot express")
+    return value
 
 
 def clean_message(text: str) -> str:
@@ -70,13 +91,13 @@ def _clean_if_text(value: Any) -> Any:
     return clean_message(value) if isinstance(value, str) else value
 
 
-Text = Annotated[str, AfterValidator(check_text)]
-"""Text of any length."""
 Name = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(check_text)]
 """A name, a short description or a URL."""
-IndexedText = Annotated[str, AfterValidator(check_text), AfterValidator(check_key)]
+IndexedText = Annotated[
+    str, Field(max_length=_MAX_KEY_BYTES), AfterValidator(check_text), AfterValidator(check_key)
+]
 """A text by which the store finds rows."""
-MessageText = Annotated[str, BeforeValidator(_clean_if_text)]
+MessageText = Annotated[str, BeforeValidator(_clean_if_text), Field(max_length=MAX_MESSAGE)]
 """A text for people, for example an error message. It is changed rather than refused."""
 Descriptions = Annotated[
     list[MessageText], Field(max_length=10_000, fail_fast=True), AfterValidator(limit_descriptions)
@@ -93,3 +114,10 @@ Count = Annotated[int, Field(ge=0, le=MAX_BIGINT, strict=True)]
 """A number of rows, bytes or tasks."""
 SmallCount = Annotated[int, Field(ge=0, le=MAX_INTEGER, strict=True)]
 """A number that is kept in an integer column."""
+
+FiniteJson = Annotated[JsonValue, AfterValidator(check_finite)]
+"""A JSON value without NaN and infinity."""
+JsonObject = Annotated[
+    dict[str, JsonValue], Field(max_length=100_000), AfterValidator(check_finite)
+]
+"""A JSON object without NaN and infinity. A node limits its values with those of the message."""

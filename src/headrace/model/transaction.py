@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict
 
 from headrace.model.lifecycle import TransactionState
-from headrace.model.text import IndexedText, Name
+from headrace.model.text import IndexedText, JsonObject, Name
 
 MANAGED_CATALOG_KEY = "spark.headrace.catalog"
 """Spark configuration of a driver that uses the managed catalog: the id of the catalog, which stays
@@ -31,7 +31,7 @@ class Staged(BaseModel):
     """Name of the table within the catalog, in lower case."""
     location: IndexedText | None = None
     """URI of the LOCATION in which the table's files are published, if there is one."""
-    record: dict[str, JsonValue]
+    record: JsonObject
     """Record of the catalog implementation."""
     commits_natively: bool = False
     """Whether the catalog makes the table visible at the end of the write, before `committing`."""
@@ -60,3 +60,20 @@ class Transaction:
         """Whether the table may already be visible, whatever happens to its statement."""
         writes_visibly = self.staged.commits_natively and self.state is TransactionState.BEGUN
         return writes_visibly or self.state is TransactionState.COMMITTING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSummary:
+    """A table transaction as users see it, without the record of its driver."""
+
+    id: str
+    statement_id: str
+    session_id: str
+    """See `Transaction`."""
+    state: TransactionState
+    catalog: str
+    target: str
+    orphaned: bool
+    """Whether its statement has ended and no driver works on it."""
+    created_at: datetime
+    ended_at: datetime | None

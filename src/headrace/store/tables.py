@@ -225,6 +225,7 @@ transactions = Table(
     Column("session_id", id_type(), ForeignKey("sessions.id"), nullable=False),
     Column("epoch", Integer, nullable=False),
     Column("state", enum_type(TransactionState, check="known_state"), nullable=False),
+    Column("catalog", Text, nullable=False),
     Column("identity", Text, nullable=False),
     Column("target", Text, nullable=False),
     Column("location", Text),

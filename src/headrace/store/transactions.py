@@ -2,6 +2,9 @@
 
 The driver of one epoch of one session owns a transaction. A driver that takes over a `committing`
 transaction publishes the table, and rolls the transaction back only if the catalog refuses.
+
+A driver writes the record of a transaction, which can be large. Lists therefore do not read it, and
+it is removed when the transaction ends.
 """
 
 from __future__ import annotations
@@ -10,21 +13,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Select, and_, insert, or_, select, update
+from sqlalchemy import Select, and_, false, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from headrace.errors import TableBusy
+from headrace.errors import TableBusy, TooManyTransactions
 from headrace.model.lifecycle import IN_FLIGHT, TRANSACTION, StatementState, TransactionState
 from headrace.model.session import DriverLease
-from headrace.model.transaction import Staged, Transaction
+from headrace.model.transaction import Staged, Transaction, TransactionSummary
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.locks import lock_owned_state, lock_owned_statement
+from headrace.store.paging import count_within_budget, length_of
 from headrace.store.tables import sessions, statements, transactions
 
 GONE_SECONDS = 15.0
 """Time that a driver process has to exit after its session has ended."""
+_MAX_PER_EPOCH = 100
+"""Largest number of transactions that one driver begins for one statement."""
 _BEGINNING = IN_FLIGHT - {StatementState.CANCELLING}
 """States in which a statement can begin a table."""
 _ENTITY = "transaction"
@@ -54,6 +60,22 @@ _ORPHANED = (
         ),
     ),
 )
+_SUMMARIES = (
+    select(
+        transactions.c.id,
+        transactions.c.statement_id,
+        transactions.c.session_id,
+        transactions.c.state,
+        transactions.c.catalog,
+        transactions.c.target,
+        # NULL means false: no condition for an orphan is known to be true.
+        func.coalesce(and_(*_ORPHANED), false()).label("orphaned"),
+        transactions.c.created_at,
+        transactions.c.ended_at,
+    )
+    .join_from(transactions, sessions, sessions.c.id == transactions.c.session_id)
+    .join(statements, statements.c.id == transactions.c.statement_id)
+)
 
 
 def prepare(tx: Tx, new: Transaction, *, actor: str) -> bool:
@@ -62,6 +84,9 @@ def prepare(tx: Tx, new: Transaction, *, actor: str) -> bool:
     Return whether the transaction is in the journal. It is not if the driver does not own the
     statement, if the statement cannot create a table now, or if the id or the statement belongs to
     another transaction.
+
+    Raises:
+        TooManyTransactions: The driver has begun too many transactions for the statement.
     """
     lease = DriverLease(new.session_id, new.epoch)
     statement = lock_owned_statement(tx, new.statement_id, lease)
@@ -70,6 +95,7 @@ def prepare(tx: Tx, new: Transaction, *, actor: str) -> bool:
     journalled = get(tx, new.id) or live(tx, new.statement_id)
     if journalled is not None:
         return _key(journalled) == _key(new)
+    _check_count(tx, new)
     tx.execute(
         insert(transactions).values(
             id=new.id,
@@ -77,6 +103,7 @@ def prepare(tx: Tx, new: Transaction, *, actor: str) -> bool:
             session_id=new.session_id,
             epoch=new.epoch,
             state=new.state,
+            catalog=new.staged.catalog,
             identity=new.staged.identity,
             target=new.staged.target,
             location=new.staged.location,
@@ -103,7 +130,7 @@ def advance(
     """Change the state of a transaction that this driver owns, if the lifecycle allows it.
 
     A transaction whose statement is being cancelled does not begin to commit. A repeated
-    change counts as applied and appends no event.
+    change counts as applied and appends no event. The end of a transaction removes its record.
 
     Args:
         staged: The staged table, if it differs from the journal. Only the record may differ, and
@@ -135,6 +162,7 @@ def advance(
     values: dict[str, Any] = {"state": target, "staged": staged or owned.staged}
     if target in TRANSACTION.terminal:
         values["ended_at"] = clock()
+        values["staged"] = owned.staged.model_copy(update={"record": {}})
     try:
         tx.execute(update(transactions).where(transactions.c.id == transaction_id).values(values))
     except IntegrityError as error:
@@ -159,45 +187,26 @@ def adopt(tx: Tx, statement_id: str, lease: DriverLease) -> Transaction | None:
     return replace(transaction, session_id=lease.session_id, epoch=lease.epoch)
 
 
-def orphaned(
-    tx: Tx,
-    *,
-    limit: int,
-    identities: Sequence[str] | None = None,
-    among: Sequence[str] | None = None,
-) -> list[Transaction]:
-    """Return at most `limit` orphaned transactions, oldest first.
-
-    A transaction is orphaned when its statement has ended and no driver works on it.
-
-    Args:
-        identities: Only transactions of these catalogs.
-        among: Only transactions with these ids.
-    """
-    query = (
-        _SELECT.join_from(transactions, sessions, sessions.c.id == transactions.c.session_id)
-        .join(statements, statements.c.id == transactions.c.statement_id)
-        .where(*_ORPHANED)
-        .order_by(transactions.c.id)
-        .limit(limit)
+def has_orphaned(tx: Tx, identities: Sequence[str]) -> bool:
+    """Return whether there are orphaned transactions of these catalogs."""
+    return (
+        tx.execute(_of_orphans(select(transactions.c.id), identities).limit(1)).first() is not None
     )
-    if identities is not None:
-        query = query.where(transactions.c.identity.in_(identities))
-    if among is not None:
-        query = query.where(transactions.c.id.in_(among))
-    return [Transaction(**row) for row in tx.execute(query).mappings()]
 
 
 def take_over_orphaned(
     tx: Tx, identities: Sequence[str], lease: DriverLease, *, limit: int
 ) -> list[Transaction]:
-    """Give the orphaned transactions of these catalogs to this driver.
+    """Give orphaned transactions of these catalogs to this driver, at most `limit`, oldest first.
 
-    Return the transactions that now belong to the driver. Transactions that another driver takes
-    over at the same time are not among them.
+    Return the transactions that now belong to the driver, as many as have a bounded size together.
+    Transactions that another driver takes over at the same time are not among them.
     """
+    sizes = _of_orphans(select(length_of(transactions.c.staged)), identities)
+    count, _more = count_within_budget(tx, sizes, limit)
     adopted = []
-    for orphan in orphaned(tx, limit=limit, identities=identities):
+    for row in tx.execute(_of_orphans(_SELECT, identities).limit(count)).mappings().all():
+        orphan = Transaction(**row)
         unchanged = (
             transactions.c.id == orphan.id,
             transactions.c.session_id == orphan.session_id,
@@ -241,29 +250,62 @@ def get(tx: Tx, transaction_id: str) -> Transaction | None:
     return _get_one(tx, _SELECT.where(transactions.c.id == transaction_id))
 
 
-def page(tx: Tx, *, owner: str, before: str | None, limit: int) -> list[Transaction]:
+def summary(tx: Tx, transaction_id: str, *, owner: str) -> TransactionSummary | None:
+    """Return the summary of a transaction, or None if no statement of this owner has it."""
+    query = _SUMMARIES.where(transactions.c.id == transaction_id, statements.c.owner == owner)
+    summaries = _read_summaries(tx, query)
+    return summaries[0] if summaries else None
+
+
+def page(tx: Tx, *, owner: str, before: str | None, limit: int) -> list[TransactionSummary]:
     """Return at most `limit` transactions of an owner's statements, newest first.
 
     Args:
         before: Id of the last transaction of the previous page; None: the first page.
     """
-    query = _SELECT.join_from(
-        transactions, statements, statements.c.id == transactions.c.statement_id
-    ).where(statements.c.owner == owner)
+    query = _SUMMARIES.where(statements.c.owner == owner)
     if before is not None:
         query = query.where(transactions.c.id < before)
-    rows = tx.execute(query.order_by(transactions.c.id.desc()).limit(limit)).mappings()
-    return [Transaction(**row) for row in rows]
+    return _read_summaries(tx, query.order_by(transactions.c.id.desc()).limit(limit))
 
 
-def is_owned(tx: Tx, owner: str, transaction_id: str) -> bool:
-    """Return whether a transaction belongs to a statement of this owner."""
-    query = (
-        select(transactions.c.id)
-        .join_from(transactions, statements, statements.c.id == transactions.c.statement_id)
-        .where(transactions.c.id == transaction_id, statements.c.owner == owner)
+def orphaned(tx: Tx, *, owner: str, limit: int) -> list[TransactionSummary]:
+    """Return at most `limit` orphaned transactions of an owner's statements, oldest first.
+
+    A transaction is orphaned when its statement has ended and no driver works on it.
+    """
+    query = _SUMMARIES.where(*_ORPHANED, statements.c.owner == owner)
+    return _read_summaries(tx, query.order_by(transactions.c.id).limit(limit))
+
+
+def _read_summaries(tx: Tx, query: Select[Any]) -> list[TransactionSummary]:
+    return [
+        TransactionSummary(**{**row, "orphaned": bool(row["orphaned"])})
+        for row in tx.execute(query).mappings()
+    ]
+
+
+def _of_orphans(query: Select[Any], identities: Sequence[str]) -> Select[Any]:
+    """Restrict a query to the orphaned transactions of these catalogs, oldest first."""
+    return (
+        query.join_from(transactions, sessions, sessions.c.id == transactions.c.session_id)
+        .join(statements, statements.c.id == transactions.c.statement_id)
+        .where(*_ORPHANED, transactions.c.identity.in_(identities))
+        .order_by(transactions.c.id)
     )
-    return tx.execute(query).one_or_none() is not None
+
+
+def _check_count(tx: Tx, new: Transaction) -> None:
+    """Raise TooManyTransactions if the driver may begin no further one for the statement."""
+    query = select(func.count()).where(
+        transactions.c.statement_id == new.statement_id,
+        transactions.c.staged_epoch == new.staged_epoch,
+    )
+    if tx.execute(query).scalar_one() >= _MAX_PER_EPOCH:
+        raise TooManyTransactions(
+            f"Statement {new.statement_id} has begun {_MAX_PER_EPOCH} table transactions, and no"
+            " statement may begin more in one driver."
+        )
 
 
 def _key(transaction: Transaction) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 from tests.support.store import LOST, new_statement, running_session
 
-from headrace.errors import Committing, TableBusy
+from headrace.errors import Committing, TableBusy, TooManyTransactions
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
@@ -120,11 +120,16 @@ def test_every_step_of_a_transaction_is_journalled_with_an_event(store: Database
     assert creation.prepare()
     assert creation.prepare()
     complete = STAGED.model_copy(update={"record": {"a": 2}})
-    for state in (TransactionState.BEGUN, TransactionState.COMMITTING, TransactionState.COMMITTED):
-        assert creation.advance(state, complete if state is TransactionState.COMMITTING else None)
+    without_record = STAGED.model_copy(update={"record": {}})
+    for state, written, journalled in (
+        (TransactionState.BEGUN, None, STAGED),
+        (TransactionState.COMMITTING, complete, complete),
+        (TransactionState.COMMITTED, None, without_record),
+    ):
+        assert creation.advance(state, written)
         assert creation.advance(state)
-    journalled = creation.get_transaction()
-    assert (journalled.state, journalled.staged) == (TransactionState.COMMITTED, complete)
+        transaction = creation.get_transaction()
+        assert (transaction.state, transaction.staged) == (state, journalled)
     with store.read() as tx:
         log = events.read(tx, after=None, entity_id=creation.id, limit=10)
         assert transactions.live(tx, creation.statement) is None
@@ -316,12 +321,16 @@ def test_outcome_notes_are_stored(store: Database) -> None:
     assert (statement.atomic, statement.note) == (True, "done")
 
 
-def orphaned_ids(store: Database, identities: list[str] | None = None) -> list[str]:
+def orphaned_ids(store: Database) -> list[str]:
     with store.read() as tx:
-        return [
-            transaction.id
-            for transaction in transactions.orphaned(tx, limit=100, identities=identities)
-        ]
+        orphans = transactions.orphaned(tx, owner="ada", limit=100)
+    assert all(transaction.orphaned for transaction in orphans)
+    return [transaction.id for transaction in orphans]
+
+
+def has_orphaned(store: Database, identity: str) -> bool:
+    with store.read() as tx:
+        return transactions.has_orphaned(tx, [identity])
 
 
 def backdate_end(store: Database, session: str) -> None:
@@ -338,8 +347,9 @@ def test_an_orphaned_transaction_is_taken_over_once(store: Database) -> None:
     assert creation.id not in orphaned_ids(store)
     # The statement has failed and its driver is gone.
     assert creation.lose_driver(max_attempts=1) is StatementState.FAILED
-    assert orphaned_ids(store, [creation.id]) == [creation.id]
-    assert orphaned_ids(store, ["elsewhere"]) == []
+    assert orphaned_ids(store) == [creation.id]
+    assert has_orphaned(store, creation.id)
+    assert not has_orphaned(store, "elsewhere")
     other = running_session(store)
     for expected in ([creation.id], []):
         with store.write("test") as tx:
@@ -349,7 +359,8 @@ def test_an_orphaned_transaction_is_taken_over_once(store: Database) -> None:
     creation.lease = other
     assert creation.advance(TransactionState.ABORTING)
     assert creation.advance(TransactionState.ABORTED)
-    assert orphaned_ids(store, [creation.id]) == []
+    assert orphaned_ids(store) == []
+    assert not has_orphaned(store, creation.id)
 
 
 def test_the_transaction_of_a_statement_that_will_be_retried_is_not_orphaned(
@@ -375,19 +386,56 @@ def test_a_transaction_is_orphaned_some_time_after_the_end_of_its_session(store:
             tx, creation.lease.session_id, actor="x", failure=failure
         )
     # The driver process may still be running.
-    assert orphaned_ids(store, [creation.id]) == []
+    assert orphaned_ids(store) == []
     backdate_end(store, creation.lease.session_id)
-    assert orphaned_ids(store, [creation.id]) == [creation.id]
+    assert orphaned_ids(store) == [creation.id]
 
 
 def test_an_owner_sees_only_their_own_transactions(store: Database) -> None:
     creation = Creation(store)
     creation.bring_to(TransactionState.PREPARED)
     with store.read() as tx:
-        assert transactions.is_owned(tx, "ada", creation.id)
-        assert not transactions.is_owned(tx, "bob", creation.id)
+        own = transactions.summary(tx, creation.id, owner="ada")
+        assert transactions.summary(tx, creation.id, owner="bob") is None
         page = transactions.page(tx, owner="ada", before=None, limit=1000)
         assert transactions.page(tx, owner="bob", before=None, limit=10) == []
         earlier = transactions.page(tx, owner="ada", before=creation.id, limit=1000)
-    assert creation.id in [transaction.id for transaction in page]
-    assert creation.id not in [transaction.id for transaction in earlier]
+    assert own is not None
+    assert (own.catalog, own.target, own.orphaned) == (STAGED.catalog, STAGED.target, False)
+    assert page == [own]
+    assert earlier == []
+
+
+@pytest.mark.finding("S8")
+def test_a_driver_begins_a_bounded_number_of_transactions_for_a_statement(store: Database) -> None:
+    creation = Creation(store)
+    for _ in range(100):
+        creation.id = new_id("tx")
+        assert creation.prepare()
+        assert creation.advance(TransactionState.ABORTING)
+        assert creation.advance(TransactionState.ABORTED)
+    creation.id = new_id("tx")
+    with pytest.raises(TooManyTransactions, match="100"):
+        creation.prepare()
+
+
+@pytest.mark.finding("S8")
+def test_large_orphaned_transactions_are_taken_over_in_several_calls(store: Database) -> None:
+    large = STAGED.model_copy(update={"record": {"files": "x" * 3 * 1024 * 1024}})
+    creations = [Creation(store) for _ in range(3)]
+    for creation in creations:
+        assert creation.prepare(large)
+        assert creation.lose_driver(max_attempts=1) is StatementState.FAILED
+    other = running_session(store)
+    taken = []
+    for _ in creations:
+        with store.write("test") as tx:
+            taken += [
+                [
+                    transaction.id
+                    for transaction in transactions.take_over_orphaned(
+                        tx, [STAGED.identity], other, limit=10
+                    )
+                ]
+            ]
+    assert taken == [[creation.id] for creation in creations]

@@ -14,7 +14,6 @@ from headrace.api.http.schemas import (
     StatementBody,
     TransactionBody,
 )
-from headrace.control.transactions import TransactionStatus
 from headrace.errors import HeadraceError
 from headrace.model.event import Event
 from headrace.model.failure import Failure
@@ -22,6 +21,7 @@ from headrace.model.node import NodeRecord
 from headrace.model.result import ResultInfo
 from headrace.model.session import Session
 from headrace.model.statement import Statement
+from headrace.model.transaction import TransactionSummary
 from headrace.results.schema import parse_schema
 
 
@@ -90,18 +90,16 @@ def session_body(session: Session, *, in_list: bool = False) -> SessionBody:
     )
 
 
-def transaction_body(status: TransactionStatus) -> TransactionBody:
+def transaction_body(transaction: TransactionSummary) -> TransactionBody:
     """Return the body of a table transaction."""
-    transaction = status.transaction
-    assert transaction.created_at is not None
     return TransactionBody(
         id=transaction.id,
         statement_id=transaction.statement_id,
         session_id=transaction.session_id,
         state=transaction.state,
-        catalog=transaction.staged.catalog,
-        target=transaction.staged.target,
-        orphaned=status.orphaned,
+        catalog=transaction.catalog,
+        target=transaction.target,
+        orphaned=transaction.orphaned,
         created_at=transaction.created_at,
         ended_at=transaction.ended_at,
     )

@@ -27,7 +27,8 @@ class TableJournal:
     def transact(self, lease: DriverLease, message: Transact) -> Transacted:
         """Move a table transaction to its next state, or create it in the state `prepared`.
 
-        Raise InvalidRequest if the first call has no record of the staged table.
+        Raise InvalidRequest if the first call has no record of the staged table, and
+        TooManyTransactions if the driver has begun too many for the statement.
         """
         try:
             with self._database.write("link.transact") as tx:
@@ -54,8 +55,8 @@ class TableJournal:
         """Give a few orphaned transactions of the driver's catalogs to the driver."""
         with self._database.read() as tx:
             load_owned_view(tx, lease)
-            orphaned = transactions.orphaned(tx, limit=1, identities=message.identities)
-        if not orphaned:
+            has_orphaned = transactions.has_orphaned(tx, message.identities)
+        if not has_orphaned:
             return Recovered(orphaned=[])
         with self._database.write("link.recover") as tx:
             load_owned_view(tx, lease)

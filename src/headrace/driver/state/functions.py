@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.state.limits import make_entry
 from headrace.grammar.quoting import quote_name, quote_string
 from headrace.model.snapshot import EntryForm, SnapshotEntry
 
@@ -23,13 +24,13 @@ def capture(jvm: Py4JBridge) -> tuple[list[SnapshotEntry], list[str]]:
         source = info.getSource()
         if source == _SQL_SOURCE:
             body = _normalise_definition(info.getUsage())
-            entries.append(SnapshotEntry(name=name, form=EntryForm.FUNCTION, body=body))
+            entries.append(make_entry(name, EntryForm.FUNCTION, body))
         elif source == _CLASS_SOURCE:
             body = (
                 f"CREATE OR REPLACE TEMPORARY FUNCTION {quote_name(name)}"
                 f" AS {quote_string(info.getClassName())}"
             )
-            entries.append(SnapshotEntry(name=name, form=EntryForm.SQL, body=body))
+            entries.append(make_entry(name, EntryForm.SQL, body))
         else:
             unsaved.append(f"function {name}: it is neither an SQL function nor a Java class")
     return sorted(entries, key=lambda entry: entry.name), unsaved

@@ -7,9 +7,11 @@ large is listed as unsaved instead.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
-from headrace.model.snapshot import Snapshot, SnapshotEntry
-from headrace.model.text import MAX_SUMMARY, cut_text
+from headrace.model.snapshot import MAX_PARTS, EntryForm, Snapshot, SnapshotEntry
+from headrace.model.text import MAX_SUMMARY, cut_text, limit_descriptions
 
 PART_LIMIT = 4 * 1024 * 1024
 """Largest number of bytes of one setting, variable, function or view in JSON."""
@@ -23,28 +25,45 @@ _KINDS = {
     "global_views": "view",
 }
 """Lists of entries in a snapshot, with the word for one entry."""
+_RESOURCES = {"jars": "jar", "files": "file", "archives": "archive"}
+"""Lists of resources in a snapshot, with the word for one resource."""
+
+T = TypeVar("T")
+
+
+def make_entry(name: str, form: EntryForm, body: str, default: str | None = None) -> SnapshotEntry:
+    """Return an entry of any size. `limit_snapshot` decides whether a snapshot can hold it."""
+    return SnapshotEntry.model_construct(name=name, form=form, body=body, default=default)
 
 
 def limit_snapshot(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot without the parts that are too large, which it lists as unsaved."""
+    """Return the snapshot without the parts that are too large, which it lists as unsaved.
+
+    Args:
+        snapshot: A snapshot of any size, which `model_construct` has made.
+    """
     budget = _Budget()
-    conf = {
-        key: value
-        for key, value in snapshot.conf.items()
-        if budget.accepts(f"setting {key}", [key, value])
-    }
+    conf = dict(budget.limit("setting", snapshot.conf.items(), lambda item: item))
     entries: dict[str, list[SnapshotEntry]] = {
-        field: [
-            entry
-            for entry in getattr(snapshot, field)
-            if budget.accepts(f"{kind} {entry.name}", [entry.name, entry.body, entry.default])
-        ]
+        field: budget.limit(kind, getattr(snapshot, field), _texts_of)
         for field, kind in _KINDS.items()
     }
-    if not budget.refused:
-        return snapshot
-    unsaved = snapshot.unsaved + budget.refused
-    return snapshot.model_copy(update={"conf": conf, **entries, "unsaved": unsaved})
+    resources: dict[str, list[str]] = {
+        field: budget.limit(kind, getattr(snapshot, field), lambda uri: [uri])
+        for field, kind in _RESOURCES.items()
+    }
+    return Snapshot(
+        catalog=snapshot.catalog,
+        namespace=snapshot.namespace,
+        conf=conf,
+        **entries,
+        **resources,
+        unsaved=limit_descriptions(snapshot.unsaved + budget.refused),
+    )
+
+
+def _texts_of(entry: SnapshotEntry) -> Sequence[str | None]:
+    return entry.name, entry.body, entry.default
 
 
 class _Budget:
@@ -55,7 +74,26 @@ class _Budget:
         """Descriptions of the parts that were not accepted."""
         self._remaining = TOTAL_LIMIT
 
-    def accepts(self, what: str, texts: list[str | None]) -> bool:
+    def limit(
+        self, kind: str, parts: Iterable[T], texts_of: Callable[[T], Sequence[str | None]]
+    ) -> list[T]:
+        """Return the parts that are accepted.
+
+        Args:
+            kind: What each part is.
+            texts_of: Returns the texts of a part, the name first.
+        """
+        kept = list[T]()
+        for part in parts:
+            texts = texts_of(part)
+            what = f"{kind} {texts[0]}"
+            if len(kept) == MAX_PARTS:
+                self._refuse(what, f"a snapshot holds at most {MAX_PARTS:,} parts of a kind")
+            elif self._accepts(what, texts):
+                kept.append(part)
+        return kept
+
+    def _accepts(self, what: str, texts: Sequence[str | None]) -> bool:
         """Return whether a part is accepted, and describe it if it is not."""
         size = len(json.dumps(texts))
         if size <= min(PART_LIMIT, self._remaining):
@@ -66,5 +104,8 @@ class _Budget:
             if size > PART_LIMIT
             else f"the state of the session is larger than {TOTAL_LIMIT >> 20} MiB"
         )
-        self.refused.append(f"{cut_text(what, MAX_SUMMARY)}: {reason}")
+        self._refuse(what, reason)
         return False
+
+    def _refuse(self, what: str, reason: str) -> None:
+        self.refused.append(f"{cut_text(what, MAX_SUMMARY)}: {reason}")

@@ -50,7 +50,7 @@ class SessionStateTracker:
         view_entries, unsaved_views = views.capture(jvm)
         global_view_entries, unsaved_global_views = views.capture_global(jvm)
         unsaved = unsaved_functions + unsaved_views + unsaved_global_views
-        snapshot = Snapshot(
+        snapshot = Snapshot.model_construct(
             conf={
                 key: value for key, value in conf.items() if self._initial_conf.get(key) != value
             },
@@ -61,7 +61,9 @@ class SessionStateTracker:
             views=view_entries,
             global_views=global_view_entries,
             unsaved=[entry for entry in unsaved if entry not in self._initial_unsaved],
-            **added,
+            jars=added["jars"],
+            files=added["files"],
+            archives=added["archives"],
         )
         return limit_snapshot(snapshot)
 

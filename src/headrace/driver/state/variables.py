@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.state.limits import make_entry
 from headrace.model.snapshot import EntryForm, SnapshotEntry
 
 _CATALOG = "org.apache.spark.sql.catalyst.catalog"
@@ -13,11 +14,11 @@ _CATALOG = "org.apache.spark.sql.catalyst.catalog"
 def capture(jvm: Py4JBridge) -> list[SnapshotEntry]:
     """Return all variables, with their values as serialised Spark literals, exact for any type."""
     entries = [
-        SnapshotEntry(
-            name=definition.identifier().name(),
-            form=EntryForm.JAVA,
-            body=jvm.serialize(definition.currentValue()),
-            default=definition.defaultValueSQL(),
+        make_entry(
+            definition.identifier().name(),
+            EntryForm.JAVA,
+            jvm.serialize(definition.currentValue()),
+            definition.defaultValueSQL(),
         )
         for definition in _list_definitions(jvm)
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.state.limits import make_entry
 from headrace.grammar.quoting import quote_name, quote_string
 from headrace.model.snapshot import EntryForm, SnapshotEntry
 
@@ -55,14 +56,14 @@ def _capture_views(
         view = option.get()
         if view.plan().isEmpty():
             body = jvm.serialize(view.tableMeta())
-            entries.append(SnapshotEntry(name=name, form=EntryForm.JAVA, body=body))
+            entries.append(make_entry(name, EntryForm.JAVA, body))
             continue
         create = f"CREATE OR REPLACE {kind} {quote_name(name)}"
         text = _write_statement(jvm, view.plan().get(), create)
         if text is None:
             unsaved.append(f"view {name}: Spark keeps no SQL text for it")
         else:
-            entries.append(SnapshotEntry(name=name, form=EntryForm.SQL, body=text))
+            entries.append(make_entry(name, EntryForm.SQL, text))
     return sorted(entries, key=lambda entry: entry.name), unsaved
 
 

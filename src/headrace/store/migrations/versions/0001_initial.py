@@ -207,6 +207,7 @@ def _create_transactions() -> None:
         sa.Column("session_id", _ID, nullable=False),
         sa.Column("epoch", sa.Integer, nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("catalog", sa.Text, nullable=False),
         sa.Column("identity", sa.Text, nullable=False),
         sa.Column("target", sa.Text, nullable=False),
         sa.Column("location", sa.Text),
