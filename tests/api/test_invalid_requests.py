@@ -233,7 +233,7 @@ def test_a_content_length_over_the_limit_is_refused_before_the_body_is_read(
     with node.expect_no_changes():
         response = post_raw(node, f"Content-Length: {BODY_LIMIT + 1}\r\n\r\n".encode())
     assert response.startswith(b"HTTP/1.1 413 ")
-    assert b'"code":"statement_too_large"' in response
+    assert b'"code":"body_too_large"' in response
 
 
 def test_a_chunked_body_over_the_limit_is_refused(node: InProcessNode) -> None:
@@ -245,7 +245,7 @@ def test_a_chunked_body_over_the_limit_is_refused(node: InProcessNode) -> None:
         response = httpx.post(
             node.address + STATEMENTS, content=chunks(), headers=JSON, trust_env=False
         )
-    assert (response.status_code, response.json()["code"]) == (413, "statement_too_large")
+    assert (response.status_code, response.json()["code"]) == (413, "body_too_large")
 
 
 def test_a_body_of_exactly_the_limit_is_accepted(node: InProcessNode) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import text
-from tests.support.in_process_node import InProcessNode
+from tests.support.in_process_node import StartNode
 
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import TransactionState
@@ -12,7 +12,10 @@ from headrace.model.transaction import Staged
 
 
 @pytest.mark.finding("S8")
-def test_lists_of_transactions_do_not_read_the_records_of_drivers(node: InProcessNode) -> None:
+def test_lists_of_transactions_do_not_read_the_records_of_drivers(
+    start_node: StartNode,
+) -> None:
+    node = start_node()
     session_id, driver = node.start_session()
     statement_id = node.submit("CREATE TABLE t AS SELECT 1 AS a", session=session_id)["id"]
     driver.claim()

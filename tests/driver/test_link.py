@@ -244,7 +244,7 @@ def test_a_call_that_the_node_refuses_is_not_retried(
 def test_a_report_that_the_node_refuses_fails_only_its_statement(
     start_server: StartServer, connect: Connect
 ) -> None:
-    server = start_server((413, {"code": "statement_too_large"}), APPLIED)
+    server = start_server((413, {"code": "report_too_large"}), APPLIED)
     result = ResultReport(
         disposition=Disposition.INLINE,
         spark_schema={"type": "struct", "fields": []},
@@ -268,7 +268,7 @@ def test_a_report_that_the_node_refuses_fails_only_its_statement(
     assert replaced.failure is not None
     assert replaced.failure.code == "link_refused"
     assert "ended as success" in replaced.failure.message
-    assert "statement_too_large" in replaced.failure.message
+    assert "report_too_large" in replaced.failure.message
     assert replaced == Ended(
         statement_id=STATEMENT,
         state=StatementState.FAILED,

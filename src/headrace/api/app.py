@@ -16,6 +16,7 @@ from headrace.api.http.browser_rules import BrowserRules
 from headrace.api.http.errors import ErrorRenderers, install_error_handlers
 from headrace.api.http.opensearch_errors import render_opensearch_error
 from headrace.api.http.problems import Problem, problems, render_problem
+from headrace.api.link_calls import LinkCalls
 from headrace.api.routes import (
     driver_link,
     events,
@@ -49,6 +50,7 @@ def create_app(node: Node) -> FastAPI:
     )
     app.state.node = node
     app.state.long_polls = LongPolls()
+    app.state.link_calls = LinkCalls()
     app.state.failed_logins = FailedLogins()
     renderers = ErrorRenderers(render_problem, {opensearch.PREFIX: render_opensearch_error})
     http = node.settings.http

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import Request
 
+from headrace.api.link_calls import LinkCalls
 from headrace.api.waiting import LongPolls
 from headrace.control.node import Node
 
@@ -18,3 +19,9 @@ def long_polls_of(request: Request) -> LongPolls:
     """Return the long polls of the node that answers a request."""
     long_polls: LongPolls = request.app.state.long_polls
     return long_polls
+
+
+def link_calls_of(request: Request) -> LinkCalls:
+    """Return the calls of drivers that the node works on."""
+    link_calls: LinkCalls = request.app.state.link_calls
+    return link_calls

@@ -40,6 +40,13 @@ class StatementTooLarge(InvalidRequest):
     status = 413
 
 
+class BodyTooLarge(InvalidRequest):
+    """The body of the request is larger than 16 MiB."""
+
+    code = "body_too_large"
+    status = 413
+
+
 class ReportTooLarge(InvalidRequest):
     """The report of a driver is larger than a node accepts."""
 
@@ -266,6 +273,14 @@ class TooManyTransactions(HeadraceError):
 
     code = "too_many_transactions"
     status = 429
+    exit_code = EXIT_CONFLICT
+
+
+class TooManyCalls(HeadraceError):
+    """The driver of a session has too many calls in flight."""
+
+    code = "too_many_calls"
+    status = 503
     exit_code = EXIT_CONFLICT
 
 

@@ -54,6 +54,8 @@ def create_engines(
         creator=lambda: psycopg.connect(**arguments),
         pool_size=pool_size,
         max_overflow=0,
+        # Parameters contain the data of users, and errors are logged.
+        hide_parameters=True,
         pool_timeout=timeout,
         pool_pre_ping=True,
     )

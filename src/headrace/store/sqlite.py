@@ -113,6 +113,8 @@ def _create_engine(path: Path, *, pool_size: int, timeout: float) -> Engine:
         connect_args={"isolation_level": None, "check_same_thread": False},
         pool_size=pool_size,
         max_overflow=0,
+        # Parameters contain the data of users, and errors are logged.
+        hide_parameters=True,
         pool_timeout=timeout,
     )
 

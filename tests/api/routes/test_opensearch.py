@@ -362,7 +362,7 @@ def test_a_query_that_cannot_run_is_refused(
         (b"{", {"Content-Type": "application/json"}, 400, "IllegalArgumentException"),
         (b"\xff", {"Content-Type": "application/json"}, 400, "IllegalArgumentException"),
         (b"{}", {"Content-Type": "text/plain"}, 415, "UnsupportedMediaType"),
-        (b" " * (BODY_LIMIT + 1), {}, 413, "StatementTooLarge"),
+        (b" " * (BODY_LIMIT + 1), {}, 413, "BodyTooLarge"),
     ],
 )
 def test_an_invalid_body_is_refused(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 
 from headrace.store.database import Database
 
@@ -15,3 +17,11 @@ def test_committed_write_transactions_are_counted_by_name(store: Database) -> No
         raise LookupError
     assert store.write_counts == {"statement.submit": 2, "session.create": 1}
     assert store.write_count == 3
+
+
+@pytest.mark.finding("S15")
+def test_an_error_of_the_database_does_not_show_parameters(store: Database) -> None:
+    for connect in (store.read, lambda: store.write("test")):
+        with pytest.raises(SQLAlchemyError) as caught, connect() as tx:
+            tx.execute(text("SELECT missing(:secret)"), {"secret": "hunter2"})
+        assert "hunter2" not in str(caught.value)

@@ -1,11 +1,15 @@
-"""A limit on the size of request bodies, so that no request can fill the node's memory."""
+"""A limit on the size of request bodies, so that no request can fill the node's memory.
+
+The driver link has limits of its own, one for each call.
+"""
 
 from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.api.http.errors import ErrorRenderers
-from headrace.errors import StatementTooLarge
+from headrace.errors import BodyTooLarge
+from headrace.model.messages import LINK_PREFIX
 
 BODY_LIMIT = 16 * 1024 * 1024
 """Bytes; enough for a statement of 1 MiB in its longest JSON form, and for an inline result."""
@@ -20,7 +24,7 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the app, or refuse it."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["path"].startswith(f"{LINK_PREFIX}/"):
             await self._app(scope, receive, send)
             return
         content_length = dict(scope["headers"]).get(b"content-length", b"0")
@@ -37,7 +41,7 @@ class BodyLimit:
             await self._refuse(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = StatementTooLarge(
+        error = BodyTooLarge(
             f"The body of the request is larger than the limit of {BODY_LIMIT} bytes."
         )
         await self._renderers.respond(scope["path"], error)(scope, receive, send)

@@ -6,15 +6,23 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import TypeGuard
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
 
 from headrace.api.failed_logins import log_failed_login
-from headrace.errors import HeadraceError, InvalidRequest, Position, Unauthorized
+from headrace.errors import (
+    HeadraceError,
+    InvalidRequest,
+    Position,
+    TooManyCalls,
+    Unauthorized,
+)
 
 _LOG = logging.getLogger("headrace.api")
 
@@ -80,7 +88,7 @@ def install_error_handlers(app: FastAPI, renderers: ErrorRenderers) -> None:
     """Make the app render every error with these renderers."""
 
     async def handle_expected(request: Request, error: Exception) -> Response:
-        if isinstance(error, HeadraceError) and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        if _is_fault_of_node(error):
             _LOG.error("%s: %s", error.code, error.message)
         if isinstance(error, Unauthorized):
             log_failed_login(request, error)
@@ -89,13 +97,27 @@ def install_error_handlers(app: FastAPI, renderers: ErrorRenderers) -> None:
             response.headers["Allow"] = ", ".join(sorted(_allowed_methods(request)))
         return response
 
+    async def handle_disconnect(_request: Request, _error: Exception) -> Response:
+        # The client has disconnected before the end of its body, and receives no response.
+        return Response(status_code=HTTPStatus.BAD_REQUEST)
+
     async def handle_unexpected(request: Request, error: Exception) -> Response:
         _LOG.exception("%s %s failed", request.method, request.url.path, exc_info=error)
         return renderers.respond(request.url.path, error)
 
     for kind in (HeadraceError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, handle_expected)
+    app.add_exception_handler(ClientDisconnect, handle_disconnect)
     app.add_exception_handler(Exception, handle_unexpected)
+
+
+def _is_fault_of_node(error: Exception) -> TypeGuard[HeadraceError]:
+    """Return whether the log names an error. A driver must not be able to fill the log."""
+    return (
+        isinstance(error, HeadraceError)
+        and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        and not isinstance(error, TooManyCalls)
+    )
 
 
 def _allowed_methods(request: Request) -> set[str]:

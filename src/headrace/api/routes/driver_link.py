@@ -10,9 +10,9 @@ is read only after the check of the token, and parsed in a thread.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 from fastapi.concurrency import run_in_threadpool
@@ -23,7 +23,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headrace.api.auth import bearer_token
-from headrace.api.context import long_polls_of, node_of
+from headrace.api.context import link_calls_of, long_polls_of, node_of
+from headrace.api.http.strict_json import has_more_values
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.errors import InvalidRequest, ReportTooLarge
 from headrace.model.messages import (
@@ -44,6 +45,7 @@ from headrace.model.messages import (
     Transact,
 )
 from headrace.model.session import DriverLease
+from headrace.model.text import MAX_REPORT
 
 Method = Callable[[DriverLinkService, DriverLease, Message], Message]
 M = TypeVar("M", bound=Message)
@@ -60,8 +62,6 @@ class LinkCall:
 
 
 _BODY_LIMIT = 1024 * 1024
-_REPORT_LIMIT = 16 * 1024 * 1024
-"""Bytes of a report with a result, a snapshot or the record of a table."""
 _MAX_VALUES = 500_000
 """JSON values in a body. Each value takes many times its own bytes when the body is parsed."""
 _MAX_PROBLEMS = 5
@@ -82,9 +82,9 @@ CALLS: dict[str, LinkCall] = {
     "renew": _call(Renew, DriverLinkService.renew),
     "started": _call(Started, DriverLinkService.started),
     "advanced": _call(Advanced, DriverLinkService.advanced),
-    "ended": _call(Ended, DriverLinkService.ended, body_limit=_REPORT_LIMIT),
+    "ended": _call(Ended, DriverLinkService.ended, body_limit=MAX_REPORT),
     "transact": _call(
-        Transact, lambda link, *call: link.tables.transact(*call), body_limit=_REPORT_LIMIT
+        Transact, lambda link, *call: link.tables.transact(*call), body_limit=MAX_REPORT
     ),
     "recover": _call(Recover, lambda link, *call: link.tables.recover(*call)),
     "begin_write": _call(BeginWrite, lambda link, *call: link.writes.begin_write(*call)),
@@ -106,11 +106,12 @@ async def _serve(request: Request) -> Response:
     caller = DriverLease(lease[1], int(lease[2]))
     link = node_of(request).driver_link
     await run_in_threadpool(link.authenticate, caller, bearer_token(request))
-    body = await _read_body(request, call)
-    if call.message is Poll:
-        answer = await _poll(request, link, caller, _parse(Poll, body))
-    else:
-        answer = await run_in_threadpool(_answer, link, caller, call, body)
+    with link_calls_of(request).admit(caller):
+        body = await _read_body(request, call)
+        if call.message is Poll:
+            answer = await _poll(request, link, caller, _parse(Poll, body))
+        else:
+            answer = await run_in_threadpool(_answer, link, caller, call, body)
     return Response(answer.model_dump_json(), media_type="application/json")
 
 
@@ -121,12 +122,21 @@ def _answer(link: DriverLinkService, lease: DriverLease, call: LinkCall, body: b
 async def _poll(
     request: Request, link: DriverLinkService, lease: DriverLease, message: Poll
 ) -> Message:
-    async def check() -> Message | None:
-        orders = await run_in_threadpool(link.poll, lease, message)
-        return None if orders == _NO_ORDERS else orders
+    wake_ups = node_of(request).wake_ups
+    with link_calls_of(request).open_poll(lease) as open_poll:
 
-    subscribe = partial(node_of(request).wake_ups.on_session_change, lease.session_id)
-    orders = await long_polls_of(request).wait(subscribe, check, seconds=message.wait_seconds)
+        async def check() -> Message | None:
+            if open_poll.released:
+                return _NO_ORDERS
+            orders = await run_in_threadpool(link.poll, lease, message)
+            return None if orders == _NO_ORDERS else orders
+
+        @contextmanager
+        def subscribe(wake: Callable[[], None]) -> Iterator[None]:
+            with wake_ups.on_session_change(lease.session_id, wake), open_poll.subscribe(wake):
+                yield
+
+        orders = await long_polls_of(request).wait(subscribe, check, seconds=message.wait_seconds)
     return orders or _NO_ORDERS
 
 
@@ -143,7 +153,7 @@ async def _read_body(request: Request, call: LinkCall) -> bytes:
 
 
 def _parse(message: type[M], body: bytes) -> M:
-    if sum(map(body.count, (b",", b"[", b"{"))) > _MAX_VALUES:
+    if has_more_values(body, _MAX_VALUES):
         raise ReportTooLarge(f"The body has more than {_MAX_VALUES} values.")
     try:
         return message.model_validate_json(body)
