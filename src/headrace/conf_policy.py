@@ -15,6 +15,11 @@ RESERVED_CONF = [
     "spark.kerberos.*",
     "spark.yarn.principal",
     "spark.yarn.keytab",
+    "spark.yarn.stagingDir",
+    "spark.yarn.config.*",
+    "spark.hadoop.yarn.*",
+    "spark.hadoop.fs.defaultFS",
+    "spark.hadoop.hadoop.security.*",
     # Listening addresses, and who may use them.
     "spark.*.bindAddress",
     "spark.driver.host",
@@ -47,6 +52,7 @@ RESERVED_CONF = [
     "spark.yarn.dist.*",
     "spark.sql.hive.metastore.jars*",
     "spark.local.dir",
+    "spark.metrics.conf*",
 ]
 
 

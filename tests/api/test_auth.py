@@ -11,7 +11,7 @@ import pytest
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings
 
 from headrace.api import server
-from headrace.api.failed_logins import FailedLogins
+from headrace.api.authentication_failures import AuthenticationFailures
 from headrace.control.home_token import load_or_create_token
 from headrace.control.node import Node
 from headrace.errors import InvalidSetting
@@ -175,9 +175,22 @@ def test_a_driver_with_a_wrong_token_is_logged_as_well(
 
 
 @pytest.mark.finding("S17")
+def test_the_address_of_failed_authentication_cannot_be_forged(
+    start_node: StartNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = start_node(token="secret")
+    with caplog.at_level(logging.WARNING, logger="headrace.auth"):
+        response = node.http.get("/api/v1/sessions", headers={"X-Forwarded-For": "203.0.113.7"})
+    assert response.status_code == 401
+    [message] = [record.message for record in caplog.records if record.name == "headrace.auth"]
+    assert "127.0.0.1" in message
+    assert "203.0.113.7" not in message
+
+
+@pytest.mark.finding("S17")
 def test_failed_authentication_cannot_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
-    failures = FailedLogins(clock=lambda: now)
+    failures = AuthenticationFailures(clock=lambda: now)
     with caplog.at_level(logging.WARNING, logger="headrace.auth"):
         for number in range(10_000):
             failures.record(f"10.0.{number % 256}.{number // 256}", "GET", "/a\nb" * 200, "wrong")

@@ -38,6 +38,13 @@ RESERVED = [
     "spark.remote",
     "spark.kubernetes.driver.podTemplateFile",
     "spark.sql.hive.metastore.jars.path",
+    "spark.hadoop.yarn.resourcemanager.address",
+    "spark.hadoop.fs.defaultFS",
+    "spark.hadoop.hadoop.security.authentication",
+    "spark.yarn.stagingDir",
+    "spark.yarn.config.gatewayPath",
+    "spark.metrics.conf",
+    "spark.metrics.conf.*.sink.console.class",
 ]
 FREE = [
     "spark.driver.memory",
@@ -46,6 +53,7 @@ FREE = [
     "spark.sql.shuffle.partitions",
     "spark.sql.catalog.pg.port",
     "spark.hadoop.fs.s3a.endpoint",
+    "spark.metrics.namespace",
 ]
 
 

@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 
 from headrace import __version__
 from headrace.api.auth import AUTHENTICATED, OPENAPI_PATH, Authentication
-from headrace.api.failed_logins import FailedLogins
+from headrace.api.authentication_failures import AuthenticationFailures
 from headrace.api.http.allowed_hosts import AllowedHosts
 from headrace.api.http.body_limit import BodyLimit
 from headrace.api.http.browser_rules import BrowserRules
@@ -51,7 +51,7 @@ def create_app(node: Node) -> FastAPI:
     app.state.node = node
     app.state.long_polls = LongPolls()
     app.state.link_calls = LinkCalls()
-    app.state.failed_logins = FailedLogins()
+    app.state.authentication_failures = AuthenticationFailures()
     renderers = ErrorRenderers(render_problem, {opensearch.PREFIX: render_opensearch_error})
     http = node.settings.http
     hosts = AllowedHosts(address=node.context.address, host=http.host, names=http.allowed_hosts)

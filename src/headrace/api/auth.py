@@ -13,8 +13,8 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headrace.api.authentication_failures import log_authentication_failure
 from headrace.api.context import node_of
-from headrace.api.failed_logins import log_failed_login
 from headrace.api.http.errors import ErrorRenderers
 from headrace.control.caller import ANONYMOUS, Caller, Role
 from headrace.errors import Unauthorized
@@ -41,7 +41,7 @@ class Authentication:
             try:
                 request.state.caller = _identify(request)
             except Unauthorized as error:
-                log_failed_login(request, error)
+                log_authentication_failure(request, error)
                 await self._renderers.respond(scope["path"], error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -55,6 +55,7 @@ _CLOSE_SECONDS = 15.0
 _HISTORY_SECONDS = 60.0
 _EXPIRED_NODES_SECONDS = 60.0
 _READ_THREADS = 8
+_LOG_THREADS = 4
 _READ_SECONDS = 60.0
 
 
@@ -108,6 +109,9 @@ class Node:
         self.driver_link = DriverLinkService(self.context)
         self.wake_ups = WakeUps(self.database)
         self.result_reads = WorkerPool("result-reads", threads=_READ_THREADS, seconds=_READ_SECONDS)
+        self.log_reads = WorkerPool(
+            "log-reads", threads=_LOG_THREADS, seconds=_READ_SECONDS, storage="folder of the logs"
+        )
         self._retention = Retention(self.context)
         self._launchers = LauncherRegistry(launchers or installed_launchers(settings), self.metrics)
         self._profiles = _launchable_profiles(settings, self._launchers.backends)

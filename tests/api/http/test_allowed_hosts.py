@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.api.http.allowed_hosts import AllowedHosts, HostName, parse_host, parse_origin
+from headrace.api.http.allowed_hosts import AllowedHosts, HostAndPort, parse_host, parse_origin
 from headrace.api.http.browser_rules import check_request
 from headrace.errors import InvalidRequest, InvalidSetting
 
@@ -68,15 +68,15 @@ def test_text_that_is_not_a_host_is_not_parsed(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("https://a:1", HostName("a", 1)),
-        ("http://a", HostName("a", None)),
+        ("https://a:1", HostAndPort("a", 1)),
+        ("http://a", HostAndPort("a", None)),
         ("null", None),
         ("file://", None),
         ("chrome-extension://a", None),
         ("a", None),
     ],
 )
-def test_an_origin_is_a_scheme_and_a_host(text: str, expected: HostName | None) -> None:
+def test_an_origin_is_a_scheme_and_a_host(text: str, expected: HostAndPort | None) -> None:
     assert parse_origin(text) == expected
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from tests.support.in_process_node import ARTIFACTS_ALLOWED, InProcessNode, StartNode
 from tests.support.waiting import wait_until
@@ -182,3 +185,27 @@ def test_an_unknown_setting_or_profile_is_refused_by_name(
         response = node.http.post("/api/v1/sessions", json=body)
         assert (response.status_code, response.json()["code"]) == (400, "invalid_setting")
         assert expected in response.json()["detail"]
+
+
+@pytest.mark.finding("S4")
+def test_a_pipe_in_place_of_a_log_does_not_block_the_node(node: InProcessNode) -> None:
+    session_id = node.session()
+    log = node.node.settings.layout.session_log(session_id)
+    os.mkfifo(log)
+    try:
+        response = node.http.get(f"/api/v1/sessions/{session_id}/log", timeout=10)
+    finally:
+        # A reader that waits for a writer continues.
+        os.close(os.open(log, os.O_RDWR | os.O_NONBLOCK))
+    assert response.status_code == 503
+    assert "not a regular file" in response.json()["detail"]
+
+
+@pytest.mark.finding("S4")
+def test_a_link_in_place_of_a_log_is_not_followed(node: InProcessNode, tmp_path: Path) -> None:
+    session_id = node.session()
+    (tmp_path / "other").write_text("of others")
+    node.node.settings.layout.session_log(session_id).symlink_to(tmp_path / "other")
+    response = node.http.get(f"/api/v1/sessions/{session_id}/log")
+    assert response.status_code == 503
+    assert "of others" not in response.text

@@ -21,7 +21,7 @@ ServerAddress = tuple[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class HostName:
+class HostAndPort:
     """A host and its port, from a Host header or a URL."""
 
     name: str
@@ -30,7 +30,7 @@ class HostName:
     """None if the text has no port: the default port of the scheme."""
 
 
-def parse_host(text: str) -> HostName | None:
+def parse_host(text: str) -> HostAndPort | None:
     """Parse `name`, `name:port`, `1.2.3.4:port` or `[::1]:port`; return None for other text."""
     if not text or any(character in text for character in "/?#@\\, \t"):
         return None
@@ -39,10 +39,10 @@ def parse_host(text: str) -> HostName | None:
         name, port = parts.hostname, parts.port
     except ValueError:
         return None
-    return HostName(_canonical(name), port) if name else None
+    return HostAndPort(_canonical(name), port) if name else None
 
 
-def parse_origin(text: str) -> HostName | None:
+def parse_origin(text: str) -> HostAndPort | None:
     """Return the host of an origin such as `https://name:port`; None for `null` and other text."""
     scheme, separator, host = text.partition("://")
     if not separator or scheme not in {"http", "https"}:
@@ -66,7 +66,7 @@ class AllowedHosts:
             InvalidSetting: If one of the names is not a host name.
         """
         self._names = {*_LOOPBACK_NAMES, _canonical(host)}
-        self._hosts: set[HostName] = set()
+        self._hosts: set[HostAndPort] = set()
         for parsed in (_parse_setting(name) for name in names):
             self._add(parsed)
             if parsed.port is None:
@@ -75,7 +75,7 @@ class AllowedHosts:
         if advertised is not None:
             self._add(advertised)
 
-    def contains(self, host: HostName, server: ServerAddress | None) -> bool:
+    def contains(self, host: HostAndPort, server: ServerAddress | None) -> bool:
         """Return whether a host is one of this node.
 
         Args:
@@ -90,13 +90,13 @@ class AllowedHosts:
         is_own_port = host.port == own_port or (host.port is None and own_port in _DEFAULT_PORTS)
         return is_own_port and (host.name in self._names or host.name == _canonical(own_name))
 
-    def _add(self, host: HostName) -> None:
+    def _add(self, host: HostAndPort) -> None:
         """Allow a host. Without a port, it is also allowed with the default ports."""
         ports = (None, *_DEFAULT_PORTS) if host.port is None else (host.port,)
-        self._hosts |= {HostName(host.name, port) for port in ports}
+        self._hosts |= {HostAndPort(host.name, port) for port in ports}
 
 
-def _parse_setting(name: str) -> HostName:
+def _parse_setting(name: str) -> HostAndPort:
     host = parse_host(name)
     if host is None:
         raise InvalidSetting(

@@ -47,6 +47,8 @@ class LimitedConfig(uvicorn.Config):
             log_config=None,
             access_log=False,
             server_header=False,
+            # By default, any local process could choose the address that the log names.
+            proxy_headers=False,
             limit_concurrency=limits.connections,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )

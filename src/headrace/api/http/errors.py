@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
 
-from headrace.api.failed_logins import log_failed_login
+from headrace.api.authentication_failures import log_authentication_failure
 from headrace.errors import (
     HeadraceError,
     InvalidRequest,
@@ -91,7 +91,7 @@ def install_error_handlers(app: FastAPI, renderers: ErrorRenderers) -> None:
         if _is_fault_of_node(error):
             _LOG.error("%s: %s", error.code, error.message)
         if isinstance(error, Unauthorized):
-            log_failed_login(request, error)
+            log_authentication_failure(request, error)
         response = renderers.respond(request.url.path, error)
         if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             response.headers["Allow"] = ", ".join(sorted(_allowed_methods(request)))

@@ -7,4 +7,4 @@ from typing import Annotated
 from fastapi import Path
 
 SessionRef = Annotated[str, Path(description="id of the session, or its name while it is live")]
-StatementId = Annotated[str, Path(description="id of the statement")]
+StatementIdPath = Annotated[str, Path(description="id of the statement")]

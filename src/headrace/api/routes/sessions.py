@@ -72,7 +72,7 @@ def close_session(request: Request, caller: Authenticated, session: SessionRef) 
 
 
 @router.get("/{session}/log", response_class=PlainTextResponse, responses=problems(404))
-def session_log(
+async def session_log(
     request: Request,
     caller: Authenticated,
     session: SessionRef,
@@ -81,4 +81,7 @@ def session_log(
     ] = _LOG_BYTES,
 ) -> Response:
     """Read the end of the driver's log. It is empty before the driver has started."""
-    return PlainTextResponse(node_of(request).sessions.read_log(caller, session, tail))
+    node = node_of(request)
+    return PlainTextResponse(
+        await node.log_reads.run(node.sessions.read_log, caller, session, tail)
+    )

@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from headrace.api.auth import Authenticated
 from headrace.api.context import long_polls_of, node_of
 from headrace.api.http.paging import Before, Limit
-from headrace.api.http.parameters import StatementId
+from headrace.api.http.parameters import StatementIdPath
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
 from headrace.api.http.result_responses import (
@@ -131,7 +131,7 @@ def list_statements(
 async def show_statement(
     request: Request,
     caller: Authenticated,
-    statement_id: StatementId,
+    statement_id: StatementIdPath,
     wait_timeout: Annotated[
         Duration | None, Query(description="how long to wait for the end of the statement")
     ] = None,
@@ -155,7 +155,7 @@ async def show_statement(
 def cancel_statement(
     request: Request,
     caller: Authenticated,
-    statement_id: StatementId,
+    statement_id: StatementIdPath,
     force: Annotated[
         bool, Query(description="kill the driver if necessary, even if other work runs in it")
     ] = False,
@@ -187,7 +187,7 @@ def cancel_statement(
 async def statement_result(
     request: Request,
     caller: Authenticated,
-    statement_id: StatementId,
+    statement_id: StatementIdPath,
     format: Annotated[  # noqa: A002 - the parameter's public name
         ResultFormat | None, Query(description="format of the rows; takes precedence over `Accept`")
     ] = None,

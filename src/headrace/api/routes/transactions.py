@@ -15,7 +15,7 @@ from headrace.api.http.schemas import TransactionBody, TransactionPage
 from headrace.api.http.serializers import transaction_body
 from headrace.api.http.strict_json import StrictRoute
 
-TransactionId = Annotated[str, Path(description="id of the transaction")]
+TransactionIdPath = Annotated[str, Path(description="id of the transaction")]
 
 router = APIRouter(prefix="/transactions", tags=["transactions"], route_class=StrictRoute)
 
@@ -43,7 +43,7 @@ def list_transactions(
 
 @router.get("/{transaction}", response_model=TransactionBody, responses=problems(404))
 def show_transaction(
-    request: Request, caller: Authenticated, transaction: TransactionId
+    request: Request, caller: Authenticated, transaction: TransactionIdPath
 ) -> Response:
     """Show one transaction."""
     status = node_of(request).transactions.get(caller, transaction)

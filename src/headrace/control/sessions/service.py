@@ -20,6 +20,7 @@ from headrace.model.session import (
     SessionSpec,
     is_session_name,
 )
+from headrace.storage import locations
 from headrace.store import sessions
 
 
@@ -97,14 +98,19 @@ class Sessions:
     def read_log(self, caller: Caller, name_or_id: str, tail: int) -> str:
         """Return the last `tail` bytes of the driver's log; empty before the driver has started.
 
-        Raise SessionNotFound if the caller has no such session.
+        The driver's process can replace the file. A link is not followed, and a pipe not read.
+
+        Raises:
+            SessionNotFound: If the caller has no such session.
+            ResultsUnavailable: If the file is not a regular file, or cannot be read.
         """
         file = self._settings.layout.session_log(self.get(caller, name_or_id).id)
         try:
-            with file.open("rb") as stream:
+            with locations.open_driver_file(str(file.parent), file.name) as stream:
                 size = stream.seek(0, os.SEEK_END)
                 stream.seek(max(0, size - tail))
-                return stream.read().decode(errors="replace")
+                content: bytes = stream.read(tail)
+                return content.decode(errors="replace")
         except FileNotFoundError:
             return ""
 

@@ -20,7 +20,7 @@ _MAX_ADDRESSES = 100
 _TEXT_LENGTH = 200
 
 
-class FailedLogins:
+class AuthenticationFailures:
     """Logs the first failure of an address in each minute, and counts the following ones.
 
     Only the event loop calls it.
@@ -58,8 +58,8 @@ class FailedLogins:
         )
 
 
-def log_failed_login(request: Request, error: Unauthorized) -> None:
+def log_authentication_failure(request: Request, error: Unauthorized) -> None:
     """Log that a request was refused because its token is missing or wrong."""
-    failed_logins: FailedLogins = request.app.state.failed_logins
+    failures: AuthenticationFailures = request.app.state.authentication_failures
     address = request.client.host if request.client else "unknown"
-    failed_logins.record(address, request.method, request.url.path, error.message)
+    failures.record(address, request.method, request.url.path, error.message)
