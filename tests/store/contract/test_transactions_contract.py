@@ -5,114 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import update
-from tests.support.store import LOST, new_statement, running_session
+from tests.support.table_transactions import NATIVE, STAGED, Creation
 
-from headrace.errors import Committing, TableBusy, TooManyTransactions
+from headrace.errors import Committing, TableBusy
 from headrace.model.failure import Failure
-from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
-from headrace.model.statement import CancelReason, Statement
-from headrace.model.transaction import Staged, Transaction
+from headrace.model.statement import CancelReason
 from headrace.store import (
     events,
     sessions,
     statement_transitions,
-    statements,
     takeovers,
     transactions,
 )
-from headrace.store.clock import clock
 from headrace.store.database import Database
-from headrace.store.tables import sessions as sessions_table
-
-STAGED = Staged(
-    kind="session", catalog="spark_catalog", identity="here", target="`d`.`t`", record={"a": 1}
-)
-NATIVE = STAGED.model_copy(update={"commits_natively": True})
-_STEPS = {
-    TransactionState.PREPARED: [],
-    TransactionState.BEGUN: [TransactionState.BEGUN],
-    TransactionState.COMMITTING: [TransactionState.BEGUN, TransactionState.COMMITTING],
-    TransactionState.ABORTING: [TransactionState.ABORTING],
-}
-
-
-class Creation:
-    """A running statement that creates a two-phase table, and its driver."""
-
-    def __init__(self, store: Database) -> None:
-        self.store = store
-        self.lease = running_session(store)
-        self.statement = new_statement(
-            store, self.lease.session_id, StatementState.RUNNING, lease=self.lease
-        )
-        self.id = new_id("tx")
-
-    def prepare(self, staged: Staged = STAGED) -> bool:
-        new = Transaction(
-            id=self.id,
-            statement_id=self.statement,
-            session_id=self.lease.session_id,
-            epoch=self.lease.epoch,
-            state=TransactionState.PREPARED,
-            staged=staged,
-            staged_epoch=self.lease.epoch,
-        )
-        with self.store.write("test") as tx:
-            return transactions.prepare(tx, new, actor="driver")
-
-    def advance(
-        self,
-        state: TransactionState,
-        staged: Staged | None = None,
-        *,
-        published: bool = False,
-    ) -> bool:
-        with self.store.write("test") as tx:
-            return transactions.advance(
-                tx,
-                self.id,
-                state,
-                lease=self.lease,
-                actor="driver",
-                staged=staged,
-                published=published,
-            )
-
-    def bring_to(self, state: TransactionState, staged: Staged = STAGED) -> None:
-        assert self.prepare(staged)
-        for step in _STEPS[state]:
-            assert self.advance(step)
-
-    def cancel(self) -> StatementState | None:
-        with self.store.write("test") as tx:
-            return statement_transitions.request_cancel(tx, self.statement, actor="ada")
-
-    def get_transaction(self) -> Transaction:
-        with self.store.read() as tx:
-            transaction = transactions.get(tx, self.id)
-        assert transaction is not None
-        return transaction
-
-    def get_statement(self) -> Statement:
-        with self.store.read() as tx:
-            statement = statements.get(tx, self.statement)
-        assert statement is not None
-        return statement
-
-    def lose_driver(self, *, max_attempts: int = 2) -> StatementState:
-        """Fence the driver and finish the takeover. Return the state of the statement then."""
-        with self.store.write("test") as tx:
-            epoch = takeovers.fence(tx, self.lease, actor="no_1", reason="it died", seconds=60)
-            assert epoch is not None
-            session_id = self.lease.session_id
-            assert takeovers.finish_takeover(tx, DriverLease(session_id, epoch))
-            statement_transitions.resolve_lost_statements(
-                tx, session_id, actor="no_1", failure=LOST, max_attempts=max_attempts
-            )
-        return self.get_statement().state
 
 
 def test_every_step_of_a_transaction_is_journalled_with_an_event(store: Database) -> None:
@@ -319,123 +226,3 @@ def test_outcome_notes_are_stored(store: Database) -> None:
         statement_transitions.set_outcome(tx, creation.statement, atomic=True, note="done")
     statement = creation.get_statement()
     assert (statement.atomic, statement.note) == (True, "done")
-
-
-def orphaned_ids(store: Database) -> list[str]:
-    with store.read() as tx:
-        orphans = transactions.orphaned(tx, owner="ada", limit=100)
-    assert all(transaction.orphaned for transaction in orphans)
-    return [transaction.id for transaction in orphans]
-
-
-def has_orphaned(store: Database, identity: str) -> bool:
-    with store.read() as tx:
-        return transactions.has_orphaned(tx, [identity])
-
-
-def backdate_end(store: Database, session: str) -> None:
-    """Let the end of a session be longer ago than GONE_SECONDS."""
-    with store.write("test") as tx:
-        query = update(sessions_table).where(sessions_table.c.id == session)
-        tx.execute(query.values(ended_at=clock(-2 * transactions.GONE_SECONDS)))
-
-
-def test_an_orphaned_transaction_is_taken_over_once(store: Database) -> None:
-    creation = Creation(store)
-    assert creation.prepare(STAGED.model_copy(update={"identity": creation.id}))
-    assert creation.advance(TransactionState.BEGUN)
-    assert creation.id not in orphaned_ids(store)
-    # The statement has failed and its driver is gone.
-    assert creation.lose_driver(max_attempts=1) is StatementState.FAILED
-    assert orphaned_ids(store) == [creation.id]
-    assert has_orphaned(store, creation.id)
-    assert not has_orphaned(store, "elsewhere")
-    other = running_session(store)
-    for expected in ([creation.id], []):
-        with store.write("test") as tx:
-            adopted = transactions.take_over_orphaned(tx, [creation.id], other, limit=10)
-        assert [transaction.id for transaction in adopted] == expected
-    assert not creation.advance(TransactionState.ABORTING)
-    creation.lease = other
-    assert creation.advance(TransactionState.ABORTING)
-    assert creation.advance(TransactionState.ABORTED)
-    assert orphaned_ids(store) == []
-    assert not has_orphaned(store, creation.id)
-
-
-def test_the_transaction_of_a_statement_that_will_be_retried_is_not_orphaned(
-    store: Database,
-) -> None:
-    creation = Creation(store)
-    creation.bring_to(TransactionState.COMMITTING)
-    assert creation.lose_driver() is StatementState.WAITING
-    assert creation.id not in orphaned_ids(store)
-
-
-def test_a_transaction_is_orphaned_some_time_after_the_end_of_its_session(store: Database) -> None:
-    creation = Creation(store)
-    assert creation.prepare(STAGED.model_copy(update={"identity": creation.id}))
-    for step in (TransactionState.BEGUN, TransactionState.COMMITTING):
-        assert creation.advance(step)
-    failure = Failure(code="session_closed", message="It was closed.")
-    with store.write("test") as tx:
-        assert sessions.transition(
-            tx, creation.lease.session_id, SessionState.FAILED, actor="x", failure=failure
-        )
-        statement_transitions.end_all_statements(
-            tx, creation.lease.session_id, actor="x", failure=failure
-        )
-    # The driver process may still be running.
-    assert orphaned_ids(store) == []
-    backdate_end(store, creation.lease.session_id)
-    assert orphaned_ids(store) == [creation.id]
-
-
-def test_an_owner_sees_only_their_own_transactions(store: Database) -> None:
-    creation = Creation(store)
-    creation.bring_to(TransactionState.PREPARED)
-    with store.read() as tx:
-        own = transactions.summary(tx, creation.id, owner="ada")
-        assert transactions.summary(tx, creation.id, owner="bob") is None
-        page = transactions.page(tx, owner="ada", before=None, limit=1000)
-        assert transactions.page(tx, owner="bob", before=None, limit=10) == []
-        earlier = transactions.page(tx, owner="ada", before=creation.id, limit=1000)
-    assert own is not None
-    assert (own.catalog, own.target, own.orphaned) == (STAGED.catalog, STAGED.target, False)
-    assert page == [own]
-    assert earlier == []
-
-
-@pytest.mark.finding("S8")
-def test_a_driver_begins_a_bounded_number_of_transactions_for_a_statement(store: Database) -> None:
-    creation = Creation(store)
-    for _ in range(100):
-        creation.id = new_id("tx")
-        assert creation.prepare()
-        assert creation.advance(TransactionState.ABORTING)
-        assert creation.advance(TransactionState.ABORTED)
-    creation.id = new_id("tx")
-    with pytest.raises(TooManyTransactions, match="100"):
-        creation.prepare()
-
-
-@pytest.mark.finding("S8")
-def test_large_orphaned_transactions_are_taken_over_in_several_calls(store: Database) -> None:
-    large = STAGED.model_copy(update={"record": {"files": "x" * 3 * 1024 * 1024}})
-    creations = [Creation(store) for _ in range(3)]
-    for creation in creations:
-        assert creation.prepare(large)
-        assert creation.lose_driver(max_attempts=1) is StatementState.FAILED
-    other = running_session(store)
-    taken = []
-    for _ in creations:
-        with store.write("test") as tx:
-            taken += [
-                [
-                    transaction.id
-                    for transaction in transactions.take_over_orphaned(
-                        tx, [STAGED.identity], other, limit=10
-                    )
-                ]
-            ]
-    assert taken == [[creation.id] for creation in creations]
