@@ -18,58 +18,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.memory_rows import MemoryRows, make_rows, make_schema
 
-from headrace.errors import ChunkNotFound, FormatCannotHold, InvalidResult
+from headrace.errors import ChunkNotFound, FormatCannotHold
 from headrace.results.formats import arrow, csv, json, parquet
 from headrace.results.json_encoding import NumberFormat
 from headrace.results.layout import build_stored_schema
-from headrace.results.schema import Schema, parse_schema
-
-
-@dataclass
-class MemoryRows:
-    """Rows of batches in memory. Each batch is a chunk."""
-
-    schema: Schema
-    content: list[pa.RecordBatch]
-
-    @property
-    def chunks(self) -> int:
-        return max(1, len(self.content))
-
-    @property
-    def row_count(self) -> int:
-        return sum(batch.num_rows for batch in self.content)
-
-    def chunk(self, number: int) -> list[pa.RecordBatch]:
-        if number >= self.chunks:
-            raise ChunkNotFound
-        return self.content[number : number + 1]
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        yield from self.content
-
-
-def _spark(kinds: dict[str, Any]) -> Schema:
-    fields = [
-        {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in kinds.items()
-    ]
-    return parse_schema({"type": "struct", "fields": fields})
-
-
-def _rows(kinds: dict[str, Any], *chunks: list[list[Any]]) -> MemoryRows:
-    """Return rows from the columns of each chunk."""
-    schema = _spark(kinds)
-    stored = build_stored_schema(schema)
-    batches = [
-        pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(chunk, stored, strict=True)],
-            schema=stored,
-        )
-        for chunk in chunks
-    ]
-    return MemoryRows(schema, batches)
+from headrace.results.schema import parse_schema
 
 
 def _document(rows: MemoryRows, chunk: int | None = None, **options: Any) -> Any:
@@ -85,7 +40,7 @@ def _map(key: Any, value: Any) -> dict[str, Any]:
 
 
 def _struct(**kinds: Any) -> dict[str, Any]:
-    return dict(_spark(kinds).spark)
+    return dict(make_schema(kinds).spark)
 
 
 @dataclass(frozen=True)
@@ -190,7 +145,7 @@ def test_json_and_csv_contain_every_value(
     table: tuple[list[TypeStrategy], list[list[Any]]], start: int
 ) -> None:
     cases, columns = table
-    rows = _rows({f"c{n}": case.kind for n, case in enumerate(cases)}, columns)
+    rows = make_rows({f"c{n}": case.kind for n, case in enumerate(cases)}, columns)
     rows.content = [batch.slice(start) for batch in rows.content]
     expected = [
         [_nullable(case.to_json)(value) for case, value in zip(cases, row, strict=True)]
@@ -219,7 +174,7 @@ def test_arrow_and_parquet_contain_every_value(
     table: tuple[list[TypeStrategy], list[list[Any]]],
 ) -> None:
     cases, columns = table
-    rows = _rows({f"c{n}": case.kind for n, case in enumerate(cases)}, columns, columns)
+    rows = make_rows({f"c{n}": case.kind for n, case in enumerate(cases)}, columns, columns)
     names = [f"c{n}" for n in range(len(cases))]
     stored = pa.Table.from_batches(rows.content)
     from_arrow = pa.ipc.open_stream(b"".join(arrow.write(rows, None))).read_all()
@@ -240,7 +195,7 @@ def _without_names(value: Any) -> Any:
 
 
 def test_json_has_the_number_of_its_chunk_and_of_the_next() -> None:
-    rows = _rows({"n": "integer"}, [[1]], [[2]])
+    rows = make_rows({"n": "integer"}, [[1]], [[2]])
     schema = {"schema": [{"name": "n", "type": "int"}]}
     assert _document(rows, 0) == {**schema, "rows": [[1]], "chunk": 0, "next_chunk": 1}
     assert _document(rows, 1) == {**schema, "rows": [[2]], "chunk": 1, "next_chunk": None}
@@ -264,7 +219,7 @@ _EXACT = [
 def test_plain_numbers_are_json_numbers_if_a_double_is_exact(
     kind: str, value: Any, expected: Any
 ) -> None:
-    rows = _rows({"n": kind, "l": _array(kind)}, [[value], [[value]]])
+    rows = make_rows({"n": kind, "l": _array(kind)}, [[value], [[value]]])
     assert _document(rows, 0, numbers=NumberFormat.PLAIN)["rows"] == [[expected, [expected]]]
     row = _document(rows, 0)["rows"][0]
     assert isinstance(row[0], str)
@@ -272,7 +227,7 @@ def test_plain_numbers_are_json_numbers_if_a_double_is_exact(
 
 def test_decimals_are_written_without_an_exponent() -> None:
     values = [Decimal("0E-18"), Decimal("1E-18"), None, Decimal("-1.5")]
-    rows = _rows({"n": "decimal(38,18)"}, [values])
+    rows = make_rows({"n": "decimal(38,18)"}, [values])
     assert _document(rows, 0)["rows"] == [
         ["0.000000000000000000"],
         ["0.000000000000000001"],
@@ -282,7 +237,7 @@ def test_decimals_are_written_without_an_exponent() -> None:
 
 
 def test_invalid_utf8_is_replaced_in_text_formats_only() -> None:
-    rows = _rows({"s": "string", "l": _array("string")}, [["ok"], [["ok"]]])
+    rows = make_rows({"s": "string", "l": _array("string")}, [["ok"], [["ok"]]])
     content = pa.array([b"\xffA\x00"]).view(pa.string())
     lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), content)
     batch = pa.RecordBatch.from_arrays([content, lists], schema=rows.content[0].schema)
@@ -293,7 +248,7 @@ def test_invalid_utf8_is_replaced_in_text_formats_only() -> None:
 
 
 def test_structs_with_duplicate_field_names_become_pairs() -> None:
-    rows = _rows({"s": _struct(a="integer", b="integer"), "t": "integer"}, [[None], [1]])
+    rows = make_rows({"s": _struct(a="integer", b="integer"), "t": "integer"}, [[None], [1]])
     fields = [{**field, "name": "a"} for field in rows.schema.spark["fields"][0]["type"]["fields"]]
     spark = {"type": "struct", "fields": fields}
     schema = parse_schema({**_struct(s=spark)})
@@ -311,7 +266,7 @@ def test_structs_with_duplicate_field_names_become_pairs() -> None:
 
 def test_csv_distinguishes_null_from_empty_strings_and_quotes_special_characters() -> None:
     values = [None, "", " a ", 'say "b"', "c,d", "e\nf", "g\rh"]
-    rows = _rows({"x,y": "string", "z": "integer"}, [values, [None] * 7])
+    rows = make_rows({"x,y": "string", "z": "integer"}, [values, [None] * 7])
     text = b"".join(csv.write(rows, None)).decode()
     assert text == (
         '"x,y",z\r\n,\r\n"",\r\n a ,\r\n"say ""b""",\r\n"c,d",\r\n"e\nf",\r\n"g\rh",\r\n'
@@ -320,7 +275,7 @@ def test_csv_distinguishes_null_from_empty_strings_and_quotes_special_characters
 
 
 def _rows_without_columns(count: int) -> MemoryRows:
-    schema = _spark({})
+    schema = make_schema({})
     batch = pa.record_batch([pa.nulls(count)], names=["x"]).select([])
     return MemoryRows(schema, [batch] if count else [])
 
@@ -347,11 +302,11 @@ def test_rows_without_columns_are_counted_or_refused() -> None:
 )
 def test_parquet_names_the_column_that_it_cannot_hold(kinds: dict[str, Any], match: str) -> None:
     with pytest.raises(FormatCannotHold, match=match):
-        parquet.write(MemoryRows(_spark(kinds), []), None)
+        parquet.write(MemoryRows(make_schema(kinds), []), None)
 
 
 def test_a_result_without_rows_is_valid_in_every_format() -> None:
-    rows = MemoryRows(_spark({"a": "long", "b": "string"}), [])
+    rows = MemoryRows(make_schema({"a": "long", "b": "string"}), [])
     assert _document(rows, 0)["rows"] == []
     assert b"".join(csv.write(rows, None)) == b"a,b\r\n"
     assert pa.ipc.open_stream(b"".join(arrow.write(rows, None))).read_all().num_rows == 0
@@ -364,58 +319,9 @@ def test_formats_stream_their_content() -> None:
         while True:
             yield rows.content[0]
 
-    rows = _rows({"n": "integer"}, [[1, 2, 3]])
+    rows = make_rows({"n": "integer"}, [[1, 2, 3]])
     rows.batches = endless  # type: ignore[method-assign]
     for format_ in (json, arrow, csv, parquet):
         content = format_.write(rows, None)
         assert sum(len(next(content)) for _ in range(50)) > 100
         del content
-
-
-@pytest.mark.finding("S3")
-def test_forged_times_with_nanoseconds_are_cut_to_microseconds() -> None:
-    rows = _rows({"t": "time(6)"}, [[0]])
-    stored = build_stored_schema(rows.schema)
-    rows.content = [pa.record_batch([pa.array([1999], pa.time64("ns"))], schema=stored)]
-    assert _document(rows, 0)["rows"] == [["00:00:00.000001"]]
-    assert b"".join(csv.write(rows, None)).decode().endswith("00:00:00.000001\r\n")
-    read = pq.read_table(io.BytesIO(b"".join(parquet.write(rows, None))))
-    assert read["t"].cast(pa.int64()).to_pylist() == [1]
-
-
-@pytest.mark.finding("S3")
-def test_the_text_of_all_variants_of_a_column_is_bounded() -> None:
-    """Each value repeats a long key that its bytes have once."""
-    rows = _rows({"v": "variant"}, [[{"_0": b"\x00", "_1": b"\x01\x00\x00"}]])
-    count, key = 200, b"k" * 2000
-    offsets = b"".join(number.to_bytes(2, "little") for number in range(count + 1))
-    value = bytes([2 | 1 << 2, count]) + bytes(count) + offsets + bytes(count)
-    metadata = b"\x41" + b"\x01\x00" + b"\x00\x00" + len(key).to_bytes(2, "little") + key
-    stored = build_stored_schema(rows.schema)
-
-    def fill(number: int) -> None:
-        column = pa.array([{"_0": value, "_1": metadata}] * number, stored.field(0).type)
-        rows.content = [pa.record_batch([column], schema=stored)]
-
-    fill(2)
-    assert len(b"".join(json.write(rows, 0))) > 2 * count * len(key)
-    fill(1000)
-    with pytest.raises(InvalidResult, match="characters as JSON"):
-        list(json.write(rows, 0))
-
-
-@pytest.mark.finding("S3")
-@pytest.mark.parametrize("nest", [lambda kind: kind, _array], ids=["struct", "array"])
-def test_names_that_are_repeated_in_every_struct_are_bounded(nest: Any) -> None:
-    """A schema has the name once: 100,000 structs would be 100 GB of text."""
-    rows = _rows({"c": nest(_struct(**{"n" * 1_000_000: "void"}))}, [[None]])
-    assert _document(rows, 0)["rows"] == [[None]]
-    stored = build_stored_schema(rows.schema)
-    column = pa.StructArray.from_arrays([pa.nulls(100_000)], ["_0"])
-    type_ = stored.field(0).type
-    if pa.types.is_list(type_):
-        column = pa.ListArray.from_arrays(pa.array([0, 100_000], pa.int32()), column, type=type_)
-    rows.content = [pa.record_batch([column], schema=stored)]
-    for write in (json.write, csv.write):
-        with pytest.raises(FormatCannotHold, match="Read the result as Arrow"):
-            list(write(rows, 0))

@@ -233,6 +233,16 @@ def test_a_list_of_leftovers_is_bounded(node: InProcessNode) -> None:
     other.clear_leftovers(["metastore"], cleared=numbers)
 
 
+def test_a_driver_starts_no_statement_that_another_driver_has_claimed(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
+    statement_id = str(node.submit(session=session_id)["id"])
+    driver.claim()
+    _session_id, other = node.start_session()
+    assert not other.report_start(statement_id).applied
+    assert node.statement(statement_id)["state"] == "launched"
+    assert driver.report_start(statement_id).applied
+
+
 def test_a_repeated_report_of_an_end_changes_nothing(node: InProcessNode) -> None:
     session_id, driver = node.start_session()
     statement_id = str(node.submit(session=session_id)["id"])
