@@ -161,14 +161,10 @@ def test_more_rows_than_the_limit_are_an_error_and_never_cut_off(start_node: Sta
     assert read_query(node, two)["total"] == 2
     three = complete_query(node, inline_result([("n", "integer")], [[1], [2], [3]]))
     details = expect_error(node.http.get(f"{BASE}/{three}"), 400, "TooManyRows")
-    for expected in (
-        "3 rows",
-        "at most 2",
-        "opensearch.row_limit",
-        f"/api/v1/statements/{three}/result",
-    ):
+    address = f"/api/v1/statements/{three}/result"
+    for expected in ("3 rows", "at most 2", "opensearch.row_limit", address):
         assert expected in details
-    rest = node.http.get(f"/api/v1/statements/{three}/result")
+    rest = node.http.get(address)
     assert rest.json()["rows"] == [[1], [2], [3]]
     # The driver reports another number of rows than it has written.
     forged = complete_stored_query(node, [[[1]], [[2], [3]]], row_count=1)
