@@ -84,7 +84,15 @@ DEEP = (
     _scenario("a frozen driver wakes up", "insert", 5, freeze_driver=1, nodes_up=_ONE_NODE),
     _scenario("a table loses a frozen driver", "table", 5, freeze_driver=1, nodes_up=_ONE_NODE),
     _scenario("a node dies during a takeover", "insert", 3, kill=1, crash=1, start=1),
-    _scenario("a table loses its driver and its node", "table", 3, kill=1, freeze=1),
+    _scenario(
+        "a table loses its driver and its node",
+        "table",
+        3,
+        kill=1,
+        crash=1,
+        start=1,
+        nodes_up=_ONE_NODE,
+    ),
 )
 """Searches of minutes, for `make chaos`."""
 
