@@ -69,6 +69,7 @@ FORMER_NAMES = {
     *("course", "Course", "ctas_hook", "published_table", "freeze", "thaw", "bring_back"),
     *("Taken", "Given", "Speakers", "chosen_session", "Complaints", "condemn", "condemned"),
     *("bury", "retake", "in_vain", "last_exception", "untold", "spares", "landed", "in_hand"),
+    *("TableWriteTurns", "WriteTurn", "wait_for_turn"),
 }
 
 # First words of a function's docstring that are no verb in the imperative.

@@ -52,7 +52,7 @@ def test_inserts_of_two_sessions_into_one_table_lose_no_rows(
     assert read_ids(node, session, "shared_rows") == ["0", "1", "2"]
 
 
-def test_inserts_into_the_partitions_of_a_hive_table_take_turns(
+def test_inserts_into_the_partitions_of_a_hive_table_wait_for_each_other(
     node: NodeProcess, session: str, other_session: str
 ) -> None:
     create = "CREATE TABLE shared_text (id BIGINT) PARTITIONED BY (k BIGINT) STORED AS TEXTFILE"

@@ -41,7 +41,7 @@ LEASE_RENEWED = "link lease_renewal:renew"
 START_REPORTED = "link loop:started"
 END_REPORTED = "link loop:ended"
 TABLE_STEP = "link transaction:transact"
-TURN_REQUESTED = "link turns:begin_write"
+WRITE_LOCK_REQUESTED = "link locks:begin_write"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ _NEW_SESSION = Recipe(("renew_session", "query"))
 _SLOW = Recipe(("slow", "query"))
 _STUCK = Recipe(("stuck", "query"))
 _FREEZE_DRIVER = Fault(LEASE_RENEWED, "before", "freeze", hit=2)
-_KILL_WRITER = Recipe(("insert", "query"), (Fault(TURN_REQUESTED, "after", "kill"),))
+_KILL_WRITER = Recipe(("insert", "query"), (Fault(WRITE_LOCK_REQUESTED, "after", "kill"),))
 _KILL_AFTER_START = Recipe(_NEW_SESSION.steps, (Fault(DRIVER_STARTED, "after", "kill"),))
 
 RECIPES = {
@@ -93,7 +93,7 @@ RECIPES = {
         ("table", "query"),
         (Fault(TABLE_STEP, "before", "kill", hit=3), Fault(TABLE_STEP, "before", "kill", hit=7)),
     ),
-    "link turns:begin_write": Recipe(("insert",)),
+    WRITE_LOCK_REQUESTED: Recipe(("insert",)),
     "store link.begin_write": Recipe(("insert",)),
     # The driver dies between its request and its write: the next driver clears the write.
     "store link.clear_leftovers": _KILL_WRITER,

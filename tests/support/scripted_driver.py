@@ -44,7 +44,7 @@ from headrace.model.messages import (
     Started,
     Transact,
     Transacted,
-    WriteTurn,
+    WriteLock,
 )
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport
@@ -158,12 +158,12 @@ class ScriptedDriver:
     def recover(self, identities: list[str]) -> list[OrphanedTransaction]:
         return self._call("recover", Recover(identities=identities), Recovered).orphaned
 
-    def begin_write(self, statement_id: str, writes: list[TableWrite]) -> WriteTurn:
-        """Request a turn, also with fields that a driver would not send."""
+    def begin_write(self, statement_id: str, writes: list[TableWrite]) -> WriteLock:
+        """Request a write lock, also with fields that a driver would not send."""
         message = BeginWrite.model_construct(
             statement_id=statement_id, identity="metastore", writes=writes
         )
-        return self._call("begin_write", message, WriteTurn)
+        return self._call("begin_write", message, WriteLock)
 
     def clear_leftovers(
         self, identities: list[str], *, cleared: list[int] | None = None

@@ -20,8 +20,8 @@ from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.planner import ExecutionPlan, TableOutcome, plan_statement
 from headrace.driver.spark import Spark
+from headrace.driver.writes.locks import wait_for_lock
 from headrace.driver.writes.lookup import find_writes_patiently
-from headrace.driver.writes.turns import wait_for_turn
 from headrace.driver.written_rows import count_written_rows
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
@@ -64,7 +64,7 @@ class Execution:
         self._plan: ExecutionPlan | None = None
         self._frame: DataFrame | None = None
         self._hooks = Hooks(self._facts, [], None)
-        self._requested_turn = False
+        self._requested_lock = False
         self._ended = threading.Event()
         self._cancelling = threading.Event()
 
@@ -144,8 +144,8 @@ class Execution:
             return
         writes = find_writes_patiently(plan.find_writes, self._cancelling)
         if writes is not None:
-            self._requested_turn = True
-            wait_for_turn(self._link, self.assignment.statement_id, writes, self._cancelling)
+            self._requested_lock = True
+            wait_for_lock(self._link, self.assignment.statement_id, writes, self._cancelling)
 
     def _start_hooks(self, plan: ExecutionPlan) -> None:
         """Call `on_created` of the users' hooks, then of Headrace's own hook.
@@ -194,7 +194,7 @@ class Execution:
             failure=outcome.failure,
             committed=table.committed,
             atomic=table.atomic,
-            wrote=self._requested_turn,
+            wrote=self._requested_lock,
             note=table.note,
             rows_written=rows_written,
             progress=progress,

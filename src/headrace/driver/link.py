@@ -51,7 +51,7 @@ from headrace.model.messages import (
     Started,
     Transact,
     Transacted,
-    WriteTurn,
+    WriteLock,
 )
 from headrace.model.progress import Progress
 from headrace.model.table_write import LeftoverWrite
@@ -209,9 +209,9 @@ class NodeLink:
         """Take over the orphaned transactions of these catalogs, and return them."""
         return self._call("recover", Recover(identities=identities), Recovered).orphaned
 
-    def begin_write(self, message: BeginWrite) -> WriteTurn:
-        """Request the turn of a write, and return whether it is granted."""
-        return self._call("begin_write", message, WriteTurn)
+    def begin_write(self, message: BeginWrite) -> WriteLock:
+        """Request the write lock of a statement, and return whether it is granted."""
+        return self._call("begin_write", message, WriteLock)
 
     def clear_leftovers(
         self, identities: list[str], cleared: list[int], *, after: int

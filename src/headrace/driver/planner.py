@@ -22,7 +22,7 @@ from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink
 from headrace.driver.parameters import parse_statement, run_statement
 from headrace.driver.writes.detect import WriteDetector
-from headrace.driver.writes.turns import PlannedWrites
+from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import AtomicityRequired, CatalogError, TableAlreadyExists
 from headrace.model.ctas_options import ATOMICITY_KEY, Atomicity
 from headrace.model.ids import new_id
@@ -51,7 +51,7 @@ class ExecutionPlan:
     atomic: bool | None = None
     """Whether the table of a CTAS appears complete or not at all. None for other statements."""
     find_writes: Callable[[], PlannedWrites | None] | None = None
-    """Finds the tables of files for which the statement must wait for its turn before it runs."""
+    """Finds the tables of files whose write lock the statement needs before it runs."""
     note: str | None = None
     """A remark for the user, if the statement succeeds."""
     completed_earlier: bool = False

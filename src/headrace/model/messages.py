@@ -238,9 +238,9 @@ class Recovered(Message):
 
 
 class BeginWrite(Message):
-    """`begin_write`: request the turn of a statement that writes to tables of files.
+    """`begin_write`: request the write lock of a statement that writes to tables of files.
 
-    Repeating the call asks whether it is the turn of the statement.
+    Repeating the call asks whether the lock is granted.
     """
 
     statement_id: StatementId
@@ -249,8 +249,8 @@ class BeginWrite(Message):
     writes: Annotated[list[TableWrite], Field(min_length=1, max_length=1000, fail_fast=True)]
 
 
-class WriteTurn(Message):
-    """Answer to `begin_write`."""
+class WriteLock(Message):
+    """Answer to `begin_write`: the write lock of the statement."""
 
     granted: bool
     waits_for: str | None = None
@@ -286,7 +286,7 @@ class Ended(Message):
     """Id of the transaction whose table is published."""
     atomic: bool | None = None
     wrote: bool = False
-    """Whether the statement had requested a turn with `begin_write`. The turn ends."""
+    """Whether the statement had requested a write lock with `begin_write`. The lock is released."""
     note: MessageText | None = None
     """A remark on a success."""
     rows_written: Count | None = None

@@ -1,4 +1,4 @@
-"""A write to a table of files, for which a driver waits for its turn."""
+"""A write to a table of files, for which a driver requests the write lock of the table."""
 
 from __future__ import annotations
 

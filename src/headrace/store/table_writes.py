@@ -1,9 +1,10 @@
-"""The turns of the statements that write to a file-based table.
+"""The write locks of the statements that write to file-based tables.
 
-A statement requests its turn before it writes. A request waits for each earlier request for the
-same location if one of the two is an overwrite. Requests are never reordered, so that a granted
-turn stays granted and no overwrite starves. A turn is a consequence of the rows: it is stored
-nowhere.
+A statement requests its write lock before it writes. The lock covers all locations that the
+statement writes to. Appends share a location, and an overwrite locks it exclusively: a request
+waits for each earlier request for the same location if one of the two is an overwrite. Requests
+are never reordered, so that a granted lock stays granted and no overwrite starves. Whether a lock
+is granted follows from the rows: it is stored nowhere.
 
 A row is removed when the driver reports the success of the statement. After any other end, a task
 may still create files. The row then stays until the process of the driver is confirmed gone and
@@ -42,20 +43,20 @@ _DRIVER_GONE = or_(
 def request(
     tx: Tx, statement_id: str, writes: Sequence[TableWrite], identity: str, lease: DriverLease
 ) -> bool:
-    """Request the turn of a statement. Repeating the call changes nothing.
+    """Request the write lock of a statement. Repeating the call changes nothing.
 
     Args:
         writes: The tables that the statement writes to.
         identity: Identity of their catalog.
 
     Returns:
-        Whether the turn is requested. False if the driver does not own the statement, if the
+        Whether the lock is requested. False if the driver does not own the statement, if the
         statement is a pure query, or if it is being cancelled.
     """
     statement = lock_owned_statement(tx, statement_id, lease)
     if statement is None or statement.is_query or statement.state not in _EXECUTING:
         return False
-    _lock_locations(tx, {write.location for write in writes})
+    _serialize_requests(tx, {write.location for write in writes})
     if is_requested(tx, statement_id, lease):
         return True
     rows: list[dict[str, Any]] = [
@@ -75,13 +76,13 @@ def request(
 
 
 def is_requested(tx: Tx, statement_id: str, lease: DriverLease) -> bool:
-    """Return whether this attempt of a statement has requested its turn."""
+    """Return whether this attempt of a statement has requested its write lock."""
     own = select(table_writes.c.number).where(*_is_of(statement_id, lease)).limit(1)
     return tx.execute(own).first() is not None
 
 
 def find_blocker(tx: Tx, statement_id: str, lease: DriverLease) -> str | None:
-    """Return the statement that a requested turn waits for, or None if it is granted."""
+    """Return the statement that a requested lock waits for, or None if the lock is granted."""
     own = table_writes.alias("own")
     query = (
         select(table_writes.c.statement_id)
@@ -105,7 +106,7 @@ def find_blocker(tx: Tx, statement_id: str, lease: DriverLease) -> str | None:
 
 
 def release(tx: Tx, statement_id: str, lease: DriverLease, *, succeeded: bool) -> None:
-    """End the turn of a statement whose driver reports that it has ended."""
+    """Release the write lock of a statement whose driver reports that it has ended."""
     is_own = _is_of(statement_id, lease)
     if succeeded:
         tx.execute(delete(table_writes).where(*is_own))
@@ -181,7 +182,7 @@ def _is_of(statement_id: str, lease: DriverLease) -> tuple[ColumnElement[bool], 
     )
 
 
-def _lock_locations(tx: Tx, locations: Collection[str]) -> None:
+def _serialize_requests(tx: Tx, locations: Collection[str]) -> None:
     """Let requests for one location commit in the order of their numbers.
 
     A SQLite store has one writer at a time.

@@ -32,7 +32,7 @@ WITHOUT_LEASE = {"started", "advanced"}
 
 
 def start_insert(node: InProcessNode) -> tuple[str, ScriptedDriver]:
-    """Start an INSERT that has its turn; return the statement and the driver."""
+    """Start an INSERT that holds its write lock; return the statement and the driver."""
     session_id, driver = node.start_session()
     statement_id = str(node.submit(INSERT, session=session_id)["id"])
     driver.claim()
@@ -165,7 +165,7 @@ def lose_after_first_check(monkeypatch: pytest.MonkeyPatch, module: Any) -> None
     monkeypatch.setattr(module, "load_owned_view", check_later)
 
 
-def test_a_driver_that_loses_its_session_during_a_request_for_a_turn_is_told_so(
+def test_a_driver_that_loses_its_session_during_a_request_for_a_lock_gets_lease_lost(
     node: InProcessNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session_id, driver = node.start_session()

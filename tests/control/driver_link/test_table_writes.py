@@ -1,4 +1,4 @@
-"""The turns of writes to tables of files, over the link."""
+"""The write locks of tables of files, over the link."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Insert:
         self.writes = [TableWrite(location=table, table="`d`.`t`", overwrite=overwrite)]
 
     def ask(self) -> tuple[bool, str | None]:
-        turn = self.driver.begin_write(self.statement, self.writes)
-        return turn.granted, turn.waits_for
+        lock = self.driver.begin_write(self.statement, self.writes)
+        return lock.granted, lock.waits_for
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def table() -> str:
     return f"file:/{secrets.token_hex(4)}"
 
 
-def test_an_overwrite_gets_its_turn_when_the_append_before_it_has_ended(
+def test_an_overwrite_gets_its_lock_when_the_append_before_it_has_ended(
     node: InProcessNode, table: str
 ) -> None:
     append, overwrite = Insert(node, table), Insert(node, table, overwrite=True)
@@ -47,7 +47,7 @@ def test_an_overwrite_gets_its_turn_when_the_append_before_it_has_ended(
     assert overwrite.ask() == (True, None)
 
 
-def test_the_turn_of_a_failed_write_ends(node: InProcessNode, table: str) -> None:
+def test_the_lock_of_a_failed_write_is_released(node: InProcessNode, table: str) -> None:
     first, second = (Insert(node, table, overwrite=True) for _ in range(2))
     first.ask()
     assert second.ask() == (False, first.statement)
@@ -56,13 +56,13 @@ def test_the_turn_of_a_failed_write_ends(node: InProcessNode, table: str) -> Non
     assert second.ask() == (True, None)
 
 
-def test_a_write_that_was_cancelled_gets_no_turn(node: InProcessNode, table: str) -> None:
+def test_a_write_that_was_cancelled_gets_no_lock(node: InProcessNode, table: str) -> None:
     insert = Insert(node, table)
     assert node.http.post(f"/api/v1/statements/{insert.statement}/cancel").status_code == 202
     assert insert.ask() == (False, None)
 
 
-def test_a_driver_cannot_take_the_turn_of_another_sessions_statement(
+def test_a_driver_cannot_take_the_lock_of_another_sessions_statement(
     node: InProcessNode, table: str
 ) -> None:
     victim, other = Insert(node, table), Insert(node, table, overwrite=True)
@@ -70,7 +70,7 @@ def test_a_driver_cannot_take_the_turn_of_another_sessions_statement(
     assert not forged.granted
     assert victim.ask() == (True, None)
     other.driver.succeed(other.statement)
-    # Nor can it end the turn.
+    # Nor can the other driver release the lock.
     assert (
         other.driver.report_end(
             victim.statement,

@@ -113,7 +113,7 @@ def test_the_tables_of_a_script_are_found(spark: SparkSession, names: dict[str, 
     assert (table, overwrite) == (f"`{names['d']}`.`t`", True)
 
 
-def test_appends_take_turns_if_the_user_has_chosen_another_committer(
+def test_appends_lock_the_table_exclusively_if_the_user_has_chosen_another_committer(
     spark: SparkSession, names: dict[str, str]
 ) -> None:
     key = "spark.sql.sources.outputCommitterClass"

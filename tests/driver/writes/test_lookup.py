@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
-from tests.driver.writes.test_turns import PauseRecorder
+from tests.driver.writes.test_locks import PauseRecorder
 
 from headrace.driver.ctas import Cancelled
 from headrace.driver.execute import Execution
 from headrace.driver.planner import ExecutionPlan
 from headrace.driver.writes.detect import WriteDetector
+from headrace.driver.writes.locks import PlannedWrites
 from headrace.driver.writes.lookup import find_writes_patiently
-from headrace.driver.writes.turns import PlannedWrites
 from headrace.errors import WriteTargetsUnknown
 from headrace.model.table_write import TableWrite
 

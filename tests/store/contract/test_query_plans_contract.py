@@ -188,7 +188,7 @@ _WRITE_COPIES = """INSERT INTO table_writes (statement_id, session_id, epoch, id
 
 
 @pytest.mark.parametrize("with_statistics", [True, False])
-def test_a_statement_that_waits_for_its_turn_does_not_read_the_writes_to_other_tables(
+def test_a_statement_that_waits_for_its_lock_does_not_read_the_writes_to_other_tables(
     store: Database, with_statistics: bool
 ) -> None:
     lease = running_session(store)

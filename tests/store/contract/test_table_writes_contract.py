@@ -1,4 +1,4 @@
-"""Contract of the turns of table writes: appends share a table, an overwrite has it alone."""
+"""Contract of the write locks of tables: appends share a lock, an overwrite is exclusive."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class Writer:
 
 @pytest.fixture
 def append(store: Database) -> Writer:
-    """Return an append whose turn is granted."""
-    return request_turn(Writer(store))
+    """Return an append whose write lock is granted."""
+    return request_lock(Writer(store))
 
 
-def request_turn(writer: Writer) -> Writer:
+def request_lock(writer: Writer) -> Writer:
     assert writer.request()
     return writer
 
@@ -77,19 +77,19 @@ def leftovers(store: Database, identity: str = _IDENTITY) -> list[tuple[str, str
 
 def test_the_longest_location_can_be_stored(store: Database) -> None:
     # A random text cannot be compressed, so that no index entry becomes short by accident.
-    first = request_turn(Writer(store, location=random.Random(1).randbytes(2048).hex()))
-    waiting = request_turn(Writer(store, overwrite=True, location=first.location))
+    first = request_lock(Writer(store, location=random.Random(1).randbytes(2048).hex()))
+    waiting = request_lock(Writer(store, overwrite=True, location=first.location))
     assert waiting.blocker() == first.statement
 
 
 def test_appends_to_one_table_run_beside_each_other(store: Database, append: Writer) -> None:
     assert append.blocker() is None
-    assert request_turn(Writer(store)).blocker() is None
+    assert request_lock(Writer(store)).blocker() is None
 
 
 def test_an_overwrite_waits_for_every_earlier_write(store: Database, append: Writer) -> None:
-    other = request_turn(Writer(store))
-    overwrite = request_turn(Writer(store, overwrite=True))
+    other = request_lock(Writer(store))
+    overwrite = request_lock(Writer(store, overwrite=True))
     assert overwrite.blocker() == append.statement
     append.release()
     assert overwrite.blocker() == other.statement
@@ -100,8 +100,8 @@ def test_an_overwrite_waits_for_every_earlier_write(store: Database, append: Wri
 def test_writes_wait_for_an_earlier_overwrite_that_waits_itself(
     store: Database, append: Writer
 ) -> None:
-    overwrite = request_turn(Writer(store, overwrite=True))
-    later = request_turn(Writer(store))
+    overwrite = request_lock(Writer(store, overwrite=True))
+    later = request_lock(Writer(store))
     assert later.blocker() == overwrite.statement
     append.release()
     assert (overwrite.blocker(), later.blocker()) == (None, overwrite.statement)
@@ -110,8 +110,8 @@ def test_writes_wait_for_an_earlier_overwrite_that_waits_itself(
 
 
 def test_a_failed_write_blocks_nothing_but_is_cleared_after_its_driver(store: Database) -> None:
-    failed = request_turn(Writer(store, overwrite=True))
-    later = request_turn(Writer(store, overwrite=True))
+    failed = request_lock(Writer(store, overwrite=True))
+    later = request_lock(Writer(store, overwrite=True))
     failed.release(succeeded=False)
     assert later.blocker() is None
     assert leftovers(store) == []
@@ -122,14 +122,14 @@ def test_a_failed_write_blocks_nothing_but_is_cleared_after_its_driver(store: Da
 
 
 def test_of_many_failed_writes_to_one_table_one_is_kept(store: Database) -> None:
-    failed = request_turn(Writer(store))
+    failed = request_lock(Writer(store))
     other = Writer(store)
     other.lease = failed.lease
     other.statement = new_statement(
         store, failed.lease.session_id, StatementState.RUNNING, lease=failed.lease
     )
     failed.release(succeeded=False)
-    request_turn(other).release(succeeded=False)
+    request_lock(other).release(succeeded=False)
     fenced = failed.fence()
     with store.write("test") as tx:
         assert takeovers.finish_takeover(tx, fenced)
@@ -137,19 +137,19 @@ def test_of_many_failed_writes_to_one_table_one_is_kept(store: Database) -> None
 
 
 def test_writes_to_different_tables_do_not_wait(store: Database) -> None:
-    request_turn(Writer(store, overwrite=True))
-    assert request_turn(Writer(store, overwrite=True, location="file:/other")).blocker() is None
+    request_lock(Writer(store, overwrite=True))
+    assert request_lock(Writer(store, overwrite=True, location="file:/other")).blocker() is None
 
 
 def test_a_repeated_request_keeps_its_place(store: Database) -> None:
-    first = request_turn(Writer(store, overwrite=True))
-    second = request_turn(Writer(store, overwrite=True))
+    first = request_lock(Writer(store, overwrite=True))
+    second = request_lock(Writer(store, overwrite=True))
     assert first.request()
     assert (first.blocker(), second.blocker()) == (None, first.statement)
 
 
 @pytest.mark.parametrize("state", [StatementState.CANCELLING, StatementState.SUCCESS])
-def test_a_statement_that_is_cancelled_or_has_ended_gets_no_turn(
+def test_a_statement_that_is_cancelled_or_has_ended_gets_no_lock(
     store: Database, state: StatementState
 ) -> None:
     writer = Writer(store)
@@ -158,7 +158,7 @@ def test_a_statement_that_is_cancelled_or_has_ended_gets_no_turn(
     assert not writer.request()
 
 
-def test_no_other_session_and_no_old_epoch_gets_the_turn_of_a_statement(store: Database) -> None:
+def test_no_other_session_and_no_old_epoch_gets_the_lock_of_a_statement(store: Database) -> None:
     writer, other = Writer(store), Writer(store)
     assert not writer.request(other.lease)
     writer.fence()
@@ -166,8 +166,8 @@ def test_no_other_session_and_no_old_epoch_gets_the_turn_of_a_statement(store: D
 
 
 def test_a_write_of_a_lost_driver_blocks_until_its_process_is_gone(store: Database) -> None:
-    lost = request_turn(Writer(store))
-    overwrite = request_turn(Writer(store, overwrite=True))
+    lost = request_lock(Writer(store))
+    overwrite = request_lock(Writer(store, overwrite=True))
     fenced = lost.fence()
     assert overwrite.blocker() == lost.statement
     assert leftovers(store) == []
@@ -181,8 +181,8 @@ def test_a_write_of_a_lost_driver_blocks_until_its_process_is_gone(store: Databa
 
 
 def test_the_loss_of_the_next_driver_does_not_revive_an_old_write(store: Database) -> None:
-    lost = request_turn(Writer(store))
-    overwrite = request_turn(Writer(store, overwrite=True))
+    lost = request_lock(Writer(store))
+    overwrite = request_lock(Writer(store, overwrite=True))
     fenced = lost.fence()
     with store.write("test") as tx:
         assert takeovers.finish_takeover(tx, fenced)
@@ -200,7 +200,7 @@ def test_the_loss_of_the_next_driver_does_not_revive_an_old_write(store: Databas
 def test_a_write_of_a_closed_session_blocks_while_its_driver_may_still_exit(
     store: Database, append: Writer
 ) -> None:
-    overwrite = request_turn(Writer(store, overwrite=True))
+    overwrite = request_lock(Writer(store, overwrite=True))
     session = append.lease.session_id
     with store.write("test") as tx:
         for state in (SessionState.CLOSING, SessionState.DEAD):
@@ -233,18 +233,18 @@ def test_leftovers_are_listed_for_their_catalog_until_they_are_cleared(
 def test_a_running_write_is_not_forgotten(store: Database, append: Writer) -> None:
     with store.write("test") as tx:
         table_writes.forget(tx, range(100), [_IDENTITY])
-    overwrite = request_turn(Writer(store, overwrite=True))
+    overwrite = request_lock(Writer(store, overwrite=True))
     assert overwrite.blocker() == append.statement
 
 
-def test_of_concurrent_overwrites_one_at_a_time_has_its_turn(store: Database) -> None:
+def test_of_concurrent_overwrites_one_at_a_time_holds_the_lock(store: Database) -> None:
     writers = [Writer(store, overwrite=True) for _ in range(8)]
     barrier = threading.Barrier(len(writers))
 
-    def take_turn(writer: Writer) -> str | None:
+    def find_blocker(writer: Writer) -> str | None:
         barrier.wait()
-        return request_turn(writer).blocker()
+        return request_lock(writer).blocker()
 
     with ThreadPoolExecutor(len(writers)) as executor:
-        blockers = list(executor.map(take_turn, writers))
+        blockers = list(executor.map(find_blocker, writers))
     assert blockers.count(None) == 1

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.driver_link.table_journal import TableJournal, mark_committed
-from headrace.control.driver_link.table_writes import TableWriteTurns
+from headrace.control.driver_link.table_writes import WriteLocks
 from headrace.control.sessions.launch import hash_token
 from headrace.errors import (
     DriverLost,
@@ -75,7 +75,7 @@ class DriverLinkService:
         self._lease_seconds = context.lease_seconds
         self._retention_seconds = context.retention_seconds
         self.tables = TableJournal(context.database)
-        self.writes = TableWriteTurns(context.database)
+        self.writes = WriteLocks(context.database)
         self._token_hashes: OrderedDict[DriverLease, str] = OrderedDict()
         """Hashes by driver; the last entry belongs to the most recent call."""
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""The turns of writes to tables of files, as drivers request them over the link.
+"""The write locks of tables of files, as drivers request them over the link.
 
 The calls raise LeaseLost if the driver no longer owns its session.
 """
@@ -6,7 +6,7 @@ The calls raise LeaseLost if the driver no longer owns its session.
 from __future__ import annotations
 
 from headrace.control.driver_link.driver_lease import load_owned_view
-from headrace.model.messages import BeginWrite, ClearLeftovers, Leftovers, WriteTurn
+from headrace.model.messages import BeginWrite, ClearLeftovers, Leftovers, WriteLock
 from headrace.model.session import DriverLease
 from headrace.store import table_writes
 from headrace.store.database import Database
@@ -15,14 +15,14 @@ _MAX_LEFTOVERS = 100
 """Largest number of writes in one answer to `clear_leftovers`."""
 
 
-class TableWriteTurns:
+class WriteLocks:
     """Serves the calls `begin_write` and `clear_leftovers`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def begin_write(self, lease: DriverLease, message: BeginWrite) -> WriteTurn:
-        """Request the turn of a statement, and return whether it is the statement's turn.
+    def begin_write(self, lease: DriverLease, message: BeginWrite) -> WriteLock:
+        """Request the write lock of a statement, and return whether it is granted.
 
         Only the first call of a statement writes to the store.
         """
@@ -30,16 +30,16 @@ class TableWriteTurns:
             load_owned_view(tx, lease)
             if table_writes.is_requested(tx, message.statement_id, lease):
                 blocker = table_writes.find_blocker(tx, message.statement_id, lease)
-                return WriteTurn(granted=blocker is None, waits_for=blocker)
+                return WriteLock(granted=blocker is None, waits_for=blocker)
         with self._database.write("link.begin_write") as tx:
             applied = table_writes.request(
                 tx, message.statement_id, message.writes, message.identity, lease
             )
             if not applied:
                 load_owned_view(tx, lease)
-                return WriteTurn(granted=False)
+                return WriteLock(granted=False)
             blocker = table_writes.find_blocker(tx, message.statement_id, lease)
-        return WriteTurn(granted=blocker is None, waits_for=blocker)
+        return WriteLock(granted=blocker is None, waits_for=blocker)
 
     def clear_leftovers(self, lease: DriverLease, message: ClearLeftovers) -> Leftovers:
         """Forget the writes that the driver has cleared, and return at most 100 of the others."""

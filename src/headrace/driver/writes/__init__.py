@@ -1,1 +1,1 @@
-"""Writes to tables of files: a commit protocol that isolates them, and turns for overwrites."""
+"""Writes to tables of files: a commit protocol that isolates them, and write locks."""

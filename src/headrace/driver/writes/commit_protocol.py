@@ -104,7 +104,9 @@ class CommitProtocol:
             # Spark accepts the name of a class only when the class can be loaded.
             self._session.newSession().conf.set(_KEY, _CLASS)
         except (Py4JError, PySparkException, OSError):
-            _LOG.exception("the commit protocol is not available; writes to one table take turns")
+            _LOG.exception(
+                "the commit protocol is not available; each write needs an exclusive lock"
+            )
             return False
         return True
 

@@ -1,7 +1,7 @@
 """Retries the search for the tables that a statement writes to.
 
-A statement that ran without its turn could lose the rows of another session. If the catalog fails
-for a moment, the search is therefore repeated, and in the end the statement fails.
+A statement that ran without its write lock could lose the rows of another session. If the catalog
+fails for a moment, the search is therefore repeated, and in the end the statement fails.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from headrace.driver.ctas.transaction import Cancelled
 from headrace.driver.failures import find_condition
-from headrace.driver.writes.turns import PlannedWrites
+from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import WriteTargetsUnknown
 
 _LOG = logging.getLogger("headrace.driver")

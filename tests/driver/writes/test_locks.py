@@ -1,4 +1,4 @@
-"""The wait of a statement for its turn to write."""
+"""The wait of a statement for its write lock."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ import pytest
 
 from headrace.driver.ctas import Cancelled
 from headrace.driver.link import NodeLink
-from headrace.driver.writes.turns import PlannedWrites, wait_for_turn
-from headrace.model.messages import BeginWrite, WriteTurn
+from headrace.driver.writes.locks import PlannedWrites, wait_for_lock
+from headrace.model.messages import BeginWrite, WriteLock
 from headrace.model.table_write import TableWrite
 
 pytestmark = pytest.mark.finding("B21")
 
 _WRITES = PlannedWrites("metastore", [TableWrite(location="file:/t", overwrite=True)])
 _STATEMENT, _OTHER = f"st_{'1' * 32}", f"st_{'2' * 32}"
-_BUSY = WriteTurn(granted=False, waits_for=_OTHER)
-_GRANTED = WriteTurn(granted=True)
+_BUSY = WriteLock(granted=False, waits_for=_OTHER)
+_GRANTED = WriteLock(granted=True)
 
 
-class TurnLink:
-    """Answers the requests for a turn in order; the last answer is repeated."""
+class LockLink:
+    """Answers the requests for a write lock in order; the last answer is repeated."""
 
-    def __init__(self, *answers: WriteTurn) -> None:
+    def __init__(self, *answers: WriteLock) -> None:
         self._answers = list(answers)
         self.requests: list[BeginWrite] = []
         self.asked_twice = threading.Event()
 
-    def begin_write(self, message: BeginWrite) -> WriteTurn:
+    def begin_write(self, message: BeginWrite) -> WriteLock:
         self.requests.append(message)
         if len(self.requests) > 1:
             self.asked_twice.set()
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
     def wait(self, cancelling: threading.Event) -> None:
-        wait_for_turn(cast("NodeLink", self), _STATEMENT, _WRITES, cancelling)
+        wait_for_lock(cast("NodeLink", self), _STATEMENT, _WRITES, cancelling)
 
 
-def test_a_statement_waits_until_its_turn_is_granted_and_logs_for_what(
+def test_a_statement_waits_until_its_lock_is_granted_and_logs_for_what(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    link = TurnLink(_BUSY, _BUSY, _GRANTED)
+    link = LockLink(_BUSY, _BUSY, _GRANTED)
     with caplog.at_level(logging.INFO, logger="headrace.driver"):
         link.wait(threading.Event())
     assert len(link.requests) == 3
@@ -65,16 +65,16 @@ class PauseRecorder(threading.Event):
         return False
 
 
-def test_the_pauses_between_the_requests_for_a_turn_grow_to_a_second() -> None:
+def test_the_pauses_between_the_requests_for_a_lock_grow_to_a_second() -> None:
     recorder = PauseRecorder()
-    TurnLink(*[_BUSY] * 10, _GRANTED).wait(recorder)
+    LockLink(*[_BUSY] * 10, _GRANTED).wait(recorder)
     assert recorder.pauses == sorted(recorder.pauses)
     assert recorder.pauses[0] < 0.1
     assert recorder.pauses[-2:] == [1.0, 1.0]
 
 
 def test_a_cancel_ends_the_wait() -> None:
-    link, cancelling = TurnLink(_BUSY), threading.Event()
+    link, cancelling = LockLink(_BUSY), threading.Event()
     canceller = threading.Thread(
         target=lambda: link.asked_twice.wait(10) and cancelling.set() is None
     )
@@ -85,7 +85,7 @@ def test_a_cancel_ends_the_wait() -> None:
 
 
 def test_a_statement_that_the_node_has_cancelled_does_not_wait() -> None:
-    link = TurnLink(WriteTurn(granted=False))
+    link = LockLink(WriteLock(granted=False))
     with pytest.raises(Cancelled):
         link.wait(threading.Event())
     assert len(link.requests) == 1

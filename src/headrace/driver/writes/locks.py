@@ -1,4 +1,4 @@
-"""Waits until it is the turn of a statement that writes to a table of files."""
+"""Waits for the write lock of a statement that writes to tables of files."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class PlannedWrites:
     writes: list[TableWrite]
 
 
-def wait_for_turn(
+def wait_for_lock(
     link: NodeLink, statement_id: str, planned: PlannedWrites, cancelling: threading.Event
 ) -> None:
-    """Request the turn of a statement, and return when the node grants it.
+    """Request the write lock of a statement, and return when the node grants it.
 
     Raises Cancelled if the statement is cancelled first, and the errors of NodeLink.
     """
@@ -36,13 +36,13 @@ def wait_for_turn(
     )
     pause, logged = _FIRST_PAUSE, ""
     while True:
-        turn = link.begin_write(message)
-        if turn.granted:
+        lock = link.begin_write(message)
+        if lock.granted:
             return
-        if turn.waits_for is None or cancelling.is_set():
+        if lock.waits_for is None or cancelling.is_set():
             raise Cancelled
-        if turn.waits_for != logged:
-            logged = turn.waits_for
+        if lock.waits_for != logged:
+            logged = lock.waits_for
             _LOG.info(
                 "statement %s waits for %s, which writes to the same table", statement_id, logged
             )
