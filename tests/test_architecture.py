@@ -70,6 +70,7 @@ FORMER_NAMES = {
     *("Taken", "Given", "Speakers", "chosen_session", "Complaints", "condemn", "condemned"),
     *("bury", "retake", "in_vain", "last_exception", "untold", "spares", "landed", "in_hand"),
     *("TableWriteTurns", "WriteTurn", "wait_for_turn"),
+    *("ClearLeftovers", "Leftovers", "LeftoverWrite", "clear_leftovers"),
 }
 
 # First words of a function's docstring that are no verb in the imperative.

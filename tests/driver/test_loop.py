@@ -96,7 +96,7 @@ def exits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         lambda *_: SimpleNamespace(start=lambda: None, stop=lambda: None),
     )
     monkeypatch.setattr(loop_module, "report_ended_statements", lambda *_: None)
-    monkeypatch.setattr(loop_module, "clear_leftovers", lambda *_: None)
+    monkeypatch.setattr(loop_module, "clear_orphaned_staging", lambda *_: None)
     monkeypatch.setattr(loop_module, "recover", lambda *_args, **_options: None)
     return codes
 

@@ -64,7 +64,7 @@ class Insert:
 
 
 def main(arguments: list[str]) -> int:
-    """Return 1 if a table holds other rows than its statements report, or files of dead drivers."""
+    """Return 1 if a table holds other rows than its statements report, or staging directories."""
     short_lived_java.apply()
     count = int(arguments[0]) if arguments else _INSERTS
     folder = Path(tempfile.mkdtemp(prefix="headrace-inserts-", dir="/tmp"))
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
         for kills in rounds:
             for name, clause in _TABLES.items():
                 violations += _run_load(node, sessions, name, clause, count, kills=kills)
-        violations += _find_leftovers(node, sessions)
+        violations += _find_orphaned_staging(node, sessions)
     finally:
         node.close()
     print(f"{len(violations)} violations")
@@ -156,7 +156,7 @@ def _count_rows(node: NodeProcess, session: str, table: str) -> Counter[int]:
     return Counter({int(row[0]): int(row[2]) for row in rows})
 
 
-def _find_leftovers(node: NodeProcess, sessions: list[str]) -> list[str]:
+def _find_orphaned_staging(node: NodeProcess, sessions: list[str]) -> list[str]:
     """Return the staging directories that remain when all drivers have ended and another ran."""
     for session in sessions:
         node.http.delete(f"/api/v1/sessions/{session}")

@@ -96,8 +96,8 @@ RECIPES = {
     WRITE_LOCK_REQUESTED: Recipe(("insert",)),
     "store link.begin_write": Recipe(("insert",)),
     # The driver dies between its request and its write: the next driver clears the write.
-    "store link.clear_leftovers": _KILL_WRITER,
-    "link leftovers:clear_leftovers": _KILL_WRITER,
+    "store link.clear_staging": _KILL_WRITER,
+    "link orphaned_staging:clear_staging": _KILL_WRITER,
     "store link.renew": _SLOW,
     "link lease_renewal:renew": _SLOW,
     "store link.started": _SLOW,

@@ -26,14 +26,14 @@ from headrace.model.messages import (
     Assignment,
     BeginWrite,
     Bootstrap,
-    ClearLeftovers,
+    ClearStaging,
     Ended,
     Goodbye,
     Hello,
-    Leftovers,
     Message,
     Orders,
     OrphanedTransaction,
+    OrphanedWrites,
     Poll,
     Recover,
     Recovered,
@@ -50,7 +50,7 @@ from headrace.model.progress import Progress
 from headrace.model.result import ResultReport
 from headrace.model.session import DriverLease
 from headrace.model.snapshot import Snapshot
-from headrace.model.table_write import LeftoverWrite, TableWrite
+from headrace.model.table_write import OrphanedWrite, TableWrite
 from headrace.model.transaction import Staged
 from headrace.settings import Profile
 
@@ -165,11 +165,11 @@ class ScriptedDriver:
         )
         return self._call("begin_write", message, WriteLock)
 
-    def clear_leftovers(
+    def clear_staging(
         self, identities: list[str], *, cleared: list[int] | None = None
-    ) -> list[LeftoverWrite]:
-        message = ClearLeftovers(identities=identities, cleared=cleared or [])
-        return self._call("clear_leftovers", message, Leftovers).writes
+    ) -> list[OrphanedWrite]:
+        message = ClearStaging(identities=identities, cleared=cleared or [])
+        return self._call("clear_staging", message, OrphanedWrites).writes
 
     def report_end(
         self,

@@ -33,14 +33,14 @@ from headrace.model.messages import (
     Advanced,
     BeginWrite,
     Bootstrap,
-    ClearLeftovers,
+    ClearStaging,
     Ended,
     Goodbye,
     Hello,
-    Leftovers,
     Message,
     Orders,
     OrphanedTransaction,
+    OrphanedWrites,
     Poll,
     Recover,
     Recovered,
@@ -54,7 +54,7 @@ from headrace.model.messages import (
     WriteLock,
 )
 from headrace.model.progress import Progress
-from headrace.model.table_write import LeftoverWrite
+from headrace.model.table_write import OrphanedWrite
 
 _LOG = logging.getLogger("headrace.link")
 _POLL_SECONDS = 20.0
@@ -213,16 +213,16 @@ class NodeLink:
         """Request the write lock of a statement, and return whether it is granted."""
         return self._call("begin_write", message, WriteLock)
 
-    def clear_leftovers(
+    def clear_staging(
         self, identities: list[str], cleared: list[int], *, after: int
-    ) -> list[LeftoverWrite]:
-        """Report cleared writes of drivers that are gone, and return the next ones.
+    ) -> list[OrphanedWrite]:
+        """Report the orphaned writes whose staging is removed, and return the next ones.
 
         Args:
             after: Only writes with a larger number are returned.
         """
-        message = ClearLeftovers(identities=identities, cleared=cleared, after=after)
-        return self._call("clear_leftovers", message, Leftovers).writes
+        message = ClearStaging(identities=identities, cleared=cleared, after=after)
+        return self._call("clear_staging", message, OrphanedWrites).writes
 
     def goodbye(self, failure: Failure | None = None) -> None:
         """Report that the driver exits, and why if it failed.

@@ -22,7 +22,7 @@ from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
 from headrace.driver.progress import ProgressReporter
 from headrace.driver.spark import Spark
 from headrace.driver.warm_up import warm_up
-from headrace.driver.writes.leftovers import clear_leftovers
+from headrace.driver.writes.orphaned_staging import clear_orphaned_staging
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -82,7 +82,7 @@ class Loop:
         recovery = self._workers.submit(self._recover)
         self._futures.add(recovery)
         wait([recovery], _RECOVERY_SECONDS)
-        self._workers.submit(self._clear_leftovers)
+        self._workers.submit(self._clear_orphaned_staging)
         reporter = ProgressReporter(
             self._link, self._spark.progress, lambda: self._list_in_flight()[0]
         )
@@ -136,12 +136,12 @@ class Loop:
         # Report in parallel: a round trip before the execution would delay the user's statement.
         self._reporters.submit(self._report_start, execution)
 
-    def _clear_leftovers(self) -> None:
+    def _clear_orphaned_staging(self) -> None:
         try:
-            clear_leftovers(self._spark.session, self._link)
+            clear_orphaned_staging(self._spark.session, self._link)
         except HeadraceError as error:
             # A lost lease is noticed by the next renewal.
-            _LOG.info("leftovers of dead drivers stay: %s", error.message)
+            _LOG.info("staging directories of lost drivers are not removed: %s", error.message)
 
     def _report_start(self, execution: Execution) -> None:
         statement_id = execution.assignment.statement_id

@@ -22,7 +22,7 @@ from headrace.model.progress import Progress
 from headrace.model.result import ResultReport, ResultRequest
 from headrace.model.snapshot import Snapshot
 from headrace.model.statement import Parameter
-from headrace.model.table_write import LeftoverWrite, TableWrite
+from headrace.model.table_write import OrphanedWrite, TableWrite
 from headrace.model.text import (
     Count,
     Descriptions,
@@ -258,8 +258,8 @@ class WriteLock(Message):
     `granted: false`: the statement is being cancelled."""
 
 
-class ClearLeftovers(Message):
-    """`clear_leftovers`: list the writes of drivers that are gone, for the driver's catalogs."""
+class ClearStaging(Message):
+    """`clear_staging`: list the orphaned writes to tables of the driver's catalogs."""
 
     identities: Annotated[list[_Identity], Field(max_length=_MAX_CATALOGS, fail_fast=True)]
     cleared: Annotated[list[Count], Field(max_length=1000, fail_fast=True)] = []
@@ -268,10 +268,10 @@ class ClearLeftovers(Message):
     """Only writes with a larger number are listed."""
 
 
-class Leftovers(Message):
-    """Answer to `clear_leftovers`: the writes that remain, oldest first."""
+class OrphanedWrites(Message):
+    """Answer to `clear_staging`: the orphaned writes that remain, oldest first."""
 
-    writes: list[LeftoverWrite]
+    writes: list[OrphanedWrite]
 
 
 class Ended(Message):

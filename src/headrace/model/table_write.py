@@ -24,7 +24,7 @@ class TableWrite(BaseModel):
     """Whether the statement must have the table to itself, as it may remove files of others."""
 
 
-class LeftoverWrite(BaseModel):
+class OrphanedWrite(BaseModel):
     """A write of a driver that is gone. Its staging directories may still exist."""
 
     model_config = ConfigDict(frozen=True)

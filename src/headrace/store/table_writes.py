@@ -21,7 +21,7 @@ from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, u
 
 from headrace.model.lifecycle import StatementState
 from headrace.model.session import DriverLease
-from headrace.model.table_write import LeftoverWrite, TableWrite, writer_name
+from headrace.model.table_write import OrphanedWrite, TableWrite, writer_name
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.locks import lock_owned_statement
@@ -123,10 +123,10 @@ def release(tx: Tx, statement_id: str, lease: DriverLease, *, succeeded: bool) -
     tx.execute(update(table_writes).where(*is_own).values(released=True))
 
 
-def leftovers(
+def orphaned_writes(
     tx: Tx, identities: Sequence[str], *, after: int = 0, limit: int
-) -> list[LeftoverWrite]:
-    """Return at most `limit` writes of drivers that are gone, oldest first.
+) -> list[OrphanedWrite]:
+    """Return at most `limit` orphaned writes, whose drivers are gone, oldest first.
 
     Args:
         identities: Only writes to tables of these catalogs.
@@ -149,7 +149,7 @@ def leftovers(
         .limit(limit)
     )
     return [
-        LeftoverWrite(
+        OrphanedWrite(
             number=row.number, writer=writer_name(row.session_id, row.epoch), table=row.table
         )
         for row in tx.execute(query)
@@ -157,7 +157,7 @@ def leftovers(
 
 
 def forget(tx: Tx, numbers: Collection[int], identities: Sequence[str]) -> None:
-    """Delete writes of drivers that are gone, because their staging directories are removed.
+    """Delete orphaned writes, because their staging directories are removed.
 
     Args:
         identities: Only writes to tables of these catalogs.

@@ -91,7 +91,7 @@ def make_message(call: str, statement_id: str) -> dict[str, Any]:
             "identity": "metastore",
             "writes": [{"location": "file:/x", "table": None, "overwrite": True}],
         },
-        "clear_leftovers": {"identities": ["metastore"]},
+        "clear_staging": {"identities": ["metastore"]},
     }
     return messages.get(call, {})
 
@@ -136,7 +136,7 @@ def test_a_session_that_is_deleted_has_no_driver(node: InProcessNode) -> None:
         node.node.driver_link.poll(DriverLease(new_id("se"), 1), Poll(wait_seconds=0))
 
 
-def test_a_superseded_driver_clears_no_leftovers(node: InProcessNode) -> None:
+def test_a_superseded_driver_clears_no_orphaned_write(node: InProcessNode) -> None:
     _statement_id, driver = start_insert(node)
     supersede(node, driver)
     _session_id, other = node.start_session()
@@ -144,12 +144,12 @@ def test_a_superseded_driver_clears_no_leftovers(node: InProcessNode) -> None:
 
     def find() -> list[int]:
         return [
-            write.number for write in other.clear_leftovers(["metastore"]) if write.writer == writer
+            write.number for write in other.clear_staging(["metastore"]) if write.writer == writer
         ]
 
     [number] = find()
     message = {"identities": ["metastore"], "cleared": [number]}
-    response = driver._client.post("/clear_leftovers", json=message)
+    response = driver._client.post("/clear_staging", json=message)
     assert response.json()["code"] == "lease_lost"
     assert find() == [number]
 
@@ -217,7 +217,7 @@ def test_a_driver_takes_over_a_few_orphaned_transactions_at_a_time(
     assert {orphan.id for orphans in recovered for orphan in orphans} == ids
 
 
-def test_a_list_of_leftovers_is_bounded(node: InProcessNode) -> None:
+def test_a_list_of_orphaned_writes_is_bounded(node: InProcessNode) -> None:
     session_id, driver = node.start_session()
     statement_id = str(node.submit(INSERT, session=session_id)["id"])
     driver.claim()
@@ -228,9 +228,9 @@ def test_a_list_of_leftovers_is_bounded(node: InProcessNode) -> None:
     assert driver.begin_write(statement_id, writes).granted
     supersede(node, driver)
     _session, other = node.start_session()
-    numbers = [write.number for write in other.clear_leftovers(["metastore"])]
+    numbers = [write.number for write in other.clear_staging(["metastore"])]
     assert len(numbers) == 100
-    other.clear_leftovers(["metastore"], cleared=numbers)
+    other.clear_staging(["metastore"], cleared=numbers)
 
 
 def test_a_driver_starts_no_statement_that_another_driver_has_claimed(node: InProcessNode) -> None:

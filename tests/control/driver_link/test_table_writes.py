@@ -102,7 +102,7 @@ def test_a_request_without_a_table_is_refused(node: InProcessNode, table: str) -
     assert caught.value.response.status_code == 400
 
 
-def test_the_next_driver_clears_what_a_lost_driver_has_left(
+def test_the_next_driver_clears_the_staging_of_a_lost_driver(
     node: InProcessNode, table: str
 ) -> None:
     lost = Insert(node, table)
@@ -115,13 +115,13 @@ def test_the_next_driver_clears_what_a_lost_driver_has_left(
     assert node.statement(lost.statement)["error"]["code"] == "driver_lost"
     [write] = [
         write
-        for write in driver.clear_leftovers(["metastore"])
+        for write in driver.clear_staging(["metastore"])
         if write.writer == f"{lost.session}_{epoch}"
     ]
     assert write.table == "`d`.`t`"
-    driver.clear_leftovers(["another"], cleared=[write.number])
-    remaining = driver.clear_leftovers(["metastore"])
+    driver.clear_staging(["another"], cleared=[write.number])
+    remaining = driver.clear_staging(["metastore"])
     assert write.number in [other.number for other in remaining]
-    remaining = driver.clear_leftovers(["metastore"], cleared=[write.number])
+    remaining = driver.clear_staging(["metastore"], cleared=[write.number])
     assert write.number not in [other.number for other in remaining]
     assert node.statement(waiting)["state"] == "waiting"

@@ -69,9 +69,9 @@ def request_lock(writer: Writer) -> Writer:
     return writer
 
 
-def leftovers(store: Database, identity: str = _IDENTITY) -> list[tuple[str, str | None]]:
+def orphaned_writes(store: Database, identity: str = _IDENTITY) -> list[tuple[str, str | None]]:
     with store.read() as tx:
-        writes = table_writes.leftovers(tx, [identity], limit=10)
+        writes = table_writes.orphaned_writes(tx, [identity], limit=10)
     return [(write.writer, write.table) for write in writes]
 
 
@@ -114,11 +114,11 @@ def test_a_failed_write_blocks_nothing_but_is_cleared_after_its_driver(store: Da
     later = request_lock(Writer(store, overwrite=True))
     failed.release(succeeded=False)
     assert later.blocker() is None
-    assert leftovers(store) == []
+    assert orphaned_writes(store) == []
     fenced = failed.fence()
     with store.write("test") as tx:
         assert takeovers.finish_takeover(tx, fenced)
-    assert len(leftovers(store)) == 1
+    assert len(orphaned_writes(store)) == 1
 
 
 def test_of_many_failed_writes_to_one_table_one_is_kept(store: Database) -> None:
@@ -133,7 +133,7 @@ def test_of_many_failed_writes_to_one_table_one_is_kept(store: Database) -> None
     fenced = failed.fence()
     with store.write("test") as tx:
         assert takeovers.finish_takeover(tx, fenced)
-    assert len(leftovers(store)) == 1
+    assert len(orphaned_writes(store)) == 1
 
 
 def test_writes_to_different_tables_do_not_wait(store: Database) -> None:
@@ -170,14 +170,16 @@ def test_a_write_of_a_lost_driver_blocks_until_its_process_is_gone(store: Databa
     overwrite = request_lock(Writer(store, overwrite=True))
     fenced = lost.fence()
     assert overwrite.blocker() == lost.statement
-    assert leftovers(store) == []
+    assert orphaned_writes(store) == []
     with store.write("test") as tx:
         assert takeovers.finish_takeover(tx, fenced)
         statement_transitions.resolve_lost_statements(
             tx, fenced.session_id, actor="node", failure=LOST, max_attempts=2
         )
     assert overwrite.blocker() is None
-    assert leftovers(store) == [(writer_name(lost.lease.session_id, lost.lease.epoch), "`d`.`t`")]
+    assert orphaned_writes(store) == [
+        (writer_name(lost.lease.session_id, lost.lease.epoch), "`d`.`t`")
+    ]
 
 
 def test_the_loss_of_the_next_driver_does_not_revive_an_old_write(store: Database) -> None:
@@ -210,24 +212,26 @@ def test_a_write_of_a_closed_session_blocks_while_its_driver_may_still_exit(
         ended = update(sessions_table).where(sessions_table.c.id == session)
         tx.execute(ended.values(ended_at=clock(-60)))
     assert overwrite.blocker() is None
-    assert len(leftovers(store)) == 1
+    assert len(orphaned_writes(store)) == 1
 
 
-def test_leftovers_are_listed_for_their_catalog_until_they_are_cleared(
+def test_orphaned_writes_are_listed_for_their_catalog_until_they_are_cleared(
     store: Database, append: Writer
 ) -> None:
     fenced = append.fence()
     with store.write("test") as tx:
         assert takeovers.finish_takeover(tx, fenced)
-    assert leftovers(store, "other") == []
+    assert orphaned_writes(store, "other") == []
     with store.write("test") as tx:
-        [write] = table_writes.leftovers(tx, [_IDENTITY], limit=10)
-        assert table_writes.leftovers(tx, [_IDENTITY], after=write.number, limit=10) == []
+        [write] = table_writes.orphaned_writes(tx, [_IDENTITY], limit=10)
+        assert table_writes.orphaned_writes(tx, [_IDENTITY], after=write.number, limit=10) == []
         table_writes.forget(tx, [write.number], ["other"])
-    assert len(leftovers(store)) == 1, "a driver without the catalog made the node forget a write"
+    assert len(orphaned_writes(store)) == 1, (
+        "a driver without the catalog made the node forget a write"
+    )
     with store.write("test") as tx:
         table_writes.forget(tx, [write.number], [_IDENTITY])
-    assert leftovers(store) == []
+    assert orphaned_writes(store) == []
 
 
 def test_a_running_write_is_not_forgotten(store: Database, append: Writer) -> None:

@@ -31,7 +31,7 @@ from headrace.model.messages import (
     LINK_PREFIX,
     Advanced,
     BeginWrite,
-    ClearLeftovers,
+    ClearStaging,
     Ended,
     Goodbye,
     Hello,
@@ -88,9 +88,7 @@ CALLS: dict[str, LinkCall] = {
     ),
     "recover": _call(Recover, lambda link, *call: link.tables.recover(*call)),
     "begin_write": _call(BeginWrite, lambda link, *call: link.writes.begin_write(*call)),
-    "clear_leftovers": _call(
-        ClearLeftovers, lambda link, *call: link.writes.clear_leftovers(*call)
-    ),
+    "clear_staging": _call(ClearStaging, lambda link, *call: link.writes.clear_staging(*call)),
     "goodbye": _call(Goodbye, DriverLinkService.goodbye),
 }
 """The calls of the link, by the last segment of the path."""

@@ -6,17 +6,17 @@ The calls raise LeaseLost if the driver no longer owns its session.
 from __future__ import annotations
 
 from headrace.control.driver_link.driver_lease import load_owned_view
-from headrace.model.messages import BeginWrite, ClearLeftovers, Leftovers, WriteLock
+from headrace.model.messages import BeginWrite, ClearStaging, OrphanedWrites, WriteLock
 from headrace.model.session import DriverLease
 from headrace.store import table_writes
 from headrace.store.database import Database
 
-_MAX_LEFTOVERS = 100
-"""Largest number of writes in one answer to `clear_leftovers`."""
+_MAX_ORPHANED_WRITES = 100
+"""Largest number of writes in one answer to `clear_staging`."""
 
 
 class WriteLocks:
-    """Serves the calls `begin_write` and `clear_leftovers`."""
+    """Serves the calls `begin_write` and `clear_staging`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -41,15 +41,15 @@ class WriteLocks:
             blocker = table_writes.find_blocker(tx, message.statement_id, lease)
         return WriteLock(granted=blocker is None, waits_for=blocker)
 
-    def clear_leftovers(self, lease: DriverLease, message: ClearLeftovers) -> Leftovers:
-        """Forget the writes that the driver has cleared, and return at most 100 of the others."""
+    def clear_staging(self, lease: DriverLease, message: ClearStaging) -> OrphanedWrites:
+        """Forget the orphaned writes that the driver has cleared, and return at most 100 others."""
         if message.cleared:
-            with self._database.write("link.clear_leftovers") as tx:
+            with self._database.write("link.clear_staging") as tx:
                 load_owned_view(tx, lease)
                 table_writes.forget(tx, message.cleared, message.identities)
         with self._database.read() as tx:
             load_owned_view(tx, lease)
-            writes = table_writes.leftovers(
-                tx, message.identities, after=message.after, limit=_MAX_LEFTOVERS
+            writes = table_writes.orphaned_writes(
+                tx, message.identities, after=message.after, limit=_MAX_ORPHANED_WRITES
             )
-        return Leftovers(writes=writes)
+        return OrphanedWrites(writes=writes)

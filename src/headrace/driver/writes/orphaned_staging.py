@@ -1,4 +1,4 @@
-"""Removes the staging directories of drivers that died during a write."""
+"""Removes the staging directories of orphaned writes, whose drivers were lost."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.link import NodeLink
 from headrace.driver.writes.commit_protocol import staging_prefixes
 from headrace.driver.writes.detect import WriteDetector
-from headrace.model.table_write import LeftoverWrite
+from headrace.model.table_write import OrphanedWrite
 
 _LOG = logging.getLogger("headrace.driver")
 
 
-def clear_leftovers(session: SparkSession, link: NodeLink) -> None:
-    """Remove the staging directories of dead drivers from the tables of this session's catalog.
+def clear_orphaned_staging(session: SparkSession, link: NodeLink) -> None:
+    """Remove the staging directories of lost drivers from the tables of this session's catalog.
 
     The location of a table comes from the catalog, and the names of the directories from the node.
     An error of one table is logged, and the next driver tries again.
@@ -29,18 +29,22 @@ def clear_leftovers(session: SparkSession, link: NodeLink) -> None:
     try:
         identity = SessionCatalog(session, "spark_catalog").identity()
     except (PySparkException, Py4JError) as error:
-        _LOG.error("leftovers of dead drivers stay, the catalog cannot be identified: %s", error)
+        _LOG.error(
+            "staging directories of lost drivers are not removed, because the catalog cannot be"
+            " identified: %s",
+            error,
+        )
         return
     cleared: list[int] = []
     after = 0
     # Writes that could not be cleared are skipped: they must not hide the writes after them.
-    while writes := link.clear_leftovers([identity], cleared, after=after):
+    while writes := link.clear_staging([identity], cleared, after=after):
         cleared = [write.number for write in writes if _clear(session, write)]
         after = writes[-1].number
 
 
-def _clear(session: SparkSession, write: LeftoverWrite) -> bool:
-    """Remove what a write has left; return whether nothing remains that can be found."""
+def _clear(session: SparkSession, write: OrphanedWrite) -> bool:
+    """Remove the staging directories of a write; return whether none remains that can be found."""
     if write.table is None:
         return True
     try:
@@ -48,6 +52,11 @@ def _clear(session: SparkSession, write: LeftoverWrite) -> bool:
         if location is not None:
             HadoopFiles(session).remove_entries(location, staging_prefixes(write.writer))
     except (PySparkException, Py4JError) as error:
-        _LOG.error("leftovers of %s in table %s stay: %s", write.writer, write.table, error)
+        _LOG.error(
+            "staging directories of %s in table %s are not removed: %s",
+            write.writer,
+            write.table,
+            error,
+        )
         return False
     return True
