@@ -121,6 +121,31 @@ def test_rows_without_columns_are_bounded() -> None:
         list(read_stream(make(HUGE), make_schema()))
 
 
+def test_rows_begin_with_their_schema() -> None:
+    schema = make_schema("long")
+    data = inline_result([("a", "long")], [[1]]).data
+    assert data is not None
+    first = build_stored_schema(schema).serialize().size
+    with pytest.raises(InvalidResult, match="do not begin with a schema"):
+        list(read_stream(data[first:], schema))
+    with pytest.raises(InvalidResult, match="not a record batch"):
+        list(read_stream(data[:first] + data, schema))
+
+
+def test_offsets_are_checked() -> None:
+    data = inline_result([("a", "string")], [["a"], ["bc"]]).data
+    assert data is not None
+    offsets = struct.pack("<iii", 0, 1, 3)
+    assert data.count(offsets) == 1
+    for forged in ((0, 1, 2**30), (3, 1, 3), (-4, 1, 3)):
+        with pytest.raises(InvalidResult, match="not valid Arrow IPC"):
+            list(
+                read_stream(
+                    data.replace(offsets, struct.pack("<iii", *forged)), make_schema("string")
+                )
+            )
+
+
 def test_buffers_of_a_batch_cannot_overlap() -> None:
     """Three columns refer to the same 8,000 bytes."""
     rows = [[7, 7, 7]] * 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.model.messages import LINK_PREFIX
 from headrace.model.snapshot import EntryForm, Snapshot, SnapshotEntry
+from headrace.results.layout import build_stored_schema
+from headrace.results.schema import parse_schema
 
 COLUMNS = [("n", "long"), ("s", "string")]
 ROWS = [[1, "a"], [2, "bc"]]
@@ -45,24 +48,44 @@ def make_stream(schema: pa.Schema, batch: pa.RecordBatch, **options: Any) -> str
     return base64.b64encode(sink.getvalue().to_pybytes()).decode()
 
 
-def patch_offsets() -> str:
-    """Return rows whose string offsets reach far beyond the values."""
+def patch_offsets(*offsets: int) -> str:
+    """Return rows with other string offsets."""
     report = inline_result(COLUMNS, ROWS)
     assert report.data is not None
-    offsets = b"".join(number.to_bytes(4, "little") for number in (0, 1, 3))
-    assert report.data.count(offsets) == 1
-    forged = b"".join(number.to_bytes(4, "little") for number in (0, 1, 2**30))
-    return base64.b64encode(report.data.replace(offsets, forged)).decode()
+    original = struct.pack("<iii", 0, 1, 3)
+    assert report.data.count(original) == 1
+    forged = report.data.replace(original, struct.pack("<iii", *offsets))
+    return base64.b64encode(forged).decode()
+
+
+def make_voids(count: int) -> Json:
+    """Return the report of one array of nulls, which need no bytes."""
+    kind = {"type": "array", "elementType": "void", "containsNull": True}
+    columns = spark_schema([("v", kind)])
+    voids = pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), pa.nulls(count))
+    batch = pa.record_batch([voids], schema=build_stored_schema(parse_schema(columns)))
+    return {
+        "spark_schema": columns,
+        "data": make_stream(batch.schema, batch),
+        "row_count": 1,
+    }
 
 
 _OTHER = pa.record_batch([pa.array([1, 2], pa.int32()), pa.array(["a", "b"])], names=["_0", "_1"])
 _SAME = pa.record_batch([pa.array([1, 2], pa.int64()), pa.array(["a", "b"])], names=["_0", "_1"])
+_UNSIGNED = pa.record_batch([pa.array([1, 2], pa.uint64()), pa.array(["a", "b"])], ["_0", "_1"])
 _CODED = pa.record_batch(
     [pa.array([1, 2], pa.int64()), pa.array(["a", "b"]).dictionary_encode()], names=["_0", "_1"]
 )
 
 MALFORMED = {
-    "patched offsets": {"data": patch_offsets()},
+    "offsets beyond the values": {"data": patch_offsets(0, 1, 2**30)},
+    "offsets that fall": {"data": patch_offsets(3, 1, 3)},
+    "values without bytes": make_voids(2**25),
+    "part of an interval": json.loads(
+        inline_result([("i", "interval")], [[{"_0": None, "_1": 1, "_2": 2}]]).model_dump_json()
+    ),
+    "another type of the same layout": {"data": make_stream(_UNSIGNED.schema, _UNSIGNED)},
     "no Arrow": {"data": base64.b64encode(b"no Arrow").decode()},
     "empty": {"data": ""},
     "another type": {"data": make_stream(_OTHER.schema, _OTHER)},
