@@ -146,6 +146,14 @@ def test_offsets_are_checked() -> None:
             )
 
 
+def test_strings_need_not_be_valid_utf8() -> None:
+    """Spark does not check them."""
+    text = pa.array([b"\xff"]).view(pa.string())
+    for kind, column in (("string", text), (array_of("string"), make_list(text))):
+        batch = read(make_schema(kind), column)
+        assert b"\xff" in batch.serialize().to_pybytes()
+
+
 def test_buffers_of_a_batch_cannot_overlap() -> None:
     """Three columns refer to the same 8,000 bytes."""
     rows = [[7, 7, 7]] * 1000
@@ -232,6 +240,57 @@ def test_a_forged_footer_is_refused_before_it_is_read() -> None:
     assert file.longest_read < 1000
     # The manifest lists so many batches that their blocks can fill the footer.
     assert BatchFile(File(forged), schema, 1_000_000).read_batch(0).num_rows == 1
+
+
+def test_a_file_that_is_cut_or_changed_at_either_end_is_refused() -> None:
+    schema = make_schema("long")
+    content = write_file(schema, [[1]])
+    length, magic = FOOTER_END.unpack(content[-FOOTER_END.size :])
+
+    def change(position: int, *new: int) -> bytes:
+        return content[:position] + bytes(new) + content[position + len(new) :]
+
+    def end_with(length: int, magic: bytes) -> bytes:
+        return content[: -FOOTER_END.size] + FOOTER_END.pack(length, magic)
+
+    forgeries = {
+        "too short": [b"", content[:17]],
+        "not Arrow IPC": [
+            end_with(length, b"ARROW2"),
+            *(end_with(forged, magic) for forged in (0, -1, len(content), 2**31 - 1)),
+        ],
+        "no schema": [change(12, *number.to_bytes(4, "little")) for number in (0, 2**31 - 1)],
+        "not valid": [
+            # The position of the root table, and the fields of the footer, are outside of it.
+            change(len(content) - FOOTER_END.size - length, *b"\xff\xff\xff\x7f"),
+            change(len(content) - FOOTER_END.size - length, *b"\x01\x00\x00\x00"),
+        ],
+    }
+    for reason, files in forgeries.items():
+        for forged in files:
+            with pytest.raises(InvalidResult, match=reason):
+                BatchFile(io.BytesIO(forged), schema, 1).read_batch(0)
+
+
+def test_a_vector_of_blocks_is_within_the_footer() -> None:
+    schema = make_schema("long")
+    content = write_file(schema, [[1]])
+    block = BatchFile(io.BytesIO(content), schema, 1)._blocks
+    position = content.index(block) - 4
+    assert content[position : position + 4] == b"\x01\x00\x00\x00"
+    forged = content[:position] + b"\xff\xff\xff\x7f" + content[position + 4 :]
+    with pytest.raises(InvalidResult, match="footer of the file is not valid"):
+        BatchFile(io.BytesIO(forged), schema, 1_000_000)
+    assert BatchFile(io.BytesIO(forged), schema, 1).read_batch(0).num_rows == 1
+
+
+def test_a_block_is_read_if_a_node_can_hold_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = make_schema("long")
+    file = BatchFile(io.BytesIO(write_file(schema, [list(range(1000))])), schema, 1)
+    assert file.read_batch(0).num_rows == 1000
+    monkeypatch.setattr("headrace.results.arrow_messages.MAX_BATCH_BYTES", 8000)
+    with pytest.raises(InvalidResult, match="not within the file"):
+        file.read_batch(0)
 
 
 @pytest.mark.parametrize(
