@@ -272,6 +272,16 @@ def test_a_file_that_is_cut_or_changed_at_either_end_is_refused() -> None:
                 BatchFile(io.BytesIO(forged), schema, 1).read_batch(0)
 
 
+def test_a_file_that_its_driver_cuts_during_a_read_is_refused() -> None:
+    class File(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            return b"" if self.tell() == 8 else super().read(size)
+
+    schema = make_schema("long")
+    with pytest.raises(InvalidResult, match="too short"):
+        BatchFile(File(write_file(schema, [[1]])), schema, 1)
+
+
 def test_a_vector_of_blocks_is_within_the_footer() -> None:
     schema = make_schema("long")
     content = write_file(schema, [[1]])
