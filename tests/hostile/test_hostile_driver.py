@@ -119,6 +119,16 @@ def test_truncated_and_endless_bodies_are_refused(target: Target) -> None:
     assert answer == b"" or b" 413 " in answer
 
 
+@pytest.mark.finding("B21")
+def test_a_driver_clears_no_write_of_a_driver_that_runs(target: Target) -> None:
+    """C writes to a table. Its row has one of the first numbers."""
+    target.top_up()
+    for identities in ([], ["metastore"], ["here"]):
+        message = {"identities": identities, "cleared": list(range(100))}
+        response = target.attacker._client.post("/clear_staging", json=message)
+        assert response.status_code == 200
+
+
 def test_recover_gives_away_orphaned_transactions_only(target: Target) -> None:
     """B publishes a table of the catalog `here`, which no other driver may finish."""
     target.top_up()
