@@ -156,9 +156,13 @@ class ChaosNode:
     def lose_host(self) -> None:
         """End the host of this node with all its processes, and start the host again."""
         assert self.host is not None
-        self.host.kill()
-        wait_until(self._has_ended, what="the node has ended with its host")
-        self.host.start()
+        host = self.host
+        host.kill()
+        # Both at once: nsenter may be stopped, and a host ends only when nsenter reaps its node.
+        wait_until(
+            lambda: self._has_ended() and host.has_ended(), what="the node has ended with its host"
+        )
+        host.start()
 
     def close(self) -> None:
         """Stop the node and end all other processes of its home."""

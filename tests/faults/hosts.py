@@ -66,9 +66,20 @@ class Host:
         self._init = wait_until(self._find_init, what="the host has its first process")
 
     def kill(self) -> None:
-        """End the host: every process on it dies at once."""
+        """End the host: every process on it dies at once. `has_ended` then becomes true.
+
+        The parents of processes on the host must reap them, or the host never ends.
+        """
         self._init.kill()
-        self._process.wait()
+
+    def close(self) -> None:
+        """End the host, and wait for its end."""
+        self.kill()
+        wait_until(self.has_ended, what="the host has ended")
+
+    def has_ended(self) -> bool:
+        """Return whether no process of the host is left."""
+        return self._process.poll() is not None
 
     def enter(self) -> list[str]:
         """Return the words that, in front of a command, run it on this host."""
@@ -112,7 +123,7 @@ class Network:
         _ip("-n", name, "link", "set", "eth0", "up")
         _ip("-n", name, "link", "set", "lo", "up")
         host = Host(name, address)
-        self._stack.callback(host.kill)
+        self._stack.callback(host.close)
         return host
 
     def relay(self, port: int) -> int:

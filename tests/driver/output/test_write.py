@@ -146,7 +146,7 @@ def test_a_result_may_have_no_rows(
 
 def test_commands_have_results(spark: SparkSession, writer: Writer) -> None:
     _, rows = writer.write(spark.sql("SHOW DATABASES"))
-    assert _json_rows(rows) == [["default"]]
+    assert ["default"] in _json_rows(rows)
     report, rows = writer.write(spark.sql("CREATE TEMPORARY VIEW made AS SELECT 1"))
     assert rows.schema.columns == ()
     assert report.row_count == 0
