@@ -63,6 +63,8 @@ _SHORTEST_ATTEMPT_SECONDS = 1.0
 _FIRST_BACKOFF_SECONDS = 0.05
 _LONGEST_BACKOFF_SECONDS = 2.0
 _CONNECTIONS = 8
+_KEPT_LEASES = 4
+"""A node that is no longer live stays in the list of a driver for so many leases."""
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -115,6 +117,7 @@ class NodeLink:
         self._path = f"{LINK_PREFIX}/{bootstrap.session_id}/{bootstrap.epoch}"
         self._nodes = list(bootstrap.nodes)
         self._file_nodes = list(bootstrap.nodes)
+        self._last_live = dict.fromkeys(bootstrap.nodes, time.monotonic())
         self._lock = threading.Lock()
         self._last_renewal = time.monotonic()
         # If one node is frozen, another must renew the lease before it expires.
@@ -172,9 +175,7 @@ class NodeLink:
         )
         self._last_renewal = sent
         if renewed.nodes:
-            with self._lock:
-                current = [node for node in self._nodes if node in renewed.nodes]
-                self._nodes = current + [node for node in renewed.nodes if node not in current]
+            self._update_nodes(renewed.nodes)
         return renewed
 
     def report_start(self, statement_id: str) -> Acknowledged:
@@ -304,6 +305,28 @@ class NodeLink:
         _LOG.warning("node %s answers %s to %s", node, status, name)
         self._move_to_next_node(node)
         return response
+
+    def _update_nodes(self, live: list[str]) -> None:
+        """Put the live nodes first, in the order of the earlier list.
+
+        A node that is not live is kept for a while: it may only be frozen, and it may return when
+        the others fail.
+        """
+        now = time.monotonic()
+        with self._lock:
+            self._last_live |= dict.fromkeys(live, now)
+            current = [node for node in self._nodes if node in live]
+            new = [node for node in live if node not in current]
+            kept_since = now - _KEPT_LEASES * self.bootstrap.lease_seconds
+            away = [
+                node
+                for node in self._nodes
+                if node not in live and self._last_live.get(node, 0.0) > kept_since
+            ]
+            self._nodes = [*current, *new, *away]
+            self._last_live = {
+                node: at for node, at in self._last_live.items() if node in self._nodes
+            }
 
     def _move_to_next_node(self, failed: str) -> None:
         """Put the failed node last, and addresses that are new in the bootstrap file first.

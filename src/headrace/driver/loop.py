@@ -94,8 +94,8 @@ class Loop:
             self._serve()
         finally:
             reporter.stop()
-        # The lease lasts until the goodbye: statements may take some time to stop.
-        renewal.stop()
+            # Only now: the lease must last while statements stop.
+            renewal.stop()
         self._raise_fatal_error()
         self._link.goodbye()
         if any(not future.done() for future in self._futures):
