@@ -204,7 +204,7 @@ def test_a_closed_driver_renews_its_lease_until_its_statement_has_stopped(
     link = FakeLink(orders=[], bootstrap=BOOTSTRAP.model_copy(update={"renew_seconds": 0.01}))
 
     def stop_slowly() -> StatementState:
-        wait_until(lambda: not link.orders, what="the driver is told to close")
+        wait_until(lambda: not link.orders, what="the driver has received the close")
         count = link.calls.count("renew")
         wait_until(lambda: link.calls.count("renew") > count + 3, what="the lease is renewed")
         return StatementState.CANCELLED

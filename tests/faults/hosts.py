@@ -78,7 +78,7 @@ class Host:
         wait_until(self.has_ended, what="the host has ended")
 
     def has_ended(self) -> bool:
-        """Return whether no process of the host is left."""
+        """Return whether all processes of the host have ended."""
         return self._process.poll() is not None
 
     def enter(self) -> list[str]:

@@ -86,7 +86,7 @@ RECIPES = {
     "store link.goodbye": _NEW_SESSION,
     "store session.open": _NEW_SESSION,
     "store session.close": _NEW_SESSION,
-    # A driver that dies before this report leaves the files of a result that nobody can read.
+    # A driver that dies before this report leaves files to which no result refers.
     END_REPORTED: Recipe(("stored", "stored")),
     # Two drivers die after they have written all rows: the third one recovers the table.
     "store link.recover": Recipe(

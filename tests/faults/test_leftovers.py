@@ -1,4 +1,4 @@
-"""The search for leftovers finds what nobody needs, and nothing else."""
+"""The search for leftovers finds unneeded files, and nothing else."""
 
 from __future__ import annotations
 

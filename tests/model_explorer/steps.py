@@ -2,8 +2,8 @@
 
 The code runs in one thread and cannot be suspended. An *operation* is therefore run again from its
 start for each of its steps. Its earlier steps are replayed: a transaction runs on the rows that it
-had, and is undone; a backend call returns what it returned. Then one new step is made, and the
-operation is left before its next step.
+had, and is undone; a backend call returns what it returned. Then the operation makes one new step,
+and an exception ends it before the next one.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from headrace.model.messages import Assignment
 
 _LOG = logging.getLogger("headrace.driver")
 _EXIT_SHARE = 0.3
-"""Share of the grace period of a close that is left for the end of the process."""
+"""Share of the grace period of a close in which the process itself ends."""
 _LONGEST_EXIT_SECONDS = 10.0
 _START_REPORT_SECONDS = 0.1
 """A statement that ends sooner has no start report: the report of its end includes the start."""

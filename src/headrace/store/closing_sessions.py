@@ -23,7 +23,7 @@ _HAS_WAITING = exists().where(
 def list_pending(tx: Tx, limit: int) -> list[str]:
     """Return the ids of at most `limit` closing sessions that a node must work on.
 
-    Statements still wait in these sessions, or no driver is left to end them.
+    Statements still wait in these sessions, or they have no driver that could end them.
     """
     needs_work = or_(sessions.c.lease_until.is_(None), _HAS_WAITING)
     query = select(sessions.c.id).where(sessions.c.ended_at.is_(None), _IS_CLOSING, needs_work)

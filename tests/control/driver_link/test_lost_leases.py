@@ -1,4 +1,4 @@
-"""A driver that no longer owns its session is told so by every call, and changes nothing."""
+"""Every call of a driver that no longer owns its session is refused, and changes nothing."""
 
 from __future__ import annotations
 
