@@ -33,6 +33,8 @@ ORPHAN_SECONDS = 30.0
 """How long a driver runs without reaching any node, except in lanes with the default times."""
 _ALWAYS = {
     "EMBEDDED__LINGER": "1h",
+    # The check for lost drivers expects no driver but that of the warm session of the lane.
+    "EMBEDDED__WARM": "0",
     "CATALOG__KIND": "external",
     "STATEMENTS__MAX_WAITING": str(CHUNK + 20),
 }
