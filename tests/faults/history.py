@@ -361,7 +361,13 @@ class History:
             self._wait_until(partial(self._is_at_rest, session), f"session {session} is at rest")
 
     def _is_at_rest(self, session: str) -> bool:
-        state = self._get_session(session)["state"]
+        body = self._get_session(session)
+        state = body["state"]
+        if state == "running":
+            # A lost host ends its drivers; the takeover must not fall into the next history.
+            drivers = find_drivers(self._lane.folder)
+            if (session, body["epoch"]) not in {(each.session, each.epoch) for each in drivers}:
+                return False
         if state == "recovering":
             # A driver may be starting, for a statement that was cancelled meanwhile.
             rows = self._lane.read_rows().sessions
