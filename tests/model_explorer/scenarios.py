@@ -87,7 +87,7 @@ DEEP = (
     _scenario(
         "a table loses its driver and its node",
         "table",
-        3,
+        1,
         kill=1,
         crash=1,
         start=1,
