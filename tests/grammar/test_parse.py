@@ -18,20 +18,42 @@ from headrace.errors import (
 from headrace.grammar.cancel_statement import CancelStatement
 from headrace.grammar.parse import parse
 
-RESERVED = {
+OWN = {
     "CREATE STREAM s AS SELECT 1": "CREATE STREAM",
+    "CREATE OR REPLACE STREAM s FROM rate": "CREATE STREAM",
     "create\tsink k TO kafka": "CREATE SINK",
+    "Create Or Replace Sink k TO kafka": "CREATE SINK",
     "SAVE STREAM s TO TABLE t": "SAVE STREAM",
     "STOP STREAM q": "STOP STREAM",
+    "PAUSE STREAM q": "PAUSE STREAM",
+    "RESUME STREAM q": "RESUME STREAM",
     "RESTART STREAM q": "RESTART STREAM",
+    "RETRY STREAM q": "RETRY STREAM",
     "SHOW STREAMS": "SHOW STREAMS",
     "SHOW STREAM q": "SHOW STREAM",
+    "SHOW SINKS;": "SHOW SINKS",
     "DROP STREAM s": "DROP STREAM",
+    "DROP SINK s": "DROP SINK",
+    "CANCEL STATEMENT 'st_1'": "CANCEL STATEMENT",
+}
+RESERVED = {
     "CREATE MATERIALIZED VIEW v AS SELECT 1": "CREATE MATERIALIZED VIEW",
     "REFRESH MATERIALIZED VIEW v": "REFRESH MATERIALIZED VIEW",
     "DROP MATERIALIZED VIEW v": "DROP MATERIALIZED VIEW",
     "SHOW MATERIALIZED VIEWS;": "SHOW MATERIALIZED VIEWS",
+    "DESCRIBE MATERIALIZED VIEW v": "DESCRIBE MATERIALIZED VIEW",
 }
+
+
+@pytest.mark.parametrize(("text", "keyword"), OWN.items())
+def test_own_statements_are_recognised_by_their_first_words(text: str, keyword: str) -> None:
+    spaced = text.replace(" ", " /* ; */ ")
+    for variant in (text, f"/* a */ -- b\n {text}", spaced):
+        parsed = parse(variant)
+        assert parsed.keyword == keyword
+        assert parsed.command is not None
+        assert not parsed.is_query
+        assert parse(variant, reserved=False).command is None
 
 
 @pytest.mark.parametrize(("text", "keyword"), RESERVED.items())
@@ -69,8 +91,8 @@ def test_all_other_statements_belong_to_spark(text: str) -> None:
 
 
 def test_the_error_for_a_reserved_statement_names_position_and_setting() -> None:
-    with pytest.raises(ReservedStatement, match="SAVE STREAM is reserved") as caught:
-        parse("-- a\n  save stream s TO TABLE t")
+    with pytest.raises(ReservedStatement, match="SHOW MATERIALIZED VIEWS is reserved") as caught:
+        parse("-- a\n  show materialized views")
     assert caught.value.position == Position(2, 3)
     assert caught.value.hint is not None
     assert "reserved_statements = false" in caught.value.hint

@@ -13,27 +13,44 @@ from headrace.errors import EmptyStatement, MultipleStatements, Position, Reserv
 from headrace.grammar.cancel_statement import CancelStatement, parse_cancel_statement
 from headrace.grammar.lexer import Token, TokenKind, code_tokens
 from headrace.grammar.script import statement_spans
+from headrace.grammar.stream_statements import (
+    StreamStatement,
+    parse_create_sink,
+    parse_create_stream,
+    parse_drop_definition,
+    parse_query_statement,
+    parse_save_stream,
+    parse_show_definitions,
+)
 from headrace.grammar.text import check_text, position_at
 
-Command = CancelStatement
+Command = CancelStatement | StreamStatement
 """A parsed statement of Headrace's own. The `kind` of its class is the kind of its session."""
 
 _Parser = Callable[[str, Sequence[Token]], Command]
 
 _PARSERS: dict[str, _Parser | None] = {
     "CANCEL STATEMENT": parse_cancel_statement,
-    "CREATE STREAM": None,
-    "CREATE SINK": None,
-    "SAVE STREAM": None,
-    "STOP STREAM": None,
-    "RESTART STREAM": None,
-    "SHOW STREAMS": None,
-    "SHOW STREAM": None,
-    "DROP STREAM": None,
+    "CREATE STREAM": parse_create_stream,
+    "CREATE OR REPLACE STREAM": parse_create_stream,
+    "CREATE SINK": parse_create_sink,
+    "CREATE OR REPLACE SINK": parse_create_sink,
+    "SAVE STREAM": parse_save_stream,
+    "STOP STREAM": parse_query_statement,
+    "PAUSE STREAM": parse_query_statement,
+    "RESUME STREAM": parse_query_statement,
+    "RESTART STREAM": parse_query_statement,
+    "RETRY STREAM": parse_query_statement,
+    "SHOW STREAM": parse_query_statement,
+    "SHOW STREAMS": parse_show_definitions,
+    "SHOW SINKS": parse_show_definitions,
+    "DROP STREAM": parse_drop_definition,
+    "DROP SINK": parse_drop_definition,
     "CREATE MATERIALIZED VIEW": None,
     "REFRESH MATERIALIZED VIEW": None,
     "DROP MATERIALIZED VIEW": None,
     "SHOW MATERIALIZED VIEWS": None,
+    "DESCRIBE MATERIALIZED VIEW": None,
 }
 """Parser of each reserved statement, by its first words. None: this version cannot run it."""
 
@@ -55,6 +72,8 @@ class ParsedStatement:
     """Whether the text is certainly a pure query, which may be retried and run beside others."""
     command: Command | None
     """The parsed statement, if it is one of Headrace's own; None for a statement of Spark's."""
+    keyword: str | None
+    """First words of a statement of Headrace's own, without OR REPLACE; None for one of Spark's."""
     position: Position
     """Position of the first word."""
 
@@ -80,11 +99,13 @@ def parse(text: str, *, reserved: bool = True) -> ParsedStatement:
         raise EmptyStatement
     _check_single(text, tokens)
     position = position_at(text, words[0].start)
-    command = _parse_command(text, words, position) if reserved else None
+    keyword = reserved_keyword(words) if reserved else None
+    command = None if keyword is None else _parse_command(text, words, keyword, position)
     return ParsedStatement(
         kind="interactive" if command is None else command.kind,
         is_query=command is None and _is_query(text, tokens),
         command=command,
+        keyword=None if keyword is None else keyword.replace(" OR REPLACE", ""),
         position=position,
     )
 
@@ -99,10 +120,7 @@ def reserved_keyword(words: Sequence[Token]) -> str | None:
     return next((_BY_WORDS[first[:n]] for n in lengths if first[:n] in _BY_WORDS), None)
 
 
-def _parse_command(text: str, words: Sequence[Token], position: Position) -> Command | None:
-    keyword = reserved_keyword(words)
-    if keyword is None:
-        return None
+def _parse_command(text: str, words: Sequence[Token], keyword: str, position: Position) -> Command:
     parser = _PARSERS[keyword]
     if parser is None:
         raise ReservedStatement(

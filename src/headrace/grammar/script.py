@@ -20,7 +20,7 @@ class ScriptStatement:
     line: int
     """Line of the start, counted from 1."""
     column: int
-    """Column of the start, counted from 1, in code points."""
+    """DeclaredColumn of the start, counted from 1, in code points."""
 
 
 def split_script(text: str) -> list[ScriptStatement]:

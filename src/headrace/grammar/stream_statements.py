@@ -1,0 +1,315 @@
+"""The statements of streams and sinks, from CREATE STREAM to DROP SINK.
+
+Each statement is a value. `to_sql` returns a text that parses to the same value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from headrace.grammar.clauses import (
+    DeclaredColumn,
+    Options,
+    columns_to_sql,
+    qualified_name_to_sql,
+    read_columns,
+    read_options,
+)
+from headrace.grammar.lexer import Token
+from headrace.grammar.quoting import quote_name
+from headrace.grammar.stream_clauses import (
+    OutputMode,
+    StreamClauses,
+    StreamTrigger,
+    join_clauses,
+    write_options,
+    write_partitions,
+)
+from headrace.grammar.token_reader import TokenReader
+
+_STREAM, _SINK, _QUERY = "the name of a stream", "the name of a sink", "the name of a query"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateStream:
+    """`CREATE STREAM name [(columns)] FROM provider [OPTIONS (…)]`."""
+
+    kind: ClassVar[str] = "interactive"
+
+    name: str
+    replace: bool = False
+    columns: tuple[DeclaredColumn, ...] | None = None
+    provider: str
+    options: Options = ()
+
+    def to_sql(self) -> str:
+        columns = f" {columns_to_sql(self.columns)}" if self.columns else ""
+        text = f"{_create(self.replace)} STREAM {quote_name(self.name)}{columns}"
+        return join_clauses(f"{text} FROM {quote_name(self.provider)}", write_options(self.options))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateStreamAs:
+    """`CREATE STREAM name AS SELECT …`."""
+
+    kind: ClassVar[str] = "interactive"
+
+    name: str
+    replace: bool = False
+    query: str
+    """The query as written."""
+
+    def to_sql(self) -> str:
+        return f"{_create(self.replace)} STREAM {quote_name(self.name)} AS {self.query}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSink:
+    """`CREATE SINK name [(columns)] TO provider [PARTITIONED ON (…)] [OPTIONS (…)]`."""
+
+    kind: ClassVar[str] = "interactive"
+
+    name: str
+    replace: bool = False
+    columns: tuple[DeclaredColumn, ...] | None = None
+    provider: str
+    partitioned_on: tuple[str, ...] = ()
+    options: Options = ()
+
+    def to_sql(self) -> str:
+        columns = f" {columns_to_sql(self.columns)}" if self.columns else ""
+        text = f"{_create(self.replace)} SINK {quote_name(self.name)}{columns}"
+        return join_clauses(
+            f"{text} TO {quote_name(self.provider)}",
+            write_partitions(self.partitioned_on),
+            write_options(self.options),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveStream:
+    """`SAVE STREAM table TO target …`: start a supervised query."""
+
+    kind: ClassVar[str] = "streaming"
+
+    source: tuple[str, ...]
+    """Name of the stream, table or view that provides the rows, in one to three parts."""
+    columns: tuple[DeclaredColumn, ...] | None = None
+    """Columns that the source must have."""
+    target: tuple[str, ...]
+    """Name of a provider or sink, or of a table if `to_table` is set."""
+    to_table: bool = False
+    query_name: str | None = None
+    """Name in IDENTIFIED BY; None: the last part of `source`."""
+    trigger: StreamTrigger | None = None
+    output_mode: OutputMode | None = None
+    partitioned_on: tuple[str, ...] = ()
+    options: Options = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the query within its scope."""
+        return self.source[-1] if self.query_name is None else self.query_name
+
+    def to_sql(self) -> str:
+        columns = f" {columns_to_sql(self.columns)}" if self.columns else ""
+        table = "TABLE " if self.to_table else ""
+        return join_clauses(
+            f"SAVE STREAM {qualified_name_to_sql(self.source)}{columns}",
+            f"TO {table}{qualified_name_to_sql(self.target)}",
+            None if self.query_name is None else f"IDENTIFIED BY {quote_name(self.query_name)}",
+            None if self.trigger is None else self.trigger.to_sql(),
+            None if self.output_mode is None else f"OUTPUT MODE {self.output_mode}",
+            write_partitions(self.partitioned_on),
+            write_options(self.options),
+        )
+
+
+class QueryAction(StrEnum):
+    """What `… STREAM query` does to a query."""
+
+    STOP = "STOP"
+    PAUSE = "PAUSE"
+    RESUME = "RESUME"
+    RESTART = "RESTART"
+    RETRY = "RETRY"
+    SHOW = "SHOW"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatement:
+    """`STOP STREAM query`, and the other actions on one query."""
+
+    kind: ClassVar[str] = "local"
+
+    action: QueryAction
+    query: tuple[str, ...]
+    """`name` or `scope.name`."""
+
+    def to_sql(self) -> str:
+        return f"{self.action} STREAM {qualified_name_to_sql(self.query)}"
+
+
+class ListedEntity(StrEnum):
+    """What a SHOW statement lists."""
+
+    STREAMS = "STREAMS"
+    SINKS = "SINKS"
+
+
+@dataclass(frozen=True, slots=True)
+class ShowDefinitions:
+    """`SHOW STREAMS` (the queries) or `SHOW SINKS`."""
+
+    kind: ClassVar[str] = "local"
+
+    entity: ListedEntity
+
+    def to_sql(self) -> str:
+        return f"SHOW {self.entity}"
+
+
+class DefinedKind(StrEnum):
+    """What a definition describes."""
+
+    STREAM = "STREAM"
+    SINK = "SINK"
+
+
+@dataclass(frozen=True, slots=True)
+class DropDefinition:
+    """`DROP STREAM name` or `DROP SINK name`."""
+
+    kind: ClassVar[str] = "local"
+
+    definition: DefinedKind
+    name: str
+
+    def to_sql(self) -> str:
+        return f"DROP {self.definition} {quote_name(self.name)}"
+
+
+StreamStatement = (
+    CreateStream
+    | CreateStreamAs
+    | CreateSink
+    | SaveStream
+    | QueryStatement
+    | ShowDefinitions
+    | DropDefinition
+)
+
+
+def parse_create_stream(text: str, tokens: Sequence[Token]) -> CreateStream | CreateStreamAs:
+    """Parse a text that begins with `CREATE [OR REPLACE] STREAM`. Raise InvalidStatement."""
+    reader = TokenReader(text, tokens)
+    replace = _read_create(reader, "STREAM")
+    name = reader.read_identifier(_STREAM)
+    if reader.accept("AS"):
+        return CreateStreamAs(name=name, replace=replace, query=reader.read_rest("a query"))
+    columns = read_columns(reader) if reader.comes("(") else None
+    reader.expect("FROM")
+    provider = reader.read_identifier("a provider, such as kafka")
+    options = read_options(reader) if reader.accept("OPTIONS") else ()
+    reader.expect_end()
+    return CreateStream(
+        name=name, replace=replace, columns=columns, provider=provider, options=options
+    )
+
+
+def parse_create_sink(text: str, tokens: Sequence[Token]) -> CreateSink:
+    """Parse a text that begins with `CREATE [OR REPLACE] SINK`. Raise InvalidStatement."""
+    reader = TokenReader(text, tokens)
+    replace = _read_create(reader, "SINK")
+    name = reader.read_identifier(_SINK)
+    columns = read_columns(reader) if reader.comes("(") else None
+    reader.expect("TO")
+    provider = reader.read_identifier("a provider, such as parquet")
+    clauses = StreamClauses(reader)
+    clauses.read(StreamClauses.read_partitioned_on, StreamClauses.read_options)
+    return CreateSink(
+        name=name,
+        replace=replace,
+        columns=columns,
+        provider=provider,
+        partitioned_on=clauses.partitioned_on or (),
+        options=clauses.options or (),
+    )
+
+
+def parse_save_stream(text: str, tokens: Sequence[Token]) -> SaveStream:
+    """Parse a text that begins with `SAVE STREAM`. Raise InvalidStatement.
+
+    The clauses after TO may have any order.
+    """
+    reader = TokenReader(text, tokens)
+    reader.expect("SAVE", "STREAM")
+    source = reader.read_qualified_name("the name of a stream or table")
+    columns = read_columns(reader) if reader.comes("(") else None
+    reader.expect("TO")
+    to_table = reader.accept("TABLE")
+    meaning = "the name of a table" if to_table else "a provider or a sink"
+    target = reader.read_qualified_name(meaning)
+    clauses = StreamClauses(reader)
+    clauses.read(
+        StreamClauses.read_query_name,
+        StreamClauses.read_trigger,
+        StreamClauses.read_output_mode,
+        StreamClauses.read_partitioned_on,
+        StreamClauses.read_options,
+    )
+    return SaveStream(
+        source=source,
+        columns=columns,
+        target=target,
+        to_table=to_table,
+        query_name=clauses.query_name,
+        trigger=clauses.trigger,
+        output_mode=clauses.output_mode,
+        partitioned_on=clauses.partitioned_on or (),
+        options=clauses.options or (),
+    )
+
+
+def parse_query_statement(text: str, tokens: Sequence[Token]) -> QueryStatement:
+    """Parse `STOP STREAM query` and the like. Raise InvalidStatement."""
+    reader = TokenReader(text, tokens)
+    action = QueryAction(reader.read_word("an action", list(QueryAction)))
+    reader.expect("STREAM")
+    query = reader.read_qualified_name(_QUERY)
+    reader.expect_end()
+    return QueryStatement(action, query)
+
+
+def parse_show_definitions(text: str, tokens: Sequence[Token]) -> ShowDefinitions:
+    """Parse `SHOW STREAMS` or `SHOW SINKS`. Raise InvalidStatement."""
+    reader = TokenReader(text, tokens)
+    reader.expect("SHOW")
+    entity = ListedEntity(reader.read_word("a list", list(ListedEntity)))
+    reader.expect_end()
+    return ShowDefinitions(entity)
+
+
+def parse_drop_definition(text: str, tokens: Sequence[Token]) -> DropDefinition:
+    """Parse `DROP STREAM name` or `DROP SINK name`. Raise InvalidStatement."""
+    reader = TokenReader(text, tokens)
+    reader.expect("DROP")
+    definition = DefinedKind(reader.read_word("a kind", list(DefinedKind)))
+    name = reader.read_identifier(_STREAM if definition is DefinedKind.STREAM else _SINK)
+    reader.expect_end()
+    return DropDefinition(definition, name)
+
+
+def _read_create(reader: TokenReader, entity: str) -> bool:
+    """Read `CREATE [OR REPLACE] entity`; return whether it replaces."""
+    reader.expect("CREATE")
+    replace = reader.accept("OR", "REPLACE")
+    reader.expect(entity)
+    return replace
+
+
+def _create(replace: bool) -> str:
+    return "CREATE OR REPLACE" if replace else "CREATE"
