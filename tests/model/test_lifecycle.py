@@ -13,12 +13,13 @@ from headrace.model.lifecycle import (
     NODE,
     SESSION,
     STATEMENT,
+    STREAM,
     TRANSACTION,
     Lifecycle,
     StatementState,
 )
 
-LIFECYCLES: list[Lifecycle[Any]] = [STATEMENT, SESSION, NODE, TRANSACTION]
+LIFECYCLES: list[Lifecycle[Any]] = [STATEMENT, SESSION, NODE, TRANSACTION, STREAM]
 every_lifecycle = pytest.mark.parametrize(
     "lifecycle", LIFECYCLES, ids=lambda lifecycle: lifecycle.name
 )

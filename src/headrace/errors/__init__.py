@@ -84,6 +84,14 @@ from headrace.errors.statements import (
     TableNotFound,
     WriteTargetsUnknown,
 )
+from headrace.errors.streams import (
+    CheckpointInUse,
+    DefinitionExists,
+    DefinitionNotFound,
+    StreamNameExists,
+    StreamNotFound,
+    StreamStateConflict,
+)
 
 __all__ = [
     "EXIT_CONFLICT",
@@ -97,11 +105,14 @@ __all__ = [
     "BackendUnreachable",
     "BodyTooLarge",
     "CatalogError",
+    "CheckpointInUse",
     "ChunkNotFound",
     "CommitInDoubt",
     "Committing",
     "Conflict",
     "DatabaseNotFound",
+    "DefinitionExists",
+    "DefinitionNotFound",
     "DriverLost",
     "DriverOnOtherHost",
     "EmptyStatement",
@@ -150,6 +161,9 @@ __all__ = [
     "StatementTooLarge",
     "StoreInUse",
     "StoreUnavailable",
+    "StreamNameExists",
+    "StreamNotFound",
+    "StreamStateConflict",
     "StreamStopped",
     "TableAlreadyExists",
     "TableBusy",

@@ -14,6 +14,8 @@ class EntityKind(StrEnum):
     STATEMENT = "statement"
     SESSION = "session"
     TRANSACTION = "transaction"
+    STREAM = "stream"
+    DEFINITION = "definition"
     NODE = "node"
 
 
@@ -24,7 +26,7 @@ class Event:
     cursor: str
     """Opaque position in the log. Reading after a cursor never skips a late commit."""
     entity: str
-    """Name of the lifecycle: `statement`, `session`, `transaction` or `node`."""
+    """Kind of the entity: a value of `EntityKind`."""
     entity_id: str
     source: str | None
     """State before the change; None for the creation."""

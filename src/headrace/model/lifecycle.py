@@ -82,6 +82,19 @@ class TransactionState(StrEnum):
     ABORTED = "aborted"
 
 
+class StreamState(StrEnum):
+    """States of a streaming query."""
+
+    STARTING = "starting"  # wanted; no driver has reported a run yet
+    RUNNING = "running"
+    BACKING_OFF = "backing_off"  # failed; the next start has a time
+    STOPPING = "stopping"  # a stop or a pause is requested; the driver has not confirmed it
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+_SQ = StreamState
 _ST = StatementState
 _SE = SessionState
 _TX = TransactionState
@@ -134,6 +147,24 @@ TRANSACTION: Lifecycle[TransactionState] = Lifecycle(
         _TX.ABORTING: frozenset({_TX.ABORTED}),
         _TX.COMMITTED: frozenset(),
         _TX.ABORTED: frozenset(),
+    },
+)
+
+STREAM: Lifecycle[StreamState] = Lifecycle(
+    "stream",
+    _SQ.STARTING,
+    {
+        # A query can also end before its first report: its start has failed, or a user stops it.
+        _SQ.STARTING: frozenset({_SQ.RUNNING, _SQ.BACKING_OFF, _SQ.FAILED, _SQ.STOPPING}),
+        # Stopped: its sources have ended. Starting: its driver was lost.
+        _SQ.RUNNING: frozenset(
+            {_SQ.STOPPED, _SQ.BACKING_OFF, _SQ.STARTING, _SQ.STOPPING, _SQ.FAILED}
+        ),
+        _SQ.BACKING_OFF: frozenset({_SQ.STARTING, _SQ.STOPPING, _SQ.FAILED}),
+        _SQ.STOPPING: frozenset({_SQ.STOPPED, _SQ.PAUSED}),
+        _SQ.PAUSED: frozenset({_SQ.STARTING, _SQ.STOPPED}),
+        _SQ.STOPPED: frozenset(),
+        _SQ.FAILED: frozenset(),
     },
 )
 

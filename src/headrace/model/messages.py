@@ -22,6 +22,7 @@ from headrace.model.progress import Progress
 from headrace.model.result import ResultReport, ResultRequest
 from headrace.model.snapshot import Snapshot
 from headrace.model.statement import Parameter
+from headrace.model.stream_query import DesiredQueries, DesiredQuery, QueryReport
 from headrace.model.table_write import OrphanedWrite, TableWrite
 from headrace.model.text import (
     Count,
@@ -144,6 +145,8 @@ class Poll(Message):
     """Statements that the driver received and whose end the node has not acknowledged."""
     cancels_received: InFlight = []
     """Statements of `in_flight` that the driver is cancelling."""
+    streams_generation: SmallCount | None = None
+    """Generation of the desired queries that the driver has; None: it cannot supervise queries."""
 
 
 class JournalEntry(Message):
@@ -171,6 +174,12 @@ class Assignment(Message):
     attempt: int
     transaction: JournalEntry | None = None
     """Transaction of an earlier attempt, to be finished or rolled back first."""
+    command: str | None = None
+    """First words of a statement of Headrace's own; None for a statement of Spark's."""
+    query: DesiredQuery | None = None
+    """The query that a SAVE STREAM starts."""
+    definitions: list[str] = []
+    """The statements that define the streams that a CREATE STREAM reads, in order."""
 
 
 class Orders(Message):
@@ -181,6 +190,8 @@ class Orders(Message):
     """Statements in flight to cancel, except those in `cancels_received`."""
     close: bool = False
     """End the session; no more work will come."""
+    streams: DesiredQueries | None = None
+    """The desired queries, if their generation differs from that in the poll."""
 
 
 class Started(Message):
@@ -327,6 +338,8 @@ class Renew(Message):
 
     streams: SmallCount = 0
     """Number of streaming queries that run in the driver."""
+    queries: Annotated[list[QueryReport], Field(max_length=_MAX_IN_FLIGHT, fail_fast=True)] = []
+    """The supervised queries. The driver renews at once when the state of one changes."""
 
 
 class Renewed(Acknowledged):

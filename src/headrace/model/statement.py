@@ -19,6 +19,14 @@ MAX_PARAMETERS = 1000
 """Largest number of parameters of a statement."""
 
 
+SAVE_STREAM = "SAVE STREAM"
+CREATE_STREAM = "CREATE STREAM"
+CREATE_SINK = "CREATE SINK"
+RETRIED = frozenset({SAVE_STREAM, CREATE_STREAM, CREATE_SINK})
+"""Statements that another driver may run again: a query continues from its checkpoint, and a
+definition is stored with the success of its statement."""
+
+
 class CancelReason(StrEnum):
     """Why a cancel was requested; it decides the state in which the statement ends."""
 
@@ -65,6 +73,8 @@ class NewStatement:
     spec: StatementSpec
     is_query: bool = False
     """Whether the text is a pure query: safe to retry and to run beside other queries."""
+    command: str | None = None
+    """First words of a statement of Headrace's own, for example SAVE STREAM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +89,8 @@ class Statement:
     state: StatementState
     spec: StatementSpec
     is_query: bool
+    command: str | None
+    """First words of a statement of Headrace's own, for example SAVE STREAM."""
     epoch: int | None
     """Epoch of the driver that claimed the statement."""
     attempts: int

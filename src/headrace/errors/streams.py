@@ -1,0 +1,41 @@
+"""Errors of streams, sinks and streaming queries."""
+
+from __future__ import annotations
+
+from headrace.errors.refusals import Conflict, NotFound
+
+
+class StreamNotFound(NotFound):
+    """The streaming query does not exist."""
+
+    code = "stream_not_found"
+
+
+class DefinitionNotFound(NotFound):
+    """The stream or sink is not defined."""
+
+    code = "definition_not_found"
+
+
+class DefinitionExists(Conflict):
+    """A stream or sink with this name is already defined."""
+
+    code = "definition_exists"
+
+
+class StreamNameExists(Conflict):
+    """A live streaming query already has this name."""
+
+    code = "stream_name_exists"
+
+
+class CheckpointInUse(Conflict):
+    """A live streaming query already uses this checkpoint."""
+
+    code = "checkpoint_in_use"
+
+
+class StreamStateConflict(Conflict):
+    """The state of the streaming query does not allow this request."""
+
+    code = "stream_state_conflict"

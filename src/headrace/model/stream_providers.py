@@ -1,0 +1,224 @@
+"""The sources and sinks of streaming queries, as data: what each supports and guarantees.
+
+docs/reference/streams.md is generated from this module. The driver runs the providers; a node
+checks the statements against them before anything is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headrace.model import stream_options as options
+
+APPEND, COMPLETE, UPDATE = "APPEND", "COMPLETE", "UPDATE"
+CHECKPOINT_OPTION = "checkpointLocation"
+RETRY_PREFIXES = ("headrace.retry.", "pstl.retry.")
+FORMAT_OPTION = "format"
+KAFKA_FORMATS = ("json", "csv", "avro", "raw")
+"""How the value of a Kafka record is encoded. `raw` means the columns of Spark's Kafka source."""
+
+
+class Guarantee(StrEnum):
+    """How often the rows of a batch can appear in a sink if the query fails."""
+
+    EXACTLY_ONCE = "exactly once"
+    EFFECTIVELY_ONCE = "effectively once"
+    AT_LEAST_ONCE = "at least once"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSource:
+    """A provider that CREATE STREAM reads from."""
+
+    name: str
+    options: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()
+    """Prefixes of further options."""
+    required: tuple[tuple[str, ...], ...] = ()
+    """Options that must be given: of each group, exactly one."""
+    takes_columns: bool = False
+    """Whether columns can be declared. A source without them has columns of its own."""
+    needs_columns: bool = False
+    """Whether columns must be declared: Spark does not infer those of a stream of files."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSink:
+    """A provider that SAVE STREAM writes to."""
+
+    name: str
+    modes: tuple[str, ...]
+    """Output modes, the default first."""
+    options: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()
+    required: tuple[tuple[str, ...], ...] = ()
+    """Options that must be given: of each group, exactly one."""
+    partitioning: str | None = None
+    """What PARTITIONED ON does; None: it is not allowed."""
+    guarantee: Guarantee
+    write_ahead_log: bool = True
+    """Whether a query continues where the one before it has stopped."""
+    has_default_path: bool = False
+    """Whether rows go to a path by convention if the option `path` is not given."""
+    continuous: bool = False
+    """Whether TRIGGER CONTINUOUS is possible."""
+    note: str = ""
+
+
+_FILES = "one directory for each value"
+_TABLE = "partitions of a table that the query creates"
+_FILE_COLUMNS = {"takes_columns": True, "needs_columns": True, "required": (("path",),)}
+
+_SOURCES = (
+    StreamSource(
+        name="kafka",
+        options=options.KAFKA_SOURCE
+        | options.JSON_PARSING
+        | options.CSV_PARSING
+        | options.AVRO_PARSING
+        | {FORMAT_OPTION},
+        prefixes=(options.KAFKA_PREFIX,),
+        required=(("kafka.bootstrap.servers",), ("assign", "subscribe", "subscribePattern")),
+        takes_columns=True,
+        note="With declared columns, `format` says how the value is encoded: json, csv or avro.",
+    ),
+    *(
+        StreamSource(
+            name=name, options=known, takes_columns=True, needs_columns=True, required=(("path",),)
+        )
+        for name, known in (
+            ("json", options.JSON_SOURCE),
+            ("csv", options.CSV_SOURCE),
+            ("parquet", options.PARQUET_SOURCE),
+            ("orc", options.ORC_SOURCE),
+            ("avro", options.AVRO_SOURCE),
+        )
+    ),
+    StreamSource(
+        name="text",
+        options=options.TEXT_SOURCE,
+        required=(("path",),),
+        note="One column, `value`: the lines of the files.",
+    ),
+    StreamSource(name="rate", options=options.RATE, note="Columns `timestamp` and `value`."),
+    StreamSource(
+        name="rate-micro-batch",
+        options=options.RATE_MICRO_BATCH,
+        required=(("rowsPerBatch",),),
+        note="Columns `timestamp` and `value`; the same rows in each batch after a restart.",
+    ),
+    StreamSource(
+        name="socket",
+        options=options.SOCKET,
+        required=(("host",), ("port",)),
+        note="For tests: rows are lost when the query restarts.",
+    ),
+    StreamSource(name="delta", options=options.DELTA_SOURCE, required=(("path",),)),
+    StreamSource(
+        name="iceberg",
+        options=options.ICEBERG_SOURCE,
+        required=(("path",),),
+        note="`path` is the name or the location of the table.",
+    ),
+)
+
+_SINKS = (
+    StreamSink(
+        name="console",
+        modes=(APPEND, UPDATE, COMPLETE),
+        options=options.CONSOLE,
+        guarantee=Guarantee.NONE,
+        continuous=True,
+        note="Rows go to the log of the session.",
+    ),
+    StreamSink(
+        name="memory",
+        modes=(APPEND, UPDATE, COMPLETE),
+        guarantee=Guarantee.NONE,
+        write_ahead_log=False,
+        continuous=True,
+        note="Rows go to a temporary view of the session that has the name of the query.",
+    ),
+    StreamSink(
+        name="noop",
+        modes=(APPEND, UPDATE, COMPLETE),
+        guarantee=Guarantee.NONE,
+        continuous=True,
+        note="Rows are computed and dropped.",
+    ),
+    *(
+        StreamSink(
+            name=name,
+            modes=(APPEND,),
+            options=known,
+            partitioning=_FILES,
+            guarantee=Guarantee.EXACTLY_ONCE,
+            has_default_path=True,
+            note="Readers must read the directory with Spark, which knows the complete files.",
+        )
+        for name, known in (
+            ("json", options.JSON_SINK),
+            ("parquet", options.PARQUET_SINK),
+            ("orc", options.ORC_SINK),
+            ("csv", options.CSV_SINK),
+            ("text", options.TEXT_SINK),
+            ("avro", options.AVRO_SINK),
+        )
+    ),
+    StreamSink(
+        name="kafka",
+        modes=(APPEND, UPDATE, COMPLETE),
+        options=options.KAFKA_SINK
+        | options.JSON_WRITING
+        | options.CSV_WRITING
+        | options.AVRO_WRITING
+        | {FORMAT_OPTION},
+        prefixes=(options.KAFKA_PREFIX,),
+        required=(("kafka.bootstrap.servers",),),
+        guarantee=Guarantee.AT_LEAST_ONCE,
+        continuous=True,
+        note="Without a column `value`, the row becomes the value: as JSON, or as `format` says.",
+    ),
+    StreamSink(
+        name="jdbc",
+        modes=(APPEND, UPDATE, COMPLETE),
+        options=options.JDBC,
+        required=(("url",), ("dbtable",)),
+        guarantee=Guarantee.EFFECTIVELY_ONCE,
+        note="One transaction writes the rows of a batch and its number. COMPLETE replaces the"
+        " rows of the table; UPDATE appends the changed rows.",
+    ),
+    StreamSink(
+        name="table",
+        modes=(APPEND, COMPLETE),
+        partitioning=_TABLE,
+        guarantee=Guarantee.AT_LEAST_ONCE,
+        note="`TO TABLE t`. Exactly once into Delta and Iceberg tables.",
+    ),
+    StreamSink(
+        name="delta",
+        modes=(APPEND, COMPLETE),
+        options=options.DELTA_SINK,
+        partitioning=_TABLE,
+        guarantee=Guarantee.EXACTLY_ONCE,
+        has_default_path=True,
+    ),
+    StreamSink(
+        name="iceberg",
+        modes=(APPEND, COMPLETE),
+        options=options.ICEBERG_SINK,
+        required=(("path",),),
+        partitioning=_TABLE,
+        guarantee=Guarantee.EXACTLY_ONCE,
+        note="`path` is the name of the table, which must exist.",
+    ),
+)
+
+SOURCES: Mapping[str, StreamSource] = {source.name: source for source in _SOURCES}
+"""Sources by name."""
+SINKS: Mapping[str, StreamSink] = {sink.name: sink for sink in _SINKS}
+"""Sinks by name."""

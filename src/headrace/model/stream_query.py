@@ -1,0 +1,179 @@
+"""A streaming query: what SAVE STREAM declares, and what is known about its runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StreamState
+from headrace.model.text import Count, JsonObject, Name, SmallCount
+
+ADHOC_SCOPE = "adhoc"
+"""Scope of the queries and definitions outside any job."""
+
+QueryId = Annotated[str, StringConstraints(pattern=r"^sq_[0-9a-f]{32}$")]
+
+
+class Wanted(StrEnum):
+    """What the users of a query want of it. The driver works towards that."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    RESTARTED = "restarted"  # stopped, then begun again as the next attempt
+
+
+class QuerySpec(BaseModel):
+    """A streaming query as its statement declares it, complete: no later change affects it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    """The SAVE STREAM statement."""
+    definitions: list[str] = []
+    """The CREATE STREAM and CREATE SINK statements that it needs, each after those it needs."""
+    sink: str
+    """Name of the provider that it writes to."""
+    path: str | None = None
+    """Where a sink of files writes if its options name no path."""
+    checkpoint: str | None = None
+    """Location of the write-ahead log; None: the query has none."""
+
+
+class QueryProgress(BaseModel):
+    """Measurements of one batch."""
+
+    model_config = ConfigDict(frozen=True)
+
+    batch: Count
+    at: Name
+    """Start of the batch, as Spark writes it: RFC 3339, milliseconds, UTC."""
+    input_rows: Count
+    input_rate: float = Field(ge=0, le=1e15)
+    """Rows per second that arrived."""
+    process_rate: float = Field(ge=0, le=1e15)
+    """Rows per second that were processed."""
+    milliseconds: Count
+    """Duration of the batch."""
+    watermark: Name | None = None
+    state_rows: Count = 0
+    state_bytes: Count = 0
+    lag: JsonObject = {}
+    """Rows or records that are not read yet, by source, for the sources that tell."""
+
+
+class QueryReport(BaseModel):
+    """What a driver reports about one query. A node checks it against the lifecycle."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: QueryId
+    generation: SmallCount
+    """Generation of the desired state that the driver has acted on."""
+    state: StreamState
+    run_id: Name | None = None
+    failures: SmallCount = 0
+    """Successive failures."""
+    delay_seconds: float | None = Field(default=None, ge=0, le=1e10)
+    """Backoff after the last failure."""
+    retry_seconds: float | None = Field(default=None, ge=0, le=1e10)
+    """Time until the next start, if the query backs off."""
+    last_batch: Count | None = None
+    """Number of the last committed batch."""
+    error: Failure | None = None
+    """The last failure of the series."""
+    progress: Annotated[list[QueryProgress], Field(max_length=100)] = []
+    """Batches that were not reported yet, oldest first."""
+
+
+class DesiredQuery(BaseModel):
+    """A query that a driver must run, or stop."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    name: str
+    job_id: str
+    """Name of the job, or `adhoc-<owner>`."""
+    spec: QuerySpec
+    wanted: Wanted
+    generation: int
+    held: bool = False
+    """Whether its statement will start it, so that the driver waits for that."""
+    failures: int = 0
+    retry_seconds: float | None = None
+    """Remainder of the backoff that the previous driver began; None: start at once."""
+    last_batch: int | None = None
+
+
+class DesiredQueries(BaseModel):
+    """All queries of a session that have not ended. The driver stops any other query."""
+
+    model_config = ConfigDict(frozen=True)
+
+    generation: int
+    """Raised by every change of the desired state of any of them."""
+    queries: list[DesiredQuery]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewStreamQuery:
+    """A streaming query to be inserted into the store."""
+
+    id: str
+    owner: str
+    scope: str
+    name: str
+    spec: QuerySpec
+    session_id: str
+    statement_id: str | None
+    """Statement that starts the query; None for a query that is restarted."""
+    attempt: int = 1
+    previous_id: str | None = None
+    """The attempt before this one."""
+    last_batch: int | None = None
+    """Last committed batch of that attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamQuery:
+    """A streaming query as the store holds it: one attempt, with any number of runs."""
+
+    id: str
+    owner: str
+    scope: str
+    name: str
+    """Unique among the owner's live queries of the scope, whatever its case."""
+    spec: QuerySpec
+    state: StreamState
+    wanted: Wanted
+    generation: int
+    """Raised by every change of the desired state."""
+    session_id: str
+    statement_id: str | None
+    attempt: int
+    previous_id: str | None
+    failures: int
+    """Successive failures."""
+    retry_at: datetime | None
+    """Time of the next start, while the query backs off."""
+    run_id: str | None
+    """Id of Spark's last run of the query."""
+    last_batch: int | None
+    """Number of the last committed batch."""
+    last_error: Failure | None
+    created_at: datetime
+    started_at: datetime | None
+    """Start of the first run."""
+    healthy_since: datetime | None
+    """Start of the current run."""
+    ended_at: datetime | None
+
+    @property
+    def qualified_name(self) -> str:
+        return f"{self.scope}.{self.name}"
