@@ -24,6 +24,7 @@ _VIEW = (
         sessions.c.epoch,
         sessions.c.state.label("session_state"),
         sessions.c.parallelism,
+        sessions.c.streams_generation,
         _BATCH_SUBMITTED.label("batch_submitted"),
         _HAS_WAITING.label("has_waiting"),
         statements.c.id,
@@ -43,6 +44,8 @@ class DriverView:
     state: SessionState
     parallelism: int
     """Largest number of queries in flight."""
+    streams_generation: int
+    """Generation of the desired queries."""
     batch_submitted: bool
     """Whether the session is a batch session whose only statement was submitted."""
     has_waiting: bool
@@ -63,6 +66,7 @@ def load_driver_view(tx: Tx, session_id: str) -> DriverView | None:
         epoch=session.epoch,
         state=session.session_state,
         parallelism=session.parallelism,
+        streams_generation=session.streams_generation,
         batch_submitted=session.batch_submitted,
         has_waiting=session.has_waiting,
         in_flight=[(row.id, row.state) for row in in_flight],

@@ -13,6 +13,7 @@ from sqlalchemy import Select, delete, exists, or_, select
 
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.stream_tables import definitions, stream_progress, stream_queries
 from headrace.store.tables import (
     NODE_EVENTS,
     events,
@@ -74,6 +75,26 @@ def delete_sessions(tx: Tx, seconds: float, limit: int) -> int:
         tx.execute(delete(snapshots).where(snapshots.c.session_id.in_(ids)))
         tx.execute(delete(sessions).where(sessions.c.id.in_(ids)))
     return len(ids)
+
+
+def delete_streams(tx: Tx, seconds: float, limit: int) -> int:
+    """Delete at most `limit` streaming queries that ended more than `seconds` ago.
+
+    At most `limit` replaced or dropped definitions are deleted too. Return the larger number.
+    """
+    deleted = 0
+    for table in (stream_queries, definitions):
+        query = select(table.c.id).where(
+            table.c.ended_at.is_not(None), table.c.ended_at < clock(-seconds)
+        )
+        query = query.order_by(table.c.ended_at).with_for_update(skip_locked=True)
+        ids = _fetch(tx, query.limit(limit))
+        if ids:
+            tx.execute(delete(events).where(events.c.entity_id.in_(ids)))
+            tx.execute(delete(stream_progress).where(stream_progress.c.query_id.in_(ids)))
+            tx.execute(delete(table).where(table.c.id.in_(ids)))
+        deleted = max(deleted, len(ids))
+    return deleted
 
 
 def delete_registrations(tx: Tx, seconds: float, limit: int) -> int:

@@ -12,6 +12,7 @@ from headrace.model.lifecycle import StatementState
 from headrace.model.session import DriverLease
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.stream_queries import HAS_LIVE_QUERY
 from headrace.store.tables import sessions, statements, transactions
 
 _IN_FLIGHT = (StatementState.LAUNCHED, StatementState.RUNNING, StatementState.CANCELLING)
@@ -43,6 +44,7 @@ def may_continue_without(
         select(
             has_ended_itself.label("ended"),
             sessions.c.streams,
+            HAS_LIVE_QUERY.label("has_query"),
             sessions.c.fenced_driver,
             writing_statement.label("writes"),
             open_transaction.label("publishes"),
@@ -52,4 +54,4 @@ def may_continue_without(
         return True
     # Fencing a driver resets the number of streams in its session.
     streams = row.streams if row.fenced_driver is None else row.fenced_driver.streams
-    return not (row.writes or row.publishes or streams)
+    return not (row.writes or row.publishes or streams or row.has_query)

@@ -17,10 +17,13 @@ from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
 from headrace.store.records import row_to_session, spec_to_columns
+from headrace.store.stream_queries import HAS_LIVE_QUERY, NEEDS_DRIVER
 from headrace.store.tables import sessions, statements
 
 _ENTITY = "session"
-_INTERNAL = {"next_ordinal", "token_hash", "results_location", "closing_since"}
+_INTERNAL = {
+    *("next_ordinal", "token_hash", "results_location", "closing_since", "streams_generation"),
+}
 _LIVE = sessions.c.ended_at.is_(None)
 LEASED_STATES = sorted(SESSION.live - {SessionState.NOT_STARTED})
 """States in which a session can have a lease."""
@@ -48,6 +51,7 @@ _IDLE = _SELECT.where(
     sessions.c.state.in_([SessionState.RUNNING, SessionState.RECOVERING]),
     sessions.c.streams == 0,
     ~_HAS_LIVE,
+    ~HAS_LIVE_QUERY,
     # A session that was never used is idle from the moment its driver is up.
     seconds_since(func.coalesce(sessions.c.last_used_at, sessions.c.started_at))
     > sessions.c.idle_seconds,
@@ -157,7 +161,8 @@ def launchable(
 ) -> list[Session]:
     """Return at most `limit` sessions that need a driver and have none, oldest first.
 
-    A session whose driver was lost needs a new driver only when a statement waits in it.
+    A session whose driver was lost needs a new driver only when a statement waits in it, or when a
+    streaming query is to run in it.
 
     Args:
         profiles: Only sessions with these profiles; None: with any profile.
@@ -166,7 +171,7 @@ def launchable(
     needs_driver = or_(
         and_(sessions.c.state == SessionState.NOT_STARTED, sessions.c.kind != SessionKind.LOCAL),
         sessions.c.state == SessionState.STARTING,
-        and_(sessions.c.state == SessionState.RECOVERING, _HAS_LIVE),
+        and_(sessions.c.state == SessionState.RECOVERING, or_(_HAS_LIVE, NEEDS_DRIVER)),
     )
     has_none = (sessions.c.lease_until.is_(None), sessions.c.fenced_driver.is_(None))
     query = _SELECT.where(_LIVE, needs_driver, *has_none)

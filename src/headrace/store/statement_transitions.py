@@ -15,12 +15,13 @@ from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, StatementState, Trans
 from headrace.model.progress import Progress
 from headrace.model.result import Disposition, ResultReport
 from headrace.model.session import DriverLease
-from headrace.model.statement import CancelReason, Statement
+from headrace.model.statement import RETRIED, CancelReason, Statement
 from headrace.model.transaction import Transaction
 from headrace.store import (
     events,
     pending_hook_calls,
     results,
+    stream_transitions,
     transactions,
     waiting_statements,
 )
@@ -261,8 +262,8 @@ def resolve_lost_statements(
 ) -> None:
     """Resolve the statements in flight of a driver that is confirmed to be gone.
 
-    - A pure query, or a CTAS that can be rolled back, waits for another driver until it has had
-      `max_attempts` attempts.
+    - A pure query, a CTAS that can be rolled back, or a statement on streams waits for another
+      driver until it has had `max_attempts` attempts.
     - A CTAS that was committing waits in any case: the next driver finishes it.
     - A statement with a requested cancel ends as `cancelled` or `timeout`, or fails with
       `commit_in_doubt` if its table may be visible.
@@ -276,6 +277,7 @@ def resolve_lost_statements(
             statements.c.state,
             statements.c.cancel_reason,
             statements.c.is_query,
+            statements.c.command,
             statements.c.attempts,
         )
         .where(
@@ -312,7 +314,7 @@ def _outcome_of_loss(
 
 def _can_retry(row: Row[Any], transaction: Transaction | None, max_attempts: int) -> bool:
     attempts_remain: bool = row.attempts < max_attempts
-    if row.is_query:
+    if row.is_query or row.command in RETRIED:
         return attempts_remain
     if transaction is None:
         return False
@@ -348,6 +350,10 @@ def record(
     )
     if target in STATEMENT.terminal:
         tx.wake(statement_topic(statement_id))
+        if target is not StatementState.SUCCESS:
+            stream_transitions.end_with_statement(
+                tx, statement_id, target, actor=actor, failure=failure
+            )
     if target not in _MADE_BY_DRIVER:
         tx.wake(session_topic(session_id))
 

@@ -37,14 +37,14 @@ from headrace.model.transaction import Staged
 from headrace.store.clock import Instant
 from headrace.store.columns import Document, enum_type, id_type
 
-_LIVE = text("ended_at IS NULL")
+LIVE = text("ended_at IS NULL")
 WARM = text("warm")
 """Condition on sessions, as text: for the column, SQLAlchemy renders `warm = 1` on SQLite."""
 TIMED = text(
     "ended_at IS NULL AND (timeout_seconds IS NOT NULL OR queue_timeout_seconds IS NOT NULL)"
 )
 NODE_EVENTS = text("entity = 'node'")
-_ENDED = text("ended_at IS NOT NULL")
+ENDED = text("ended_at IS NOT NULL")
 _PUBLISHING = text("state = 'committing'")
 
 metadata = MetaData(
@@ -76,9 +76,9 @@ nodes = Table(
     Column("lease_until", Instant, nullable=False),
     Column("ended_at", Instant),
     CheckConstraint("(ended_at IS NOT NULL) = (state = 'gone')", name="ended"),
-    Index("nodes_live", "id", unique=True, sqlite_where=_LIVE, postgresql_where=_LIVE),
+    Index("nodes_live", "id", unique=True, sqlite_where=LIVE, postgresql_where=LIVE),
     Index("nodes_by_id", "id", "registration"),
-    Index("nodes_ended", "ended_at", sqlite_where=_ENDED, postgresql_where=_ENDED),
+    Index("nodes_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
     sqlite_autoincrement=True,
 )
 
@@ -103,6 +103,7 @@ sessions = Table(
     Column("parallelism", Integer, nullable=False, server_default="1"),
     Column("warm", Boolean, nullable=False, server_default=false()),
     Column("streams", Integer, nullable=False, server_default="0"),
+    Column("streams_generation", Integer, nullable=False, server_default="0"),
     Column("epoch", Integer, nullable=False),
     Column("starts", Integer, nullable=False, server_default="0"),
     Column("fenced_driver", Document(FencedDriver)),
@@ -123,17 +124,17 @@ sessions = Table(
     Column("lease_until", Instant),
     Column("failure", Document(Failure)),
     CheckConstraint("(ended_at IS NOT NULL) = (state IN ('dead', 'failed'))", name="ended"),
-    Index("sessions_live", "id", sqlite_where=_LIVE, postgresql_where=_LIVE),
+    Index("sessions_live", "id", sqlite_where=LIVE, postgresql_where=LIVE),
     Index(
         "sessions_live_name",
         "owner",
         "name",
         unique=True,
-        sqlite_where=_LIVE,
-        postgresql_where=_LIVE,
+        sqlite_where=LIVE,
+        postgresql_where=LIVE,
     ),
     Index("sessions_by_owner", "owner", "id"),
-    Index("sessions_ended", "ended_at", sqlite_where=_ENDED, postgresql_where=_ENDED),
+    Index("sessions_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
     Index("sessions_warm", "profile", "id", sqlite_where=WARM, postgresql_where=WARM),
     sqlite_autoincrement=True,
 )
@@ -157,6 +158,7 @@ statements = Table(
     Column("state", enum_type(StatementState, check="known_state"), nullable=False),
     Column("text", Text, nullable=False),
     Column("is_query", Boolean, nullable=False, server_default=false()),
+    Column("command", Text),
     Column("parameters", Document(list[Parameter], list), nullable=False),
     Column("conf", JSON, nullable=False),
     Column("result_request", Document(ResultRequest, ResultRequest), nullable=False),
@@ -187,8 +189,8 @@ statements = Table(
         "statements_live",
         "session_id",
         "ordinal",
-        sqlite_where=_LIVE,
-        postgresql_where=_LIVE,
+        sqlite_where=LIVE,
+        postgresql_where=LIVE,
     ),
     # The statements in flight and the oldest waiting one, however many statements wait.
     Index(
@@ -196,8 +198,8 @@ statements = Table(
         "state",
         "session_id",
         "ordinal",
-        sqlite_where=_LIVE,
-        postgresql_where=_LIVE,
+        sqlite_where=LIVE,
+        postgresql_where=LIVE,
     ),
     Index(
         "statements_timed",
@@ -211,10 +213,10 @@ statements = Table(
         "statements_by_end",
         "state",
         "id",
-        sqlite_where=_ENDED,
-        postgresql_where=_ENDED,
+        sqlite_where=ENDED,
+        postgresql_where=ENDED,
     ),
-    Index("statements_ended", "ended_at", sqlite_where=_ENDED, postgresql_where=_ENDED),
+    Index("statements_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
 )
 
 transactions = Table(
@@ -234,7 +236,7 @@ transactions = Table(
     Column("created_at", Instant, nullable=False),
     Column("ended_at", Instant),
     CheckConstraint("(ended_at IS NOT NULL) = (state IN ('committed', 'aborted'))", name="ended"),
-    Index("transactions_live", "statement_id", sqlite_where=_LIVE, postgresql_where=_LIVE),
+    Index("transactions_live", "statement_id", sqlite_where=LIVE, postgresql_where=LIVE),
     # One transaction at a time publishes a table of a given name, or at a given LOCATION.
     Index(
         "transactions_publishing_target",

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Row, and_, case, or_, select, update
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, FencedDriver, Session
-from headrace.store import events, nodes
+from headrace.store import events, nodes, stream_queries
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
@@ -115,7 +115,7 @@ def fence(
         handle=session.handle,
         reason=reason,
         start_timed_out=start_timed_out,
-        streams=session.streams,
+        streams=max(session.streams, stream_queries.count_live(tx, lease.session_id)),
         failure=failure,
         is_exiting=is_exiting,
     )

@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, exists, func, select, update
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.statement import CancelReason
-from headrace.store import events
+from headrace.store import events, stream_queries, stream_transitions
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import session_topic, statement_topic
@@ -99,5 +99,9 @@ def _end_chunk(
     change = update(statements).where(statements.c.id.in_(ids), statements.c.state == source)
     tx.execute(change.values(state=target, ended_at=clock(), **values))
     events.append_all(tx, _ENTITY, ids, source, target, actor=actor, detail=detail, failure=failure)
+    for statement_id in stream_queries.starting_statements(tx, ids):
+        stream_transitions.end_with_statement(
+            tx, statement_id, target, actor=actor, failure=failure
+        )
     tx.wake(*map(statement_topic, ids), session_topic(session_id))
     return len(ids)

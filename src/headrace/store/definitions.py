@@ -1,0 +1,101 @@
+"""The streams and sinks that CREATE STREAM and CREATE SINK have defined."""
+
+from __future__ import annotations
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from headrace.errors import DefinitionExists
+from headrace.model.definition import Definition, DefinitionKind
+from headrace.model.ids import new_id
+from headrace.store import events
+from headrace.store.clock import clock
+from headrace.store.database import Tx
+from headrace.store.stream_tables import definitions
+
+_ENTITY = "definition"
+_LIVE = definitions.c.ended_at.is_(None)
+
+
+def define(tx: Tx, definition: Definition, *, replace: bool, actor: str) -> None:
+    """Insert a definition.
+
+    Args:
+        replace: Whether a live definition of the same kind and name is replaced.
+
+    Raises:
+        DefinitionExists: There is one, and `replace` is False.
+    """
+    if replace:
+        drop(tx, definition.owner, definition.scope, definition.kind, definition.name, actor=actor)
+    definition_id = new_id("de")
+    row = {
+        "id": definition_id,
+        "owner": definition.owner,
+        "scope": definition.scope,
+        "kind": definition.kind,
+        "name": definition.name,
+        "name_key": definition.name.casefold(),
+        "text": definition.text,
+    }
+    try:
+        # After an error, PostgreSQL continues a transaction from a savepoint only.
+        with tx.connection.begin_nested():
+            tx.execute(insert(definitions).values(created_at=clock()), row)
+    except IntegrityError as error:
+        raise build_exists_error(definition.kind, definition.name) from error
+    detail = {"kind": definition.kind, "name": definition.name}
+    events.append(tx, _ENTITY, definition_id, None, "live", actor=actor, detail=detail)
+
+
+def build_exists_error(kind: DefinitionKind, name: str) -> DefinitionExists:
+    """Build the error for a name that another definition of the kind has."""
+    return DefinitionExists(
+        f"A {kind} named {name!r} already exists.",
+        hint=f"Choose another name, or use CREATE OR REPLACE {kind.upper()}.",
+    )
+
+
+def drop(
+    tx: Tx, owner: str, scope: str, kind: DefinitionKind, name: str, *, actor: str
+) -> str | None:
+    """Drop a definition. Return its name, or None if there is no such definition."""
+    change = (
+        update(definitions)
+        .where(
+            definitions.c.owner == owner,
+            definitions.c.scope == scope,
+            definitions.c.kind == kind,
+            definitions.c.name_key == name.casefold(),
+            _LIVE,
+        )
+        .values(ended_at=clock())
+        .returning(definitions.c.id, definitions.c.name)
+    )
+    row = tx.execute(change).one_or_none()
+    if row is None:
+        return None
+    detail = {"kind": kind, "name": row.name}
+    events.append(tx, _ENTITY, row.id, "live", "dropped", actor=actor, detail=detail)
+    dropped: str = row.name
+    return dropped
+
+
+def list_live(tx: Tx, owner: str, scope: str) -> list[Definition]:
+    """Return the definitions of an owner in a scope, by kind and name."""
+    query = (
+        select(definitions)
+        .where(definitions.c.owner == owner, definitions.c.scope == scope, _LIVE)
+        .order_by(definitions.c.kind, definitions.c.name_key)
+    )
+    return [
+        Definition(
+            owner=row.owner,
+            scope=row.scope,
+            kind=DefinitionKind(row.kind),
+            name=row.name,
+            text=row.text,
+            created_at=row.created_at,
+        )
+        for row in tx.execute(query)
+    ]

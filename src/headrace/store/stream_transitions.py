@@ -1,0 +1,373 @@
+"""State transitions of streaming queries: requests of users, reports of drivers, lost drivers.
+
+Every transition is one compare-and-set, with its event. A transaction locks the session of a query
+before the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import update
+
+from headrace.errors import StreamStateConflict
+from headrace.model.failure import Failure
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import STREAM, StatementState, StreamState
+from headrace.model.stream_query import NewStreamQuery, QueryReport, StreamQuery, Wanted
+from headrace.store import events, stream_queries
+from headrace.store.clock import clock
+from headrace.store.database import Tx
+from headrace.store.stream_tables import stream_queries as table
+
+_STARTED = {StreamState.STARTING, StreamState.RUNNING, StreamState.BACKING_OFF}
+"""States in which a driver works on the query, or will."""
+_REPORTED = _STARTED | {StreamState.STOPPED, StreamState.FAILED}
+"""States that a driver can report."""
+_SOURCES_ENDED = {"reason": "its sources have ended"}
+
+
+def stop(tx: Tx, query: StreamQuery, *, actor: str, restart: bool = False) -> None:
+    """Request the end of a live query. Do nothing if that is requested already.
+
+    Args:
+        query: The query, locked.
+        restart: Whether the next attempt begins when the query has stopped.
+    """
+    wanted = Wanted.RESTARTED if restart else Wanted.STOPPED
+    if query.state in STREAM.terminal or query.wanted is wanted:
+        return
+    changed = _want(tx, query, wanted)
+    if changed.state is StreamState.PAUSED:
+        _end_stopped(tx, changed, actor=actor)
+        return
+    _request_stop(tx, changed, actor=actor, reason=f"{wanted} by a user")
+
+
+def pause(tx: Tx, query: StreamQuery, *, actor: str) -> None:
+    """Request a pause of a live query. Do nothing if that is requested already.
+
+    Args:
+        query: The query, locked.
+
+    Raises:
+        StreamStateConflict: The query is being stopped.
+    """
+    if query.wanted is Wanted.PAUSED:
+        return
+    _check_not_stopping(query, "paused")
+    _request_stop(tx, _want(tx, query, Wanted.PAUSED), actor=actor, reason="paused by a user")
+
+
+def resume(tx: Tx, query: StreamQuery, *, actor: str) -> None:
+    """Continue a paused query, or take back a pause.
+
+    Args:
+        query: The query, locked.
+
+    Raises:
+        StreamStateConflict: The query is neither paused nor about to be.
+    """
+    if query.wanted is not Wanted.PAUSED:
+        raise StreamStateConflict(
+            f"The query {query.qualified_name} cannot be resumed: it is {query.state}, not paused."
+        )
+    changed = _want(tx, query, Wanted.RUNNING)
+    if changed.state is StreamState.PAUSED:
+        _change(tx, changed, StreamState.STARTING, actor=actor)
+
+
+def retry(tx: Tx, query: StreamQuery, *, actor: str) -> None:
+    """Start a query now that backs off.
+
+    Args:
+        query: The query, locked.
+
+    Raises:
+        StreamStateConflict: The query does not back off.
+    """
+    if query.state is not StreamState.BACKING_OFF:
+        raise StreamStateConflict(
+            f"The query {query.qualified_name} does not wait for a retry: it is {query.state}."
+        )
+    changed = _want(tx, query, Wanted.RUNNING)
+    _change(tx, changed, StreamState.STARTING, actor=actor, values={"retry_at": None})
+
+
+def apply_reports(
+    tx: Tx, session_id: str, reports: Collection[QueryReport], *, actor: str
+) -> list[str]:
+    """Apply what the driver of a session reports about its queries.
+
+    The transaction has locked the session with the epoch of the driver. A report about a query of
+    another session, or about an earlier desired state, is ignored.
+
+    Returns:
+        The ids of the reported queries that belong to the session.
+    """
+    if not reports:
+        return []
+    live = stream_queries.fetch(tx, stream_queries.select_live(session_id))
+    queries = {query.id: query for query in live}
+    for report in reports:
+        query = queries.get(report.id)
+        if query is not None and query.generation == report.generation:
+            _apply(tx, query, report, actor=actor)
+    return [report.id for report in reports if report.id in queries]
+
+
+def release(tx: Tx, session_id: str, *, actor: str, reason: str) -> None:
+    """Release the queries of a driver that is gone: the next driver starts them."""
+    for query in stream_queries.fetch(tx, stream_queries.select_live(session_id)):
+        if query.state is StreamState.STOPPING:
+            _confirm_stop(tx, query, actor=actor)
+        elif query.state is StreamState.RUNNING:
+            _change(tx, query, StreamState.STARTING, actor=actor, detail={"reason": reason})
+
+
+def stop_all(tx: Tx, session_id: str, *, actor: str) -> None:
+    """Request the end of all queries of a session that closes."""
+    for query in stream_queries.fetch(tx, stream_queries.select_live(session_id)):
+        changed = query if query.wanted is Wanted.STOPPED else _want(tx, query, Wanted.STOPPED)
+        if changed.state is StreamState.PAUSED:
+            _end_stopped(tx, changed, actor=actor)
+        elif changed.state is not StreamState.STOPPING:
+            detail = {"reason": "its session was closed"}
+            _change(tx, changed, StreamState.STOPPING, actor=actor, detail=detail)
+
+
+def end_all(tx: Tx, session_id: str, *, actor: str, failure: Failure | None = None) -> None:
+    """End all queries of a session that ends.
+
+    Args:
+        failure: Why the session failed. The queries that a driver worked on fail with it.
+    """
+    for query in stream_queries.fetch(tx, stream_queries.select_live(session_id)):
+        if query.state not in _STARTED:
+            _end_stopped(tx, query, actor=actor)
+        elif failure is not None:
+            _fail(tx, query, failure, actor=actor)
+        else:
+            changed = _change(tx, query, StreamState.STOPPING, actor=actor)
+            _end_stopped(tx, changed, actor=actor)
+
+
+def end_with_statement(
+    tx: Tx, statement_id: str, state: StatementState, *, actor: str, failure: Failure | None
+) -> None:
+    """End the query of a statement that ended without success.
+
+    The session is not locked: the transaction has locked the statement, and the order of locks is
+    session before statement. A requested restart therefore has no effect.
+
+    Args:
+        state: State in which the statement ended.
+        failure: Why it failed.
+    """
+    query = stream_queries.of_statement(tx, statement_id)
+    if query is None:
+        return
+    if query.state in _STARTED and state is not StatementState.CANCELLED and failure is not None:
+        _fail(tx, query, failure, actor=actor)
+        return
+    if query.state in _STARTED:
+        query = _change(tx, query, StreamState.STOPPING, actor=actor)
+    _change(tx, query, StreamState.STOPPED, actor=actor)
+
+
+def restart(tx: Tx, ended: StreamQuery, session_id: str, *, actor: str) -> str:
+    """Begin the next attempt of a query that has ended. Return the id of the attempt.
+
+    Raises StreamNameExists and CheckpointInUse.
+    """
+    query_id = new_id("sq")
+    successor = NewStreamQuery(
+        id=query_id,
+        owner=ended.owner,
+        scope=ended.scope,
+        name=ended.name,
+        spec=ended.spec,
+        session_id=session_id,
+        statement_id=None,
+        attempt=ended.attempt + 1,
+        previous_id=ended.id,
+        # Without a checkpoint, the next attempt begins anew.
+        last_batch=None if ended.spec.checkpoint is None else ended.last_batch,
+    )
+    stream_queries.insert_query(tx, successor, actor=actor)
+    return query_id
+
+
+def _apply(tx: Tx, query: StreamQuery, report: QueryReport, *, actor: str) -> None:
+    target = report.state
+    if target not in _REPORTED:
+        return
+    if query.state is StreamState.STOPPING:
+        if target in STREAM.terminal:
+            _confirm_stop(tx, query, actor=actor, values=_facts(report))
+        return
+    path = _path(query, report)
+    if path is None:
+        return
+    for state in path:
+        is_last = state is target
+        query = _change(
+            tx,
+            query,
+            state,
+            actor=actor,
+            detail=_detail(report) if is_last else None,
+            failure=report.error if is_last and state is not StreamState.RUNNING else None,
+            values=_facts(report) if is_last else None,
+        )
+    if not path:
+        _save(tx, query, _facts(report))
+
+
+def _path(query: StreamQuery, report: QueryReport) -> list[StreamState] | None:
+    """Return the states on the way to the reported one; None if there is no way.
+
+    A driver reports its current state, and may have passed through others since its last report.
+    """
+    source, target = query.state, report.state
+    if source is target and not _has_restarted(query, report):
+        return []
+    for way in _WAYS:
+        steps = [source, *way, target]
+        if all(STREAM.allows(*pair) for pair in pairwise(steps)):
+            return steps[1:]
+    return None
+
+
+def _has_restarted(query: StreamQuery, report: QueryReport) -> bool:
+    """Return whether a query in the same state as before has failed or run in the meantime."""
+    if report.state is StreamState.BACKING_OFF:
+        return report.failures != query.failures
+    return report.state is StreamState.RUNNING and report.run_id != query.run_id
+
+
+_WAYS: tuple[tuple[StreamState, ...], ...] = (
+    (),
+    (StreamState.STARTING,),
+    (StreamState.RUNNING,),
+    (StreamState.STARTING, StreamState.RUNNING),
+)
+"""States that a query can pass through between two reports."""
+
+
+def _facts(report: QueryReport) -> dict[str, Any]:
+    """Return the columns that a report sets."""
+    retry_at = None
+    if report.state is StreamState.BACKING_OFF and report.retry_seconds is not None:
+        retry_at = clock(report.retry_seconds)
+    facts = {
+        "failures": report.failures,
+        "retry_at": retry_at,
+        "run_id": report.run_id,
+        "last_error": report.error,
+    }
+    # A driver that has not run the query yet does not know its last batch.
+    return facts if report.last_batch is None else {**facts, "last_batch": report.last_batch}
+
+
+def _detail(report: QueryReport) -> dict[str, Any] | None:
+    """Return the detail of the event of a reported change."""
+    if report.state is StreamState.STOPPED:
+        return _SOURCES_ENDED
+    if report.state is StreamState.RUNNING:
+        return {"run": report.run_id}
+    if report.state is StreamState.BACKING_OFF:
+        return {"failures": report.failures, "delay_seconds": report.delay_seconds}
+    return None
+
+
+def _want(tx: Tx, query: StreamQuery, wanted: Wanted) -> StreamQuery:
+    generation = query.generation + 1
+    _save(tx, query, {"wanted": wanted, "generation": generation})
+    stream_queries.announce_change(tx, query.session_id)
+    return replace(query, wanted=wanted, generation=generation)
+
+
+def _request_stop(tx: Tx, query: StreamQuery, *, actor: str, reason: str) -> None:
+    """Move a query to `stopping`, and on if no driver has to stop it."""
+    detail = {"reason": reason}
+    if query.state is not StreamState.STOPPING:
+        query = _change(tx, query, StreamState.STOPPING, actor=actor, detail=detail)
+    if stream_queries.has_no_driver(tx, query.session_id):
+        _confirm_stop(tx, query, actor=actor)
+
+
+def _confirm_stop(
+    tx: Tx, query: StreamQuery, *, actor: str, values: dict[str, Any] | None = None
+) -> None:
+    """Continue a `stopping` query that does not run any more, as its users want."""
+    if query.wanted not in {Wanted.PAUSED, Wanted.RUNNING}:
+        _end_stopped(tx, query, actor=actor, values=values)
+        return
+    query = _change(tx, query, StreamState.PAUSED, actor=actor, values=values)
+    if query.wanted is Wanted.RUNNING:
+        _change(tx, query, StreamState.STARTING, actor=actor)
+
+
+def _end_stopped(
+    tx: Tx, query: StreamQuery, *, actor: str, values: dict[str, Any] | None = None
+) -> None:
+    """End a query as `stopped`, and begin its next attempt if that is wanted."""
+    ended = _change(tx, query, StreamState.STOPPED, actor=actor, values=values)
+    if query.wanted is Wanted.RESTARTED:
+        restart(tx, ended, query.session_id, actor=actor)
+
+
+def _fail(tx: Tx, query: StreamQuery, failure: Failure, *, actor: str) -> None:
+    values = {"last_error": failure}
+    _change(tx, query, StreamState.FAILED, actor=actor, failure=failure, values=values)
+
+
+def _change(
+    tx: Tx,
+    query: StreamQuery,
+    target: StreamState,
+    *,
+    actor: str,
+    detail: dict[str, Any] | None = None,
+    failure: Failure | None = None,
+    values: dict[str, Any] | None = None,
+) -> StreamQuery:
+    """Change the state of a locked query, with its event. Return the query in its new state."""
+    if not STREAM.allows(query.state, target):
+        raise ValueError(f"a query cannot go from {query.state} to {target}")
+    columns = {**(values or {}), "state": target}
+    if target is StreamState.RUNNING:
+        columns["healthy_since"] = clock()
+        if query.started_at is None:
+            columns["started_at"] = clock()
+    if target is not StreamState.BACKING_OFF:
+        columns["retry_at"] = None
+    if target in STREAM.terminal:
+        columns["ended_at"] = clock()
+    _save(tx, query, columns)
+    events.append(
+        tx,
+        stream_queries.ENTITY,
+        query.id,
+        query.state,
+        target,
+        actor=actor,
+        detail=detail,
+        failure=failure,
+    )
+    return replace(query, state=target, last_batch=columns.get("last_batch", query.last_batch))
+
+
+def _save(tx: Tx, query: StreamQuery, values: dict[str, Any]) -> None:
+    tx.execute(update(table).where(table.c.id == query.id).values(values))
+
+
+def _check_not_stopping(query: StreamQuery, action: str) -> None:
+    if query.state in STREAM.terminal or query.wanted is not Wanted.RUNNING:
+        raise StreamStateConflict(
+            f"The query {query.qualified_name} cannot be {action}: it is {query.state}."
+        )
