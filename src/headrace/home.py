@@ -51,6 +51,16 @@ class HomeLayout:
         return self.path / "warehouse"
 
     @property
+    def checkpoints(self) -> Path:
+        """Default location of the write-ahead logs of streaming queries."""
+        return self.path / "checkpoints"
+
+    @property
+    def streams(self) -> Path:
+        """Default location of the rows that streaming queries write to files."""
+        return self.path / "streams"
+
+    @property
     def metastore(self) -> Path:
         """Database, configuration and log of the managed Hive metastore."""
         return self.path / "metastore"

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -27,14 +27,9 @@ from headrace.config_file import find_config_file, refuse_foreign_settings
 from headrace.durations import Duration
 from headrace.errors import InvalidSetting
 from headrace.home import DEFAULT_HOME, HomeLayout
+from headrace.profiles import Profile, Section
 
 DEFAULT_PORT = 8040
-
-
-class Section(BaseModel):
-    """Base of the sections. Unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class HttpSettings(Section):
@@ -46,7 +41,7 @@ class HttpSettings(Section):
     """Port to listen on; 0 picks a free port."""
     advertise: str | None = None
     """URL at which drivers and other nodes reach this node; default: host and port."""
-    allowed_hosts: list[str] = []
+    allowed_hosts: list[str] = Field(default=[])
     """Further hosts, `name` or `name:port`, under which clients reach this node, for example those
     of a reverse proxy. A node always serves loopback names, `advertise` and its own addresses."""
     auth: bool = True
@@ -81,7 +76,7 @@ class ResultsSettings(Section):
 
     location: str | None = None
     """Path or fsspec URI; default: `results/` in the home."""
-    allowed: list[str] = []
+    allowed: list[str] = Field(default=[])
     """Locations below which a statement may choose its own results location; default: none."""
     retention: Duration = timedelta(hours=24)
     """How long rows are kept after a statement ends."""
@@ -159,93 +154,28 @@ class EmbeddedSettings(Section):
     """Number of drivers to keep ready, until `linger` after the last session without a name."""
 
 
+class StreamSettings(Section):
+    """Streaming queries."""
+
+    checkpoints: str | None = None
+    """Location of the write-ahead logs of queries without the option `checkpointLocation`, unless
+    Spark's `spark.sql.streaming.checkpointLocation` is set; default: `checkpoints/` in the home."""
+    location: str | None = None
+    """Location of the rows that queries write to files without the option `path`; default:
+    `streams/` in the home."""
+
+
 class OpenSearchSettings(Section):
     """The OpenSearch async query API, `/_plugins/_async_query`."""
 
     row_limit: int = Field(default=10_000, ge=1)
     """Largest number of rows in one response. A larger result is an error, never truncated."""
-    datasources: dict[str, str] = {}
+    datasources: dict[str, str] = Field(default={})
     """Catalog for each `datasource`. If empty, the name of a catalog of the profile stands for that
     catalog, and any other name for the default catalog of the session."""
 
 
 _KEYS_KEPT = timedelta(hours=24)
-_REQUIRED_KEYS = {"emr-serverless": ("application_id", "execution_role_arn")}
-
-
-def _default_start_timeout(values: dict[str, Any]) -> timedelta:
-    slow = values.get("master") == "yarn" or values.get("backend") == "emr-serverless"
-    return timedelta(seconds=600 if slow else 120)
-
-
-class Profile(Section):
-    """A named backend and Spark configuration for drivers."""
-
-    backend: Literal["local", "spark-submit", "emr-serverless"] = "local"
-    """Where drivers run."""
-    master: str = "local[*]"
-    """Spark master URL."""
-    deploy_mode: Literal["client", "cluster"] = "client"
-    """`client`: the driver runs on the host of the node; `cluster`: on a host of the cluster."""
-    cluster_url: str | None = None
-    """HTTP address of the web UI of a standalone master, or of YARN's ResourceManager."""
-    conf: dict[str, str] = {}
-    """Spark configuration of the drivers."""
-    env: dict[str, str] = {}
-    """Environment variables of the drivers."""
-    inherit_env: list[str] = []
-    """Names of variables that drivers inherit from the node, for example `AWS_PROFILE`. Without
-    them, drivers inherit only what Java, Spark, Hadoop and Python need."""
-    warm: int = Field(default=0, ge=0)
-    """Number of warm drivers to keep ready for new sessions."""
-    python: str | None = None
-    """Python interpreter of the driver; default: that of the node."""
-    start_timeout: Duration = Field(default_factory=_default_start_timeout)
-    """Longest start of a driver. Default: 2 minutes; 10 minutes on YARN and EMR Serverless, where
-    an application may have to wait for resources."""
-    application_id: str | None = None
-    """emr-serverless: id of the application that runs the drivers."""
-    execution_role_arn: str | None = None
-    """emr-serverless: IAM role of the drivers."""
-    region: str | None = None
-    """emr-serverless: AWS region; default: as boto3 finds it."""
-    endpoint_url: str | None = None
-    """emr-serverless: another endpoint of the service, for example a VPC endpoint."""
-    log_uri: str | None = None
-    """emr-serverless: S3 location for the logs of drivers; default: AWS keeps them."""
-
-    @model_validator(mode="after")
-    def _check_required(self) -> Profile:
-        """Raise ValueError if the backend needs a key that is missing."""
-        missing = [
-            key for key in _REQUIRED_KEYS.get(self.backend, ()) if getattr(self, key) is None
-        ]
-        if missing:
-            raise ValueError(f"{self.backend} needs {' and '.join(missing)}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_deploy_mode(self) -> Profile:
-        """Raise ValueError for a deploy mode that the backend or master does not support."""
-        if self.backend != "spark-submit":
-            if self.deploy_mode == "cluster" or self.cluster_url is not None:
-                raise ValueError("only the backend spark-submit takes deploy_mode and cluster_url")
-        elif self.deploy_mode == "cluster":
-            if self.master == "yarn" and self.cluster_url is None:
-                raise ValueError(
-                    "deploy_mode cluster on YARN needs cluster_url, the ResourceManager's address"
-                )
-            if self.master != "yarn" and not self.master.startswith("k8s://"):
-                raise ValueError(
-                    "deploy_mode cluster needs the master yarn or k8s://…;"
-                    f" Spark cannot run Python in cluster mode on {self.master!r}"
-                )
-        return self
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether drivers run on other hosts, without the disk and loopback of their node."""
-        return self.deploy_mode == "cluster" or self.backend == "emr-serverless"
 
 
 class Settings(BaseSettings):
@@ -282,6 +212,7 @@ class Settings(BaseSettings):
     conf_policy: ConfPolicy = ConfPolicy()
     catalog: CatalogSettings = CatalogSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
+    streams: StreamSettings = StreamSettings()
     opensearch: OpenSearchSettings = OpenSearchSettings()
     profiles: dict[str, Profile] = {}
     """Profiles by name; the profile `default` always exists."""
@@ -319,6 +250,16 @@ class Settings(BaseSettings):
     def warehouse(self) -> str:
         """Location of managed tables, with its default."""
         return self.catalog.warehouse or str(self.layout.warehouse)
+
+    @property
+    def checkpoints(self) -> str:
+        """Location of write-ahead logs, with its default."""
+        return self.streams.checkpoints or str(self.layout.checkpoints)
+
+    @property
+    def streams_location(self) -> str:
+        """Location of the rows of queries without a path, with its default."""
+        return self.streams.location or str(self.layout.streams)
 
     @model_validator(mode="after")
     def _check_catalog(self) -> Settings:

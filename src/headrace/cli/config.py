@@ -37,6 +37,7 @@ KNOWN_KEYS = (
     "history",
     "catalog",
     "embedded",
+    "streams",
     "opensearch",
     "profiles",
 )
