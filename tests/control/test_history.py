@@ -14,12 +14,15 @@ from headrace.control import history as history_module
 from headrace.control.context import NodeContext
 from headrace.control.history import HistoryRetention
 from headrace.errors import InvalidSetting
+from headrace.model.definition import Definition, DefinitionKind
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState, SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
+from headrace.model.stream_query import NewStreamQuery, QueryProgress, QuerySpec
 from headrace.model.transaction import Staged, Transaction
 from headrace.settings import load
 from headrace.store import (
+    definitions,
     events,
     idempotency,
     nodes,
@@ -27,10 +30,16 @@ from headrace.store import (
     results,
     sessions,
     statement_transitions,
+    stream_progress,
+    stream_queries,
+    stream_transitions,
     transactions,
 )
 from headrace.store.clock import clock
 from headrace.store.database import Database
+from headrace.store.stream_tables import definitions as definitions_table
+from headrace.store.stream_tables import stream_progress as stream_progress_table
+from headrace.store.stream_tables import stream_queries as stream_queries_table
 from headrace.store.tables import events as events_table
 from headrace.store.tables import idempotency as idempotency_table
 from headrace.store.tables import nodes as nodes_table
@@ -52,6 +61,7 @@ def _age(store: Database, days: float) -> None:
     seconds = -days * DAY
     columns = [
         *(table.c.ended_at for table in (statements_table, sessions_table, transactions_table)),
+        *(stream_queries_table.c.ended_at, definitions_table.c.ended_at),
         *(nodes_table.c.ended_at, events_table.c.at, idempotency_table.c.created_at),
     ]
     with store.write("test") as tx:
@@ -224,6 +234,58 @@ def test_of_a_node_that_restarted_often_only_recent_registrations_and_the_newest
 
 
 @pytest.mark.finding("B20")
+def test_ended_queries_and_dropped_definitions_are_deleted_and_live_ones_stay(
+    store: Database, tmp_path: Path
+) -> None:
+    session = running_session(store).session_id
+    _start_query(store, session, "ended")
+    with store.write("test") as tx:
+        stream_transitions.end_all(tx, session, actor="ada")
+    kept = _start_query(store, session, "kept")
+    with store.write("test") as tx:
+        for name in ("dropped", "live"):
+            text = f"CREATE STREAM {name} FROM rate"
+            definition = Definition(
+                owner="ada", scope="adhoc", kind=DefinitionKind.STREAM, name=name, text=text
+            )
+            definitions.define(tx, definition, replace=False, actor="ada")
+        definitions.drop(tx, "ada", "adhoc", DefinitionKind.STREAM, "dropped", actor="ada")
+    _age(store, 31)
+    _history(store, tmp_path).run()
+
+    assert _ids(store, stream_queries_table) == {kept}
+    assert _ids(store, stream_progress_table, "query_id") == {kept}
+    with store.read() as tx:
+        assert [each.name for each in definitions.list_live(tx, "ada", "adhoc")] == ["live"]
+        assert tx.execute(select(func.count()).select_from(definitions_table)).scalar() == 1
+
+
+def _start_query(store: Database, session: str, name: str) -> str:
+    """Insert a query with the progress of one batch. Return its id."""
+    spec = QuerySpec(text=f"SAVE STREAM {name} TO noop", sink="noop")
+    new = NewStreamQuery(
+        id=new_id("sq"),
+        owner="ada",
+        scope="adhoc",
+        name=name,
+        spec=spec,
+        session_id=session,
+        statement_id=None,
+    )
+    batch = QueryProgress(
+        batch=0, at="", input_rows=0, input_rate=0.0, process_rate=0.0, milliseconds=0
+    )
+    with store.write("test") as tx:
+        stream_queries.insert_query(tx, new, actor="ada")
+        stream_progress.save(tx, new.id, [batch])
+    return new.id
+
+
+def _ids(store: Database, table: Table, column: str = "id") -> set[str]:
+    with store.read() as tx:
+        return set(tx.execute(select(table.c[column])).scalars())
+
+
 def test_history_is_deleted_in_small_batches(
     store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from headrace.control.launchers.base import (
 )
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease
-from headrace.settings import Profile
+from headrace.profiles import Profile
 
 READY = "the test program is ready"
 TOKEN = "a-token-that-only-the-driver-may-read"

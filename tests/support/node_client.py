@@ -83,6 +83,16 @@ class NodeClient:
             chunk = page["next_chunk"]
         return rows
 
+    def stream(self, name: str) -> Json:
+        """Return a streaming query as the API describes it."""
+        return self._get(f"/api/v1/streams/{name}")
+
+    def act_on_stream(self, name: str, action: str) -> Json:
+        """Stop, pause, resume, restart or retry a streaming query, and return it."""
+        response = self.http.post(f"/api/v1/streams/{name}/{action}")
+        assert response.status_code == 202, response.text
+        return dict(response.json())
+
     def events(self, entity_id: str) -> list[Json]:
         """Return the events of one session, statement or transaction, oldest first."""
         return list(self._get("/api/v1/events", entity_id=entity_id)["items"])

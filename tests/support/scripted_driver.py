@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -50,9 +50,10 @@ from headrace.model.progress import Progress
 from headrace.model.result import ResultReport
 from headrace.model.session import DriverLease
 from headrace.model.snapshot import Snapshot
+from headrace.model.stream_query import DesiredQueries, QueryReport
 from headrace.model.table_write import OrphanedWrite, TableWrite
 from headrace.model.transaction import Staged
-from headrace.settings import Profile
+from headrace.profiles import Profile
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -123,10 +124,14 @@ class ScriptedDriver:
         *,
         in_flight: list[str] | None = None,
         cancels_received: list[str] | None = None,
+        streams_generation: int | None = None,
         wait: float = 0,
     ) -> Orders:
         message = Poll(
-            wait_seconds=wait, in_flight=in_flight or [], cancels_received=cancels_received or []
+            wait_seconds=wait,
+            in_flight=in_flight or [],
+            cancels_received=cancels_received or [],
+            streams_generation=streams_generation,
         )
         return self._call("poll", message, Orders)
 
@@ -136,8 +141,14 @@ class ScriptedDriver:
         assert assignment is not None
         return assignment
 
-    def renew(self, *, streams: int = 0) -> Renewed:
-        return self._call("renew", Renew(streams=streams), Renewed)
+    def renew(self, *, streams: int = 0, queries: Sequence[QueryReport] = ()) -> Renewed:
+        return self._call("renew", Renew(streams=streams, queries=list(queries)), Renewed)
+
+    def read_streams(self) -> DesiredQueries:
+        """Return the desired queries of the session. There must have been some."""
+        streams = self.poll(streams_generation=0).streams
+        assert streams is not None
+        return streams
 
     def report_start(self, statement_id: str) -> Acknowledged:
         return self._call("started", Started(statement_id=statement_id), Acknowledged)

@@ -8,9 +8,11 @@ from fnmatch import fnmatchcase
 from headrace.conf_policy import ConfPolicy
 from headrace.errors import InvalidSetting, SettingDenied
 from headrace.model.ctas_options import ATOMICITY_KEY, TRIGGER_KEY, Atomicity, Trigger
+from headrace.model.retry_policy import read_retry_policy
 from headrace.model.session import SessionSpec
 
 _SPARK_PREFIXES = ("spark.", "hive.")
+_RETRY_PREFIX = "spark.headrace.retry."
 _OPTIONS: dict[str, Callable[[str], object]] = {
     ATOMICITY_KEY: Atomicity.parse,
     TRIGGER_KEY: Trigger.parse,
@@ -21,7 +23,8 @@ _OPTIONS: dict[str, Callable[[str], object]] = {
 def check_conf(conf: Mapping[str, str], policy: ConfPolicy) -> None:
     """Check the configuration that a caller wants to set.
 
-    Allowed are keys of Spark, except those below `spark.headrace.`, and options of Headrace.
+    Allowed are keys of Spark, and options of Headrace. Below `spark.headrace.`, only the keys of
+    the retry policy are allowed.
 
     Raises:
         InvalidSetting: For a key that does not exist, or an invalid value of an option.
@@ -35,9 +38,10 @@ def check_conf(conf: Mapping[str, str], policy: ConfPolicy) -> None:
                 f"Unknown setting {key!r}. Spark configuration begins with 'spark.' or 'hive.'; "
                 f"the other settings are {', '.join(sorted(_OPTIONS))}."
             )
-        if key.startswith("spark.headrace."):
+        if key.startswith("spark.headrace.") and not key.startswith(_RETRY_PREFIX):
             raise InvalidSetting(f"Only Headrace sets {key!r}.")
         _check_policy(key, policy)
+    read_retry_policy({}, conf)
 
 
 def check_session_conf(spec: SessionSpec, policy: ConfPolicy) -> None:

@@ -1,4 +1,4 @@
-"""Deletion of old history: statements, sessions, nodes, events, idempotency keys."""
+"""Deletion of old history: statements, sessions, streams, nodes, events, idempotency keys."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class HistoryRetention:
         if self._seconds is not None:
             _repeat(self._delete_statements, self._seconds)
             _repeat(self._delete_sessions, self._seconds)
+            _repeat(self._delete_streams, self._seconds)
             _repeat(self._delete_node_history, self._seconds)
 
     def _delete_idempotency_keys(self) -> int:
@@ -39,6 +40,10 @@ class HistoryRetention:
     def _delete_sessions(self, seconds: float) -> int:
         with self._database.write("retention.sessions") as tx:
             return history.delete_sessions(tx, seconds, _BATCH)
+
+    def _delete_streams(self, seconds: float) -> int:
+        with self._database.write("retention.streams") as tx:
+            return history.delete_streams(tx, seconds, _BATCH)
 
     def _delete_node_history(self, seconds: float) -> int:
         with self._database.write("retention.node_events") as tx:

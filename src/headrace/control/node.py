@@ -36,6 +36,7 @@ from headrace.control.sessions.takeover import Takeovers
 from headrace.control.sessions.warm_pool import WarmPool
 from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.service import Statements
+from headrace.control.streams.service import Streams
 from headrace.control.transactions import Transactions
 from headrace.control.wake_ups import WakeUps
 from headrace.control.worker_pool import WorkerPool
@@ -46,7 +47,8 @@ from headrace.model.node import NodeRecord
 from headrace.model.session import DriverLease, Session
 from headrace.node_file import NodeFile
 from headrace.private_files import write_private
-from headrace.settings import Profile, Settings
+from headrace.profiles import Profile
+from headrace.settings import Settings
 from headrace.store import nodes, sessions
 from headrace.store.database import Database, Tx
 
@@ -105,6 +107,7 @@ class Node:
         self.statements = Statements(self.context, NodeStatements(self.context))
         self.sessions = Sessions(self.context)
         self.transactions = Transactions(self.context)
+        self.streams = Streams(self.context)
         self.events = EventLog(self.context)
         self.driver_link = DriverLinkService(self.context)
         self.wake_ups = WakeUps(self.database)

@@ -22,7 +22,7 @@ from headrace.control.launchers.emr_serverless import EmrServerlessLauncher
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.home import HomeLayout
-from headrace.settings import Profile
+from headrace.profiles import Profile
 
 _NO_EXECUTORS = {
     "spark.dynamicAllocation.enabled": "true",

@@ -20,7 +20,7 @@ from headrace.control.launchers.remote_artifacts import RemoteArtifacts
 from headrace.errors import LaunchFailed
 from headrace.model.ids import new_id
 from headrace.model.messages import Bootstrap
-from headrace.settings import Profile
+from headrace.profiles import Profile
 
 ARTIFACTS = RemoteArtifacts(
     entry="s3://b/drivers/1/entry.py",

@@ -20,7 +20,7 @@ from headrace.driver.bootstrap import read_handoff
 from headrace.errors import BackendUnreachable, LaunchFailed
 from headrace.home import HomeLayout
 from headrace.model.messages import Bootstrap
-from headrace.settings import Profile
+from headrace.profiles import Profile
 
 TOKEN = "the-secret-token"
 

@@ -26,7 +26,7 @@ from headrace.control.launchers.local import LocalLauncher
 from headrace.errors import DriverOnOtherHost, LaunchFailed
 from headrace.home import HomeLayout
 from headrace.model.messages import Bootstrap
-from headrace.settings import Profile
+from headrace.profiles import Profile
 
 
 @pytest.fixture

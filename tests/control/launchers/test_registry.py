@@ -14,7 +14,8 @@ from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
 from headrace.errors import DriverOnOtherHost, InvalidSetting, LaunchFailed
 from headrace.home import HomeLayout
-from headrace.settings import CatalogSettings, Profile, Settings
+from headrace.profiles import Profile
+from headrace.settings import CatalogSettings, Settings
 
 EMR_PROFILE = {
     "backend": "emr-serverless",

@@ -16,7 +16,7 @@ from headrace.control.launchers import handoff_deletion
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.errors import BackendUnreachable
 from headrace.home import HomeLayout
-from headrace.settings import Profile
+from headrace.profiles import Profile
 from headrace.storage import handoff
 
 

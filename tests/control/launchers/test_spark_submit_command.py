@@ -15,7 +15,7 @@ from headrace.control.launchers.spark_submit_command import (
     find_spark_home,
 )
 from headrace.errors import LaunchFailed
-from headrace.settings import Profile
+from headrace.profiles import Profile
 from headrace.spark_properties import format_properties
 
 KUBERNETES = Profile(

@@ -12,6 +12,12 @@ from collections import OrderedDict
 
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
+from headrace.control.driver_link.streams import (
+    apply_query_reports,
+    define_if_owned,
+    find_query_to_start,
+    list_definitions_to_read,
+)
 from headrace.control.driver_link.table_journal import TableJournal, mark_committed
 from headrace.control.driver_link.table_writes import WriteLocks
 from headrace.control.sessions.launch import hash_token
@@ -45,6 +51,7 @@ from headrace.model.messages import (
 from headrace.model.result import ResultReport
 from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
+from headrace.model.stream_query import DesiredQueries
 from headrace.model.transaction import Transaction
 from headrace.results.report_check import check_report
 from headrace.store import (
@@ -56,6 +63,7 @@ from headrace.store import (
     snapshots,
     statement_transitions,
     statements,
+    stream_queries,
     table_writes,
     takeovers,
     transactions,
@@ -148,20 +156,26 @@ class DriverLinkService:
                 if statement_id not in message.in_flight
             ]
             assignment = _assign_again(tx, undelivered[0]) if undelivered else None
+            streams = _new_streams(tx, lease, view, message)
         closing = view.state is SessionState.CLOSING
         may_claim = assignment is None and len(view.in_flight) < view.parallelism and not closing
         if view.has_waiting and may_claim:
             assignment = self._claim(lease)
         elif view.batch_submitted and not view.has_waiting and not view.in_flight and not closing:
             closing = self._close_batch(lease)
-        return Orders(assignment=assignment, cancel=_new_cancels(view, message), close=closing)
+        cancel = _new_cancels(view, message)
+        return Orders(assignment=assignment, cancel=cancel, close=closing, streams=streams)
 
     def renew(self, lease: DriverLease, message: Renew) -> Renewed:
-        """Renew the lease of the driver; return the addresses of the live nodes."""
+        """Renew the lease of the driver, and apply what it reports about its queries.
+
+        Return the addresses of the live nodes.
+        """
         with self._database.write("link.renew") as tx:
             state = sessions.renew(tx, lease, self._lease_seconds, streams=message.streams)
             if state is None:
                 raise LeaseLost(f"Epoch {lease.epoch} of session {lease.session_id} is superseded.")
+            apply_query_reports(tx, lease, message.queries)
             return Renewed(applied=True, nodes=nodes.addresses(tx))
 
     def started(self, lease: DriverLease, message: Started) -> Acknowledged:
@@ -186,6 +200,10 @@ class DriverLinkService:
         result, invalid = _check_result(message)
         with self._database.write("link.ended") as tx:
             state, failure = _accepted_outcome(tx, message, invalid)
+            if state is StatementState.SUCCESS:
+                # The definition of a stream or sink is stored with the success of its statement.
+                failure = define_if_owned(tx, message.statement_id, lease)
+                state = StatementState.FAILED if failure else state
             applied = statement_transitions.transition(
                 tx,
                 message.statement_id,
@@ -193,7 +211,7 @@ class DriverLinkService:
                 actor=lease.actor,
                 lease=lease,
                 failure=failure,
-                result=result,
+                result=result if state is StatementState.SUCCESS else None,
                 result_seconds=self._retention_seconds,
                 ran_seconds=message.ran_seconds,
             )
@@ -276,6 +294,16 @@ def _new_cancels(view: DriverView, message: Poll) -> list[str]:
     ]
 
 
+def _new_streams(
+    tx: Tx, lease: DriverLease, view: DriverView, message: Poll
+) -> DesiredQueries | None:
+    """Return the desired queries if the driver does not have them yet."""
+    known = message.streams_generation
+    if known is None or known == view.streams_generation:
+        return None
+    return stream_queries.desired(tx, lease.session_id)
+
+
 def _assign_again(tx: Tx, statement_id: str) -> Assignment | None:
     statement = statements.get(tx, statement_id)
     if statement is None:
@@ -303,6 +331,9 @@ def _assignment(tx: Tx, statement: Statement, transaction: Transaction | None) -
         is_query=statement.is_query,
         attempt=statement.attempts,
         transaction=entry,
+        command=statement.command,
+        query=find_query_to_start(tx, statement),
+        definitions=list_definitions_to_read(tx, statement),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease
-from headrace.settings import Profile
+from headrace.profiles import Profile
 
 Handle = dict[str, Any]
 """JSON object in the store by which a launcher identifies a driver. The key `backend` names the

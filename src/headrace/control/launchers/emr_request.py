@@ -12,7 +12,7 @@ from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.remote_artifacts import RemoteArtifacts
 from headrace.errors import LaunchFailed
 from headrace.model.messages import Bootstrap
-from headrace.settings import Profile
+from headrace.profiles import Profile
 
 _TIMEOUT_MINUTES = 7 * 24 * 60
 """Longest timeout that AWS accepts. Without a timeout, AWS ends a batch run after twelve hours."""

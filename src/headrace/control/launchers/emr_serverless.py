@@ -37,7 +37,7 @@ from headrace.control.launchers.handoff_deletion import HandoffDeletion
 from headrace.control.launchers.remote_artifacts import upload_artifacts
 from headrace.errors import BackendUnreachable, HeadraceError, LaunchFailed
 from headrace.home import HomeLayout
-from headrace.settings import Profile
+from headrace.profiles import Profile
 from headrace.storage import locations
 
 _ENDED = {"SUCCESS", "FAILED", "CANCELLED"}

@@ -23,7 +23,7 @@ from headrace.control.launchers.process_group import (
 from headrace.control.launchers.temporary_folders import TemporaryFolders
 from headrace.errors import LaunchFailed
 from headrace.home import HomeLayout
-from headrace.settings import Profile
+from headrace.profiles import Profile
 
 
 class LocalLauncher:

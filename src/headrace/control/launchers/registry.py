@@ -21,7 +21,8 @@ from headrace.control.launchers.base import (
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.errors import DriverOnOtherHost, InvalidSetting, LaunchFailed
-from headrace.settings import Profile, Settings
+from headrace.profiles import Profile
+from headrace.settings import Settings
 from headrace.storage.locations import local_path
 
 

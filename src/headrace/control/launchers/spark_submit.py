@@ -42,7 +42,7 @@ from headrace.errors import DriverOnOtherHost, HeadraceError, LaunchFailed
 from headrace.home import HomeLayout
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease
-from headrace.settings import Profile
+from headrace.profiles import Profile
 from headrace.spark_log import find_last_exception, read_tail
 from headrace.spark_properties import write_properties
 from headrace.storage import handoff

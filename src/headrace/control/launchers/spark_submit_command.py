@@ -15,7 +15,7 @@ from headrace.control.launchers.base import LaunchRequest
 from headrace.control.launchers.driver_package import DriverPackage
 from headrace.control.launchers.kubernetes import pod_name, pod_namespace
 from headrace.errors import LaunchFailed
-from headrace.settings import Profile
+from headrace.profiles import Profile
 
 YARN = "yarn"
 

@@ -13,6 +13,7 @@ from headrace.store import (
     sessions,
     statement_transitions,
     statements,
+    stream_transitions,
     waiting_statements,
 )
 from headrace.store.database import Tx
@@ -31,6 +32,7 @@ def close_session(tx: Tx, session_id: str, *, actor: str, reason: str | None = N
     # This locks the session. Only then is its lease read: a takeover may have ended it meanwhile.
     if not sessions.transition(tx, session_id, SessionState.CLOSING, actor=actor, detail=detail):
         return
+    stream_transitions.stop_all(tx, session_id, actor=actor)
     for statement_id in statements.in_flight_ids(tx, session_id):
         # A table that is being published is not cancelled: the driver may finish it.
         with contextlib.suppress(Committing):
@@ -71,6 +73,7 @@ def finish_close(tx: Tx, session_id: str, *, actor: str, epoch: int | None = Non
     sessions.transition(tx, session_id, SessionState.DEAD, actor=actor)
     closed = Failure.of(SessionClosed("The session was closed before the statement ended."))
     statement_transitions.end_all_statements(tx, session_id, actor=actor, failure=closed)
+    stream_transitions.end_all(tx, session_id, actor=actor)
     return True
 
 
@@ -98,4 +101,5 @@ def fail_session(
         statement_transitions.end_all_statements(
             tx, session_id, actor=actor, failure=failure, waiting=waiting
         )
+        stream_transitions.end_all(tx, session_id, actor=actor, failure=failure)
     return applied

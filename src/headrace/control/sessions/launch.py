@@ -23,7 +23,8 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease, Session
-from headrace.settings import Profile, Settings
+from headrace.profiles import Profile
+from headrace.settings import Settings
 from headrace.storage.locations import local_path
 from headrace.store import nodes, sessions, takeovers
 from headrace.store.notifications import LAUNCH

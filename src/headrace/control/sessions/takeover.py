@@ -29,7 +29,15 @@ from headrace.errors import (
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, FencedDriver, Session, SessionKind
-from headrace.store import lost_hosts, nodes, sessions, statement_transitions, statements, takeovers
+from headrace.store import (
+    lost_hosts,
+    nodes,
+    sessions,
+    statement_transitions,
+    statements,
+    stream_transitions,
+    takeovers,
+)
 from headrace.store.database import Tx
 
 _LOG = logging.getLogger("headrace.takeover")
@@ -317,6 +325,7 @@ class Takeovers:
             failure=Failure.of(lost),
             max_attempts=self._settings.statements.max_attempts,
         )
+        stream_transitions.release(tx, session.id, actor=self._node_id, reason=fenced_driver.reason)
         if session.kind is SessionKind.BATCH and not statements.live_ids(tx, session.id):
             close_session(
                 tx, session.id, actor=self._node_id, reason="the statement of the batch has ended"

@@ -6,7 +6,7 @@ from headrace.errors import AlreadyEnded, NotCancellable
 from headrace.model.lifecycle import STATEMENT
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement
-from headrace.store import statement_transitions
+from headrace.store import statement_transitions, stream_queries
 from headrace.store.database import Tx
 
 
@@ -25,8 +25,10 @@ def request_cancel(tx: Tx, statement: Statement, *, actor: str, force: bool = Fa
         Committing: If the statement is publishing its table.
     """
     if statement.state in STATEMENT.terminal:
+        query = stream_queries.of_statement(tx, statement.id)
         raise AlreadyEnded(
-            f"Statement {statement.id} cannot be cancelled: it has ended ({statement.state})."
+            f"Statement {statement.id} cannot be cancelled: it has ended ({statement.state}).",
+            hint=None if query is None else f"To stop its query: STOP STREAM `{query.name}`.",
         )
     if statement.spec.kind is SessionKind.LOCAL:
         raise NotCancellable(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from headrace.control.context import NodeContext
 from headrace.control.sessions.ending import finish_close
 from headrace.control.statements.cancel import request_cancel
 from headrace.control.statements.lookup import get_owned_statement, get_statement
+from headrace.control.streams import commands as stream_commands
 from headrace.errors import HeadraceError, StoreUnavailable
 from headrace.grammar.cancel_statement import CancelStatement
-from headrace.grammar.parse import Command, parse
+from headrace.grammar.parse import parse
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.result import ResultReport
@@ -29,6 +28,7 @@ class NodeStatements:
     """
 
     def __init__(self, context: NodeContext) -> None:
+        self._settings = context.settings
         self._node_id = context.node_id
         self._retention_seconds = context.retention_seconds
 
@@ -36,7 +36,7 @@ class NodeStatements:
         """Execute a statement and end it, together with a session that exists only for it."""
         result, failure = None, None
         try:
-            result = _execute_command(tx, statement)
+            result = self._execute_command(tx, statement)
         except StoreUnavailable:
             raise
         except HeadraceError as error:
@@ -55,11 +55,12 @@ class NodeStatements:
             sessions.transition(tx, session.id, SessionState.CLOSING, actor=self._node_id)
             finish_close(tx, session.id, actor=self._node_id)
 
-
-def _execute_command(tx: Tx, statement: Statement) -> ResultReport:
-    command = parse(statement.spec.text).command
-    assert command is not None
-    return HANDLERS[type(command)](tx, statement.owner, command)
+    def _execute_command(self, tx: Tx, statement: Statement) -> ResultReport:
+        command = parse(statement.spec.text).command
+        if isinstance(command, CancelStatement):
+            return _cancel_statement(tx, statement.owner, command)
+        assert command is not None
+        return stream_commands.execute(tx, self._settings, statement.owner, command)
 
 
 def _cancel_statement(tx: Tx, owner: str, command: CancelStatement) -> ResultReport:
@@ -67,10 +68,3 @@ def _cancel_statement(tx: Tx, owner: str, command: CancelStatement) -> ResultRep
     request_cancel(tx, target, actor=owner)
     state = get_statement(tx, target.id).state
     return make_text_result(["statement", "state"], [[target.id, state]])
-
-
-Handler = Callable[[Tx, str, Command], ResultReport]
-"""Executes a command for an owner. A HeadraceError becomes the failure of the statement."""
-
-HANDLERS: dict[type[Command], Handler] = {CancelStatement: _cancel_statement}
-"""Handler of each command whose kind is `local` (headrace.grammar.parse)."""

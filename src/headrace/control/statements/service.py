@@ -13,6 +13,7 @@ from headrace.control.sessions.opening import create_session, resolve_session
 from headrace.control.statements.cancel import request_cancel
 from headrace.control.statements.lookup import get_owned_statement, get_statement
 from headrace.control.statements.node_statements import NodeStatements
+from headrace.control.streams import submission
 from headrace.durations import seconds_of
 from headrace.errors import (
     IdempotencyConflict,
@@ -81,6 +82,9 @@ class Statements:
         Raises:
             InvalidRequest: Or a subclass, before anything is stored.
             SettingDenied: For a key in `conf` that is reserved for the operator.
+            DefinitionExists: If a stream or sink with the name of the new one exists.
+            StreamNameExists: If a live query has the name of the new one.
+            CheckpointInUse: If a live query uses the checkpoint of the new one.
             SessionNotFound: If the named session does not exist.
             SessionEnded: If the named session accepts no more statements.
             QueueFull: If too many statements wait in the named session.
@@ -90,6 +94,7 @@ class Statements:
         check_conf(spec.conf, self._settings.conf_policy)
         _check_parameters(spec.parameters)
         _check_result_location(spec.result_request.location, self._settings.results.allowed)
+        submission.check_statement(spec.text, parsed.command)
         if parsed.command is not None:
             spec = spec.model_copy(update={"kind": SessionKind(parsed.kind)})
         with self._database.write("statement.submit") as tx:
@@ -105,11 +110,13 @@ class Statements:
                 owner=caller.owner,
                 spec=spec,
                 is_query=parsed.is_query,
+                command=parsed.keyword,
             )
             is_local = spec.kind is SessionKind.LOCAL
             # A full queue does not refuse a statement that never waits in it.
             max_waiting = None if is_local else self._settings.statements.max_waiting
             statement = statements.insert(tx, new, actor=caller.owner, max_waiting=max_waiting)
+            submission.prepare(tx, self._settings, statement, parsed.command)
             if is_local:
                 self._node_statements.execute(tx, statement)
                 statement = get_statement(tx, statement.id)

@@ -1,0 +1,62 @@
+"""The part of the link that concerns streams: definitions and supervised queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.control.streams.commands import define
+from headrace.control.streams.submission import list_needed_definitions
+from headrace.grammar.parse import parse
+from headrace.grammar.stream_statements import CreateStreamAs
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import IN_FLIGHT
+from headrace.model.session import DriverLease
+from headrace.model.statement import CREATE_SINK, CREATE_STREAM, SAVE_STREAM, Statement
+from headrace.model.stream_query import DesiredQuery, QueryReport
+from headrace.store import (
+    statements,
+    stream_progress,
+    stream_queries,
+    stream_transitions,
+)
+from headrace.store.database import Tx
+from headrace.store.locks import lock_owned_state
+
+
+def find_query_to_start(tx: Tx, statement: Statement) -> DesiredQuery | None:
+    """Return the query that a statement starts, or None if it starts none."""
+    if statement.command != SAVE_STREAM:
+        return None
+    return stream_queries.desired_of_statement(tx, statement.id)
+
+
+def list_definitions_to_read(tx: Tx, statement: Statement) -> list[str]:
+    """Return the statements that define the streams that a CREATE STREAM reads, in order."""
+    if statement.command != CREATE_STREAM:
+        return []
+    command = parse(statement.spec.text).command
+    if not isinstance(command, CreateStreamAs):
+        return []
+    return list_needed_definitions(tx, statement.owner, command)
+
+
+def define_if_owned(tx: Tx, statement_id: str, lease: DriverLease) -> Failure | None:
+    """Store what a statement of this driver defines, if it defines a stream or a sink.
+
+    Return the failure of the statement if another statement has just taken the name.
+    """
+    if statements.command_of(tx, statement_id) not in {CREATE_STREAM, CREATE_SINK}:
+        return None
+    state = lock_owned_state(tx, statement_id, lease)
+    statement = statements.get(tx, statement_id)
+    if state not in IN_FLIGHT or statement is None:
+        return None
+    return define(tx, statement)
+
+
+def apply_query_reports(tx: Tx, lease: DriverLease, reports: Sequence[QueryReport]) -> None:
+    """Apply what a driver reports about its queries, and keep the progress of their batches."""
+    known = stream_transitions.apply_reports(tx, lease.session_id, reports, actor=lease.actor)
+    for report in reports:
+        if report.id in known:
+            stream_progress.save(tx, report.id, report.progress)

@@ -1,0 +1,1 @@
+"""Streams: the checks of their statements, their definitions and their queries."""

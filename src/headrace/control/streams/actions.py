@@ -1,0 +1,78 @@
+"""What users do to a streaming query, inside a transaction of the caller."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from headrace.control.sessions.opening import create_session
+from headrace.control.streams.lookup import find_query, lock_query
+from headrace.durations import seconds_of
+from headrace.errors import SessionNotFound
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import SESSION, STREAM, SessionState
+from headrace.model.session import NewSession, SessionKind
+from headrace.model.stream_query import StreamQuery
+from headrace.settings import Settings
+from headrace.store import sessions, stream_queries, stream_transitions
+from headrace.store.database import Tx
+
+_ACCEPTING = SESSION.live - {SessionState.CLOSING}
+
+
+class StreamAction(StrEnum):
+    """An action on one query."""
+
+    STOP = "stop"
+    PAUSE = "pause"
+    RESUME = "resume"
+    RESTART = "restart"
+    RETRY = "retry"
+
+
+def act(tx: Tx, settings: Settings, owner: str, name: str, action: StreamAction) -> StreamQuery:
+    """Apply an action to a query of an owner. Return the query, or its next attempt.
+
+    Raises:
+        StreamNotFound: The owner has no such query.
+        StreamStateConflict: The state of the query does not allow the action.
+        StreamNameExists, CheckpointInUse: For a restart, another query is live with the name or the
+            checkpoint.
+    """
+    query = lock_query(tx, owner, name)
+    if action is StreamAction.RESTART and query.state in STREAM.terminal:
+        session_id = _choose_session(tx, settings, query)
+        query_id = stream_transitions.restart(tx, query, session_id, actor=owner)
+        return find_query(tx, owner, query_id)
+    if action is StreamAction.STOP:
+        stream_transitions.stop(tx, query, actor=owner)
+    elif action is StreamAction.RESTART:
+        stream_transitions.stop(tx, query, actor=owner, restart=True)
+    elif action is StreamAction.PAUSE:
+        stream_transitions.pause(tx, query, actor=owner)
+    elif action is StreamAction.RESUME:
+        stream_transitions.resume(tx, query, actor=owner)
+    else:
+        stream_transitions.retry(tx, query, actor=owner)
+    current = stream_queries.get(tx, query.id)
+    assert current is not None
+    return current
+
+
+def _choose_session(tx: Tx, settings: Settings, query: StreamQuery) -> str:
+    """Return the session of the query, or a new one like it if that session has ended."""
+    session = sessions.get(tx, query.session_id)
+    if session is None:
+        raise SessionNotFound(
+            f"The session of the query {query.qualified_name} is deleted. Submit the statement"
+            " again."
+        )
+    if session.state in _ACCEPTING:
+        return session.id
+    new = NewSession(
+        id=new_id("se"),
+        owner=query.owner,
+        kind=SessionKind.STREAMING,
+        spec=session.spec,
+        idle_seconds=seconds_of(settings.sessions.unnamed_idle_timeout),
+    )
+    return create_session(tx, settings, new)

@@ -1,0 +1,41 @@
+"""Lookup of streaming queries, inside a transaction of the caller."""
+
+from __future__ import annotations
+
+from headrace.errors import StreamNotFound
+from headrace.model.ids import looks_like_id
+from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
+from headrace.store import sessions, stream_queries
+from headrace.store.database import Tx
+
+_SHOWN = 200
+"""Largest number of characters of a name in a message."""
+
+
+def find_query(tx: Tx, owner: str, name: str) -> StreamQuery:
+    """Return a query of an owner: by its id, its name, or `scope.name`.
+
+    A name means the live query with this name, or the newest that has ended. Raise StreamNotFound
+    if the owner has no such query.
+    """
+    query = stream_queries.get(tx, name) if looks_like_id(name) else _find_by_name(tx, owner, name)
+    if query is None or query.owner != owner:
+        raise StreamNotFound(f"The streaming query {name[:_SHOWN]!r} does not exist.")
+    return query
+
+
+def lock_query(tx: Tx, owner: str, name: str) -> StreamQuery:
+    """Return a query as `find_query` does, with locks on its session and on the query."""
+    found = find_query(tx, owner, name)
+    sessions.lock(tx, found.session_id)
+    locked = stream_queries.lock(tx, found.id)
+    assert locked is not None
+    return locked
+
+
+def _find_by_name(tx: Tx, owner: str, name: str) -> StreamQuery | None:
+    query = stream_queries.find(tx, owner, ADHOC_SCOPE, name)
+    if query is None and "." in name:
+        scope, _, rest = name.partition(".")
+        query = stream_queries.find(tx, owner, scope, rest)
+    return query

@@ -1,0 +1,174 @@
+"""The submission of statements on streams: checks, and the row of a query that is to start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from headrace.control.streams.checks import (
+    ChosenSink,
+    check_create_sink,
+    check_create_stream,
+    check_partition_columns,
+    check_retry_options,
+    choose_sink,
+)
+from headrace.control.streams.closure import DefinedNames
+from headrace.errors import InvalidSetting
+from headrace.grammar.parse import Command
+from headrace.grammar.stream_statements import (
+    CreateSink,
+    CreateStream,
+    CreateStreamAs,
+    SaveStream,
+)
+from headrace.model.definition import DefinitionKind
+from headrace.model.ids import new_id
+from headrace.model.session import Session
+from headrace.model.statement import Statement
+from headrace.model.stream_providers import CHECKPOINT_OPTION
+from headrace.model.stream_query import ADHOC_SCOPE, NewStreamQuery, QuerySpec
+from headrace.settings import Settings
+from headrace.store import definitions, sessions, snapshots, stream_queries
+from headrace.store.database import Tx
+
+_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
+
+
+def check_statement(text: str, command: Command | None) -> None:
+    """Raise InvalidStatement if the text alone shows that a statement on streams cannot work."""
+    if isinstance(command, CreateStream):
+        check_create_stream(text, command)
+    elif isinstance(command, CreateSink):
+        check_create_sink(text, command)
+
+
+def prepare(tx: Tx, settings: Settings, statement: Statement, command: Command | None) -> None:
+    """Check a statement that was just stored against the definitions of its owner.
+
+    For a SAVE STREAM, insert the query that it starts.
+
+    Raises:
+        InvalidStatement: With the position, if the query cannot start.
+        InvalidSetting: An option of the retry policy has a wrong value.
+        DefinitionExists: The stream or sink to create exists.
+        StreamNameExists, CheckpointInUse: Another live query has the name or the checkpoint.
+    """
+    if isinstance(command, SaveStream):
+        _insert_query(tx, settings, statement, command)
+    elif isinstance(command, CreateStream | CreateStreamAs):
+        _check_is_new(tx, statement.owner, DefinitionKind.STREAM, command.name, command.replace)
+    elif isinstance(command, CreateSink):
+        _check_is_new(tx, statement.owner, DefinitionKind.SINK, command.name, command.replace)
+        check_retry_options(command.options, {})
+
+
+def _check_is_new(tx: Tx, owner: str, kind: DefinitionKind, name: str, replace: bool) -> None:
+    """Raise DefinitionExists if the name is taken. The definition itself is checked once more."""
+    if replace:
+        return
+    for definition in definitions.list_live(tx, owner, ADHOC_SCOPE):
+        if definition.kind is kind and definition.name.casefold() == name.casefold():
+            raise definitions.build_exists_error(kind, definition.name)
+
+
+def _insert_query(tx: Tx, settings: Settings, statement: Statement, command: SaveStream) -> None:
+    session = sessions.get(tx, statement.session_id)
+    assert session is not None
+    text, owner = statement.spec.text, statement.owner
+    defined = DefinedNames(definitions.list_live(tx, owner, ADHOC_SCOPE))
+    sink = choose_sink(text, command, defined.sinks)
+    _check_declared_columns(text, command, sink, defined)
+    conf = _read_conf(tx, settings, session) | statement.spec.conf
+    check_retry_options(sink.options, conf)
+    job_id = stream_queries.job_id(owner, ADHOC_SCOPE)
+    spec = QuerySpec(
+        text=text,
+        definitions=_list_definitions(command, defined),
+        sink=sink.provider.name,
+        path=_choose_path(settings, sink, job_id, command.name),
+        checkpoint=_choose_checkpoint(settings, conf, sink, job_id, command.name),
+    )
+    new = NewStreamQuery(
+        id=new_id("sq"),
+        owner=owner,
+        scope=ADHOC_SCOPE,
+        name=command.name,
+        spec=spec,
+        session_id=session.id,
+        statement_id=statement.id,
+    )
+    stream_queries.insert_query(tx, new, actor=owner)
+
+
+def list_needed_definitions(tx: Tx, owner: str, command: CreateStreamAs) -> list[str]:
+    """Return the statements that define the streams that a new stream reads, in order."""
+    defined = DefinedNames(definitions.list_live(tx, owner, ADHOC_SCOPE))
+    return defined.list_needed_by_query(command.query, defining=command.name)
+
+
+def _list_definitions(command: SaveStream, defined: DefinedNames) -> list[str]:
+    streams = defined.list_needed(command.source[0]) if len(command.source) == 1 else []
+    sink = None
+    if len(command.target) == 1 and not command.to_table:
+        sink = defined.sinks.get(command.target[0].casefold())
+    return streams if sink is None else [*streams, sink.to_sql()]
+
+
+def _check_declared_columns(
+    text: str, command: SaveStream, sink: ChosenSink, defined: DefinedNames
+) -> None:
+    """Check PARTITIONED ON against declared columns. The driver checks it against all others."""
+    columns = command.columns
+    if columns is None and len(command.source) == 1:
+        stream = defined.find_stream(command.source[0])
+        columns = stream.columns if isinstance(stream, CreateStream) else None
+    if columns is not None:
+        check_partition_columns(text, sink.partitioned_on, [column.name for column in columns])
+
+
+def _read_conf(tx: Tx, settings: Settings, session: Session) -> dict[str, str]:
+    """Return the configuration that the session of a query has, as far as the store knows it."""
+    try:
+        profile_conf: Mapping[str, str] = settings.profile(session.spec.profile).conf
+    except InvalidSetting:
+        # Only other nodes have the profile.
+        profile_conf = {}
+    snapshot = snapshots.get(tx, session.id)
+    changed = {} if snapshot is None else snapshot.conf
+    return {**profile_conf, **session.spec.conf, **changed}
+
+
+def _choose_path(settings: Settings, sink: ChosenSink, job_id: str, name: str) -> str | None:
+    if not sink.provider.has_default_path or "path" in sink.by_key:
+        return None
+    return _join(settings.streams_location, job_id, name)
+
+
+def _choose_checkpoint(
+    settings: Settings, conf: Mapping[str, str], sink: ChosenSink, job_id: str, name: str
+) -> str | None:
+    if not sink.provider.write_ahead_log:
+        return None
+    chosen = sink.by_key.get(CHECKPOINT_OPTION.lower())
+    if chosen is not None:
+        return _normalize(chosen)
+    return _join(conf.get(_CHECKPOINTS) or settings.checkpoints, job_id, name)
+
+
+def _join(location: str, job_id: str, name: str) -> str:
+    # A name can contain any character, and no name may leave the location.
+    parts = [quote(part, safe="") for part in (job_id, name)]
+    parts = [part.replace(".", "%2E") if part in {".", ".."} else part for part in parts]
+    return "/".join([_normalize(location), *parts])
+
+
+def _normalize(location: str) -> str:
+    """Return one spelling of a location, so that two queries cannot use it under two names."""
+    path = location.removeprefix("file://") if location.startswith("file:///") else location
+    path = path.removeprefix("file:") if path.startswith("file:/") else path
+    scheme, separator, rest = path.partition("://")
+    body = rest if separator else path
+    parts = [part for part in body.split("/") if part not in {"", "."}]
+    prefix = f"{scheme}://" if separator else "/" if body.startswith("/") else ""
+    return prefix + "/".join(parts)

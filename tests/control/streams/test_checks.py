@@ -1,0 +1,277 @@
+"""Statements on streams that a node refuses before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.support.in_process_node import InProcessNode
+
+KAFKA = "'kafka.bootstrap.servers' = 'k:9092', 'subscribe' = 't'"
+
+INVALID = {
+    # Unknown names.
+    "CREATE STREAM s FROM kafkaa": ("source kafkaa is unknown", "Did you mean kafka?", 22),
+    "CREATE SINK k TO parket": ("sink parket is unknown", "Did you mean parquet?", 18),
+    "SAVE STREAM t TO nop": ("sink nop is unknown", "Did you mean noop?", 18),
+    "SAVE STREAM t TO db.t": ("db.t is neither a provider nor a sink", "TO TABLE db.t", 18),
+    "SAVE STREAM t TO table": ("Expected: the name of a table", None, 23),
+    "CREATE SINK json TO json": ("json is the name of a provider", None, 13),
+    # Options.
+    "CREATE STREAM s FROM rate OPTIONS ('rowPerSecond' = '1')": (
+        "rate has no option rowPerSecond",
+        "Did you mean rowsPerSecond?",
+        36,
+    ),
+    "SAVE STREAM t TO json OPTIONS ('pth' = 'x')": ("json has no option pth", "path", 32),
+    "SAVE STREAM t TO memory OPTIONS ('checkpointLocation' = '/x')": (
+        "memory has no option checkpointLocation",
+        None,
+        34,
+    ),
+    "CREATE STREAM s FROM kafka OPTIONS ('subscribe' = 't')": (
+        "kafka needs the option kafka.bootstrap.servers",
+        None,
+        None,
+    ),
+    f"CREATE STREAM s FROM kafka OPTIONS ({KAFKA}, 'assign' = 'x')": (
+        "kafka takes only one of the options assign or subscribe or subscribePattern",
+        None,
+        None,
+    ),
+    "SAVE STREAM t TO jdbc OPTIONS ('url' = 'jdbc:x')": (
+        "jdbc needs the option dbtable",
+        None,
+        None,
+    ),
+    f"CREATE STREAM s (a INT) FROM kafka OPTIONS ({KAFKA}, 'format' = 'xml')": (
+        "The option format is 'xml'",
+        "json, csv, avro, raw",
+        113,
+    ),
+    f"CREATE STREAM s FROM kafka OPTIONS ({KAFKA}, 'format' = 'json')": (
+        "The format json needs declared columns",
+        None,
+        105,
+    ),
+    # Columns.
+    "CREATE STREAM s (a INT) FROM rate": ("rate has columns of its own", None, 18),
+    "CREATE STREAM s FROM json OPTIONS ('path' = '/x')": ("json needs declared columns", None, 22),
+    "SAVE STREAM t (a INT, b INT) TO json PARTITIONED ON (c)": (
+        "PARTITIONED ON names the column c",
+        "Columns: a, b",
+        54,
+    ),
+    "CREATE SINK k (a INT) TO json PARTITIONED ON (b)": (
+        "PARTITIONED ON names the column b",
+        "Columns: a",
+        47,
+    ),
+    "SAVE STREAM t TO kafka PARTITIONED ON (a) OPTIONS ('kafka.bootstrap.servers' = 'k:1')": (
+        "The sink kafka has no partitions",
+        "json, parquet",
+        24,
+    ),
+    # Output modes and triggers.
+    "SAVE STREAM t TO parquet OUTPUT MODE COMPLETE": (
+        "parquet does not support the output mode COMPLETE",
+        "Supported: APPEND",
+        38,
+    ),
+    "SAVE STREAM t TO noop OUTPUT MODE ALL": ("Expected: an output mode", "APPEND", 35),
+    "SAVE STREAM t TO json TRIGGER CONTINUOUS 1 SECOND": (
+        "json does not support TRIGGER CONTINUOUS",
+        "kafka",
+        31,
+    ),
+    "SAVE STREAM t TO noop TRIGGER 5 FORTNIGHTS": ("Expected: a unit", "SECONDS", 33),
+    "SAVE STREAM t TO noop TRIGGER 5": ("Expected: a unit", "SECONDS", 32),
+    "SAVE STREAM t TO noop TRIGGER -5 SECONDS": ("a number", "ONCE", 31),
+}
+
+POLICIES = {
+    "'headrace.retry.min.backoff' = '5'": "Add a unit",
+    "'headrace.retry.min.backoff' = '-5s'": "is not a duration",
+    "'headrace.retry.min.backoff' = '1 fortnight'": "is not a duration",
+    "'pstl.retry.max.backoff' = '100ms'": "is shorter than the shortest",
+    "'headrace.retry.random.factor' = '-0.1'": "Allowed values: numbers from 0",
+    "'headrace.retry.max.attempts' = '-1'": "integers from 0",
+    "'headrace.retry.enabled' = 'yes'": "Allowed values: true, false",
+    "'headrace.retry.backoff' = '1s'": "The option headrace.retry.backoff is unknown",
+}
+
+
+@pytest.mark.parametrize("text", INVALID)
+def test_an_invalid_statement_is_refused_with_what_is_allowed(
+    node: InProcessNode, text: str
+) -> None:
+    message, allowed, column = INVALID[text]
+    with node.expect_no_changes():
+        response = node.http.post("/api/v1/statements", json={"statement": text})
+    problem = response.json()
+
+    assert response.status_code == 400, problem
+    assert problem["code"] == "invalid_statement"
+    assert message in problem["detail"]
+    assert allowed is None or allowed in problem["detail"]
+    assert problem.get("column") == column
+
+
+@pytest.mark.parametrize("options", POLICIES)
+def test_an_invalid_retry_policy_is_refused(node: InProcessNode, options: str) -> None:
+    text = f"SAVE STREAM t TO noop OPTIONS ({options})"
+    with node.expect_no_changes():
+        response = node.http.post("/api/v1/statements", json={"statement": text})
+
+    assert response.status_code == 400
+    assert POLICIES[options] in response.json()["detail"]
+
+
+def test_an_invalid_retry_policy_of_a_session_is_refused(node: InProcessNode) -> None:
+    conf = {"spark.headrace.retry.max.backoff": "1"}
+    response = node.http.post("/api/v1/sessions", json={"conf": conf})
+
+    assert response.status_code == 400
+    assert "Add a unit" in response.json()["detail"]
+
+
+@pytest.fixture
+def session(node: InProcessNode) -> Iterator[str]:
+    session_id, driver = node.start_session(kind="streaming")
+    yield session_id
+    node.http.delete(f"/api/v1/sessions/{session_id}")
+    driver.goodbye()
+
+
+def test_two_live_queries_with_one_name_conflict(node: InProcessNode, session: str) -> None:
+    node.submit("SAVE STREAM t TO noop IDENTIFIED BY Twice", session=session)
+    other = node.stream("twice")
+    text = "SAVE STREAM t TO noop IDENTIFIED BY twice"
+    response = node.http.post("/api/v1/statements", json={"statement": text, "session": session})
+
+    assert response.status_code == 409
+    assert response.json()["code"] == "stream_name_exists"
+    assert other["id"] in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "spelling", ["/data/wal", "/data//wal/", "file:///data/wal", "file:/data/wal"]
+)
+def test_two_live_queries_with_one_checkpoint_conflict(
+    node: InProcessNode, session: str, spelling: str
+) -> None:
+    save = "SAVE STREAM t TO noop IDENTIFIED BY {} OPTIONS ('checkpointLocation' = '{}')"
+    node.submit(save.format("wal_one", "/data/wal"), session=session)
+    response = node.http.post(
+        "/api/v1/statements",
+        json={"statement": save.format("wal_two", spelling), "session": session},
+    )
+
+    assert response.status_code == 409
+    assert response.json()["code"] == "checkpoint_in_use"
+    assert "adhoc.wal_one" in response.json()["detail"]
+
+
+def test_the_options_of_a_query_win_over_those_of_its_sink(
+    node: InProcessNode, session: str
+) -> None:
+    _define(
+        node,
+        session,
+        "CREATE SINK files TO json OPTIONS ('path' = '/a', 'headrace.retry.enabled' = 'false')",
+    )
+    node.submit("SAVE STREAM t TO files IDENTIFIED BY to_files", session=session)
+
+    shown = node.stream("to_files")
+    assert (shown["sink"], shown["path"]) == ("json", None)
+    node.submit("DROP SINK files")
+
+
+def test_definitions_are_shown_without_secrets(node: InProcessNode, session: str) -> None:
+    url = "jdbc:postgresql://u:pw1@h/d?password=pw2"
+    _define(
+        node,
+        session,
+        "CREATE SINK orders TO jdbc"
+        f" OPTIONS ('url' = '{url}', 'dbtable' = 't', 'password' = 'pw3')",
+    )
+    node.submit(
+        "SAVE STREAM t TO orders IDENTIFIED BY masked OPTIONS ('user' = 'me', 'password' = 'pw4')",
+        session=session,
+    )
+    shown = str(node.rows("SHOW SINKS")) + str(node.rows("SHOW STREAM masked"))
+    shown += str(node.stream("masked")) + str(node.rows("SHOW STREAMS"))
+
+    assert "orders" in shown
+    assert "redacted" in shown
+    for secret in ("pw1", "pw2", "pw3", "pw4"):
+        assert secret not in shown
+    node.submit("DROP SINK orders")
+
+
+def test_a_definition_appears_with_the_success_of_its_statement(
+    node: InProcessNode, session: str
+) -> None:
+    driver = node.launcher.connect_driver(session)
+    statement = node.submit("CREATE STREAM events FROM rate", session=session)["id"]
+    assert node.rows("SHOW STREAMS") == [] or "events" not in str(node.rows("SHOW STREAMS"))
+    driver.claim()
+    driver.succeed(statement)
+
+    assert "events" in str(node.rows("SHOW STREAMS"))
+    again = node.http.post(
+        "/api/v1/statements", json={"statement": "create stream EVENTS from rate"}
+    )
+    assert (again.status_code, again.json()["code"]) == (409, "definition_exists")
+    assert node.rows("DROP STREAM Events") == [["events"]]
+    assert node.run("DROP STREAM events")["error"]["code"] == "definition_not_found"
+
+
+def test_the_slower_of_two_definitions_with_one_name_fails(
+    node: InProcessNode, session: str
+) -> None:
+    driver = node.launcher.connect_driver(session)
+    texts = (
+        "CREATE STREAM race FROM rate",
+        "CREATE STREAM race FROM socket OPTIONS ('host' = 'h', 'port' = '1')",
+    )
+    first, second = (node.submit(text, session=session)["id"] for text in texts)
+    driver.claim()
+    driver.succeed(first)
+    driver.claim()
+    driver.succeed(second)
+
+    assert node.statement(first)["state"] == "success"
+    assert node.statement(second)["error"]["code"] == "definition_exists"
+    node.submit("DROP STREAM race")
+
+
+def test_a_stream_is_assigned_with_the_streams_that_it_reads(
+    node: InProcessNode, session: str
+) -> None:
+    driver = node.launcher.connect_driver(session)
+    texts = (
+        "CREATE STREAM base FROM rate",
+        "CREATE STREAM evens AS SELECT value FROM base WHERE value % 2 = 0",
+        "CREATE STREAM fours AS SELECT * FROM `Evens` WHERE value % 4 = 0",
+    )
+    assigned = []
+    for text in texts:
+        statement = node.submit(text, session=session)["id"]
+        assigned.append(driver.claim().definitions)
+        driver.succeed(statement)
+    node.submit("SAVE STREAM fours TO noop", session=session)
+    query = driver.claim().query
+
+    assert assigned == [[], [texts[0]], [texts[0], texts[1]]]
+    assert query is not None
+    assert query.spec.definitions == list(texts)
+    for name in ("base", "evens", "fours"):
+        node.submit(f"DROP STREAM {name}")
+
+
+def _define(node: InProcessNode, session: str, text: str) -> None:
+    driver = node.launcher.connect_driver(session)
+    statement = node.submit(text, session=session)["id"]
+    assert driver.claim().command is not None
+    assert driver.succeed(statement).applied

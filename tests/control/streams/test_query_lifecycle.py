@@ -1,0 +1,395 @@
+"""The lifecycle of streaming queries, with drivers whose reports a test writes."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.scripted_driver import ScriptedDriver
+from tests.support.waiting import wait_until
+
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StatementState, StreamState
+from headrace.model.stream_query import DesiredQuery, QueryProgress, QueryReport, Wanted
+from headrace.store import stream_queries
+
+_numbers = count()
+ERROR = Failure(code="execution_error", message="division by zero")
+
+
+class RunningQuery:
+    """A query that a scripted driver has started, with what the driver reports about it."""
+
+    def __init__(self, node: InProcessNode, **session: Any) -> None:
+        self.node = node
+        self.name = f"q{next(_numbers)}"
+        self.session, self.driver = node.start_session(kind="streaming", **session)
+        self.statement = node.submit(
+            f"SAVE STREAM t TO noop IDENTIFIED BY {self.name}", session=self.session
+        )["id"]
+        query = self.driver.claim().query
+        assert query is not None
+        self.id = query.id
+        assert self.driver.succeed(self.statement).applied
+        self.report(StreamState.RUNNING)
+
+    @property
+    def state(self) -> str:
+        return str(self.node.stream(self.id)["state"])
+
+    def desired(self) -> DesiredQuery | None:
+        """Return what the node orders about the query, or None."""
+        queries = self.driver.read_streams().queries
+        return next((query for query in queries if query.id == self.id), None)
+
+    def report(
+        self, state: StreamState, *, driver: ScriptedDriver | None = None, **facts: Any
+    ) -> None:
+        """Report a state, for the newest generation unless `facts` say otherwise."""
+        facts = {"generation": self._generation(), "run_id": "run-1"} | facts
+        report = QueryReport(id=self.id, state=state, **facts)
+        streams = int(state is StreamState.RUNNING)
+        assert (driver or self.driver).renew(streams=streams, queries=[report]).applied
+
+    def transitions(self) -> list[tuple[str | None, str]]:
+        return [(event.get("from"), event["to"]) for event in self.node.events(self.id)]
+
+    def _generation(self) -> int:
+        with self.node.database.read() as tx:
+            query = stream_queries.get(tx, self.id)
+            assert query is not None
+            return query.generation
+
+
+def test_save_stream_starts_a_query_that_any_node_can_show(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    shown = node.stream(query.name)
+
+    assert shown["state"] == "running"
+    assert shown["run_id"] == "run-1"
+    assert shown["statement_id"] == query.statement
+    assert shown["started_at"] is not None
+    assert node.stream(f"adhoc.{query.name}")["id"] == query.id
+    assert query.transitions() == [(None, "starting"), ("starting", "running")]
+
+
+def test_the_assignment_of_a_save_stream_holds_the_complete_query(node: InProcessNode) -> None:
+    session, driver = node.start_session(kind="streaming")
+    node.submit("SAVE STREAM t TO json IDENTIFIED BY complete", session=session)
+    query = driver.claim().query
+    assert query is not None
+
+    assert (query.name, query.job_id, query.wanted) == ("complete", "adhoc-anonymous", "running")
+    assert query.spec.sink == "json"
+    assert query.spec.path is not None
+    assert query.spec.path.endswith("/streams/adhoc-anonymous/complete")
+    assert query.spec.checkpoint is not None
+    assert query.spec.checkpoint.endswith("/checkpoints/adhoc-anonymous/complete")
+
+
+def test_a_stop_reaches_the_driver_and_ends_the_query_with_its_report(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+
+    assert node.act_on_stream(query.name, "stop")["state"] == "stopping"
+    desired = query.desired()
+    assert desired is not None
+    assert desired.wanted is Wanted.STOPPED
+    query.report(StreamState.STOPPED)
+
+    assert query.state == "stopped"
+    assert query.desired() is None
+
+
+def test_a_report_about_an_earlier_generation_changes_nothing(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    node.act_on_stream(query.name, "stop")
+
+    query.report(StreamState.STOPPED, generation=1)
+    assert query.state == "stopping"
+    query.report(StreamState.RUNNING)
+    assert query.state == "stopping"
+
+
+def test_a_paused_query_starts_again_when_it_is_resumed(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    node.act_on_stream(query.name, "pause")
+    query.report(StreamState.STOPPED)
+    assert query.state == "paused"
+    assert query.desired() is None
+
+    assert node.act_on_stream(query.name, "resume")["state"] == "starting"
+    desired = query.desired()
+    assert desired is not None
+    assert (desired.wanted, desired.held) == (Wanted.RUNNING, False)
+    query.report(StreamState.RUNNING, run_id="run-2")
+    assert query.state == "running"
+
+
+def test_a_pause_can_be_taken_back_before_the_query_has_stopped(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    node.act_on_stream(query.name, "pause")
+    node.act_on_stream(query.name, "resume")
+    query.report(StreamState.STOPPED)
+
+    assert query.state == "starting"
+    assert query.transitions()[-2:] == [("stopping", "paused"), ("paused", "starting")]
+
+
+def test_a_stop_of_a_paused_query_ends_it_at_once(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    node.act_on_stream(query.name, "pause")
+    query.report(StreamState.STOPPED)
+
+    assert node.act_on_stream(query.name, "stop")["state"] == "stopped"
+
+
+def test_failures_and_the_next_start_are_kept_in_the_store(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    query.report(
+        StreamState.BACKING_OFF, failures=3, delay_seconds=8.0, retry_seconds=7.5, error=ERROR
+    )
+    shown = node.stream(query.name)
+
+    assert shown["state"] == "backing_off"
+    assert shown["failures"] == 3
+    assert shown["retry_at"] is not None
+    assert shown["last_error"]["message"] == "division by zero"
+    event = node.events(query.id)[-1]
+    assert (event["detail"]["failures"], event["detail"]["delay_seconds"]) == (3, 8.0)
+
+
+def test_a_further_failure_between_two_reports_has_an_event_of_its_own(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    for failures in (1, 2):
+        query.report(
+            StreamState.BACKING_OFF, failures=failures, delay_seconds=1.0, retry_seconds=1.0
+        )
+
+    assert query.transitions()[-2:] == [("backing_off", "starting"), ("starting", "backing_off")]
+
+
+def test_a_retry_ends_the_backoff(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    query.report(StreamState.BACKING_OFF, failures=1, delay_seconds=60.0, retry_seconds=60.0)
+
+    shown = node.act_on_stream(query.name, "retry")
+    assert (shown["state"], shown["retry_at"]) == ("starting", None)
+    assert node.http.post(f"/api/v1/streams/{query.name}/retry").status_code == 409
+
+
+def test_a_stop_takes_precedence_over_a_pending_restart(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    query.report(StreamState.BACKING_OFF, failures=1, delay_seconds=60.0, retry_seconds=60.0)
+    node.act_on_stream(query.name, "stop")
+    query.report(StreamState.STOPPED, failures=1)
+
+    assert query.state == "stopped"
+
+
+def test_a_restart_begins_a_new_attempt_on_the_same_checkpoint(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    node.act_on_stream(query.name, "restart")
+    query.report(StreamState.STOPPED, last_batch=41)
+    successor = node.stream(query.name)
+
+    assert query.state == "stopped"
+    assert (successor["attempt"], successor["previous_id"]) == (2, query.id)
+    assert (successor["state"], successor["last_batch"]) == ("starting", 41)
+    assert successor["checkpoint"] == node.stream(query.id)["checkpoint"]
+    assert [each.id for each in query.driver.read_streams().queries] == [successor["id"]]
+
+
+def test_a_query_whose_session_has_ended_restarts_in_a_new_session(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    query.report(StreamState.FAILED, error=ERROR)
+    node.http.delete(f"/api/v1/sessions/{query.session}")
+    query.driver.goodbye()
+    wait_until(lambda: node.session_state(query.session) == "dead", what="the session ends")
+
+    successor = node.act_on_stream(query.name, "restart")
+    assert successor["session_id"] != query.session
+    assert node.describe_session(successor["session_id"])["kind"] == "streaming"
+    driver = node.launcher.connect_driver(successor["session_id"])
+    assert driver.hello().applied
+    assert [each.id for each in driver.read_streams().queries] == [successor["id"]]
+
+
+def test_a_query_ends_when_its_sources_have_ended(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    query.report(StreamState.STOPPED, last_batch=3)
+    event = node.events(query.id)[-1]
+
+    assert (query.state, node.stream(query.id)["last_batch"]) == ("stopped", 3)
+    assert event["detail"] == {"reason": "its sources have ended"}
+
+
+def test_a_failed_query_can_be_restarted_but_never_revived(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    query.report(StreamState.FAILED, error=ERROR)
+    query.report(StreamState.RUNNING)
+    assert query.state == "failed"
+    for action in ("pause", "resume", "retry"):
+        assert node.http.post(f"/api/v1/streams/{query.id}/{action}").status_code == 409
+    assert node.act_on_stream(query.id, "stop")["state"] == "failed"
+    assert node.act_on_stream(query.id, "restart")["attempt"] == 2
+
+
+def test_a_statement_that_fails_ends_its_query(node: InProcessNode) -> None:
+    session, driver = node.start_session(kind="streaming")
+    statement = node.submit("SAVE STREAM nosuch TO noop", session=session)["id"]
+    driver.claim()
+    driver.report_end(statement, StatementState.FAILED, failure=ERROR)
+    shown = node.stream("nosuch")
+
+    assert (shown["state"], shown["last_error"]["message"]) == ("failed", "division by zero")
+
+
+def test_a_cancelled_statement_ends_its_query_and_frees_the_name(node: InProcessNode) -> None:
+    session, _driver = node.start_session(kind="streaming")
+    statement = node.submit("SAVE STREAM early TO noop", session=session)["id"]
+    node.http.post(f"/api/v1/statements/{statement}/cancel")
+
+    assert node.stream("early")["state"] == "stopped"
+    node.submit("SAVE STREAM early TO noop", session=session)
+
+
+def test_a_started_query_is_stopped_by_stop_stream_not_by_a_cancel(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    response = node.http.post(f"/api/v1/statements/{query.statement}/cancel")
+
+    assert response.status_code == 409
+    assert "STOP STREAM" in response.text
+    assert query.state == "running"
+
+
+def test_a_query_continues_in_the_driver_after_a_lost_one(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    query = RunningQuery(node)
+    query.report(StreamState.RUNNING, last_batch=7)
+    node.launcher.report_exit(query.session, "killed by SIGKILL")
+    second = node.launcher.connect_driver(query.session, launch=2)
+
+    assert query.state == "starting"
+    assert second.hello().applied
+    desired = second.read_streams().queries
+    assert [(each.id, each.last_batch, each.held) for each in desired] == [(query.id, 7, False)]
+    query.report(StreamState.RUNNING, driver=second, run_id="run-2")
+    assert query.state == "running"
+
+
+def test_the_next_driver_waits_out_the_rest_of_a_backoff(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    query = RunningQuery(node)
+    query.report(StreamState.BACKING_OFF, failures=5, delay_seconds=600.0, retry_seconds=600.0)
+    node.launcher.report_exit(query.session, "killed by SIGKILL")
+    second = node.launcher.connect_driver(query.session, launch=2)
+    assert second.hello().applied
+    (desired,) = second.read_streams().queries
+
+    assert query.state == "backing_off"
+    assert desired.failures == 5
+    assert desired.retry_seconds is not None
+    assert 500 < desired.retry_seconds < 600
+
+
+def test_a_stop_is_confirmed_by_the_loss_of_the_driver(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    query = RunningQuery(node)
+    node.act_on_stream(query.name, "stop")
+    node.launcher.report_exit(query.session, "killed by SIGKILL")
+
+    wait_until(lambda: query.state == "stopped", what="the query has stopped")
+    wait_until(lambda: node.session_state(query.session) == "recovering", what="no driver runs")
+
+
+def test_a_save_stream_whose_driver_was_lost_is_retried(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    session, driver = node.start_session(kind="streaming")
+    statement = node.submit("SAVE STREAM t TO noop", session=session)["id"]
+    first = driver.claim()
+    node.launcher.report_exit(session, "killed by SIGKILL")
+    second = node.launcher.connect_driver(session, launch=2)
+    assert second.hello().applied
+    assert [query.held for query in second.read_streams().queries] == [True]
+    again = second.claim()
+
+    assert again.statement_id == statement
+    assert first.query is not None
+    assert again.query is not None
+    assert (again.attempt, again.query.id) == (2, first.query.id)
+
+
+def test_a_session_with_a_live_query_is_not_idle(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    query = RunningQuery(node, idle_timeout="100ms")
+    query.report(StreamState.BACKING_OFF, failures=1, delay_seconds=60.0, retry_seconds=60.0)
+    idle, _driver = node.start_session(idle_timeout="100ms")
+    wait_until(lambda: node.session_state(idle) == "closing", what="an idle session closes")
+
+    assert node.session_state(query.session) == "running"
+    node.act_on_stream(query.name, "stop")
+    query.report(StreamState.STOPPED)
+    wait_until(lambda: node.session_state(query.session) == "closing", what="the session closes")
+
+
+def test_closing_a_session_stops_its_queries(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    node.http.delete(f"/api/v1/sessions/{query.session}")
+    assert query.state == "stopping"
+    query.driver.goodbye()
+
+    wait_until(lambda: query.state == "stopped", what="the query has stopped")
+
+
+def test_a_session_that_fails_fails_its_queries(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    node.fail_session(query.session, query.driver)
+    shown = node.stream(query.name)
+
+    assert (shown["state"], shown["last_error"]["code"]) == ("failed", "spark_unavailable")
+
+
+def test_progress_is_kept_in_a_bounded_ring(node: InProcessNode) -> None:
+    query = RunningQuery(node)
+    for begin in (0, 90):
+        batches = [_progress(batch) for batch in range(begin, begin + 90)]
+        query.report(StreamState.RUNNING, last_batch=begin + 89, progress=batches)
+    shown = node.stream(query.name)
+
+    assert [batch["batch"] for batch in shown["progress"]] == list(range(80, 180))
+    page = node.http.get("/api/v1/streams", params={"live": True, "limit": 1000}).json()
+    listed = next(item for item in page["items"] if item["id"] == query.id)
+    assert [batch["batch"] for batch in listed["progress"]] == [179]
+
+
+def test_a_driver_changes_no_query_of_another_session(node: InProcessNode) -> None:
+    query, other = RunningQuery(node), RunningQuery(node)
+    query.report(
+        StreamState.FAILED, driver=other.driver, error=ERROR, progress=[_progress(5)], last_batch=5
+    )
+    shown = node.stream(query.name)
+
+    assert (shown["state"], shown["last_batch"], shown["progress"]) == ("running", None, [])
+
+
+@pytest.mark.parametrize("state", [StreamState.STOPPING, StreamState.PAUSED])
+def test_a_driver_cannot_report_a_state_that_only_users_request(
+    node: InProcessNode, state: StreamState
+) -> None:
+    query = RunningQuery(node)
+    query.report(state)
+
+    assert query.state == "running"
+
+
+def _progress(batch: int) -> QueryProgress:
+    return QueryProgress(
+        batch=batch,
+        at="2026-11-22T00:00:00.000Z",
+        input_rows=10,
+        input_rate=1.0,
+        process_rate=2.0,
+        milliseconds=5,
+    )

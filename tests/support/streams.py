@@ -1,0 +1,51 @@
+"""Runs of streaming queries in the Spark of a test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.grammar.parse import parse
+from headrace.grammar.stream_statements import CreateSink, SaveStream
+from headrace.model.stream_query import DesiredQuery, QuerySpec, Wanted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from headrace.driver.streams.spark_run import SparkRun
+
+NUMBERS = "CREATE STREAM numbers (n INT, even BOOLEAN) FROM json OPTIONS ('path' = '{input}')"
+StartRun = Callable[..., "SparkRun"]
+"""Type of the fixture `start`."""
+
+
+def make_desired(text: str, definitions: tuple[str, ...], folder: Path) -> DesiredQuery:
+    """Return the query of a SAVE STREAM as a node would order it, with places in a folder."""
+    command = parse(text).command
+    assert isinstance(command, SaveStream)
+    sinks = (parse(definition).command for definition in definitions)
+    sink = next((each for each in sinks if isinstance(each, CreateSink)), None)
+    provider = "table" if command.to_table else (sink.provider if sink else command.target[0])
+    spec = QuerySpec(
+        text=text,
+        definitions=list(definitions),
+        sink=provider.lower(),
+        path=str(folder / "default") if provider.lower() in {"json", "parquet", "delta"} else None,
+        checkpoint=None if provider.lower() == "memory" else str(folder / f"wal-{command.name}"),
+    )
+    return DesiredQuery(
+        id="sq_1", name=command.name, job_id="j", spec=spec, wanted=Wanted.RUNNING, generation=1
+    )
+
+
+def finish(run: SparkRun) -> None:
+    """Wait for the end of a run whose trigger ends it."""
+    while not run.wait():
+        pass
+
+
+def read_rows(frame: DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a frame. `collect` leaves a socket behind."""
+    return [json.loads(row) for row in frame._jdf.toJSON().collectAsList()]
