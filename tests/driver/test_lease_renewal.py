@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
+from unittest import mock
 
 import pytest
 from tests.support.journal import BOOTSTRAP
@@ -13,8 +14,10 @@ from tests.support.waiting import wait_until
 from headrace.driver.lease_renewal import JvmMonitor, LeaseRenewal
 from headrace.driver.link import NodeLink
 from headrace.driver.spark import Spark
+from headrace.driver.streams.supervisor import Supervisor
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.messages import Renewed
+from headrace.model.stream_query import QueryReport
 
 pytestmark = pytest.mark.finding("B14")
 
@@ -59,7 +62,7 @@ class RenewingLink:
         self.renewals: list[int] = []
         self.taken_over = False
 
-    def renew(self, streams: int) -> Renewed:
+    def renew(self, streams: int, _queries: Sequence[QueryReport]) -> Renewed:
         if self.taken_over:
             raise LeaseLost("superseded")
         self.renewals.append(streams)
@@ -81,7 +84,10 @@ def start(jvm: ScriptedJvm) -> Iterator[Start]:
 
     def start(link: RenewingLink) -> list[HeadraceError]:
         errors: list[HeadraceError] = []
-        renewals.append(LeaseRenewal(cast("NodeLink", link), jvm.as_spark(), errors.append))
+        supervisor = Supervisor(start_run=mock.Mock(), read_conf=dict, on_change=mock.Mock())
+        renewals.append(
+            LeaseRenewal(cast("NodeLink", link), jvm.as_spark(), supervisor, errors.append)
+        )
         renewals[-1].start()
         return errors
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,6 +21,7 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment, Ended, Orders, Restored
 from headrace.model.result import ResultRequest
+from headrace.model.stream_query import QueryReport
 
 STATEMENT_ID = f"st_{'1' * 32}"
 
@@ -41,7 +42,13 @@ class FakeLink:
     def hello(self, _message: object) -> None:
         self.calls.append("hello")
 
-    def poll(self, _in_flight: list[str], _cancels: list[str]) -> Orders:
+    def poll(
+        self,
+        _in_flight: list[str],
+        _cancels: list[str],
+        *,
+        streams_generation: int,
+    ) -> Orders:
         self.calls.append("poll")
         if not self.orders:
             # A long poll that only the end of the process interrupts.
@@ -49,7 +56,7 @@ class FakeLink:
             raise LeaseLost
         return self.orders.pop(0)
 
-    def renew(self, _streams: int) -> None:
+    def renew(self, _streams: int, _queries: Sequence[QueryReport]) -> None:
         self.calls.append("renew")
 
     def report_start(self, _statement_id: str) -> None:
@@ -146,7 +153,7 @@ def assign(monkeypatch: pytest.MonkeyPatch, run: Callable[[], StatementState]) -
     class FakeExecution:
         cancelling = False
 
-        def __init__(self, _spark: object, _link: object, assignment: Assignment) -> None:
+        def __init__(self, _spark: object, _link: object, assignment: Assignment, *_rest: object):
             self.assignment = assignment
 
         def run(self) -> Ended:

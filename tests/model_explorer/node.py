@@ -26,7 +26,7 @@ from headrace.control.launchers.base import DriverExit, DriverStatus, Handle, La
 from headrace.control.node import Node
 from headrace.control.sessions import launch
 from headrace.model.session import DriverLease
-from headrace.settings import Profile
+from headrace.profiles import Profile
 from headrace.store import nodes
 from headrace.store.database import Database
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, cast
 from unittest import mock
@@ -20,6 +21,7 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Acknowledged, Assignment, Ended, Message, Orders, Restored
 from headrace.model.result import ResultRequest
+from headrace.model.stream_query import QueryReport
 
 _EXIT_SECONDS = 1.0
 _RELEASE_SECONDS = 60.0
@@ -87,7 +89,13 @@ class _RecordingLink:
     def hello(self, _message: Message) -> Acknowledged:
         return Acknowledged(applied=True)
 
-    def poll(self, _in_flight: list[str], _cancels: list[str]) -> Orders:
+    def poll(
+        self,
+        _in_flight: list[str],
+        _cancels: list[str],
+        *,
+        streams_generation: int,
+    ) -> Orders:
         self._polls += 1
         if self._polls == 1:
             return Orders(assignment=_QUERY)
@@ -103,7 +111,7 @@ class _RecordingLink:
         if self.exited.is_set():
             raise SystemExit
 
-    def renew(self, _streams: int = 0) -> Acknowledged:
+    def renew(self, _streams: int, _queries: Sequence[QueryReport]) -> Acknowledged:
         return Acknowledged(applied=True)
 
     def report_start(self, _statement_id: str) -> Acknowledged:

@@ -20,6 +20,8 @@ from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.planner import ExecutionPlan, TableOutcome, plan_statement
 from headrace.driver.spark import Spark
+from headrace.driver.streams.statements import QueryNotStarted, run_stream_statement
+from headrace.driver.streams.supervisor import Supervisor
 from headrace.driver.writes.locks import wait_for_lock
 from headrace.driver.writes.lookup import find_writes_patiently
 from headrace.driver.written_rows import count_written_rows
@@ -56,9 +58,12 @@ class _Outcome:
 class Execution:
     """One attempt to run one statement, in the thread that calls `run`."""
 
-    def __init__(self, spark: Spark, link: NodeLink, assignment: Assignment) -> None:
+    def __init__(
+        self, spark: Spark, link: NodeLink, assignment: Assignment, supervisor: Supervisor
+    ) -> None:
         self.assignment = assignment
         self._spark = spark
+        self._supervisor = supervisor
         self._link = link
         self._bootstrap = link.bootstrap
         self._plan: ExecutionPlan | None = None
@@ -115,12 +120,13 @@ class Execution:
     def _execute(self) -> ResultReport:
         assignment, context, session = self.assignment, self._spark.context, self._spark.session
         context.addJobTag(assignment.statement_id)
-        context.setJobDescription(assignment.text[:200])
+        # The options of a stream may contain secrets, which Spark's UI would show.
+        context.setJobDescription(assignment.command or assignment.text[:200])
         if self._bootstrap.parallelism > 1:
             context.setLocalProperty(_POOL, threading.current_thread().name)
             session = self._spark.state.clone_session() if assignment.is_query else session
         with _override_conf(session, assignment.conf):
-            self._plan = plan = plan_statement(session, assignment, self._link, self._facts)
+            self._plan = plan = self._make_plan(session)
             self._start_hooks(plan)
             try:
                 self._prepare_writes(plan)
@@ -131,6 +137,19 @@ class Execution:
                 self._remove_job_tag()
             self._hooks.notify_finished(can_veto=plan.can_be_vetoed)
         return report
+
+    def _make_plan(self, session: SparkSession) -> ExecutionPlan:
+        if self.assignment.command is None:
+            return plan_statement(session, self.assignment, self._link, self._facts)
+        return ExecutionPlan(
+            run=lambda: run_stream_statement(
+                session,
+                self.assignment,
+                self._supervisor,
+                clone_session=self._spark.state.clone_session,
+                cancelling=self._cancelling,
+            )
+        )
 
     def _prepare_writes(self, plan: ExecutionPlan) -> None:
         """Wait until the statement may write.
@@ -172,7 +191,11 @@ class Execution:
 
     def _handle_failure(self, error: Exception) -> _Outcome:
         """Call the hooks for a failed or cancelled statement, and return its outcome."""
-        failure = describe_failure(error, self.assignment.text)
+        failure = (
+            error.failure
+            if isinstance(error, QueryNotStarted)
+            else describe_failure(error, self.assignment.text)
+        )
         if self.cancelling or isinstance(error, Cancelled):
             self._hooks.notify_cancelled()
             return _Outcome(StatementState.CANCELLED, failure=failure)
@@ -223,8 +246,13 @@ class Execution:
 
     def _capture_changes(self) -> Snapshot | None:
         """Return the session state if the statement may have changed it, even if it failed."""
-        if self.assignment.is_query or (self._plan is not None and self._plan.hook is not None):
-            # A CTAS changes a catalog, but not the session.
+        is_own = self.assignment.command is not None
+        if (
+            self.assignment.is_query
+            or is_own
+            or (self._plan is not None and self._plan.hook is not None)
+        ):
+            # A CTAS changes a catalog, and a statement on streams the store, but not the session.
             return None
         try:
             return self._spark.state.capture_changes()

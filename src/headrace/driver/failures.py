@@ -56,6 +56,11 @@ def describe_failure(error: Exception, text: str) -> Failure:
     )
 
 
+def describe_java_error(java_error: Any) -> Failure:
+    """Return the failure for a Java error, described by its first cause with a condition."""
+    return describe_failure(_convert(_find_cause_with_condition(java_error)), "")
+
+
 def find_condition(error: Exception) -> str | None:
     """Return the condition of a Spark error, or of its first cause with a condition, or None."""
     spark_error = _unwrap(error)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from headrace.driver.link import NodeLink
 from headrace.driver.spark import Spark
+from headrace.driver.streams.supervisor import Supervisor
 from headrace.errors import DriverLost, HeadraceError
 
 _STOP_SECONDS = 1.0
@@ -95,10 +96,14 @@ class JvmMonitor:
 
 
 class LeaseRenewal:
-    """A thread that renews the lease until it is stopped."""
+    """A thread that renews the lease until it is stopped, and reports the streaming queries."""
 
     def __init__(
-        self, link: NodeLink, spark: Spark, on_error: Callable[[HeadraceError], None]
+        self,
+        link: NodeLink,
+        spark: Spark,
+        supervisor: Supervisor,
+        on_error: Callable[[HeadraceError], None],
     ) -> None:
         """Create a renewal that has not started.
 
@@ -107,7 +112,9 @@ class LeaseRenewal:
                 no node answers.
         """
         self._link = link
+        self._supervisor = supervisor
         self._stopping = threading.Event()
+        self._is_due = threading.Event()
         self._on_error = on_error
         self._thread = threading.Thread(
             target=self._renew_repeatedly, name="headrace-renew", daemon=True
@@ -126,12 +133,23 @@ class LeaseRenewal:
     def stop(self) -> None:
         """Stop the thread. A renewal in flight has no effect from now on."""
         self._stopping.set()
+        self._is_due.set()
         self._thread.join(_STOP_SECONDS)
 
+    def request(self) -> None:
+        """Renew at once, because there is something to report."""
+        self._is_due.set()
+
     def _renew_repeatedly(self) -> None:
-        while not self._stopping.wait(self._interval):
+        while True:
+            self._is_due.wait(self._interval)
+            self._is_due.clear()
+            if self._stopping.is_set():
+                return
             try:
-                self._link.renew(self._jvm.check())
+                reports = self._supervisor.report()
+                self._link.renew(self._jvm.check(), reports)
+                self._supervisor.acknowledge(reports)
             except HeadraceError as error:
                 if not self._stopping.is_set():
                     self._on_error(error)

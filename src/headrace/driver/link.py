@@ -17,6 +17,7 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import TypeVar
@@ -54,6 +55,7 @@ from headrace.model.messages import (
     WriteLock,
 )
 from headrace.model.progress import Progress
+from headrace.model.stream_query import QueryReport
 from headrace.model.table_write import OrphanedWrite
 
 _LOG = logging.getLogger("headrace.link")
@@ -146,20 +148,30 @@ class NodeLink:
         self._last_renewal = sent
         return acknowledged
 
-    def poll(self, in_flight: list[str], cancels_received: list[str]) -> Orders:
+    def poll(
+        self, in_flight: list[str], cancels_received: list[str], *, streams_generation: int = 0
+    ) -> Orders:
         """Wait for orders, for up to 20 seconds, and return them.
 
         Args:
             in_flight: Statements whose end the node has not acknowledged yet.
             cancels_received: Statements of `in_flight` that are being cancelled.
+            streams_generation: Generation of the desired queries that the driver has.
         """
         message = Poll(
-            wait_seconds=_POLL_SECONDS, in_flight=in_flight, cancels_received=cancels_received
+            wait_seconds=_POLL_SECONDS,
+            in_flight=in_flight,
+            cancels_received=cancels_received,
+            streams_generation=streams_generation,
         )
         return self._call("poll", message, Orders, seconds=_POLL_SECONDS + _CALL_SECONDS)
 
-    def renew(self, streams: int = 0) -> Renewed:
-        """Renew the lease, report the number of running streams, and update the node addresses.
+    def renew(self, streams: int = 0, queries: Sequence[QueryReport] = ()) -> Renewed:
+        """Renew the lease, report the streaming queries, and update the node addresses.
+
+        Args:
+            streams: Number of running queries, supervised or not.
+            queries: Reports about the supervised queries.
 
         Raises NoNodeAnswers if no renewal was accepted for `orphan_seconds`, although nodes may
         have answered that their store is down: another host may then take over the session.
@@ -168,7 +180,7 @@ class NodeLink:
         deadline = self._last_renewal + self.bootstrap.orphan_seconds
         renewed = self._call(
             "renew",
-            Renew(streams=streams),
+            Renew(streams=streams, queries=list(queries)),
             Renewed,
             seconds=self._renewal_seconds,
             deadline=deadline,

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from headrace.driver.ctas import recover
 from headrace.driver.execute import Execution
@@ -21,6 +22,8 @@ from headrace.driver.lease_renewal import LeaseRenewal
 from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
 from headrace.driver.progress import ProgressReporter
 from headrace.driver.spark import Spark
+from headrace.driver.streams.spark_run import RunStarter
+from headrace.driver.streams.supervisor import Supervisor
 from headrace.driver.warm_up import warm_up
 from headrace.driver.writes.orphaned_staging import clear_orphaned_staging
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
@@ -51,6 +54,13 @@ class Loop:
         self._stopping = threading.Event()
         self._is_terminating = threading.Event()
         self._fatal_error: HeadraceError | None = None
+        starter = RunStarter(self._clone_for_stream, epoch=link.bootstrap.epoch)
+        self._supervisor = Supervisor(
+            start_run=starter.start,
+            read_conf=lambda: spark.session.conf.getAll,
+            on_change=self._report_streams,
+        )
+        self._renewal = LeaseRenewal(link, spark, self._supervisor, self._abort)
         self._workers = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-run")
         self._reporters = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-report")
 
@@ -76,8 +86,7 @@ class Loop:
         report_ended_statements(hook_calls, self._link.bootstrap.session_id)
         notified = [call.statement_id for call in hook_calls]
         self._link.hello(self._spark.build_hello(os.getpid(), lost=lost, notified=notified))
-        renewal = LeaseRenewal(self._link, self._spark, self._abort)
-        renewal.start()
+        self._renewal.start()
         # Only after `hello`: a long recovery must not exceed the start timeout of the session.
         recovery = self._workers.submit(self._recover)
         self._futures.add(recovery)
@@ -95,7 +104,7 @@ class Loop:
         finally:
             reporter.stop()
             # Only now: the lease must last while statements stop.
-            renewal.stop()
+            self._renewal.stop()
         self._raise_fatal_error()
         self._link.goodbye()
         if any(not future.done() for future in self._futures):
@@ -106,8 +115,12 @@ class Loop:
 
     def _serve(self) -> None:
         while not self._stopping.is_set():
-            orders = self._link.poll(*self._list_in_flight())
+            orders = self._link.poll(
+                *self._list_in_flight(), streams_generation=self._supervisor.generation
+            )
             self._raise_fatal_error()
+            if orders.streams is not None:
+                self._supervisor.apply(orders.streams)
             for statement_id in orders.cancel:
                 self._cancel(statement_id)
             assignment = orders.assignment
@@ -128,13 +141,22 @@ class Loop:
             return list(self._executions), cancelling
 
     def _start(self, assignment: Assignment) -> None:
-        execution = Execution(self._spark, self._link, assignment)
+        execution = Execution(self._spark, self._link, assignment, self._supervisor)
         with self._lock:
             self._executions[assignment.statement_id] = execution
         self._futures = {future for future in self._futures if not future.done()}
         self._futures.add(self._workers.submit(self._execute, execution))
         # Report in parallel: a round trip before the execution would delay the user's statement.
         self._reporters.submit(self._report_start, execution)
+
+    def _clone_for_stream(self) -> SparkSession:
+        """Return a session for a run of a streaming query."""
+        self._spark.commit_protocol.activate()
+        return self._spark.state.clone_session()
+
+    def _report_streams(self) -> None:
+        """Report a change of a streaming query with a renewal of the lease."""
+        self._renewal.request()
 
     def _clear_orphaned_staging(self) -> None:
         try:
@@ -216,6 +238,7 @@ class Loop:
             self._cancel(statement_id)
         grace_seconds = self._link.bootstrap.close_grace_seconds
         exit_seconds = min(_EXIT_SHARE * grace_seconds, _LONGEST_EXIT_SECONDS)
+        self._supervisor.stop_all(grace_seconds - exit_seconds)
         wait(self._futures, grace_seconds - exit_seconds)
         for pool in (self._workers, self._reporters):
             pool.shutdown(wait=False, cancel_futures=True)

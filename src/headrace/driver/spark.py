@@ -98,7 +98,9 @@ class Spark:
         Raises DriverLost if the JVM does not answer.
         """
         try:
-            return len(self.session.streams.active)
+            shared = self.session._jsparkSession.sharedState()  # noqa: SLF001 - not in PySpark's API
+            # `session.streams` knows the queries of its own session, and clones have others.
+            return int(shared.activeStreamingQueries().size())
         except (Py4JError, OSError) as error:
             raise DriverLost("The JVM of the driver died.") from error
 

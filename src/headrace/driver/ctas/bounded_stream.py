@@ -11,15 +11,12 @@ from typing import Any
 
 from pydantic import BaseModel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.driver.ctas.base import TwoPhaseTable
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.stream_end import has_ended_by_itself
 from headrace.errors import EndlessStream, StatementFailed, StreamStopped
 from headrace.model.ctas_options import TRIGGER_KEY, Trigger
-
-_PROGRESS_CONTEXT = "org.apache.spark.sql.execution.streaming.runtime.ProgressContext"
 
 
 class _StreamedRecord(BaseModel):
@@ -123,25 +120,9 @@ def run_to_end(stream: DataFrame, trigger: Trigger, location: str, name: str) ->
         .start()
     )
     query.awaitTermination()
-    if not _has_ended_by_itself(stream.sparkSession, query):
+    if not has_ended_by_itself(stream.sparkSession, query):
         raise StreamStopped(
             "The stream was stopped before it had read all rows, so the table was not created. Run"
             " the statement again."
         )
     return stream.sparkSession.read.schema(stream.schema).parquet(rows_location)
-
-
-def _has_ended_by_itself(session: SparkSession, query: StreamingQuery) -> bool:
-    """Return whether the trigger has ended a query, after all batches.
-
-    Spark reports a stopped query as it reports a complete one. Its MicroBatchExecution keeps the
-    last trigger, however: a query ends by itself after a trigger that has run to its end and, if
-    there can be several batches (MultiBatchExecutor), has found no more rows.
-    """
-    jvm = Py4JBridge(session)
-    execution = query._jsq.streamingQuery()  # noqa: SLF001 - PySpark has no access to the execution
-    trigger = execution.getLatestExecutionContext()
-    if jvm.field(trigger, "currentTriggerEndTimestamp", _PROGRESS_CONTEXT) < 0:
-        return False
-    executor = str(execution.triggerExecutor().getClass().getSimpleName())
-    return executor != "MultiBatchExecutor" or not trigger.isCurrentBatchConstructed()

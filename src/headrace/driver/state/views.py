@@ -54,6 +54,9 @@ def _capture_views(
     entries, unsaved = [], []
     for name, option in views:
         view = option.get()
+        if _is_of_memory_sink(view):
+            # Its query creates the view again.
+            continue
         if view.plan().isEmpty():
             body = jvm.serialize(view.tableMeta())
             entries.append(make_entry(name, EntryForm.JAVA, body))
@@ -65,6 +68,14 @@ def _capture_views(
         else:
             entries.append(make_entry(name, EntryForm.SQL, text))
     return sorted(entries, key=lambda entry: entry.name), unsaved
+
+
+def _is_of_memory_sink(view: Any) -> bool:
+    """Return whether a view shows the rows of a streaming query's memory sink."""
+    if view.plan().isEmpty():
+        return False
+    leaves = view.plan().get().collectLeaves()
+    return bool(leaves.size() == 1 and leaves.apply(0).getClass().getSimpleName() == "MemoryPlan")
 
 
 def _write_statement(jvm: Py4JBridge, plan: Any, create: str) -> str | None:

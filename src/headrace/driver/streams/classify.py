@@ -1,0 +1,85 @@
+"""Which failures of a streaming query a restart can repair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import (
+    AnalysisException,
+    IllegalArgumentException,
+    ParseException,
+    PySparkTypeError,
+    PySparkValueError,
+)
+
+from headrace.errors import HeadraceError
+
+_CAUSES = 20
+"""Largest number of causes to search."""
+_PERMANENT_ERRORS = (
+    AnalysisException,
+    ParseException,
+    IllegalArgumentException,
+    PySparkTypeError,
+    PySparkValueError,
+    HeadraceError,
+)
+_PERMANENT_CLASSES = {
+    "org.apache.spark.sql.AnalysisException",
+    "org.apache.spark.sql.catalyst.ExtendedAnalysisException",
+    "org.apache.spark.sql.catalyst.parser.ParseException",
+    "java.lang.ClassNotFoundException",
+    "java.lang.NoClassDefFoundError",
+    "java.lang.NoSuchMethodError",
+    # Spark checks with an assertion whether the sources of a checkpoint are those of the query.
+    "java.lang.AssertionError",
+}
+_PERMANENT_CONDITIONS = (
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_INVALID",
+    "STATE_STORE_UNSUPPORTED",
+    "STREAMING_STATEFUL_OPERATOR",
+    "INCOMPATIBLE_DATASOURCE",
+    "UNSUPPORTED_STREAMING",
+    # The source has deleted records that the checkpoint still needs.
+    "KAFKA_DATA_LOSS",
+    "UNABLE_TO_READ_STATE",
+)
+
+
+def is_permanent(error: Exception) -> bool:
+    """Return whether a query that failed with this error would fail again at once."""
+    if isinstance(error, _PERMANENT_ERRORS):
+        return True
+    if isinstance(error, Py4JJavaError):
+        return is_permanent_cause(error.java_exception)
+    return False
+
+
+def is_permanent_cause(java_error: Any) -> bool:
+    """Return whether a Java error, or one of its causes, is permanent."""
+    try:
+        return any(map(_is_permanent_class, _list_causes(java_error)))
+    except Py4JError:
+        return False
+
+
+def _list_causes(java_error: Any) -> list[Any]:
+    causes: list[Any] = []
+    while java_error is not None and len(causes) < _CAUSES:
+        causes.append(java_error)
+        java_error = java_error.getCause()
+    return causes
+
+
+def _is_permanent_class(java_error: Any) -> bool:
+    if java_error.getClass().getName() in _PERMANENT_CLASSES:
+        return True
+    try:
+        condition = java_error.getCondition()
+    except Py4JError:
+        # Not an error of Spark's.
+        return False
+    return condition is not None and str(condition).startswith(_PERMANENT_CONDITIONS)

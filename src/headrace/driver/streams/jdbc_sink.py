@@ -1,0 +1,153 @@
+"""The JDBC sink: one database transaction writes the rows of a batch and the number of the batch.
+
+The executors first write the rows to a staging table, in parallel. The transaction then records the
+number in a ledger and copies the rows. A batch that is already in the ledger is skipped, so that a
+batch which runs twice, even in two drivers at once, is written once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.grammar.parse import parse
+from headrace.grammar.stream_clauses import OutputMode
+from headrace.grammar.stream_statements import SaveStream
+from headrace.model.stream_query import DesiredQuery
+
+LEDGER = "headrace_ledger"
+"""Table with the last batch of each query, in the default schema of the connection."""
+_OPTIONS = "org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions"
+_DIALECTS = "org.apache.spark.sql.jdbc.JdbcDialects"
+_CREATE_LEDGER = (
+    f"CREATE TABLE IF NOT EXISTS {LEDGER}"
+    " (query_id VARCHAR(64) NOT NULL PRIMARY KEY, batch BIGINT NOT NULL)"
+)
+_LAST_BATCH = f"SELECT batch FROM {LEDGER} WHERE query_id = ?"  # noqa: S608 - a constant
+_ADVANCE = f"UPDATE {LEDGER} SET batch = ? WHERE query_id = ? AND batch < ?"  # noqa: S608
+_BEGIN = (
+    f"INSERT INTO {LEDGER} (query_id, batch) SELECT ?, ?"  # noqa: S608 - a constant
+    f" WHERE NOT EXISTS (SELECT 1 FROM {LEDGER} WHERE query_id = ?)"
+)
+_DRIVERS = {
+    "postgresql": "org.postgresql.Driver",
+    "mysql": "com.mysql.cj.jdbc.Driver",
+    "mariadb": "org.mariadb.jdbc.Driver",
+    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+    "oracle": "oracle.jdbc.OracleDriver",
+    "db2": "com.ibm.db2.jcc.DB2Driver",
+    "h2": "org.h2.Driver",
+}
+"""Class of the driver for each kind of URL."""
+_START_SECONDS = 60.0
+"""Longest time from the first batch to the id of the query, which Spark returns after the start."""
+
+
+class JdbcSink:
+    """Writes the batches of one query."""
+
+    def __init__(self, options: Mapping[str, str], desired: DesiredQuery, epoch: int) -> None:
+        by_key = {key.lower(): value for key, value in options.items()}
+        self._options = _with_driver(by_key)
+        self._table = by_key["dbtable"]
+        self._desired = desired
+        self._epoch = epoch
+        self._query_id = ""
+        self._is_bound = threading.Event()
+
+    def bind(self, query_id: str) -> None:
+        """Set Spark's id of the query. It is the same as long as the checkpoint exists."""
+        self._query_id = query_id
+        self._is_bound.set()
+
+    def write(self, batch: DataFrame, number: int) -> None:
+        """Write a batch, unless it is written already. Raises what Spark and the database raise."""
+        if not self._is_bound.wait(_START_SECONDS):
+            raise RuntimeError("the query did not start")
+        connections = _Connections(batch.sparkSession, self._options)
+        with connections.open() as connection:
+            if self._read_last(connection) >= number:
+                return
+        staging = self._staging_table()
+        self._save(batch, staging, "overwrite")
+        # Spark creates a missing table with the types of its dialect.
+        self._save(batch.limit(0), self._table, "ignore")
+        with connections.open() as connection:
+            self._commit(connection, batch, number, staging)
+        with connections.open() as connection:
+            connection.createStatement().execute(f"DROP TABLE {staging}")
+
+    def _read_last(self, connection: Any) -> int:
+        connection.createStatement().execute(_CREATE_LEDGER)
+        statement = connection.prepareStatement(_LAST_BATCH)
+        statement.setString(1, self._query_id)
+        rows = statement.executeQuery()
+        return int(rows.getLong(1)) if rows.next() else -1
+
+    def _commit(self, connection: Any, batch: DataFrame, number: int, staging: str) -> None:
+        """Record and copy a batch in the transaction of the connection."""
+        advance = connection.prepareStatement(_ADVANCE)
+        advance.setLong(1, number)
+        advance.setString(2, self._query_id)
+        advance.setLong(3, number)
+        if advance.executeUpdate() == 0:
+            begin = connection.prepareStatement(_BEGIN)
+            begin.setString(1, self._query_id)
+            begin.setLong(2, number)
+            begin.setString(3, self._query_id)
+            if begin.executeUpdate() == 0:
+                # Another driver has written the batch in the meantime.
+                return
+        command = parse(self._desired.spec.text).command
+        assert isinstance(command, SaveStream)
+        columns = ", ".join('"' + name.replace('"', '""') + '"' for name in batch.columns)
+        statement = connection.createStatement()
+        if command.output_mode is OutputMode.COMPLETE:
+            statement.execute(f"DELETE FROM {self._table}")  # noqa: S608 - the user's own table
+        statement.execute(
+            f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM {staging}"  # noqa: S608
+        )
+
+    def _staging_table(self) -> str:
+        schema, dot, _table = self._table.rpartition(".")
+        query = self._query_id.replace("-", "")[:12]
+        return f"{schema}{dot}headrace_batch_{query}_{self._epoch}"
+
+    def _save(self, rows: DataFrame, table: str, mode: str) -> None:
+        rows.write.format("jdbc").options(**{**self._options, "dbtable": table}).mode(mode).save()
+
+
+def _with_driver(options: dict[str, str]) -> dict[str, str]:
+    """Return the options, with the usual class of the database's driver if none is named.
+
+    Java's DriverManager does not find a driver that spark.jars or ADD JAR has added.
+    """
+    database = options["url"].removeprefix("jdbc:").partition(":")[0]
+    known = _DRIVERS.get(database.lower())
+    return options if known is None else {"driver": known} | options
+
+
+class _Connections:
+    """Opens transactions in the database of a sink, as Spark opens its own connections."""
+
+    def __init__(self, session: SparkSession, options: Mapping[str, str]) -> None:
+        jvm = Py4JBridge(session)
+        jdbc_options = jvm.type(_OPTIONS)(jvm.mapping(dict(options)))
+        dialect = jvm.singleton(_DIALECTS).get(options["url"])
+        self._factory = dialect.createConnectionFactory(jdbc_options)
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        """Open a transaction that commits at the end of the block and rolls back on an error."""
+        connection = self._factory.apply(-1)
+        try:
+            connection.setAutoCommit(False)
+            yield connection
+            connection.commit()
+        finally:
+            connection.close()

@@ -1,0 +1,67 @@
+"""The progress of a streaming query, as Spark reports it after each batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.model.stream_query import QueryProgress
+
+_COMMITTED = "addBatch"
+"""Phase that only the progress of a batch has. Spark also reports that there was nothing to do."""
+
+
+def read_new_batches(query: StreamingQuery, after: int | None) -> list[QueryProgress]:
+    """Return the progress of the committed batches after a number, oldest first.
+
+    Spark keeps the last hundred. Raises Py4JError.
+    """
+    execution = query._jsq  # noqa: SLF001 - PySpark parses every report for each access
+    last = execution.lastProgress()
+    if last is None or (after is not None and last.batchId() <= after and _is_idle(last)):
+        return []
+    reports = [json.loads(report.json()) for report in execution.recentProgress()]
+    committed = [report for report in reports if _COMMITTED in report.get("durationMs", {})]
+    return [
+        _to_progress(report) for report in committed if after is None or report["batchId"] > after
+    ]
+
+
+def _is_idle(report: Any) -> bool:
+    return not report.durationMs().containsKey(_COMMITTED)
+
+
+def _to_progress(report: Mapping[str, Any]) -> QueryProgress:
+    operators = report.get("stateOperators", [])
+    return QueryProgress(
+        batch=report["batchId"],
+        at=report["timestamp"],
+        input_rows=max(0, report.get("numInputRows", 0)),
+        input_rate=_rate(report.get("inputRowsPerSecond")),
+        process_rate=_rate(report.get("processedRowsPerSecond")),
+        milliseconds=report.get("batchDuration", report["durationMs"].get("triggerExecution", 0)),
+        watermark=report.get("eventTime", {}).get("watermark"),
+        state_rows=sum(operator.get("numRowsTotal", 0) for operator in operators),
+        state_bytes=sum(operator.get("memoryUsedBytes", 0) for operator in operators),
+        lag=_lag(report.get("sources", [])),
+    )
+
+
+def _rate(value: object) -> float:
+    """Return a rate; 0 if Spark could not compute it (NaN, Infinity or missing)."""
+    if not isinstance(value, int | float) or not 0 <= value < 1e15:
+        return 0.0
+    return float(value)
+
+
+def _lag(sources: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how many records each source still has, for the sources that say so."""
+    lags = {}
+    for source in sources:
+        value = source.get("metrics", {}).get("maxOffsetsBehindLatest")
+        if value is not None:
+            lags[str(source.get("description", ""))[:200]] = int(float(value))
+    return lags

@@ -1,0 +1,183 @@
+"""The sinks that a streaming query writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+from pyspark.sql.avro.functions import to_avro
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from headrace.driver.streams.columns import select_columns
+from headrace.driver.streams.jdbc_sink import JdbcSink
+from headrace.driver.streams.memory_view import publish_memory_view
+from headrace.driver.streams.sources import InvalidStream
+from headrace.driver.streams.table_sink import start_table
+from headrace.grammar.clauses import DeclaredColumn, qualified_name_to_sql
+from headrace.grammar.parse import parse
+from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, TriggerKind
+from headrace.grammar.stream_statements import CreateSink, SaveStream
+from headrace.model.stream_options import KAFKA_PREFIX, KAFKA_SINK
+from headrace.model.stream_providers import (
+    CHECKPOINT_OPTION,
+    FORMAT_OPTION,
+    RETRY_PREFIXES,
+    SINKS,
+)
+from headrace.model.stream_query import DesiredQuery
+
+_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
+_KAFKA_WRITING = {name.lower() for name in KAFKA_SINK}
+_KAFKA_COLUMNS = {"key", "value", "topic", "partition", "headers"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a query writes: the clauses of CREATE SINK and SAVE STREAM together."""
+
+    provider: str
+    options: Mapping[str, str]
+    """Options of the provider, without those of Headrace."""
+    partitioned_on: tuple[str, ...]
+    columns: tuple[DeclaredColumn, ...] | None
+    """Columns that CREATE SINK declares."""
+
+
+def find_target(desired: DesiredQuery, command: SaveStream) -> Target:
+    """Return where a query writes."""
+    commands = (parse(text).command for text in desired.spec.definitions)
+    sink = next((each for each in commands if isinstance(each, CreateSink)), None)
+    inherited = () if sink is None else sink.options
+    own = {key.lower() for key, _value in command.options}
+    options = [pair for pair in inherited if pair[0].lower() not in own] + list(command.options)
+    return Target(
+        provider=desired.spec.sink,
+        options={key: value for key, value in options if not _is_of_headrace(key)},
+        partitioned_on=command.partitioned_on or (() if sink is None else sink.partitioned_on),
+        columns=None if sink is None else sink.columns,
+    )
+
+
+def start_query(
+    frame: DataFrame, desired: DesiredQuery, command: SaveStream, *, epoch: int
+) -> StreamingQuery:
+    """Start a query that writes the rows of a streaming frame.
+
+    Args:
+        epoch: Epoch of the driver, for names of staging tables.
+
+    Raises:
+        InvalidStream: A column is missing, or the sink cannot take the rows.
+        PySparkException: Spark refuses the query.
+    """
+    target = find_target(desired, command)
+    rows = frame if target.columns is None else select_columns(frame, target.columns)
+    _check_partitions(rows, target)
+    if desired.spec.checkpoint is None:
+        # Spark would keep a checkpoint that the next run could not use.
+        rows.sparkSession.conf.unset(_CHECKPOINTS)
+    writer = _make_writer(rows, desired, command, target)
+    provider = target.provider
+    if provider == "jdbc":
+        sink = JdbcSink(target.options, desired, epoch)
+        query = writer.foreachBatch(sink.write).start()
+        sink.bind(query.id)
+        return query
+    if provider in {"table", "iceberg"}:
+        name = qualified_name_to_sql(command.target)
+        name = target.options["path"] if provider == "iceberg" else name
+        return start_table(writer, rows, name, target.partitioned_on, _mode(command, provider))
+    query = writer.start()
+    if provider == "memory":
+        try:
+            publish_memory_view(rows.sparkSession, desired.name)
+        except Exception:
+            query.stop()
+            raise
+    return query
+
+
+def _make_writer(
+    rows: DataFrame, desired: DesiredQuery, command: SaveStream, target: Target
+) -> DataStreamWriter:
+    provider = target.provider
+    options = dict(target.options)
+    if provider == "kafka":
+        rows, options = _encode_for_kafka(rows, options)
+    writer = rows.writeStream.queryName(desired.name).outputMode(_mode(command, provider).lower())
+    writer = _set_trigger(writer, command.trigger)
+    if desired.spec.checkpoint is not None:
+        writer = writer.option(CHECKPOINT_OPTION, desired.spec.checkpoint)
+    if provider in {"jdbc", "table"}:
+        # The partitions of a table are those of its creation.
+        return writer
+    if target.partitioned_on:
+        writer = writer.partitionBy(*target.partitioned_on)
+    if desired.spec.path is not None:
+        writer = writer.option("path", desired.spec.path)
+    if provider == "iceberg":
+        options = {key: value for key, value in options.items() if key.lower() != "path"}
+    return writer.format(provider).options(**options)
+
+
+def _mode(command: SaveStream, provider: str) -> OutputMode:
+    return command.output_mode or OutputMode(SINKS[provider].modes[0])
+
+
+def _set_trigger(writer: DataStreamWriter, trigger: StreamTrigger | None) -> DataStreamWriter:
+    if trigger is None:
+        return writer
+    interval = "" if trigger.interval is None else f"{trigger.interval.milliseconds} milliseconds"
+    setters: dict[TriggerKind, Callable[[], DataStreamWriter]] = {
+        TriggerKind.INTERVAL: lambda: writer.trigger(processingTime=interval),
+        TriggerKind.ONCE: lambda: writer.trigger(once=True),
+        TriggerKind.AVAILABLE_NOW: lambda: writer.trigger(availableNow=True),
+        TriggerKind.CONTINUOUS: lambda: writer.trigger(continuous=interval),
+    }
+    return setters[trigger.kind]()
+
+
+def _encode_for_kafka(rows: DataFrame, options: dict[str, str]) -> tuple[DataFrame, dict[str, str]]:
+    """Return rows with the columns of Kafka's sink, and the options of the sink itself."""
+    by_key = {key.lower(): value for key, value in options.items()}
+    writing = {key: value for key, value in options.items() if _is_of_kafka(key)}
+    encoding = {
+        key: value
+        for key, value in options.items()
+        if key not in writing and key.lower() != FORMAT_OPTION
+    }
+    names = {name.casefold() for name in rows.columns}
+    if "topic" not in by_key and "topic" not in names:
+        raise InvalidStream("kafka needs the option topic, or a column topic in the query.")
+    default = "raw" if "value" in names else "json"
+    format_ = by_key.get(FORMAT_OPTION, default).lower()
+    if format_ == "raw":
+        return rows, writing
+    kept = [name for name in rows.columns if name.casefold() in _KAFKA_COLUMNS - {"value"}]
+    body = F.struct(*(F.col(f"`{name}`") for name in rows.columns if name not in kept))
+    if format_ == "avro":
+        value = to_avro(body)
+    else:
+        value = (F.to_json if format_ == "json" else F.to_csv)(body, encoding)
+    return rows.select(*(F.col(f"`{name}`") for name in kept), value.alias("value")), writing
+
+
+def _check_partitions(rows: DataFrame, target: Target) -> None:
+    known = {name.casefold() for name in rows.columns}
+    for name in target.partitioned_on:
+        if name.casefold() not in known:
+            raise InvalidStream(
+                f"PARTITIONED ON names the column {name}, which the query does not have. Columns:"
+                f" {', '.join(rows.columns)}."
+            )
+
+
+def _is_of_kafka(key: str) -> bool:
+    return key.lower().startswith(KAFKA_PREFIX) or key.lower() in _KAFKA_WRITING
+
+
+def _is_of_headrace(key: str) -> bool:
+    return key.lower().startswith(RETRY_PREFIXES) or key.lower() == CHECKPOINT_OPTION.lower()

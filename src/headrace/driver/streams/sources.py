@@ -1,0 +1,137 @@
+"""The rows that a streaming query reads: defined streams, tables and views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+from pyspark.sql.avro.functions import from_avro
+
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.streams.columns import columns_to_ddl, select_columns
+from headrace.errors import StatementFailed
+from headrace.grammar.clauses import qualified_name_to_sql
+from headrace.grammar.parse import parse
+from headrace.grammar.stream_statements import CreateStream, CreateStreamAs, SaveStream
+from headrace.model.stream_options import KAFKA_PREFIX, KAFKA_SOURCE
+from headrace.model.stream_providers import FORMAT_OPTION
+
+_KAFKA_READING = {name.lower() for name in KAFKA_SOURCE}
+_AVRO_CONVERTERS = "org.apache.spark.sql.avro.SchemaConverters"
+
+
+class InvalidStream(StatementFailed):
+    """The stream cannot be read, or cannot be written to its sink."""
+
+    code = "invalid_stream"
+
+
+def register_streams(session: SparkSession, definitions: Iterable[str]) -> list[str]:
+    """Create the temporary views of these streams in a session, and return their names.
+
+    Raises InvalidStream and the errors of Spark.
+    """
+    names = []
+    for text in definitions:
+        command = parse(text).command
+        if isinstance(command, CreateStream | CreateStreamAs):
+            frame = open_stream(session, command)
+            frame.createOrReplaceTempView(f"`{command.name.replace('`', '``')}`")
+            names.append(command.name)
+    return names
+
+
+def open_stream(session: SparkSession, command: CreateStream | CreateStreamAs) -> DataFrame:
+    """Return the rows of a defined stream. Raises InvalidStream and the errors of Spark."""
+    if isinstance(command, CreateStreamAs):
+        frame = session.sql(command.query)
+        if not frame.isStreaming:
+            raise InvalidStream(
+                f"The query of the stream {command.name} reads no stream. To read a table as a"
+                " stream, write STREAM before its name: FROM STREAM t."
+            )
+        return frame
+    if command.provider.lower() == "kafka" and command.columns is not None:
+        return _open_kafka(session, command)
+    reader = session.readStream.format(command.provider.lower()).options(**dict(command.options))
+    if command.columns is not None and command.provider.lower() != "kafka":
+        reader = reader.schema(columns_to_ddl(command.columns))
+    return reader.load()
+
+
+def open_source(session: SparkSession, command: SaveStream, streams: Iterable[str]) -> DataFrame:
+    """Return the rows that a SAVE STREAM reads.
+
+    Args:
+        streams: Names of the defined streams, whose views the session has.
+    """
+    name = qualified_name_to_sql(command.source)
+    is_defined = len(command.source) == 1 and command.source[0].casefold() in {
+        stream.casefold() for stream in streams
+    }
+    frame = session.table(name)
+    if not frame.isStreaming:
+        if is_defined:
+            raise InvalidStream(f"{command.source[0]} is not a stream any more.")
+        # A table of files, Delta or Iceberg. A temporary view over a stream is one already.
+        frame = session.readStream.table(name)
+    return frame if command.columns is None else select_columns(frame, command.columns)
+
+
+def find_temporary_views(frame: DataFrame, definitions: Iterable[str]) -> list[str]:
+    """Return the names of the temporary views that a query reads, other than defined streams."""
+    jvm = Py4JBridge(frame.sparkSession)
+    defined = {name.casefold() for name in definitions}
+    found: dict[str, None] = {}
+    remaining = [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - not in PySpark's API
+    while remaining:
+        plan = remaining.pop()
+        if plan.getClass().getSimpleName() == "View" and plan.isTempView():
+            name = str(plan.desc().identifier().table())
+            if name.casefold() not in defined:
+                found[name] = None
+                continue
+        remaining += jvm.list_of(plan.children())
+        remaining += jvm.list_of(plan.subqueries())
+    return list(found)
+
+
+def _open_kafka(session: SparkSession, command: CreateStream) -> DataFrame:
+    """Return the declared columns, read from the values of Kafka's records."""
+    assert command.columns is not None
+    options = dict(command.options)
+    format_ = next(
+        (value for key, value in options.items() if key.lower() == FORMAT_OPTION), "json"
+    ).lower()
+    reading = {key: value for key, value in options.items() if _is_of_kafka(key)}
+    parsing = {
+        key: value
+        for key, value in options.items()
+        if key not in reading and key.lower() != FORMAT_OPTION
+    }
+    records = session.readStream.format("kafka").options(**reading).load()
+    if format_ == "raw":
+        return select_columns(records, command.columns)
+    ddl = columns_to_ddl(command.columns)
+    if format_ == "avro":
+        row = from_avro(F.col("value"), _avro_schema(session, ddl, parsing), parsing)
+    else:
+        parse_text = F.from_json if format_ == "json" else F.from_csv
+        row = parse_text(F.col("value").cast("string"), ddl, parsing)
+    return records.select(row.alias("row")).select("row.*")
+
+
+def _avro_schema(session: SparkSession, ddl: str, options: dict[str, str]) -> str:
+    """Return the Avro schema of the records: as the option gives it, else from the columns."""
+    given = next((value for key, value in options.items() if key.lower() == "avroschema"), None)
+    if given is not None:
+        return given
+    jvm = Py4JBridge(session)
+    schema = jvm.type("org.apache.spark.sql.types.StructType").fromDDL(ddl)
+    converters = jvm.singleton(_AVRO_CONVERTERS)
+    return str(converters.toAvroType(schema, False, "row", "").toString())
+
+
+def _is_of_kafka(key: str) -> bool:
+    return key.lower().startswith(KAFKA_PREFIX) or key.lower() in _KAFKA_READING

@@ -1,0 +1,114 @@
+"""Runs of streaming queries in Spark, each in a session of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.driver.failures import describe_failure, describe_java_error
+from headrace.driver.stream_end import has_ended_by_itself
+from headrace.driver.streams.classify import is_permanent, is_permanent_cause
+from headrace.driver.streams.progress import read_new_batches
+from headrace.driver.streams.sinks import start_query
+from headrace.driver.streams.sources import open_source, register_streams
+from headrace.driver.streams.supervised_query import RunFailed
+from headrace.errors import HeadraceError
+from headrace.grammar.parse import parse
+from headrace.grammar.stream_statements import SaveStream
+from headrace.model.failure import Failure
+from headrace.model.stream_query import DesiredQuery, QueryProgress
+
+_LOG = logging.getLogger("headrace.driver.streams")
+_WAIT_MILLISECONDS = 500
+_STOPPED = Failure(
+    code="stream_stopped", message="The query was stopped, but not by a request to Headrace."
+)
+
+
+class SparkRun:
+    """One run of a query."""
+
+    def __init__(self, session: SparkSession, query: StreamingQuery) -> None:
+        self.run_id = query.runId
+        self._session = session
+        self._query = query
+
+    def wait(self) -> bool:
+        """Wait for half a second for the end; return whether the sources have ended.
+
+        Raises RunFailed, also if something else has stopped the query.
+        """
+        execution = self._query._jsq  # noqa: SLF001 - PySpark waits for whole seconds only
+        try:
+            if not execution.awaitTermination(_WAIT_MILLISECONDS):
+                return False
+            if has_ended_by_itself(self._session, self._query):
+                return True
+        except (PySparkException, Py4JError) as error:
+            raise self._describe_end(error) from error
+        raise RunFailed(_STOPPED, is_permanent=False)
+
+    def read_new_batches(self, after: int | None) -> list[QueryProgress]:
+        """Return the progress of the committed batches after a number, oldest first."""
+        try:
+            return read_new_batches(self._query, after)
+        except (PySparkException, Py4JError, ValueError) as error:
+            _LOG.warning("query %s: no progress: %s", self._query.name, error)
+            return []
+
+    def stop(self) -> None:
+        """Stop the query, and wait until it has stopped."""
+        try:
+            self._query.stop()
+        except (PySparkException, Py4JError) as error:
+            _LOG.warning("query %s: %s", self._query.name, error)
+
+    def _describe_end(self, error: Exception) -> RunFailed:
+        """Return the failure that Spark keeps with the query: it has the cause."""
+        try:
+            reason = self._query._jsq.exception()  # noqa: SLF001
+            if reason.isDefined():
+                # The exception itself only says that the query has failed.
+                cause = reason.get().getCause() or reason.get()
+                failure, permanent = describe_java_error(cause), is_permanent_cause(cause)
+                return RunFailed(failure, is_permanent=permanent)
+        except (PySparkException, Py4JError):
+            _LOG.warning("query %s: its failure cannot be read", self._query.name)
+        return RunFailed(describe_failure(error, ""), is_permanent=is_permanent(error))
+
+
+class RunStarter:
+    """Starts the runs of the queries of one driver."""
+
+    def __init__(self, clone_session: Callable[[], SparkSession], *, epoch: int) -> None:
+        """Create a starter.
+
+        Args:
+            clone_session: Returns a session like that of the statements.
+            epoch: Epoch of the driver.
+        """
+        self._clone_session = clone_session
+        self._epoch = epoch
+
+    def start(self, desired: DesiredQuery) -> SparkRun:
+        """Start a run, which continues from the checkpoint. Raises RunFailed."""
+        command = parse(desired.spec.text).command
+        assert isinstance(command, SaveStream)
+        try:
+            # Each run gets a session of its own, because a failed one may have changed it.
+            session = self._clone_session()
+            streams = register_streams(session, desired.spec.definitions)
+            rows = open_source(session, command, streams)
+            query = start_query(rows, desired, command, epoch=self._epoch)
+        except (PySparkException, Py4JError, HeadraceError) as error:
+            if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
+                # The JVM is gone or about to be: the driver notices that by itself.
+                raise RunFailed(describe_failure(error, ""), is_permanent=False) from error
+            failure = describe_failure(error, desired.spec.text)
+            raise RunFailed(failure, is_permanent=is_permanent(error)) from error
+        return SparkRun(session, query)

@@ -1,0 +1,115 @@
+"""The statements on streams that a driver executes: CREATE STREAM, CREATE SINK, SAVE STREAM."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.driver.ctas import Cancelled
+from headrace.driver.streams.columns import columns_to_ddl
+from headrace.driver.streams.sources import (
+    InvalidStream,
+    find_temporary_views,
+    open_stream,
+    register_streams,
+)
+from headrace.driver.streams.supervised_query import SupervisedQuery
+from headrace.driver.streams.supervisor import Supervisor
+from headrace.errors import StatementFailed
+from headrace.grammar.parse import parse
+from headrace.grammar.stream_statements import (
+    CreateSink,
+    CreateStream,
+    CreateStreamAs,
+)
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import StreamState
+from headrace.model.messages import Assignment
+
+_WAIT_SECONDS = 0.1
+_RESULT = "query STRING, id STRING, checkpoint STRING"
+
+
+class QueryNotStarted(StatementFailed):
+    """The query of a SAVE STREAM could not be started."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def run_stream_statement(
+    session: SparkSession,
+    assignment: Assignment,
+    supervisor: Supervisor,
+    *,
+    clone_session: Callable[[], SparkSession],
+    cancelling: threading.Event,
+) -> DataFrame:
+    """Execute a statement of Headrace's own, and return its rows.
+
+    Args:
+        clone_session: Returns a session like `session`, for views that no statement sees.
+        cancelling: Set when the statement is to be cancelled.
+
+    Raises:
+        InvalidStream: The stream cannot be read, or it reads a temporary view.
+        QueryNotStarted: The query of a SAVE STREAM could not be started.
+        Cancelled: The statement was cancelled before the query had started.
+        PySparkException: Spark refuses the stream.
+    """
+    if assignment.query is not None:
+        return _start_query(session, assignment, supervisor, cancelling)
+    command = parse(assignment.text).command
+    if isinstance(command, CreateStream | CreateStreamAs):
+        _check_stream(clone_session(), command, assignment.definitions)
+    elif isinstance(command, CreateSink) and command.columns is not None:
+        session.createDataFrame([], columns_to_ddl(command.columns))
+    return session.sql("SELECT 1 WHERE false").select()
+
+
+def _check_stream(
+    session: SparkSession, command: CreateStream | CreateStreamAs, definitions: list[str]
+) -> None:
+    """Raise an error unless every session can read the stream that a statement defines."""
+    defined = register_streams(session, definitions)
+    frame = open_stream(session, command)
+    views = find_temporary_views(frame, defined) if isinstance(command, CreateStreamAs) else []
+    if views:
+        raise InvalidStream(
+            f"The stream {command.name} reads the temporary view {views[0]}, which only this"
+            f" session has: the stream would not outlive it. Define it as a stream instead:"
+            f" CREATE STREAM {views[0]} …"
+        )
+
+
+def _start_query(
+    session: SparkSession,
+    assignment: Assignment,
+    supervisor: Supervisor,
+    cancelling: threading.Event,
+) -> DataFrame:
+    desired = assignment.query
+    assert desired is not None
+    query = supervisor.start(desired)
+    state = _wait_for_start(query, cancelling)
+    if state is None:
+        supervisor.abandon(desired.id)
+        raise Cancelled
+    report = query.report()
+    if state is StreamState.FAILED and report.error is not None:
+        supervisor.abandon(desired.id)
+        raise QueryNotStarted(report.error)
+    return session.createDataFrame([(desired.name, desired.id, desired.spec.checkpoint)], _RESULT)
+
+
+def _wait_for_start(query: SupervisedQuery, cancelling: threading.Event) -> StreamState | None:
+    """Return the state after the first start; None if the statement was cancelled before."""
+    while True:
+        state = query.wait_for_outcome(_WAIT_SECONDS)
+        if state is not None:
+            return state
+        if cancelling.is_set():
+            return None

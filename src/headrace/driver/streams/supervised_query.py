@@ -1,0 +1,268 @@
+"""One query under supervision: a thread starts it, watches it and starts it again."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from headrace.driver.streams.failure_series import FailureSeries
+from headrace.model.failure import Failure
+from headrace.model.lifecycle import STREAM, StreamState
+from headrace.model.retry_policy import RetryPolicy
+from headrace.model.stream_query import DesiredQuery, QueryProgress, QueryReport, Wanted
+
+_LOG = logging.getLogger("headrace.driver.streams")
+_REPORTED_BATCHES = 100
+"""Largest number of batches whose progress waits for a report."""
+
+
+class RunFailed(Exception):
+    """A run of a query failed."""
+
+    def __init__(self, failure: Failure, *, is_permanent: bool) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.is_permanent = is_permanent
+
+
+class Run(Protocol):
+    """One run of a query in Spark."""
+
+    run_id: str
+
+    def wait(self) -> bool:
+        """Wait a moment for the end; return whether the sources have ended. Raises RunFailed."""
+
+    def read_new_batches(self, after: int | None) -> list[QueryProgress]:
+        """Return the progress of the committed batches after a number, oldest first."""
+
+    def stop(self) -> None:
+        """Stop the run, and wait until it has stopped."""
+
+
+class SupervisedQuery:
+    """A query of the driver, and what is to be reported about it. Thread-safe."""
+
+    def __init__(
+        self,
+        desired: DesiredQuery,
+        policy: RetryPolicy,
+        *,
+        start_run: Callable[[DesiredQuery], Run],
+        on_change: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        """Create a query whose thread has not started.
+
+        Args:
+            start_run: Starts a run. Raises RunFailed.
+            on_change: Called when the state has changed, so that it is reported.
+            clock: A monotonic clock, in seconds.
+            draw: Returns a random number from 0 to 1.
+        """
+        self._desired = desired
+        self._policy = policy
+        self._start_run = start_run
+        self._on_change = on_change
+        self._clock = clock
+        self._draw = draw
+        self._series = FailureSeries(
+            policy, failures=desired.failures, last_batch=desired.last_batch
+        )
+        self._condition = threading.Condition()
+        self._state = StreamState.STARTING
+        self._run_id: str | None = None
+        self._error: Failure | None = None
+        self._delay_seconds: float | None = None
+        self._retry_time: float | None = None
+        self._batches: deque[QueryProgress] = deque(maxlen=_REPORTED_BATCHES)
+        self._thread = threading.Thread(
+            target=self._supervise, name=f"headrace-stream-{desired.name}"[:100], daemon=True
+        )
+
+    @property
+    def desired(self) -> DesiredQuery:
+        """The desired state on which the query acts."""
+        with self._condition:
+            return self._desired
+
+    def start(self) -> None:
+        """Start the thread."""
+        if self._desired.retry_seconds is not None and self._desired.failures:
+            self._state = StreamState.BACKING_OFF
+            self._retry_time = self._clock() + self._desired.retry_seconds
+        self._thread.start()
+
+    def update(self, desired: DesiredQuery) -> None:
+        """Act on a newer desired state: stop, or start now if the query backs off."""
+        with self._condition:
+            if desired.generation <= self._desired.generation:
+                return
+            self._desired = desired
+            self._retry_time = None
+            self._condition.notify_all()
+        self._on_change()
+
+    def stop(self) -> None:
+        """Stop the query, whatever is desired. `join` waits for the end."""
+        with self._condition:
+            self._desired = self._desired.model_copy(update={"wanted": Wanted.STOPPED})
+            self._condition.notify_all()
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the end of the thread; return whether it has ended."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def wait_for_outcome(self, timeout: float) -> StreamState | None:
+        """Wait until the first start has succeeded or failed. Return the state, or None."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._state is not StreamState.STARTING, timeout)
+            return None if self._state is StreamState.STARTING else self._state
+
+    def report(self) -> QueryReport:
+        """Return what is to be reported now."""
+        with self._condition:
+            retry_seconds = None
+            if self._state is StreamState.BACKING_OFF and self._retry_time is not None:
+                retry_seconds = max(0.0, self._retry_time - self._clock())
+            return QueryReport(
+                id=self._desired.id,
+                generation=self._desired.generation,
+                state=self._state,
+                run_id=self._run_id,
+                failures=self._series.failures,
+                delay_seconds=self._delay_seconds,
+                retry_seconds=retry_seconds,
+                last_batch=self._series.last_batch,
+                error=self._error,
+                progress=list(self._batches),
+            )
+
+    def acknowledge(self, report: QueryReport) -> None:
+        """Forget the batches of a report that a node has accepted."""
+        with self._condition:
+            for batch in report.progress:
+                if self._batches and self._batches[0] == batch:
+                    self._batches.popleft()
+
+    def _supervise(self) -> None:
+        try:
+            while self._wait_for_start():
+                self._run_once()
+        except Exception as error:  # noqa: BLE001 - the thread must not end without a report
+            _LOG.exception("query %s: its supervisor failed", self._desired.name)
+            self._fail(Failure(code="internal_error", message=str(error)))
+
+    def _wait_for_start(self) -> bool:
+        """Wait out the backoff. Return whether the query is to start."""
+        with self._condition:
+            while self._state not in STREAM.terminal:
+                if self._desired.wanted is not Wanted.RUNNING:
+                    break
+                if self._retry_time is None:
+                    self._state = StreamState.STARTING
+                    return True
+                remaining = self._retry_time - self._clock()
+                if remaining <= 0:
+                    self._retry_time = None
+                else:
+                    self._condition.wait(remaining)
+            if self._state not in STREAM.terminal:
+                self._state = StreamState.STOPPED
+            self._condition.notify_all()
+        self._on_change()
+        return False
+
+    def _run_once(self) -> None:
+        try:
+            run = self._start_run(self.desired)
+        except RunFailed as error:
+            self._handle_failure(error)
+            return
+        with self._condition:
+            self._run_id = run.run_id
+            self._series.record_start(self._clock())
+        self._change_state(StreamState.RUNNING)
+        try:
+            self._watch(run)
+        except RunFailed as error:
+            self._collect(run)
+            self._handle_failure(error)
+
+    def _watch(self, run: Run) -> None:
+        """Wait for the end of a run. Raises RunFailed."""
+        while True:
+            if self.desired.wanted is not Wanted.RUNNING:
+                run.stop()
+                self._collect(run)
+                return
+            has_ended = run.wait()
+            self._collect(run)
+            if has_ended:
+                self._change_state(StreamState.STOPPED)
+                return
+
+    def _collect(self, run: Run) -> None:
+        """Record the batches that the run has committed, and whether the query is healthy."""
+        new = run.read_new_batches(self._series.batch_of_run)
+        with self._condition:
+            for batch in new:
+                self._series.record_batch(batch.batch)
+                self._batches.append(batch)
+            is_healthy_again = self._series.check_health(self._clock())
+            if is_healthy_again:
+                self._error, self._delay_seconds = None, None
+        if is_healthy_again:
+            self._on_change()
+
+    def _handle_failure(self, error: RunFailed) -> None:
+        with self._condition:
+            decision = self._series.record_failure(self._clock(), self._draw())
+            failures = self._series.failures
+        failure = error.failure
+        if decision.poison_batch is not None and not error.is_permanent:
+            message = (
+                f"Batch {decision.poison_batch} has failed"
+                f" {self._policy.poison_attempts} times or more in a row: {failure.message}"
+            )
+            failure = failure.model_copy(update={"message": message})
+        delay = None if error.is_permanent else decision.delay_seconds
+        if delay is None:
+            self._fail(failure)
+            return
+        _LOG.warning(
+            "query %s (%s): failure %d, next start in %.3f s: %s",
+            self._desired.name,
+            self._desired.id,
+            failures,
+            delay,
+            failure.summarize().message,
+        )
+        with self._condition:
+            self._error, self._delay_seconds = failure, delay
+            self._retry_time = self._clock() + delay
+        self._change_state(StreamState.BACKING_OFF)
+
+    def _fail(self, failure: Failure) -> None:
+        _LOG.error(
+            "query %s (%s) failed for good: %s",
+            self._desired.name,
+            self._desired.id,
+            failure.summarize().message,
+        )
+        with self._condition:
+            self._error = failure
+        self._change_state(StreamState.FAILED)
+
+    def _change_state(self, state: StreamState) -> None:
+        with self._condition:
+            self._state = state
+            self._condition.notify_all()
+        self._on_change()

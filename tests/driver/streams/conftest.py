@@ -1,0 +1,58 @@
+"""Fixtures of tests that run streaming queries in Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.streams import NUMBERS, StartRun, make_desired
+
+from headrace.driver.py4j_bridge import Py4JBridge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.driver.streams.spark_run import SparkRun
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> str:
+    """Return the definition of a stream of the numbers 0 to 9, in two files."""
+    folder = tmp_path / "input"
+    folder.mkdir()
+    for begin in (0, 5):
+        lines = [json.dumps({"n": n, "even": n % 2 == 0}) for n in range(begin, begin + 5)]
+        (folder / f"{begin}.json").write_text("\n".join(lines))
+    return NUMBERS.format(input=folder)
+
+
+@pytest.fixture
+def stream_session(spark: SparkSession) -> SparkSession:
+    """Return the session that the sessions of the runs are like."""
+    return spark
+
+
+@pytest.fixture
+def start(stream_session: SparkSession, tmp_path: Path) -> Iterator[StartRun]:
+    """Return a function that starts a run: `start(save, *definitions)`. It stops at the end."""
+    from pyspark.sql import SparkSession
+
+    from headrace.driver.streams.spark_run import RunStarter
+
+    def clone() -> SparkSession:
+        jvm = Py4JBridge(stream_session)
+        return SparkSession(stream_session.sparkContext, jvm.session.cloneSession())
+
+    started: list[SparkRun] = []
+
+    def start(text: str, *definitions: str, epoch: int = 1) -> SparkRun:
+        desired = make_desired(text, definitions, tmp_path)
+        started.append(RunStarter(clone, epoch=epoch).start(desired))
+        return started[-1]
+
+    yield start
+    for run in started:
+        run.stop()

@@ -1,0 +1,142 @@
+"""Sinks in databases and lakes: what a batch that runs twice leaves in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from tests.support.postgres import Postgres
+from tests.support.streams import StartRun, finish
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.catalogs]
+
+
+class Target:
+    """A new PostgreSQL database, and the sink that writes to its table `numbers`."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        database = postgres.new_database()
+        self.url = f"postgresql://postgres@127.0.0.1:{postgres.port}/{database}"
+        jdbc = f"jdbc:postgresql://127.0.0.1:{postgres.port}/{database}"
+        self.sink = (
+            f"CREATE SINK db TO jdbc OPTIONS ('url' = '{jdbc}', 'dbtable' = 'public.numbers',"
+            " 'user' = 'postgres')"
+        )
+
+    def execute(self, text: str) -> list[tuple[object, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(text)
+            return cursor.fetchall() if cursor.description else []
+
+    def count(self) -> tuple[object, ...]:
+        """Return the number of rows, and the number of different ones."""
+        return self.execute("SELECT count(*), count(DISTINCT n) FROM numbers")[0]
+
+
+@pytest.fixture
+def stream_session(spark: SparkSession) -> SparkSession:
+    """Return a session whose catalog is Delta's."""
+    session = spark.newSession()
+    session.conf.set(
+        "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    )
+    session.conf.set("spark.databricks.delta.snapshotPartitions", "2")
+    return session
+
+
+@pytest.fixture
+def target(postgres: Postgres) -> Target:
+    return Target(postgres)
+
+
+SAVE = "SAVE STREAM numbers TO db TRIGGER AVAILABLE NOW"
+
+
+def test_a_batch_and_its_number_are_written_together(
+    start: StartRun, numbers: str, target: Target
+) -> None:
+    run = start(SAVE, numbers, target.sink)
+    finish(run)
+
+    assert target.count() == (10, 10)
+    assert target.execute("SELECT batch FROM headrace_ledger") == [(0,)]
+    tables = target.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    assert sorted(name for (name,) in tables) == ["headrace_ledger", "numbers"]
+
+
+def test_a_batch_that_runs_again_is_written_once(
+    start: StartRun, numbers: str, target: Target, tmp_path: Path
+) -> None:
+    finish(start(SAVE, numbers, target.sink))
+    # As after a crash between the commit in the database and the commit of the checkpoint.
+    for file in (tmp_path / "wal-numbers" / "commits").iterdir():
+        file.unlink()
+    finish(start(SAVE, numbers, target.sink, epoch=2))
+
+    assert target.count() == (10, 10)
+
+
+def test_a_batch_whose_transaction_failed_is_written_by_the_next_run(
+    start: StartRun, numbers: str, target: Target
+) -> None:
+    from headrace.driver.streams.supervised_query import RunFailed
+
+    target.execute("CREATE TABLE numbers (n INT CHECK (n < 5), even BOOLEAN)")
+    with pytest.raises(RunFailed) as caught:
+        finish(start(SAVE, numbers, target.sink))
+    assert not caught.value.is_permanent
+    assert "numbers_n_check" in caught.value.failure.message
+    assert target.count() == (0, 0)
+    target.execute("ALTER TABLE numbers DROP CONSTRAINT numbers_n_check")
+    finish(start(SAVE, numbers, target.sink, epoch=2))
+
+    assert target.count() == (10, 10)
+
+
+def test_the_complete_mode_replaces_the_rows(
+    start: StartRun, numbers: str, target: Target, tmp_path: Path
+) -> None:
+    counts = "CREATE STREAM counts AS SELECT count(*) AS n FROM numbers"
+    save = "SAVE STREAM counts TO db TRIGGER AVAILABLE NOW OUTPUT MODE COMPLETE"
+    finish(start(save, numbers, counts, target.sink))
+    (tmp_path / "input" / "10.json").write_text('{"n": 10, "even": true}')
+    finish(start(save, numbers, counts, target.sink))
+
+    assert target.execute("SELECT n FROM numbers") == [(11,)]
+
+
+def test_two_queries_share_a_ledger(start: StartRun, numbers: str, target: Target) -> None:
+    finish(start(SAVE, numbers, target.sink))
+    finish(start(f"{SAVE} IDENTIFIED BY other", numbers, target.sink))
+
+    assert target.count() == (20, 10)
+    assert len(target.execute("SELECT * FROM headrace_ledger")) == 2
+
+
+def test_delta_gets_each_batch_once(
+    start: StartRun, stream_session: SparkSession, numbers: str, tmp_path: Path
+) -> None:
+    save = "SAVE STREAM numbers TO delta TRIGGER AVAILABLE NOW PARTITIONED ON (even)"
+    finish(start(save, numbers))
+    for file in (tmp_path / "wal-numbers" / "commits").iterdir():
+        file.unlink()
+    finish(start(save, numbers))
+
+    delta = stream_session.read.format("delta")
+    assert delta.load(str(tmp_path / "default")).count() == 10
+
+
+def test_delta_is_a_source_too(
+    start: StartRun, spark: SparkSession, stream_session: SparkSession, tmp_path: Path
+) -> None:
+    stream_session.range(7).write.format("delta").save(str(tmp_path / "lake"))
+    lake = f"CREATE STREAM lake FROM delta OPTIONS ('path' = '{tmp_path}/lake')"
+    finish(start("SAVE STREAM lake TO memory IDENTIFIED BY lake_rows TRIGGER ONCE", lake))
+
+    assert spark.table("lake_rows").count() == 7
+    spark.catalog.dropTempView("lake_rows")

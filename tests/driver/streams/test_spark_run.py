@@ -1,0 +1,210 @@
+"""Sources and sinks in Spark: what a run reads, and what it leaves in the sink."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.streams import NUMBERS, StartRun, finish, read_rows
+
+from headrace.driver.streams.supervised_query import RunFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_rows_of_a_stream_arrive_in_files(
+    start: StartRun, spark: SparkSession, numbers: str, tmp_path: Path
+) -> None:
+    finish(
+        start("SAVE STREAM numbers TO parquet TRIGGER AVAILABLE NOW PARTITIONED ON (even)", numbers)
+    )
+
+    written = tmp_path / "default"
+    assert spark.read.parquet(str(written)).count() == 10
+    assert {path.name for path in written.glob("even=*")} == {"even=true", "even=false"}
+
+
+def test_a_second_run_continues_from_the_checkpoint(
+    start: StartRun, spark: SparkSession, numbers: str, tmp_path: Path
+) -> None:
+    save = "SAVE STREAM numbers TO json TRIGGER AVAILABLE NOW"
+    finish(start(save, numbers))
+    (tmp_path / "input" / "10.json").write_text('{"n": 10, "even": true}')
+    run = start(save, numbers)
+    finish(run)
+
+    rows = read_rows(spark.read.json(str(tmp_path / "default")))
+    assert sorted(row["n"] for row in rows) == list(range(11))
+    assert [batch.batch for batch in run.read_new_batches(None)] == [1]
+
+
+def test_streams_are_built_on_streams(
+    start: StartRun, spark: SparkSession, numbers: str, tmp_path: Path
+) -> None:
+    finish(
+        start(
+            "SAVE STREAM `even numbers` TO files TRIGGER ONCE",
+            numbers,
+            "CREATE STREAM `even numbers` AS SELECT n FROM numbers WHERE even",
+            f"CREATE SINK files (n BIGINT) TO json OPTIONS ('path' = '{tmp_path}/named')",
+        )
+    )
+
+    rows = read_rows(spark.read.json(str(tmp_path / "named")))
+    assert sorted(row["n"] for row in rows) == [0, 2, 4, 6, 8]
+
+
+def test_declared_columns_are_selected_and_cast(
+    start: StartRun, spark: SparkSession, numbers: str, tmp_path: Path
+) -> None:
+    finish(start("SAVE STREAM numbers(n STRING) TO parquet TRIGGER AVAILABLE NOW", numbers))
+
+    written = spark.read.parquet(str(tmp_path / "default"))
+    assert written.schema.simpleString() == "struct<n:string>"
+
+
+def test_the_memory_sink_is_a_view_of_the_session(
+    start: StartRun, spark: SparkSession, numbers: str
+) -> None:
+    run = start("SAVE STREAM numbers TO memory IDENTIFIED BY seen TRIGGER AVAILABLE NOW", numbers)
+    finish(run)
+
+    assert spark.table("seen").count() == 10
+    spark.catalog.dropTempView("seen")
+
+
+@pytest.mark.parametrize("mode", ["COMPLETE", "UPDATE"])
+def test_aggregates_need_a_mode_other_than_append(
+    start: StartRun, spark: SparkSession, numbers: str, mode: str
+) -> None:
+    counts = "CREATE STREAM counts AS SELECT even, count(*) AS c FROM numbers GROUP BY even"
+    save = f"SAVE STREAM counts TO memory IDENTIFIED BY c_{mode} TRIGGER ONCE OUTPUT MODE {mode}"
+    finish(start(save, numbers, counts))
+
+    counted = {row["even"]: row["c"] for row in read_rows(spark.table(f"c_{mode}"))}
+    assert counted == {False: 5, True: 5}
+    spark.catalog.dropTempView(f"c_{mode}")
+    with pytest.raises(RunFailed, match="Invalid streaming output mode: append") as caught:
+        start("SAVE STREAM counts TO memory IDENTIFIED BY none", numbers, counts)
+    assert caught.value.is_permanent
+
+
+def test_a_table_of_files_gets_the_rows_beside_those_of_inserts(
+    start: StartRun, spark: SparkSession, numbers: str
+) -> None:
+    spark.sql("CREATE TABLE stream_target (even BOOLEAN, n INT) USING parquet")
+    try:
+        spark.sql("INSERT INTO stream_target VALUES (true, 100)")
+        finish(start("SAVE STREAM numbers TO TABLE stream_target TRIGGER AVAILABLE NOW", numbers))
+
+        rows = read_rows(spark.table("stream_target"))
+        assert sorted(row["n"] for row in rows) == [*range(10), 100]
+    finally:
+        spark.sql("DROP TABLE stream_target")
+
+
+def test_a_missing_table_is_created_with_its_partitions(
+    start: StartRun, spark: SparkSession, numbers: str
+) -> None:
+    save = "SAVE STREAM numbers TO TABLE stream_new TRIGGER AVAILABLE NOW PARTITIONED ON (even)"
+    try:
+        finish(start(save, numbers))
+
+        assert spark.table("stream_new").count() == 10
+        described = read_rows(spark.sql("DESCRIBE TABLE stream_new"))
+        assert "# Partition Information" in {row["col_name"] for row in described}
+    finally:
+        spark.sql("DROP TABLE IF EXISTS stream_new")
+
+
+def test_a_table_of_files_is_read_as_a_stream(start: StartRun, spark: SparkSession) -> None:
+    spark.sql("CREATE TABLE stream_source (a INT) USING parquet")
+    try:
+        spark.sql("INSERT INTO stream_source VALUES (1), (2)")
+        finish(start("SAVE STREAM stream_source TO memory IDENTIFIED BY copied TRIGGER ONCE"))
+
+        assert spark.table("copied").count() == 2
+    finally:
+        spark.catalog.dropTempView("copied")
+        spark.sql("DROP TABLE stream_source")
+
+
+@pytest.mark.parametrize(
+    ("save", "definitions", "message"),
+    [
+        ("SAVE STREAM nosuch TO noop", (), "`nosuch` cannot be found"),
+        (
+            "SAVE STREAM numbers TO noop PARTITIONED ON (x)",
+            (NUMBERS,),
+            "PARTITIONED ON names the column x",
+        ),
+        ("SAVE STREAM numbers(x INT) TO noop", (NUMBERS,), "`x`"),
+        (
+            "SAVE STREAM s TO noop",
+            ("CREATE STREAM s AS SELECT 1 AS a",),
+            "The query of the stream s reads no stream",
+        ),
+    ],
+)
+def test_a_query_that_cannot_start_fails_for_good(
+    start: StartRun, tmp_path: Path, save: str, definitions: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(RunFailed) as caught:
+        start(save, *(text.format(input=tmp_path) for text in definitions))
+
+    assert message in caught.value.failure.message
+    assert caught.value.is_permanent
+
+
+def test_a_failed_batch_is_a_failure_that_a_restart_may_repair(
+    start: StartRun, numbers: str
+) -> None:
+    bad = "CREATE STREAM bad AS SELECT raise_error('broken row') AS e FROM numbers"
+    run = start("SAVE STREAM bad TO noop", numbers, bad)
+    with pytest.raises(RunFailed) as caught:
+        finish(run)
+
+    failure = caught.value.failure
+    assert (failure.condition, caught.value.is_permanent) == ("USER_RAISED_EXCEPTION", False)
+    assert failure.message == "broken row"
+
+
+def test_a_query_that_something_else_has_stopped_is_started_again(
+    start: StartRun, numbers: str
+) -> None:
+    run = start("SAVE STREAM numbers TO noop", numbers)
+    run.stop()
+    with pytest.raises(RunFailed, match="not by a request to Headrace") as caught:
+        finish(run)
+
+    assert not caught.value.is_permanent
+
+
+def test_a_changed_query_fails_for_good_on_an_old_checkpoint(start: StartRun, numbers: str) -> None:
+    save = "SAVE STREAM s TO noop TRIGGER AVAILABLE NOW"
+    finish(start(save, numbers, "CREATE STREAM s AS SELECT n FROM numbers"))
+    both = "CREATE STREAM s AS SELECT a.n FROM numbers a JOIN numbers b ON a.n = b.n"
+    with pytest.raises(RunFailed) as caught:
+        finish(start(save, numbers, both))
+
+    assert caught.value.is_permanent
+
+
+def test_temporary_views_that_a_stream_reads_are_found(spark: SparkSession, numbers: str) -> None:
+    from headrace.driver.streams.sources import find_temporary_views, register_streams
+
+    defined = register_streams(spark, [numbers])
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW mine AS SELECT 1 AS n")
+    try:
+        frame = spark.sql(
+            "SELECT * FROM numbers WHERE n IN (SELECT n FROM mine) OR n = (SELECT max(n) FROM mine)"
+        )
+        assert find_temporary_views(frame, defined) == ["mine"]
+        assert find_temporary_views(spark.sql("SELECT * FROM numbers"), defined) == []
+    finally:
+        for name in ("mine", "numbers"):
+            spark.catalog.dropTempView(name)
