@@ -26,6 +26,7 @@ from headrace.api.routes import (
     opensearch,
     sessions,
     statements,
+    streams,
     transactions,
 )
 from headrace.api.waiting import LongPolls
@@ -61,7 +62,7 @@ def create_app(node: Node) -> FastAPI:
     app.add_middleware(BrowserRules, hosts=hosts, renderers=renderers)
     install_error_handlers(app, renderers)
     app.router.routes.append(driver_link.ROUTE)
-    for resource in (sessions, statements, transactions, events, nodes):
+    for resource in (sessions, statements, streams, transactions, events, nodes):
         app.include_router(
             resource.router,
             prefix="/api/v1",

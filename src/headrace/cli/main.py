@@ -13,6 +13,7 @@ from headrace.cli.sql import sql
 from headrace.cli.statement import statement
 from headrace.cli.status import status
 from headrace.cli.stop import stop
+from headrace.cli.stream import stream
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -21,7 +22,7 @@ def headrace() -> None:
     """Run SQL on Apache Spark; every statement and its state are durable."""
 
 
-for _command in (serve, stop, status, sql, session, statement, recover, doctor):
+for _command in (serve, stop, status, sql, session, statement, stream, recover, doctor):
     headrace.add_command(_command)
 
 

@@ -219,6 +219,24 @@ class Client:
         """Close a session and return it."""
         return self._call("DELETE", f"/api/v1/sessions/{_quote(session)}")
 
+    # Streaming queries.
+
+    def streams(self, *, live: bool = False, before: str | None = None, limit: int = 100) -> Json:
+        """Return a page of streaming queries, newest first."""
+        return self._call(
+            "GET",
+            "/api/v1/streams",
+            query={"live": "true" if live else None, "before": before, "limit": limit},
+        )
+
+    def stream(self, stream: str) -> Json:
+        """Return a streaming query, by id, name or `scope.name`."""
+        return self._call("GET", f"/api/v1/streams/{_quote(stream)}")
+
+    def act_on_stream(self, stream: str, action: str) -> Json:
+        """Stop, pause, resume, restart or retry a streaming query. Return the query."""
+        return self._call("POST", f"/api/v1/streams/{_quote(stream)}/{action}", idempotent=False)
+
     # Table transactions.
 
     def transactions(

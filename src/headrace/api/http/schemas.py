@@ -8,11 +8,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer
 
 from headrace.durations import Duration
-from headrace.model.lifecycle import NodeState, SessionState, StatementState, TransactionState
+from headrace.model.lifecycle import (
+    NodeState,
+    SessionState,
+    StatementState,
+    StreamState,
+    TransactionState,
+)
 from headrace.model.progress import Progress
 from headrace.model.result import Disposition, ResultRequest
 from headrace.model.session import SessionKind, SessionSpec
 from headrace.model.statement import CancelReason, Parameter
+from headrace.model.stream_query import Wanted
 
 LONGEST_WAIT = timedelta(seconds=60)
 
@@ -243,6 +250,67 @@ class TransactionBody(ResponseModel):
     ended_at: Instant | None
 
 
+class BatchBody(ResponseModel):
+    """A batch of a streaming query."""
+
+    batch: int
+    at: str
+    input_rows: int
+    input_rate: float
+    """Rows per second that arrived."""
+    process_rate: float
+    """Rows per second that were processed."""
+    milliseconds: int
+    watermark: str | None
+    state_rows: int
+    state_bytes: int
+    lag: dict[str, Any]
+    """Records that are not read yet, by source, for the sources that tell."""
+
+
+class StreamBody(ResponseModel):
+    """A streaming query: one attempt, with any number of runs."""
+
+    id: str
+    scope: str
+    """`adhoc`, or the name of the job."""
+    name: str
+    owner: str
+    state: StreamState
+    wanted: Wanted
+    """What its users want; its driver works towards that."""
+    session_id: str
+    statement_id: str | None
+    """SAVE STREAM statement that has started it; null for a restart."""
+    statement: str
+    """Its statement, without the secrets of its options."""
+    sink: str
+    path: str | None
+    """Where the rows go if the options name no path."""
+    checkpoint: str | None
+    """Location of its write-ahead log; null if it has none."""
+    attempt: int
+    previous_id: str | None
+    """The attempt before this one."""
+    failures: int
+    """Successive failures."""
+    retry_at: Instant | None
+    """Time of the next start, while the query backs off."""
+    last_error: ErrorBody | None
+    """The last failure of the series."""
+    run_id: str | None
+    """Spark's id of the last run."""
+    last_batch: int | None
+    """Number of the last committed batch."""
+    created_at: Instant
+    started_at: Instant | None
+    healthy_since: Instant | None
+    """Start of the last run."""
+    ended_at: Instant | None
+    progress: list[BatchBody]
+    """The last batches, oldest first; in a list, only the last one."""
+
+
 class NodeBody(ResponseModel):
     """A node."""
 
@@ -264,7 +332,7 @@ class EventBody(ResponseModel):
     cursor: str
     """Position in the log, for `after`."""
     entity: str
-    """`statement`, `session`, `transaction` or `node`."""
+    """`statement`, `session`, `transaction`, `stream`, `definition` or `node`."""
     entity_id: str
     source: str | None = Field(serialization_alias="from")
     target: str = Field(serialization_alias="to")
@@ -285,6 +353,13 @@ class SessionPage(ResponseModel):
     """A page of sessions."""
 
     items: list[SessionBody]
+    next: str | None
+
+
+class StreamPage(ResponseModel):
+    """A page of streaming queries."""
+
+    items: list[StreamBody]
     next: str | None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from headrace.api.http.schemas import (
+    BatchBody,
     ColumnBody,
     ErrorBody,
     EventBody,
@@ -12,8 +13,10 @@ from headrace.api.http.schemas import (
     ResultBody,
     SessionBody,
     StatementBody,
+    StreamBody,
     TransactionBody,
 )
+from headrace.control.streams.service import QueryStatus
 from headrace.errors import HeadraceError
 from headrace.model.event import Event
 from headrace.model.failure import Failure
@@ -116,6 +119,37 @@ def node_body(node: NodeRecord) -> NodeBody:
         backends=node.backends,
         started_at=node.started_at,
         ended_at=node.ended_at,
+    )
+
+
+def stream_body(status: QueryStatus) -> StreamBody:
+    """Return the body of a streaming query."""
+    query = status.query
+    return StreamBody(
+        id=query.id,
+        scope=query.scope,
+        name=query.name,
+        owner=query.owner,
+        state=query.state,
+        wanted=query.wanted,
+        session_id=query.session_id,
+        statement_id=query.statement_id,
+        statement=status.statement,
+        sink=query.spec.sink,
+        path=query.spec.path,
+        checkpoint=query.spec.checkpoint,
+        attempt=query.attempt,
+        previous_id=query.previous_id,
+        failures=query.failures,
+        retry_at=query.retry_at,
+        last_error=_error_body(query.last_error, trace=False),
+        run_id=query.run_id,
+        last_batch=query.last_batch,
+        created_at=query.created_at,
+        started_at=query.started_at,
+        healthy_since=query.healthy_since,
+        ended_at=query.ended_at,
+        progress=[BatchBody(**batch.model_dump()) for batch in status.progress],
     )
 
 

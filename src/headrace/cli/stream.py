@@ -1,0 +1,179 @@
+"""`headrace stream`: list, show, watch and control streaming queries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from headrace.cli import options
+from headrace.cli.command import command_context
+from headrace.cli.listing import write_items, write_object, write_page
+from headrace.cli.output.formats import OutputFormat
+from headrace.cli.output.styled import StyledText
+from headrace.cli.terminal import Terminal
+from headrace.client.http import Client, Json
+
+_FIELDS = ("name", "state", "sink", "last_batch", "input_rate", "failures", "next_try", "error")
+_WATCH_SECONDS = 1.0
+_CLEAR = StyledText("\x1b[H\x1b[J")
+
+_query_argument = click.argument("name", metavar="QUERY")
+
+
+@click.group()
+def stream() -> None:
+    """List, show and control streaming queries, by id, name or scope.name."""
+
+
+@stream.command("list")
+@click.option("--all", "ended", is_flag=True, help="Also list queries that have ended.")
+@click.option("--watch", is_flag=True, help="Redraw the list every second, until Ctrl-C.")
+@options.before
+@options.limit
+@options.output
+@options.connection_options
+def list_streams(
+    *,
+    ended: bool,
+    watch: bool,
+    before: str | None,
+    limit: int,
+    output: OutputFormat | None,
+    server: str | None,
+    home: str | None,
+    debug: bool,
+) -> None:
+    """List streaming queries, newest first."""
+    with command_context(server=server, home=home, debug=debug) as context:
+        output_format = context.output_format(output)
+        client, terminal = context.connect(), context.terminal
+
+        def write() -> None:
+            page = client.streams(live=not ended, before=before, limit=limit)
+            if output_format in {OutputFormat.JSON, OutputFormat.JSONL}:
+                write_page(terminal, page, _FIELDS, output_format)
+                return
+            page["items"] = [summarize(item) for item in page["items"]]
+            write_page(terminal, page, _FIELDS, output_format)
+
+        _write_once_or_watch(terminal, write, watch=watch)
+
+
+@stream.command()
+@_query_argument
+@click.option("--watch", is_flag=True, help="Redraw every second, until Ctrl-C.")
+@options.output
+@options.connection_options
+def show(
+    *,
+    name: str,
+    watch: bool,
+    output: OutputFormat | None,
+    server: str | None,
+    home: str | None,
+    debug: bool,
+) -> None:
+    """Show one streaming query: state, failures, countdown, last error and last batches."""
+    with command_context(server=server, home=home, debug=debug) as context:
+        output_format = context.output_format(output)
+        client, terminal = context.connect(), context.terminal
+
+        def write() -> None:
+            _write_query(terminal, client.stream(name), output_format)
+
+        _write_once_or_watch(terminal, write, watch=watch)
+
+
+@stream.command()
+@_query_argument
+@click.option(
+    "--tail", type=click.IntRange(1), metavar="BYTES", help="Print only the last BYTES of the log."
+)
+@options.connection_options
+def logs(*, name: str, tail: int | None, server: str | None, home: str | None, debug: bool) -> None:
+    """Print the log of the driver in which a query runs."""
+    with command_context(server=server, home=home, debug=debug) as context:
+        client = context.connect()
+        session = client.stream(name)["session_id"]
+        context.terminal.out.write(client.session_log(session, tail))
+
+
+def _add_action(action: str, help_text: str) -> None:
+    @stream.command(action, help=help_text)
+    @click.argument("names", nargs=-1, required=True, metavar="QUERY...")
+    @options.quiet
+    @options.connection_options
+    def act(
+        *, names: Sequence[str], quiet: bool, server: str | None, home: str | None, debug: bool
+    ) -> None:
+        with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
+            client = context.connect()
+            for name in names:
+                _act(client, context.terminal, name, action)
+
+
+def _act(client: Client, terminal: Terminal, name: str, action: str) -> None:
+    query = client.act_on_stream(name, action)
+    terminal.info(f"The query {query['name']} ({query['id']}) is {query['state']}.")
+
+
+_add_action("stop", "Stop queries. Their checkpoints stay.")
+_add_action("pause", "Stop queries until they are resumed.")
+_add_action("resume", "Start paused queries.")
+_add_action("restart", "Stop queries and start them again from their checkpoints.")
+_add_action("retry", "Start queries now that wait after a failure.")
+
+
+def summarize(query: Json) -> Json:
+    """Return the fields of a query that a list shows."""
+    last = query["progress"][-1] if query["progress"] else None
+    error = query["last_error"]
+    return {
+        **query,
+        "input_rate": None if last is None else round(float(last["input_rate"]), 1),
+        "next_try": format_countdown(query["retry_at"]),
+        "error": None if error is None else error["message"].partition("\n")[0],
+    }
+
+
+def format_countdown(retry_at: str | None, *, now: datetime | None = None) -> str | None:
+    """Return the time until an instant in words, for example `in 42 s`; None for None."""
+    if retry_at is None:
+        return None
+    remaining = datetime.fromisoformat(retry_at) - (now or datetime.now(UTC))
+    return f"in {max(0.0, remaining.total_seconds()):.0f} s"
+
+
+def _write_query(terminal: Terminal, query: Json, output_format: OutputFormat | None) -> None:
+    if output_format is not None:
+        write_object(terminal, query, output_format)
+        return
+    batches = query.pop("progress")
+    error = query.pop("last_error")
+    shown: dict[str, Any] = dict(query)
+    shown["next_try"] = format_countdown(query["retry_at"])
+    shown["last_error"] = None if error is None else error["message"]
+    write_object(terminal, shown, None)
+    if batches:
+        terminal.out.write("\n")
+        fields = ("batch", "at", "input_rows", "input_rate", "process_rate", "milliseconds")
+        write_items(terminal, batches[-10:], fields, OutputFormat.TABLE)
+
+
+def _write_once_or_watch(terminal: Terminal, write: Callable[[], None], *, watch: bool) -> None:
+    """Write once, or again and again on a terminal until Ctrl-C."""
+    if not (watch and terminal.out.isatty()):
+        write()
+        return
+    try:
+        while True:
+            terminal.out.write(_CLEAR)
+            write()
+            terminal.out.flush()
+            time.sleep(_WATCH_SECONDS)
+    except KeyboardInterrupt:
+        return
