@@ -9,7 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from headrace.errors import InvalidSetting
-from headrace.settings import Profile, load
+from headrace.profiles import Profile
+from headrace.settings import load
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ import httpx
 import psutil
 from tests.faults.cluster import LEASE_SECONDS, ChaosNode, DriverProcess, find_drivers
 from tests.faults.lane import ChaosLane
+from tests.faults.texts import LONG, SLOW, UNCANCELLABLE
 from tests.support.node import ENDED
 from tests.support.waiting import wait_until
 
@@ -22,17 +23,6 @@ from headrace.model.lifecycle import SESSION
 from headrace.store.waiting_statements import CHUNK
 
 _TIMEOUT_SECONDS = 150.0
-# One task: it takes one of two slots, so that other statements can run in parallel.
-_LONG = "SELECT count(*) FROM range(0, 1000000000000, 1, 1) WHERE id % 3 = 7"
-_SLOW = (
-    "SELECT count(*) FROM range(0, 4, 1, 2)"
-    " WHERE reflect('java.lang.Thread', 'sleep', 1000L) IS NULL"
-)
-# Spark's optimizer computes this constant on the driver: no job exists that can be cancelled.
-_UNCANCELLABLE = (
-    "SELECT size(transform(sequence(1, 1000000),"
-    " x -> aggregate(sequence(1, 1000000), 0L, (a, y) -> a + x * y)))"
-)
 _RESTFUL = {"dead", "failed", "running"}
 
 
@@ -93,41 +83,60 @@ class History:
 
     def slow(self) -> None:
         """Run for four seconds: long enough for a renewal and a progress report."""
-        self._wait_started(self._submit(_SLOW))
+        self._wait_started(self._submit(SLOW))
 
     def twice(self) -> None:
         """Send the same request twice, like a client that has lost the answer."""
         self._submit("SELECT 2", times=2)
 
     def cancel(self) -> None:
-        statement = self._submit(_LONG)
+        statement = self._submit(LONG)
         if self._random.random() < 0.7:
             self._wait_started(statement)
         self._request("POST", f"/statements/{statement}/cancel")
 
+    def stream(self) -> None:
+        """Start a streaming query, let it run for a while beside a statement, and stop it.
+
+        Whatever fails meanwhile, the query must run again before it is stopped.
+        """
+        self._submit("CREATE OR REPLACE STREAM beat FROM rate OPTIONS ('rowsPerSecond' = '10')")
+        name = f"q{self._new_mark()}"
+        statement = self._submit(f"SAVE STREAM beat TO noop IDENTIFIED BY {name}")
+        self._wait_ended(statement)
+        if self._get_statement(statement)["state"] != "success":
+            return
+        self._submit(SLOW)
+        ended = {"stopped", "failed"}
+        self._wait_until(
+            lambda: self._get_stream(name)["state"] in {"running", *ended}, f"{name} runs"
+        )
+        self._request("POST", f"/streams/{name}/stop")
+        self._wait_until(lambda: self._get_stream(name)["state"] in ended, f"{name} has stopped")
+
     def local(self) -> None:
         """Submit a statement that a node executes at once, beside one that a driver executes."""
-        first = self._submit(_SLOW)
+        first = self._submit(SLOW)
         self._submit(f"CANCEL STATEMENT '{first}'")
 
     def timeout(self) -> None:
-        self._submit(_LONG, timeout="500ms")
+        self._submit(LONG, timeout="500ms")
 
     def queue_timeout(self) -> None:
-        self._submit(_SLOW)
+        self._submit(SLOW)
         self._submit("SHOW TABLES", queue_timeout="500ms")
 
     def stuck(self) -> None:
         """Cancel a statement that ends only with its driver."""
-        statement = self._submit(_UNCANCELLABLE)
+        statement = self._submit(UNCANCELLABLE)
         self._wait_started(statement)
         self._request("POST", f"/statements/{statement}/cancel")
         self._wait_ended(statement)
 
     def stuck_beside(self) -> None:
         """Cancel a stuck statement: its driver has another one and ends only by force."""
-        beside = self._submit(_LONG)
-        statement = self._submit(_UNCANCELLABLE)
+        beside = self._submit(LONG)
+        statement = self._submit(UNCANCELLABLE)
         self._wait_started(statement)
         self._request("POST", f"/statements/{statement}/cancel")
         self._wait_until(
@@ -142,7 +151,7 @@ class History:
 
     def own_session(self) -> None:
         """Submit without a session: an embedded node closes the new session when it stops."""
-        self._wait_started(self._submit(_LONG, session=None))
+        self._wait_started(self._submit(LONG, session=None))
 
     def renew_session(self) -> None:
         """Close the lane's session and run a statement in a new one."""
@@ -160,7 +169,7 @@ class History:
         """Close a session whose queue ends in several transactions."""
         session = self._open()
         for _ in range(CHUNK + 5):
-            self._submit(_SLOW, session=session)
+            self._submit(SLOW, session=session)
         self._request("DELETE", f"/sessions/{session}")
         self._wait_until(
             lambda: self._get_session(session)["state"] == "dead", "a long queue has ended"
@@ -196,7 +205,7 @@ class History:
         node.ensure()
 
     def store_restart(self) -> None:
-        self._submit(_SLOW)
+        self._submit(SLOW)
         self._lane.restart_store()
 
     def short_freeze(self) -> None:
@@ -209,7 +218,7 @@ class History:
 
     def freeze_all(self) -> None:
         """Freeze every node for more than a lease at the same time, like a suspended machine."""
-        self._wait_started(self._submit(_SLOW))
+        self._wait_started(self._submit(SLOW))
         threads = [
             threading.Thread(target=node.freeze, args=(2.5 * LEASE_SECONDS,))
             for node in self._lane.nodes
@@ -221,7 +230,7 @@ class History:
 
     def terminated_driver(self) -> None:
         """Send SIGTERM to the driver while it runs a query."""
-        statement = self._submit(_SLOW)
+        statement = self._submit(SLOW)
         self._wait_started(statement)
         for driver in find_drivers(self._lane.folder):
             if driver.session == self._lane.base:
@@ -231,7 +240,7 @@ class History:
 
     def lost_host(self) -> None:
         """End one of two hosts with its node and its drivers, and start it again."""
-        self._wait_started(self._submit(_SLOW))
+        self._wait_started(self._submit(SLOW))
         node = self._choose_node()
         node.lose_host()
         node.ensure()
@@ -239,7 +248,7 @@ class History:
     # Helpers of the steps
 
     def _freeze_node(self, seconds: float) -> None:
-        self._wait_started(self._submit(_SLOW))
+        self._wait_started(self._submit(SLOW))
         self._choose_node().freeze(seconds)
 
     def _fail_start(self, profile: str) -> None:
@@ -270,7 +279,7 @@ class History:
 
     def _is_refused(self, session: str) -> bool:
         """Submit a statement; return whether the queue of the session was full."""
-        text = f"{_SLOW} /* {self._new_mark()} */"
+        text = f"{SLOW} /* {self._new_mark()} */"
         body = {"statement": text, "session": session}
         key = {"Idempotency-Key": self._new_mark()}
         answer = self._request("POST", "/statements", json=body, headers=key)
@@ -284,7 +293,7 @@ class History:
         """Return the lane's session, a new one if it has ended."""
         base = self._lane.base
         if base is None or self._get_session(base)["state"] in {"closing", "dead", "failed"}:
-            self._lane.base = base = self._open(parallelism=2)
+            self._lane.base = base = self._open(parallelism=2, kind="streaming")
         return base
 
     def _open(self, **fields: Any) -> str:
@@ -327,6 +336,9 @@ class History:
 
     def _get_statement(self, statement: str, **query: Any) -> dict[str, Any]:
         return dict(self._request("GET", f"/statements/{statement}", params=query).json())
+
+    def _get_stream(self, name: str) -> dict[str, Any]:
+        return dict(self._request("GET", f"/streams/{name}").json())
 
     def _has_cancel_note(self, statement: str) -> bool:
         response = self._get_statement(statement)

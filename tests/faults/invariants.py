@@ -14,15 +14,18 @@ from typing import Any, TypeVar
 from headrace.model.lifecycle import (
     SESSION,
     STATEMENT,
+    STREAM,
     TRANSACTION,
     Lifecycle,
     SessionState,
     StatementState,
+    StreamState,
     TransactionState,
 )
+from headrace.model.statement import RETRIED
 
 Row = Mapping[str, Any]
-S = TypeVar("S", SessionState, StatementState, TransactionState)
+S = TypeVar("S", SessionState, StatementState, StreamState, TransactionState)
 
 # A launch or a takeover of a session in one of these states is an event without a new state.
 _RELAUNCHABLE = frozenset({SessionState.STARTING, SessionState.RECOVERING, SessionState.CLOSING})
@@ -37,6 +40,7 @@ class Rows:
     sessions: Sequence[Row]
     results: Sequence[Row]
     transactions: Sequence[Row] = field(default_factory=list)
+    stream_queries: Sequence[Row] = field(default_factory=list)
     max_attempts: int = 2
 
 
@@ -50,6 +54,7 @@ def find_violations(rows: Rows) -> list[str]:
         check_successes_have_results,
         check_attempts,
         check_tables_match_statements,
+        check_streams_end_as_users_want,
     ]
     return [violation for check in checks for violation in check(rows)]
 
@@ -116,14 +121,15 @@ def check_successes_have_results(rows: Rows) -> Iterator[str]:
 
 
 def check_attempts(rows: Rows) -> Iterator[str]:
-    """Check that only queries and two-phase CTAS are retried, up to the limit of attempts.
+    """Check that only what is safe to retry is retried, up to the limit of attempts.
 
     The limit does not hold for a table that was being published: every new driver continues it.
     """
     begun = {row["statement_id"] for row in rows.transactions}
     published = {row["statement_id"] for row in rows.transactions if _was_publishing(rows, row)}
     for row in rows.statements:
-        limit = rows.max_attempts if row["is_query"] or row["id"] in begun else 1
+        is_safe = row["is_query"] or row["id"] in begun or row["command"] in RETRIED
+        limit = rows.max_attempts if is_safe else 1
         if row["attempts"] > limit and row["id"] not in published:
             yield f"statement {row['id']} has {row['attempts']} attempts: {row['text']}"
 
@@ -143,6 +149,22 @@ def check_tables_match_statements(rows: Rows) -> Iterator[str]:
         expected = int(row["state"] is StatementState.SUCCESS and row["id"] in begun)
         if committed[row["id"]] != expected:
             yield f"statement {row['id']} is {row['state']}, with {committed[row['id']]} tables"
+
+
+def check_streams_end_as_users_want(rows: Rows) -> Iterator[str]:
+    """Check that each streaming query has ended, and has failed only with its statement or session.
+
+    The queries of the histories fail for no reason of their own.
+    """
+    yield from _check_lifecycle(STREAM, StreamState, rows.events, rows.stream_queries, frozenset())
+    failed = {row["id"] for row in rows.sessions if row["state"] is SessionState.FAILED}
+    succeeded = {row["id"] for row in rows.statements if row["state"] is StatementState.SUCCESS}
+    for row in rows.stream_queries:
+        if row["state"] not in STREAM.terminal:
+            yield f"the query {row['name']} has not ended: {row['state']}"
+        is_blameless = row["session_id"] not in failed and row["statement_id"] in succeeded
+        if row["state"] is StreamState.FAILED and is_blameless:
+            yield f"the query {row['name']} failed: {row['last_error']}"
 
 
 def check_healthy_drivers_keep_their_leases(rows: Rows, *, after: int) -> Iterator[str]:

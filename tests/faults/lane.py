@@ -17,6 +17,7 @@ from tests.faults.points import Point
 from tests.support.postgres import PostgresServer, running_server
 from tests.support.processes import end
 
+from headrace.store.stream_tables import stream_queries
 from headrace.store.tables import events, results, sessions, statements, transactions
 
 _FIRST_PORT = 18040
@@ -146,6 +147,7 @@ class ChaosLane:
                     "sessions": select(sessions),
                     "results": select(results.c.statement_id, results.c.location),
                     "transactions": select(transactions),
+                    "stream_queries": select(stream_queries),
                 }.items()
             }
         engine.dispose()

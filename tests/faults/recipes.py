@@ -26,7 +26,7 @@ USUAL = [
     *CHEAP,
     *("cancel", "cancel", "timeout", "queue_timeout", "bounce", "killed_node"),
     *FREEZES,
-    *("terminated_driver", "full_queue"),
+    *("terminated_driver", "full_queue", "stream"),
 ]
 HARMS_DRIVERS = {"stuck", "stuck_beside", "terminated_driver", "lost_host"}
 """Steps after which a driver is gone. Only these, and faults in drivers, may cost a lease."""
@@ -66,6 +66,7 @@ _KILL_AFTER_START = Recipe(_NEW_SESSION.steps, (Fault(DRIVER_STARTED, "after", "
 
 RECIPES = {
     "store statement.cancel": Recipe(("cancel",)),
+    "store stream.act": Recipe(("stream",)),
     "store session.cancel_queue": Recipe(("long_queue",)),
     "store session.expire": Recipe(("aged",)),
     "store statement.time_out": Recipe(("timeout",)),
@@ -113,6 +114,7 @@ RECIPES = {
     "store retention.idempotency": Recipe(("query", "killed_node")),
     "store retention.statements": Recipe(("query", "killed_node")),
     "store retention.sessions": Recipe(("query", "killed_node")),
+    "store retention.streams": Recipe(("query", "killed_node")),
     "store retention.node_events": Recipe(("query", "killed_node")),
     "store statement.note_cancel": Recipe(("stuck_beside",)),
     "store takeover.fence": _STUCK,

@@ -13,7 +13,7 @@ from tests.faults.invariants import (
     find_violations,
 )
 
-from headrace.model.lifecycle import SessionState, StatementState, TransactionState
+from headrace.model.lifecycle import SessionState, StatementState, StreamState, TransactionState
 
 Event = dict[str, Any]
 _FIRST_DRIVER = "driver:se_1:1"
@@ -23,7 +23,8 @@ _SECOND_DRIVER = "driver:se_1:3"
 def make_event(
     entity: str, source: str | None, target: str, actor: str = "no_1", **detail: Any
 ) -> Event:
-    key = {"session": "se_1", "statement": "st_1", "transaction": "tx_1"}[entity]
+    keys = {"session": "se_1", "statement": "st_1", "transaction": "tx_1", "stream": "sq_1"}
+    key = keys[entity]
     return {
         "entity": entity,
         "entity_id": key,
@@ -60,6 +61,7 @@ def make_rows(events: list[Event] = EVENTS, **changes: Any) -> Rows:
         "id": "st_1",
         "state": StatementState.SUCCESS,
         "is_query": True,
+        "command": None,
         "attempts": 2,
         "text": "SELECT 1",
     }
@@ -154,6 +156,48 @@ def test_a_table_that_the_second_driver_publishes_violates_nothing() -> None:
     ],
 )
 def test_a_table_that_does_not_match_its_statement_is_reported(rows: Rows, message: str) -> None:
+    violations = find_violations(rows)
+    assert any(message in violation for violation in violations), violations
+
+
+_STREAM = [
+    make_event("stream", None, "starting", "ada"),
+    make_event("stream", "starting", "running", _SECOND_DRIVER),
+]
+_STOPPED = [
+    make_event("stream", "running", "stopping", "ada"),
+    make_event("stream", "stopping", "stopped", _SECOND_DRIVER),
+]
+_FAILED = [make_event("stream", "running", "failed", _SECOND_DRIVER)]
+
+
+def make_stream_rows(events: list[Event], state: StreamState) -> Rows:
+    """Return the rows of the query of a statement, with the events of its end."""
+    query = {
+        "id": "sq_1",
+        "name": "q",
+        "state": state,
+        "session_id": "se_1",
+        "statement_id": "st_1",
+        "last_error": None,
+    }
+    rows = make_rows([*EVENTS, *_STREAM, *events], is_query=False, command="SAVE STREAM")
+    return replace(rows, stream_queries=[query])
+
+
+def test_a_stopped_query_violates_nothing_although_its_statement_was_retried() -> None:
+    assert find_violations(make_stream_rows(_STOPPED, StreamState.STOPPED)) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (make_stream_rows([], StreamState.RUNNING), "the query q has not ended: running"),
+        (make_stream_rows(_FAILED, StreamState.FAILED), "the query q failed"),
+        (make_stream_rows(_STOPPED[1:], StreamState.STOPPED), "but was running"),
+    ],
+)
+def test_a_query_that_does_not_end_as_its_users_want_is_reported(rows: Rows, message: str) -> None:
     violations = find_violations(rows)
     assert any(message in violation for violation in violations), violations
 

@@ -1,0 +1,192 @@
+"""Streaming queries on real Spark: they survive the loss of drivers and nodes, rows included."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.node import NodeProcess
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+
+def start_node(folder: Path) -> NodeProcess:
+    """Start a node with a short lease."""
+    return NodeProcess(folder / "home", LEASE__DURATION="4s", LEASE__RENEW="1s")
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """Yield a node for the tests of this file that do not end it."""
+    process = start_node(tmp_path_factory.mktemp("node"))
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def session(node: NodeProcess) -> str:
+    """Return a streaming session, in which the queries of this file run."""
+    session_id = node.session(name="streams", kind="streaming")
+    node.wait_running(session_id)
+    return session_id
+
+
+class Numbers:
+    """A folder of JSON files, each with ten numbers, which a stream reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.count = 0
+        folder.mkdir()
+        self.add()
+
+    def add(self) -> None:
+        """Add a file with the next ten numbers, which appears whole."""
+        lines = [json.dumps({"n": n}) for n in range(self.count, self.count + 10)]
+        hidden = self.folder / f".{self.count}"
+        hidden.write_text("\n".join(lines))
+        hidden.rename(self.folder / f"{self.count}.json")
+        self.count += 10
+
+
+def define_numbers(node: NodeProcess, session: str, folder: Path) -> Numbers:
+    """Define the stream `numbers`, which reads a new folder."""
+    numbers = Numbers(folder)
+    path = f"'path' = '{folder}'"
+    text = f"CREATE OR REPLACE STREAM numbers (n INT) FROM json OPTIONS ({path})"
+    statement = node.run(text, session)
+    assert statement["state"] == "success", statement
+    return numbers
+
+
+@pytest.fixture
+def numbers(node: NodeProcess, session: str, tmp_path: Path) -> Numbers:
+    return define_numbers(node, session, tmp_path / "numbers")
+
+
+@pytest.fixture
+def fragile_node(tmp_path: Path) -> Iterator[NodeProcess]:
+    """Yield a node that the test ends and starts again."""
+    process = start_node(tmp_path)
+    yield process
+    process.close()
+
+
+def kill_driver(node: NodeProcess, session: str) -> None:
+    """Kill the Python process and the JVM of a session's driver."""
+    driver = psutil.Process(node.describe_session(session)["driver"]["pid"])
+    for process in [driver, *driver.children(recursive=True)]:
+        process.kill()
+
+
+def read_numbers(node: NodeProcess, session: str, path: str) -> tuple[int, int]:
+    """Return the number of rows in a sink, and the number of different ones."""
+    rows = node.rows(f"SELECT count(*), count(DISTINCT n) FROM parquet.`{path}`", session)
+    return int(rows[0][0]), int(rows[0][1])
+
+
+def test_rows_are_neither_lost_nor_duplicated_when_drivers_and_nodes_are_killed(
+    fragile_node: NodeProcess, tmp_path: Path
+) -> None:
+    node = fragile_node
+    session = node.session(kind="streaming")
+    numbers = define_numbers(node, session, tmp_path / "numbers")
+    node.run("SAVE STREAM numbers TO parquet IDENTIFIED BY exactly TRIGGER 1 SECOND", session)
+    path = node.stream("exactly")["path"]
+    for kill in ("driver", "node", "driver"):
+        numbers.add()
+        if kill == "node":
+            node.kill()
+            node.start()
+        else:
+            kill_driver(node, session)
+        numbers.add()
+        wait_until(
+            lambda: read_numbers(node, session, path)[1] == numbers.count,
+            seconds=180,
+            what="all rows have arrived",
+            every=1.0,
+        )
+    node.act_on_stream("exactly", "stop")
+    wait_until(lambda: node.stream("exactly")["state"] == "stopped", what="the query has stopped")
+
+    assert read_numbers(node, session, path) == (numbers.count, numbers.count)
+    states = {event["to"] for event in node.events(node.stream("exactly")["id"])}
+    assert "failed" not in states
+
+
+def test_a_closed_session_stops_its_queries_before_its_driver_ends(
+    node: NodeProcess, numbers: Numbers
+) -> None:
+    other = node.session(kind="streaming")
+    node.run("SAVE STREAM numbers TO noop IDENTIFIED BY closing TRIGGER 1 SECOND", other)
+    node.http.delete(f"/api/v1/sessions/{other}")
+    wait_until(lambda: node.session_state(other) == "dead", seconds=60, what="the session ends")
+    query = node.stream("closing")
+
+    assert query["state"] == "stopped"
+    assert query["last_error"] is None
+    log = node.http.get(f"/api/v1/sessions/{other}/log").text
+    assert "did not stop in time" not in log
+
+
+def test_the_command_line_shows_a_query_that_backs_off(
+    node: NodeProcess, session: str, numbers: Numbers
+) -> None:
+    node.run(
+        "CREATE OR REPLACE STREAM broken AS SELECT raise_error('broken row') AS e FROM numbers",
+        session,
+    )
+    node.run(
+        "SAVE STREAM broken TO noop OPTIONS ('headrace.retry.min.backoff' = '10 min')", session
+    )
+    wait_until(lambda: node.stream("broken")["state"] == "backing_off", what="the query backs off")
+    command = [sys.executable, "-m", "headrace.cli", "stream", "show", "broken"]
+    shown = subprocess.run(
+        command, env=node.client_environment, capture_output=True, text=True, check=True
+    ).stdout
+    lines = dict(line.split(maxsplit=1) for line in shown.splitlines() if " " in line)
+
+    assert lines["state"] == "backing_off"
+    assert lines["failures"] == "1"
+    assert lines["last_error"] == "broken row"
+    assert lines["next_try"].startswith("in ")
+    node.act_on_stream("broken", "stop")
+    wait_until(lambda: node.stream("broken")["state"] == "stopped", what="the query has stopped")
+
+
+def test_a_stream_over_a_temporary_view_is_refused_by_its_name(
+    node: NodeProcess, session: str, numbers: Numbers
+) -> None:
+    node.run("CREATE OR REPLACE TEMPORARY VIEW mine AS SELECT 1 AS n", session)
+    text = "CREATE STREAM joined AS SELECT numbers.n FROM numbers JOIN mine ON mine.n = numbers.n"
+    statement = node.run(text, session)
+
+    assert statement["error"]["code"] == "invalid_stream"
+    assert "temporary view mine" in statement["error"]["message"]
+    assert "joined" not in str(node.rows("SHOW STREAMS"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("CREATE STREAM s (a intt) FROM json OPTIONS ('path' = '/x')", 'data type "INTT"'),
+        ("CREATE STREAM s AS SELECT nosuch FROM numbers", "`nosuch` cannot be resolved"),
+        ("SAVE STREAM nosuch TO noop", "`nosuch` cannot be found"),
+    ],
+)
+def test_an_error_of_spark_fails_the_statement_and_starts_nothing(
+    node: NodeProcess, session: str, numbers: Numbers, text: str, message: str
+) -> None:
+    statement = node.run(text, session)
+
+    assert statement["state"] == "failed"
+    assert message in statement["error"]["message"]
+    live = node.http.get("/api/v1/streams", params={"live": True}).json()["items"]
+    assert [query["name"] for query in live] == []
