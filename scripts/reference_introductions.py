@@ -134,3 +134,23 @@ curl -s --oauth2-bearer $TOKEN -X POST localhost:8040/api/v1/statements/st_…/c
 - The first statement of a new session waits until a driver has started. To reuse a driver, name its
   session in the submit.
 """
+
+STREAMS = """
+# Streams
+Define a stream, and save its rows to a sink:
+
+```text
+CREATE STREAM ticks FROM rate OPTIONS ('rowsPerSecond' = '5');
+SAVE STREAM ticks TO json TRIGGER 10 SECONDS;
+```
+
+[Run streams](../guides/streams.md) explains the statements. An option that this page does not list
+is an error, because Spark ignores options that it does not know. Upper and lower case are equal.
+
+Every sink with a write-ahead log also takes `checkpointLocation`. Every sink takes the options of
+the [retry policy](../guides/streams.md#choose-when-a-failed-query-starts-again).
+
+- **Exactly once**: each row of a batch appears once, whatever fails.
+- **Effectively once**: a batch may be written twice, and the second write changes nothing.
+- **At least once**: the rows of a batch that was being written may appear twice.
+"""
