@@ -13,7 +13,7 @@ from headrace.store.database import Database
 
 
 class StoreMetrics(Collector):
-    """Live sessions and statements of the whole store, and the write transactions of this node."""
+    """Live sessions, statements and streaming queries of the store, and the writes of this node."""
 
     def __init__(self, database: Database, registry: CollectorRegistry) -> None:
         self._database = database
@@ -26,10 +26,14 @@ class StoreMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics with their current values. Raise StoreUnavailable.
 
-        Every live state of sessions and statements has a sample, also if its count is 0.
+        Every live state has a sample, also if its count is 0.
         """
         with self._database.read() as tx:
-            live = {"sessions": counts.live_sessions(tx), "statements": counts.live_statements(tx)}
+            live = {
+                "sessions": counts.live_sessions(tx),
+                "statements": counts.live_statements(tx),
+                "streams": counts.live_streams(tx),
+            }
         for entity, by_state in live.items():
             gauge = GaugeMetricFamily(
                 f"headrace_live_{entity}",

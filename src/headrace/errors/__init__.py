@@ -91,6 +91,7 @@ from headrace.errors.streams import (
     StreamNameExists,
     StreamNotFound,
     StreamStateConflict,
+    TooManyStreams,
 )
 
 __all__ = [
@@ -169,6 +170,7 @@ __all__ = [
     "TableBusy",
     "TableNotFound",
     "TooManyCalls",
+    "TooManyStreams",
     "TooManyTransactions",
     "TransactionNotFound",
     "Unauthorized",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.errors.base import EXIT_CONFLICT, HeadraceError
 from headrace.errors.refusals import Conflict, NotFound
 
 
@@ -33,6 +34,14 @@ class CheckpointInUse(Conflict):
     """A live streaming query already uses this checkpoint."""
 
     code = "checkpoint_in_use"
+
+
+class TooManyStreams(HeadraceError):
+    """Too many streaming queries run in the session."""
+
+    code = "too_many_streams"
+    status = 429
+    exit_code = EXIT_CONFLICT
 
 
 class StreamStateConflict(Conflict):

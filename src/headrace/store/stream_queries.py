@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import RowMapping, Select, exists, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from headrace.errors import CheckpointInUse, StreamNameExists
+from headrace.errors import CheckpointInUse, StreamNameExists, TooManyStreams
 from headrace.model.lifecycle import STREAM, StreamState
 from headrace.model.stream_query import (
     ADHOC_SCOPE,
@@ -26,6 +26,8 @@ from headrace.store.stream_tables import stream_queries
 from headrace.store.tables import sessions, statements
 
 ENTITY = "stream"
+MAX_PER_SESSION = 200
+"""Largest number of live queries of one session. Its driver reports all of them in one message."""
 IS_LIVE = stream_queries.c.ended_at.is_(None)
 _RECORD = [column for column in stream_queries.c if column.name not in {"name_key", "checkpoint"}]
 _SELECT = select(*_RECORD)
@@ -47,9 +49,11 @@ def insert_query(tx: Tx, new: NewStreamQuery, *, actor: str) -> None:
     """Insert a query that is to run.
 
     Raises:
+        TooManyStreams: The session has as many live queries as its driver can report.
         StreamNameExists: A live query of the owner has the name, in the same scope.
         CheckpointInUse: A live query of any owner uses the checkpoint.
     """
+    _check_count(tx, new)
     _check_conflicts(tx, new)
     row = {
         "id": new.id,
@@ -79,6 +83,15 @@ def insert_query(tx: Tx, new: NewStreamQuery, *, actor: str) -> None:
     detail = {"name": f"{new.scope}.{new.name}", "session": new.session_id}
     events.append(tx, ENTITY, new.id, None, STREAM.initial, actor=actor, detail=detail)
     announce_change(tx, new.session_id)
+
+
+def _check_count(tx: Tx, new: NewStreamQuery) -> None:
+    if count_live(tx, new.session_id) >= MAX_PER_SESSION:
+        raise TooManyStreams(
+            f"{MAX_PER_SESSION} streaming queries are live in session {new.session_id}, and no more"
+            " may be.",
+            hint="Start the query in another session, or stop others.",
+        )
 
 
 def _check_conflicts(tx: Tx, new: NewStreamQuery) -> None:

@@ -56,6 +56,7 @@ def test_live_sessions_and_statements_are_counted_by_state(start_node: StartNode
     assert values["headrace_live_sessions", "closing"] == 0
     assert values["headrace_live_statements", "waiting"] == 1
     assert values["headrace_live_statements", "launched"] == 1
+    assert values["headrace_live_streams", "backing_off"] == 0
     writes = [value for (name, _), value in values.items() if name == "headrace_store_writes_total"]
     assert sum(writes) == node.database.write_count
 

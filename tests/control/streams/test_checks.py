@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from tests.support.in_process_node import InProcessNode
 
+from headrace.store import stream_queries
+
 KAFKA = "'kafka.bootstrap.servers' = 'k:9092', 'subscribe' = 't'"
 
 INVALID = {
@@ -115,6 +117,26 @@ def test_an_invalid_statement_is_refused_with_what_is_allowed(
     assert message in problem["detail"]
     assert allowed is None or allowed in problem["detail"]
     assert problem.get("column") == column
+
+
+def test_a_statement_that_a_driver_needs_again_and_again_has_a_limit(node: InProcessNode) -> None:
+    text = f"SAVE STREAM t TO noop OPTIONS ('headrace.retry.enabled' = '{'x' * 65_536}')"
+    response = node.http.post("/api/v1/statements", json={"statement": text})
+
+    assert response.status_code == 400
+    assert "at most 65,536 characters" in response.json()["detail"]
+
+
+def test_a_session_has_a_limited_number_of_live_queries(
+    node: InProcessNode, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_queries, "MAX_PER_SESSION", 2)
+    for number in range(2):
+        node.submit(f"SAVE STREAM t TO noop IDENTIFIED BY many{number}", session=session)
+    body = {"statement": "SAVE STREAM t TO noop IDENTIFIED BY many2", "session": session}
+    response = node.http.post("/api/v1/statements", json=body)
+
+    assert (response.status_code, response.json()["code"]) == (429, "too_many_streams")
 
 
 @pytest.mark.parametrize("options", POLICIES)

@@ -321,6 +321,20 @@ def test_a_save_stream_whose_driver_was_lost_is_retried(start_node: StartNode) -
     assert (again.attempt, again.query.id) == (2, first.query.id)
 
 
+def test_a_definition_whose_driver_was_lost_is_retried(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    session, driver = node.start_session(kind="streaming")
+    statement = node.submit("CREATE STREAM s FROM rate", session=session)["id"]
+    driver.claim()
+    node.launcher.report_exit(session, "killed by SIGKILL")
+    second = node.launcher.connect_driver(session, launch=2)
+    assert second.hello().applied
+    assert second.claim().statement_id == statement
+    assert second.succeed(statement).applied
+
+    assert node.rows("SHOW STREAMS")[0][0] == "s"
+
+
 def test_a_session_with_a_live_query_is_not_idle(start_node: StartNode) -> None:
     node = start_node(lease={"sweep": "50ms"})
     query = RunningQuery(node, idle_timeout="100ms")

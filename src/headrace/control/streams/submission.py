@@ -14,7 +14,7 @@ from headrace.control.streams.checks import (
     choose_sink,
 )
 from headrace.control.streams.closure import DefinedNames
-from headrace.errors import InvalidSetting
+from headrace.errors import InvalidSetting, InvalidStatement
 from headrace.grammar.parse import Command
 from headrace.grammar.stream_statements import (
     CreateSink,
@@ -32,11 +32,19 @@ from headrace.settings import Settings
 from headrace.store import definitions, sessions, snapshots, stream_queries
 from headrace.store.database import Tx
 
+_KEPT = (CreateStream, CreateStreamAs, CreateSink, SaveStream)
+_MAX_TEXT = 64 * 1024
+"""Largest statement whose text a driver needs again and again."""
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
 
 def check_statement(text: str, command: Command | None) -> None:
     """Raise InvalidStatement if the text alone shows that a statement on streams cannot work."""
+    if isinstance(command, _KEPT) and len(text) > _MAX_TEXT:
+        raise InvalidStatement(
+            f"A statement on streams has at most {_MAX_TEXT:,} characters. This one has"
+            f" {len(text):,}."
+        )
     if isinstance(command, CreateStream):
         check_create_stream(text, command)
     elif isinstance(command, CreateSink):
