@@ -31,7 +31,7 @@ serve:
 test:
 	@scripts/setup test
 	@scripts/setup-postgres
-	@scripts/setup-jars yarn catalogs
+	@scripts/setup-jars yarn catalogs kafka-broker kafka-connector
 	@.venv/bin/python -m tests.support.short_lived_java
 	.venv/bin/pytest -n 2 --no-loadscope-reorder $(ARGS)
 
@@ -52,7 +52,7 @@ check:
 	.venv/bin/ruff check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/pytest -q -m "not spark and not postgres and not yarn and not catalogs" $(ARGS)
+	.venv/bin/pytest -q -m "not spark and not postgres and not yarn and not catalogs and not kafka" $(ARGS)
 
 bench:
 	@scripts/setup bench

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.kafka import kafka_jars
 from tests.support.lakes import lake_extensions, lake_jars
 from tests.support.results import Writer
 
@@ -30,7 +31,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.catalogImplementation", "in-memory")
-            .config("spark.jars", ",".join(map(str, lake_jars())))
+            .config("spark.jars", ",".join(map(str, [*lake_jars(), *kafka_jars()])))
             # Iceberg's extension is not needed here, and it does not support SQL functions.
             .config("spark.sql.extensions", lake_extensions(lake_jars("delta")))
             .config("spark.sql.session.timeZone", "Asia/Kathmandu")
