@@ -121,6 +121,49 @@ def test_rows_are_neither_lost_nor_duplicated_when_drivers_and_nodes_are_killed(
     assert "failed" not in states
 
 
+SEED_EXAMPLES = {
+    "SAVE STREAM foo\nTO CONSOLE;": "foo",
+    "SAVE STREAM foo\nTO CONSOLE\nIDENTIFIED BY foo_console;": "foo_console",
+    "SAVE STREAM foo\nTO JSON\nIDENTIFIED BY foo_json;": "foo_json",
+    "SAVE STREAM foo(a int, b int, c int)\nTO JSON\nPARTITIONED ON(a, b);": "foo",
+    "SAVE STREAM foo\nTO CONSOLE\nTRIGGER 5 MINUTES;": "foo",
+    "SAVE STREAM foo\nTO JSON\nOPTIONS(\n'checkpointLocation'='{folder}/wal'\n);": "foo",
+    "SAVE STREAM foo\nTO CONSOLE\nOPTIONS(\n'pstl.retry.enabled'='false'\n);": "foo",
+    "SAVE STREAM foo\nTO CONSOLE\nOPTIONS(\n'pstl.retry.max.attempts'='3'\n);": "foo",
+    "SAVE STREAM foo\nTO CONSOLE\nOPTIONS(\n'pstl.retry.max.backoff'='1d'\n);": "foo",
+    "SAVE STREAM foo\nTO CONSOLE\nOPTIONS(\n'pstl.retry.min.backoff'='1m'\n);": "foo",
+    "SAVE STREAM foo\nTO CONSOLE\nOPTIONS(\n'pstl.retry.random.factor'='0.2'\n);": "foo",
+}
+"""The statements of the seed (PSTL's page on sinks), with the names of their queries."""
+
+
+def test_every_statement_of_the_seed_runs_as_it_is_written(
+    node: NodeProcess, session: str, tmp_path: Path
+) -> None:
+    ticks = "CREATE STREAM ticks FROM `rate-micro-batch` OPTIONS ('rowsPerBatch' = '4')"
+    columns = "CAST(value % 2 AS INT) AS a, CAST(value % 3 AS INT) AS b, CAST(value AS INT) AS c"
+    for text in (ticks, f"CREATE STREAM foo AS SELECT {columns} FROM ticks"):
+        assert node.run(text, session)["state"] == "success"
+    for text, name in SEED_EXAMPLES.items():
+        statement = node.run(text.replace("{folder}", str(tmp_path)), session)
+        assert statement["state"] == "success", (text, statement)
+        query = node.stream(name)
+        assert query["state"] in {"starting", "running"}, (text, query)
+        conflict = node.http.post(
+            "/api/v1/statements",
+            json={"statement": f"SAVE STREAM ticks TO NOOP IDENTIFIED BY {name}"},
+        )
+        assert conflict.status_code == 409, text
+        wait_until(
+            lambda name=name: node.stream(name)["last_batch"] is not None, what=f"{text} runs"
+        )
+        node.act_on_stream(name, "stop")
+        wait_until(
+            lambda name=name: node.stream(name)["state"] == "stopped", what=f"{text} has stopped"
+        )
+        assert node.stream(name)["failures"] == 0, text
+
+
 def test_a_closed_session_stops_its_queries_before_its_driver_ends(
     node: NodeProcess, numbers: Numbers
 ) -> None:

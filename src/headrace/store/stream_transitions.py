@@ -208,7 +208,11 @@ def _apply(tx: Tx, query: StreamQuery, report: QueryReport, *, actor: str) -> No
     if query.state is StreamState.STOPPING:
         if target in STREAM.terminal:
             _confirm_stop(tx, query, actor=actor, values=_facts(report))
-        return
+            return
+        if query.wanted is not Wanted.RUNNING:
+            return
+        # The pause was taken back, and the driver has started the query again already.
+        query = _confirm_stop(tx, query, actor=actor)
     path = _path(query, report)
     if path is None:
         return
@@ -302,23 +306,24 @@ def _request_stop(tx: Tx, query: StreamQuery, *, actor: str, reason: str) -> Non
 
 def _confirm_stop(
     tx: Tx, query: StreamQuery, *, actor: str, values: dict[str, Any] | None = None
-) -> None:
-    """Continue a `stopping` query that does not run any more, as its users want."""
+) -> StreamQuery:
+    """Continue a `stopping` query that does not run any more, as its users want. Return it."""
     if query.wanted not in {Wanted.PAUSED, Wanted.RUNNING}:
-        _end_stopped(tx, query, actor=actor, values=values)
-        return
-    query = _change(tx, query, StreamState.PAUSED, actor=actor, values=values)
-    if query.wanted is Wanted.RUNNING:
-        _change(tx, query, StreamState.STARTING, actor=actor)
+        return _end_stopped(tx, query, actor=actor, values=values)
+    paused = _change(tx, query, StreamState.PAUSED, actor=actor, values=values)
+    if query.wanted is Wanted.PAUSED:
+        return paused
+    return _change(tx, paused, StreamState.STARTING, actor=actor)
 
 
 def _end_stopped(
     tx: Tx, query: StreamQuery, *, actor: str, values: dict[str, Any] | None = None
-) -> None:
-    """End a query as `stopped`, and begin its next attempt if that is wanted."""
+) -> StreamQuery:
+    """End a query as `stopped`, and begin its next attempt if that is wanted. Return the query."""
     ended = _change(tx, query, StreamState.STOPPED, actor=actor, values=values)
     if query.wanted is Wanted.RESTARTED:
         restart(tx, ended, query.session_id, actor=actor)
+    return ended
 
 
 def _fail(tx: Tx, query: StreamQuery, failure: Failure, *, actor: str) -> None:

@@ -137,6 +137,23 @@ def test_a_pause_can_be_taken_back_before_the_query_has_stopped(node: InProcessN
     assert query.transitions()[-2:] == [("stopping", "paused"), ("paused", "starting")]
 
 
+def test_a_query_that_runs_again_before_its_pause_was_reported_is_running(
+    node: InProcessNode,
+) -> None:
+    query = RunningQuery(node)
+    node.act_on_stream(query.name, "pause")
+    node.act_on_stream(query.name, "resume")
+    query.report(StreamState.RUNNING, run_id="run-2")
+
+    assert query.state == "running"
+    assert [target for _source, target in query.transitions()][-4:] == [
+        "stopping",
+        "paused",
+        "starting",
+        "running",
+    ]
+
+
 def test_a_stop_of_a_paused_query_ends_it_at_once(node: InProcessNode) -> None:
     query = RunningQuery(node)
     node.act_on_stream(query.name, "pause")

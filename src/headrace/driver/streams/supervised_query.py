@@ -99,15 +99,21 @@ class SupervisedQuery:
             self._retry_time = self._clock() + self._desired.retry_seconds
         self._thread.start()
 
-    def update(self, desired: DesiredQuery) -> None:
-        """Act on a newer desired state: stop, or start now if the query backs off."""
+    def update(self, desired: DesiredQuery) -> bool:
+        """Act on a newer desired state: stop, or start now if the query backs off.
+
+        Return False if the query has ended, so that another one must act.
+        """
         with self._condition:
             if desired.generation <= self._desired.generation:
-                return
+                return True
+            if self._state in STREAM.terminal:
+                return False
             self._desired = desired
             self._retry_time = None
             self._condition.notify_all()
         self._on_change()
+        return True
 
     def stop(self) -> None:
         """Stop the query, whatever is desired. `join` waits for the end."""

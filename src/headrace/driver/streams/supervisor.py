@@ -11,7 +11,6 @@ from headrace.driver.streams.supervised_query import Run, SupervisedQuery
 from headrace.errors import HeadraceError
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateSink, SaveStream
-from headrace.model.lifecycle import StreamState
 from headrace.model.retry_policy import RetryPolicy, read_retry_policy
 from headrace.model.stream_query import DesiredQueries, DesiredQuery, QueryReport, Wanted
 
@@ -107,12 +106,8 @@ class Supervisor:
                 # that this driver does not have, is reported as stopped.
                 if not desired.held or desired.wanted is not Wanted.RUNNING:
                     self._begin(desired)
-                return
-            has_ended = present.report().state in {StreamState.STOPPED, StreamState.FAILED}
-            if has_ended and desired.generation > present.desired.generation:
+            elif not present.update(desired):
                 self._begin(desired)
-                return
-        present.update(desired)
 
     def _begin(self, desired: DesiredQuery) -> SupervisedQuery:
         query = SupervisedQuery(
