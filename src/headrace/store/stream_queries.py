@@ -142,7 +142,8 @@ def find(tx: Tx, owner: str, scope: str, name: str) -> StreamQuery | None:
         stream_queries.c.scope == scope,
         stream_queries.c.name_key == name.casefold(),
     )
-    return _first(tx, query.order_by(IS_LIVE.desc(), stream_queries.c.id.desc()).limit(1))
+    # A live query is the newest of its name: no other can begin before it has ended.
+    return _first(tx, query.order_by(stream_queries.c.id.desc()).limit(1))
 
 
 def page(
@@ -246,6 +247,11 @@ def count_live(tx: Tx, session_id: str) -> int:
     query = select(func.count()).where(stream_queries.c.session_id == session_id, IS_LIVE)
     count: int = tx.execute(query).scalar_one()
     return count
+
+
+def any_live(tx: Tx) -> bool:
+    """Return whether a query in the whole store has not ended."""
+    return tx.execute(select(stream_queries.c.id).where(IS_LIVE).limit(1)).first() is not None
 
 
 def has_no_driver(tx: Tx, session_id: str) -> bool:

@@ -82,6 +82,7 @@ stream_queries = Table(
         postgresql_where=LIVE,
     ),
     Index("stream_queries_live", "session_id", sqlite_where=LIVE, postgresql_where=LIVE),
+    Index("stream_queries_by_name", "owner", "scope", "name_key", "id"),
     Index("stream_queries_by_statement", "statement_id"),
     Index("stream_queries_by_owner", "owner", "id"),
     Index("stream_queries_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),

@@ -10,6 +10,7 @@ from tests.support.store import new_session, new_statement, running_session
 
 from headrace.model.lifecycle import StatementState
 from headrace.model.session import DriverLease, NewSession
+from headrace.model.stream_query import NewStreamQuery, QuerySpec
 from headrace.model.table_write import TableWrite
 from headrace.store import (
     driver_view,
@@ -20,6 +21,7 @@ from headrace.store import (
     sessions,
     statement_transitions,
     statements,
+    stream_queries,
     table_writes,
     timeouts,
     warm_sessions,
@@ -138,6 +140,67 @@ def test_no_query_scans_all_statements_or_events(
                 full = line.startswith(f"SCAN {table}")
                 assert not full or "INDEX" in line, plan
         assert "TEMP B-TREE" not in plan, plan
+
+
+_ENDED_QUERY = """
+    INSERT INTO stream_queries (id, owner, scope, name, name_key, spec, state, wanted, generation,
+    session_id, statement_id, attempt, failures, created_at, ended_at)
+    {numbers} SELECT id || i, owner, scope, name, name_key || (i % 100), spec, 'stopped', 'stopped',
+    generation, session_id, 'st_' || i, attempt, failures, created_at, created_at
+    FROM stream_queries, n"""
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        stream_queries.desired,
+        lambda tx, session: stream_queries.fetch(tx, stream_queries.select_live(session)),
+        stream_queries.count_live,
+        lambda tx, session: stream_queries.any_live(tx),
+        lambda tx, session: stream_queries.find(tx, "ada", "adhoc", "q7"),
+        lambda tx, session: stream_queries.page(tx, owner="ada", live=False, limit=10),
+        lambda tx, session: stream_queries.of_statement(tx, "st_1"),
+        lambda tx, session: stream_queries.starting_statements(tx, ["st_1", "st_2"]),
+        lambda tx, session: sessions.idle(tx, 10),
+        lambda tx, session: sessions.launchable(tx, 10),
+    ],
+    ids=[
+        "desired",
+        "live of a session",
+        "count",
+        "any live",
+        "find",
+        "page",
+        "of a statement",
+        "of statements",
+        "idle sessions",
+        "launchable sessions",
+    ],
+)
+def test_no_query_scans_all_ended_streaming_queries(store: Database, act: Any) -> None:
+    session = running_session(store).session_id
+    new = NewStreamQuery(
+        id="sq_1",
+        owner="ada",
+        scope="adhoc",
+        name="q",
+        spec=QuerySpec(text="SAVE STREAM t TO noop", sink="noop"),
+        session_id=session,
+        statement_id=None,
+    )
+    with store.write("test") as tx:
+        stream_queries.insert_query(tx, new, actor="ada")
+        numbers = _NUMBERS[store.dialect]
+        tx.execute(text(_ENDED_QUERY.format(numbers=numbers)), {"count": _ENDED})
+        tx.execute(text("ANALYZE"))
+    with store.write("test") as tx:
+        plans = _plans(tx, lambda tx: act(tx, session))
+    assert plans
+    for plan in plans:
+        for line in plan.splitlines():
+            assert "Seq Scan on stream_queries" not in line, plan
+            full = line.startswith("SCAN stream_queries")
+            assert not full or "INDEX" in line, plan
 
 
 _ENDED_SESSION = """

@@ -12,7 +12,7 @@ import time
 from headrace.errors import StoreUnavailable
 from headrace.file_locks import lock_file
 from headrace.home import HomeLayout
-from headrace.store import statements
+from headrace.store import statements, stream_queries
 from headrace.store.database import Database
 
 
@@ -28,14 +28,14 @@ class IdleShutdown:
     def is_due(self, database: Database) -> bool:
         """Return whether no command has used the node for the linger time and all work has ended.
 
-        A detached statement keeps the node alive until it has ended. After the first True, this
-        process holds the lock exclusively: a new command waits for the end of the node, and then
-        starts another one.
+        A detached statement and a streaming query keep the node alive until they have ended. After
+        the first True, this process holds the lock exclusively: a new command waits for the end of
+        the node, and then starts another one.
         """
         if self._lock is not None:
             return True
         lock = lock_file(self._lock_file)
-        if lock is None or _has_active_statements(database):
+        if lock is None or _has_active_work(database):
             self._idle_since = None
             if lock is not None:
                 os.close(lock)
@@ -49,10 +49,13 @@ class IdleShutdown:
         return True
 
 
-def _has_active_statements(database: Database) -> bool:
-    """Return whether a statement has not ended. A store that does not answer counts as active."""
+def _has_active_work(database: Database) -> bool:
+    """Return whether a statement or a streaming query has not ended.
+
+    A store that does not answer counts as active.
+    """
     try:
         with database.read() as tx:
-            return statements.active_count(tx) > 0
+            return statements.active_count(tx) > 0 or stream_queries.any_live(tx)
     except StoreUnavailable:
         return True

@@ -91,6 +91,9 @@ def _create_stream_queries() -> None:
     ):
         _create_partial_index(name, "stream_queries", columns, is_live, unique=True)
     _create_partial_index("stream_queries_live", "stream_queries", ["session_id"], is_live)
+    op.create_index(
+        "stream_queries_by_name", "stream_queries", ["owner", "scope", "name_key", "id"]
+    )
     op.create_index("stream_queries_by_statement", "stream_queries", ["statement_id"])
     op.create_index("stream_queries_by_owner", "stream_queries", ["owner", "id"])
     _create_partial_index(
