@@ -21,7 +21,9 @@ StartRun = Callable[..., "SparkRun"]
 """Type of the fixture `start`."""
 
 
-def make_desired(text: str, definitions: tuple[str, ...], folder: Path) -> DesiredQuery:
+def make_desired(
+    text: str, definitions: tuple[str, ...], folder: Path, conf: dict[str, str]
+) -> DesiredQuery:
     """Return the query of a SAVE STREAM as a node would order it, with places in a folder."""
     command = parse(text).command
     assert isinstance(command, SaveStream)
@@ -32,6 +34,7 @@ def make_desired(text: str, definitions: tuple[str, ...], folder: Path) -> Desir
         text=text,
         definitions=list(definitions),
         sink=provider.lower(),
+        conf=conf,
         path=str(folder / "default") if provider.lower() in {"json", "parquet", "delta"} else None,
         checkpoint=None if provider.lower() == "memory" else str(folder / f"wal-{command.name}"),
     )

@@ -86,6 +86,7 @@ from headrace.errors.statements import (
 )
 from headrace.errors.streams import (
     CheckpointInUse,
+    CheckpointOfOtherSink,
     DefinitionExists,
     DefinitionNotFound,
     StreamNameExists,
@@ -107,6 +108,7 @@ __all__ = [
     "BodyTooLarge",
     "CatalogError",
     "CheckpointInUse",
+    "CheckpointOfOtherSink",
     "ChunkNotFound",
     "CommitInDoubt",
     "Committing",

@@ -36,6 +36,12 @@ class CheckpointInUse(Conflict):
     code = "checkpoint_in_use"
 
 
+class CheckpointOfOtherSink(Conflict):
+    """The checkpoint belongs to a query that wrote to another place."""
+
+    code = "checkpoint_of_other_sink"
+
+
 class TooManyStreams(HeadraceError):
     """Too many streaming queries run in the session."""
 

@@ -41,8 +41,12 @@ class QuerySpec(BaseModel):
     """Name of the provider that it writes to."""
     path: str | None = None
     """Where a sink of files writes if its options name no path."""
+    place: str | None = None
+    """Where a sink of files writes in any case."""
     checkpoint: str | None = None
     """Location of the write-ahead log; None: the query has none."""
+    conf: dict[str, str] = {}
+    """Configuration of the statement alone, for every run."""
 
 
 class QueryProgress(BaseModel):

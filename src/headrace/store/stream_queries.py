@@ -146,6 +146,14 @@ def find(tx: Tx, owner: str, scope: str, name: str) -> StreamQuery | None:
     return _first(tx, query.order_by(stream_queries.c.id.desc()).limit(1))
 
 
+def find_last_of_checkpoint(tx: Tx, owner: str, checkpoint: str) -> StreamQuery | None:
+    """Return the last query of an owner that has used a checkpoint, or None if there is none."""
+    query = _SELECT.where(
+        stream_queries.c.checkpoint == checkpoint, stream_queries.c.owner == owner
+    )
+    return _first(tx, query.order_by(stream_queries.c.id.desc()).limit(1))
+
+
 def page(
     tx: Tx, *, owner: str, live: bool, before: str | None = None, limit: int
 ) -> list[StreamQuery]:

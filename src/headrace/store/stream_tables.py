@@ -81,6 +81,7 @@ stream_queries = Table(
         sqlite_where=LIVE,
         postgresql_where=LIVE,
     ),
+    Index("stream_queries_by_checkpoint", "checkpoint", "id"),
     Index("stream_queries_live", "session_id", sqlite_where=LIVE, postgresql_where=LIVE),
     Index("stream_queries_by_name", "owner", "scope", "name_key", "id"),
     Index("stream_queries_by_statement", "statement_id"),

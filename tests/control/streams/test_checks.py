@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from tests.support.in_process_node import InProcessNode
 
+from headrace.model.lifecycle import StreamState
+from headrace.model.stream_query import QueryReport
 from headrace.store import stream_queries
 
 KAFKA = "'kafka.bootstrap.servers' = 'k:9092', 'subscribe' = 't'"
@@ -192,6 +194,41 @@ def test_two_live_queries_with_one_checkpoint_conflict(
     assert response.status_code == 409
     assert response.json()["code"] == "checkpoint_in_use"
     assert "adhoc.wal_one" in response.json()["detail"]
+
+
+def test_a_sink_of_files_does_not_continue_the_batches_of_another_place(
+    node: InProcessNode, session: str
+) -> None:
+    _run_and_stop(node, session, "SAVE STREAM t TO noop IDENTIFIED BY moved")
+    texts = (
+        "SAVE STREAM t TO json IDENTIFIED BY moved",
+        "SAVE STREAM t TO json IDENTIFIED BY placed OPTIONS ('path' = '/b')",
+    )
+    _run_and_stop(
+        node, session, "SAVE STREAM t TO json IDENTIFIED BY placed OPTIONS ('path' = '/a')"
+    )
+    for text in texts:
+        body = {"statement": text, "session": session}
+        response = node.http.post("/api/v1/statements", json=body)
+        assert (response.status_code, response.json()["code"]) == (409, "checkpoint_of_other_sink")
+    _run_and_stop(
+        node, session, "SAVE STREAM t TO json IDENTIFIED BY placed OPTIONS ('path' = '/a')"
+    )
+
+
+def _run_and_stop(node: InProcessNode, session: str, text: str) -> None:
+    """Start a query, let it commit batch 3, and stop it."""
+    driver = node.launcher.connect_driver(session)
+    statement = node.submit(text, session=session)["id"]
+    query = driver.claim().query
+    assert query is not None
+    driver.succeed(statement)
+    for generation, state in ((1, StreamState.RUNNING), (2, StreamState.STOPPED)):
+        if state is StreamState.STOPPED:
+            node.act_on_stream(query.id, "stop")
+        report = QueryReport(id=query.id, generation=generation, state=state, last_batch=3)
+        driver.renew(queries=[report])
+    assert node.stream(query.id)["state"] == "stopped"
 
 
 def test_the_options_of_a_query_win_over_those_of_its_sink(

@@ -2,65 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import count
-from typing import Any
-
 import pytest
-from tests.support.in_process_node import InProcessNode, StartNode
-from tests.support.scripted_driver import ScriptedDriver
+from tests.support.in_process_node import InProcessNode
+from tests.support.running_query import ERROR, RunningQuery
 from tests.support.waiting import wait_until
 
-from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, StreamState
-from headrace.model.stream_query import DesiredQuery, QueryProgress, QueryReport, Wanted
-from headrace.store import stream_queries
-
-_numbers = count()
-ERROR = Failure(code="execution_error", message="division by zero")
-
-
-class RunningQuery:
-    """A query that a scripted driver has started, with what the driver reports about it."""
-
-    def __init__(self, node: InProcessNode, **session: Any) -> None:
-        self.node = node
-        self.name = f"q{next(_numbers)}"
-        self.session, self.driver = node.start_session(kind="streaming", **session)
-        self.statement = node.submit(
-            f"SAVE STREAM t TO noop IDENTIFIED BY {self.name}", session=self.session
-        )["id"]
-        query = self.driver.claim().query
-        assert query is not None
-        self.id = query.id
-        assert self.driver.succeed(self.statement).applied
-        self.report(StreamState.RUNNING)
-
-    @property
-    def state(self) -> str:
-        return str(self.node.stream(self.id)["state"])
-
-    def desired(self) -> DesiredQuery | None:
-        """Return what the node orders about the query, or None."""
-        queries = self.driver.read_streams().queries
-        return next((query for query in queries if query.id == self.id), None)
-
-    def report(
-        self, state: StreamState, *, driver: ScriptedDriver | None = None, **facts: Any
-    ) -> None:
-        """Report a state, for the newest generation unless `facts` say otherwise."""
-        facts = {"generation": self._generation(), "run_id": "run-1"} | facts
-        report = QueryReport(id=self.id, state=state, **facts)
-        streams = int(state is StreamState.RUNNING)
-        assert (driver or self.driver).renew(streams=streams, queries=[report]).applied
-
-    def transitions(self) -> list[tuple[str | None, str]]:
-        return [(event.get("from"), event["to"]) for event in self.node.events(self.id)]
-
-    def _generation(self) -> int:
-        with self.node.database.read() as tx:
-            query = stream_queries.get(tx, self.id)
-            assert query is not None
-            return query.generation
+from headrace.model.stream_query import QueryProgress, Wanted
 
 
 def test_save_stream_starts_a_query_that_any_node_can_show(node: InProcessNode) -> None:
@@ -279,107 +227,6 @@ def test_a_started_query_is_stopped_by_stop_stream_not_by_a_cancel(node: InProce
     assert response.status_code == 409
     assert "STOP STREAM" in response.text
     assert query.state == "running"
-
-
-def test_a_query_continues_in_the_driver_after_a_lost_one(start_node: StartNode) -> None:
-    node = start_node(lease={"sweep": "50ms"})
-    query = RunningQuery(node)
-    query.report(StreamState.RUNNING, last_batch=7)
-    node.launcher.report_exit(query.session, "killed by SIGKILL")
-    second = node.launcher.connect_driver(query.session, launch=2)
-
-    assert query.state == "starting"
-    assert second.hello().applied
-    desired = second.read_streams().queries
-    assert [(each.id, each.last_batch, each.held) for each in desired] == [(query.id, 7, False)]
-    query.report(StreamState.RUNNING, driver=second, run_id="run-2")
-    assert query.state == "running"
-
-
-def test_the_next_driver_waits_out_the_rest_of_a_backoff(start_node: StartNode) -> None:
-    node = start_node(lease={"sweep": "50ms"})
-    query = RunningQuery(node)
-    query.report(StreamState.BACKING_OFF, failures=5, delay_seconds=600.0, retry_seconds=600.0)
-    node.launcher.report_exit(query.session, "killed by SIGKILL")
-    second = node.launcher.connect_driver(query.session, launch=2)
-    assert second.hello().applied
-    (desired,) = second.read_streams().queries
-
-    assert query.state == "backing_off"
-    assert desired.failures == 5
-    assert desired.retry_seconds is not None
-    assert 500 < desired.retry_seconds < 600
-
-
-def test_a_stop_is_confirmed_by_the_loss_of_the_driver(start_node: StartNode) -> None:
-    node = start_node(lease={"sweep": "50ms"})
-    query = RunningQuery(node)
-    node.act_on_stream(query.name, "stop")
-    node.launcher.report_exit(query.session, "killed by SIGKILL")
-
-    wait_until(lambda: query.state == "stopped", what="the query has stopped")
-    wait_until(lambda: node.session_state(query.session) == "recovering", what="no driver runs")
-
-
-def test_a_save_stream_whose_driver_was_lost_is_retried(start_node: StartNode) -> None:
-    node = start_node(lease={"sweep": "50ms"})
-    session, driver = node.start_session(kind="streaming")
-    statement = node.submit("SAVE STREAM t TO noop", session=session)["id"]
-    first = driver.claim()
-    node.launcher.report_exit(session, "killed by SIGKILL")
-    second = node.launcher.connect_driver(session, launch=2)
-    assert second.hello().applied
-    assert [query.held for query in second.read_streams().queries] == [True]
-    again = second.claim()
-
-    assert again.statement_id == statement
-    assert first.query is not None
-    assert again.query is not None
-    assert (again.attempt, again.query.id) == (2, first.query.id)
-
-
-def test_a_definition_whose_driver_was_lost_is_retried(start_node: StartNode) -> None:
-    node = start_node(lease={"sweep": "50ms"})
-    session, driver = node.start_session(kind="streaming")
-    statement = node.submit("CREATE STREAM s FROM rate", session=session)["id"]
-    driver.claim()
-    node.launcher.report_exit(session, "killed by SIGKILL")
-    second = node.launcher.connect_driver(session, launch=2)
-    assert second.hello().applied
-    assert second.claim().statement_id == statement
-    assert second.succeed(statement).applied
-
-    assert node.rows("SHOW STREAMS")[0][0] == "s"
-
-
-def test_a_session_with_a_live_query_is_not_idle(start_node: StartNode) -> None:
-    node = start_node(lease={"sweep": "50ms"})
-    query = RunningQuery(node, idle_timeout="100ms")
-    query.report(StreamState.BACKING_OFF, failures=1, delay_seconds=60.0, retry_seconds=60.0)
-    idle, _driver = node.start_session(idle_timeout="100ms")
-    wait_until(lambda: node.session_state(idle) == "closing", what="an idle session closes")
-
-    assert node.session_state(query.session) == "running"
-    node.act_on_stream(query.name, "stop")
-    query.report(StreamState.STOPPED)
-    wait_until(lambda: node.session_state(query.session) == "closing", what="the session closes")
-
-
-def test_closing_a_session_stops_its_queries(node: InProcessNode) -> None:
-    query = RunningQuery(node)
-    node.http.delete(f"/api/v1/sessions/{query.session}")
-    assert query.state == "stopping"
-    query.driver.goodbye()
-
-    wait_until(lambda: query.state == "stopped", what="the query has stopped")
-
-
-def test_a_session_that_fails_fails_its_queries(node: InProcessNode) -> None:
-    query = RunningQuery(node)
-    node.fail_session(query.session, query.driver)
-    shown = node.stream(query.name)
-
-    assert (shown["state"], shown["last_error"]["code"]) == ("failed", "spark_unavailable")
 
 
 def test_progress_is_kept_in_a_bounded_ring(node: InProcessNode) -> None:

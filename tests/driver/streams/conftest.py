@@ -48,8 +48,10 @@ def start(stream_session: SparkSession, tmp_path: Path) -> Iterator[StartRun]:
 
     started: list[SparkRun] = []
 
-    def start(text: str, *definitions: str, epoch: int = 1) -> SparkRun:
-        desired = make_desired(text, definitions, tmp_path)
+    def start(
+        text: str, *definitions: str, epoch: int = 1, conf: dict[str, str] | None = None
+    ) -> SparkRun:
+        desired = make_desired(text, definitions, tmp_path, conf or {})
         started.append(RunStarter(clone, epoch=epoch).start(desired))
         return started[-1]
 

@@ -67,6 +67,18 @@ def test_declared_columns_are_selected_and_cast(
     assert written.schema.simpleString() == "struct<n:string>"
 
 
+def test_the_configuration_of_the_statement_holds_for_every_run(
+    start: StartRun, spark: SparkSession, numbers: str, tmp_path: Path
+) -> None:
+    zone = "CREATE STREAM zone AS SELECT current_timezone() AS zone FROM numbers"
+    save = "SAVE STREAM zone TO json TRIGGER AVAILABLE NOW"
+    finish(start(save, numbers, zone, conf={"spark.sql.session.timeZone": "Asia/Tokyo"}))
+
+    rows = read_rows(spark.read.json(str(tmp_path / "default")))
+    assert {row["zone"] for row in rows} == {"Asia/Tokyo"}
+    assert spark.conf.get("spark.sql.session.timeZone") != "Asia/Tokyo"
+
+
 def test_the_memory_sink_is_a_view_of_the_session(
     start: StartRun, spark: SparkSession, numbers: str
 ) -> None:

@@ -14,7 +14,7 @@ from headrace.control.streams.checks import (
     choose_sink,
 )
 from headrace.control.streams.closure import DefinedNames
-from headrace.errors import InvalidSetting, InvalidStatement
+from headrace.errors import CheckpointOfOtherSink, InvalidSetting, InvalidStatement
 from headrace.grammar.parse import Command
 from headrace.grammar.stream_statements import (
     CreateSink,
@@ -95,8 +95,11 @@ def _insert_query(tx: Tx, settings: Settings, statement: Statement, command: Sav
         definitions=_list_definitions(command, defined),
         sink=sink.provider.name,
         path=_choose_path(settings, sink, job_id, command.name),
+        place=sink.by_key.get("path") or _choose_path(settings, sink, job_id, command.name),
         checkpoint=_choose_checkpoint(settings, conf, sink, job_id, command.name),
+        conf=statement.spec.conf,
     )
+    _check_place(tx, owner, spec, sink)
     new = NewStreamQuery(
         id=new_id("sq"),
         owner=owner,
@@ -133,6 +136,26 @@ def _check_declared_columns(
         columns = stream.columns if isinstance(stream, CreateStream) else None
     if columns is not None:
         check_partition_columns(text, sink.partitioned_on, [column.name for column in columns])
+
+
+def _check_place(tx: Tx, owner: str, spec: QuerySpec, sink: ChosenSink) -> None:
+    """Raise CheckpointOfOtherSink if a sink of files would continue the batches of another place.
+
+    The log of the files in the sink would lack the batches before, and Spark would fail when it
+    compacts the log.
+    """
+    if not sink.provider.has_default_path or spec.checkpoint is None:
+        return
+    last = stream_queries.find_last_of_checkpoint(tx, owner, spec.checkpoint)
+    if last is None or last.last_batch is None:
+        return
+    if (last.spec.sink, last.spec.place) != (spec.sink, spec.place):
+        raise CheckpointOfOtherSink(
+            f"The checkpoint {spec.checkpoint} belongs to the query {last.qualified_name}"
+            f" ({last.id}), which has written to {last.spec.sink}"
+            f"{f' at {last.spec.place}' if last.spec.place else ''}.",
+            hint="Choose another name with IDENTIFIED BY, or another checkpointLocation.",
+        )
 
 
 def _read_conf(tx: Tx, settings: Settings, session: Session) -> dict[str, str]:

@@ -102,6 +102,8 @@ class RunStarter:
         try:
             # Each run gets a session of its own, because a failed one may have changed it.
             session = self._clone_session()
+            for key, value in desired.spec.conf.items():
+                session.conf.set(key, value)
             streams = register_streams(session, desired.spec.definitions)
             rows = open_source(session, command, streams)
             query = start_query(rows, desired, command, epoch=self._epoch)

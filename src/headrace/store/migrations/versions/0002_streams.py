@@ -94,6 +94,7 @@ def _create_stream_queries() -> None:
     op.create_index(
         "stream_queries_by_name", "stream_queries", ["owner", "scope", "name_key", "id"]
     )
+    op.create_index("stream_queries_by_checkpoint", "stream_queries", ["checkpoint", "id"])
     op.create_index("stream_queries_by_statement", "stream_queries", ["statement_id"])
     op.create_index("stream_queries_by_owner", "stream_queries", ["owner", "id"])
     _create_partial_index(
