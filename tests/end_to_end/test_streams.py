@@ -99,6 +99,8 @@ def test_rows_are_neither_lost_nor_duplicated_when_drivers_and_nodes_are_killed(
     numbers = define_numbers(node, session, tmp_path / "numbers")
     node.run("SAVE STREAM numbers TO parquet IDENTIFIED BY exactly TRIGGER 1 SECOND", session)
     path = node.stream("exactly")["path"]
+    # Without a first batch, the folder has no schema that the query below could read.
+    wait_until(lambda: node.stream("exactly")["last_batch"] is not None, what="the first batch")
     for kill in ("driver", "node", "driver"):
         numbers.add()
         if kill == "node":
