@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo     install the requirements, then run SQL on the flights data"
 	@echo "make serve    install the requirements, then start a node on port $(PORT)"
-	@echo "make test     install the requirements, PostgreSQL, YARN, Delta and Iceberg included; run all tests;"
+	@echo "make test     install the requirements, PostgreSQL, YARN, Delta, Iceberg and Kafka included; run all tests;"
 	@echo "              ARGS='-k NAME' is passed to pytest"
 	@echo "make chaos    run N=200 random histories with faults; SEED=… repeats a run or a history"
 	@echo "make check    check format, lint, types and imports; run the tests that need no service"

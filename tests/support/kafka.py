@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import signal
 import socket
 import subprocess
-import uuid
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,8 @@ from headrace.control.host.java import find_java
 
 TOOLS = Path(__file__).parents[2] / ".tools"
 _OPTIONS = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+# 16 bytes in base64. A random id may begin with a minus, which the tool takes for an option.
+_CLUSTER = "aGVhZHJhY2Uta2Fma2EtMQ"
 _CONFIGURATION = """\
 process.roles=broker,controller
 node.id=1
@@ -54,8 +54,7 @@ class KafkaBroker:
         self._file.write_text(
             _CONFIGURATION.format(port=self.port, controller=controller, folder=folder)
         )
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        storage = self._command("kafka.tools.StorageTool", "format", "-t", cluster, "-c")
+        storage = self._command("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c")
         subprocess.run([*storage, str(self._file)], check=True, capture_output=True, cwd=folder)
         self.start()
 

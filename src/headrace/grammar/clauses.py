@@ -65,6 +65,12 @@ class Interval:
         return f"{self.count} {self.unit}{'' if self.count == 1 else 'S'}"
 
 
+def override_options(inherited: Options, own: Options) -> Options:
+    """Return the options of both, where those of `own` win. Upper and lower case are equal."""
+    keys = {key.lower() for key, _value in own}
+    return (*(pair for pair in inherited if pair[0].lower() not in keys), *own)
+
+
 def read_columns(reader: TokenReader) -> tuple[DeclaredColumn, ...]:
     """Read `(name type, …)`."""
     begin = reader.offset

@@ -60,7 +60,7 @@ class TokenReader:
             raise self.unexpected()
 
     def expect_end(self) -> None:
-        """Check that no token is left."""
+        """Check that the statement ends here."""
         self._expected[_END] = None
         if self._token() is not None:
             raise self.unexpected()

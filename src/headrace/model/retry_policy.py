@@ -70,10 +70,6 @@ class RetryPolicy:
         # The cap comes first: otherwise, queries at the cap would start together.
         return timedelta(microseconds=round(backoff * (1 + random * self.random_factor)))
 
-    def healthy_seconds(self, last_delay_seconds: float) -> float:
-        """Return the seconds of `healthy_after`."""
-        return self.healthy_after(timedelta(seconds=last_delay_seconds)).total_seconds()
-
     def healthy_after(self, last_delay: timedelta) -> timedelta:
         """Return the time without failure after which the next failure is the first of a series."""
         if self.healthy_period is not None:

@@ -71,7 +71,6 @@ class StreamSink:
 
 _FILES = "one directory for each value"
 _TABLE = "partitions of a table that the query creates"
-_FILE_COLUMNS = {"takes_columns": True, "needs_columns": True, "required": (("path",),)}
 
 _SOURCES = (
     StreamSource(

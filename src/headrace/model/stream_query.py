@@ -40,9 +40,7 @@ class QuerySpec(BaseModel):
     sink: str
     """Name of the provider that it writes to."""
     path: str | None = None
-    """Where a sink of files writes if its options name no path."""
-    place: str | None = None
-    """Where a sink of files writes in any case."""
+    """Where a sink of files writes."""
     checkpoint: str | None = None
     """Location of the write-ahead log; None: the query has none."""
     conf: dict[str, str] = {}

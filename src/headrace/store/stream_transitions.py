@@ -27,6 +27,8 @@ _STARTED = {StreamState.STARTING, StreamState.RUNNING, StreamState.BACKING_OFF}
 """States in which a driver works on the query, or will."""
 _REPORTED = _STARTED | {StreamState.STOPPED, StreamState.FAILED}
 """States that a driver can report."""
+_REPEATED = ("failures", "run_id", "last_error", "last_batch")
+"""Columns that a report sets although the state stays the same."""
 _SOURCES_ENDED = {"reason": "its sources have ended"}
 
 
@@ -227,8 +229,10 @@ def _apply(tx: Tx, query: StreamQuery, report: QueryReport, *, actor: str) -> No
             failure=report.error if is_last and state is not StreamState.RUNNING else None,
             values=_facts(report) if is_last else None,
         )
-    if not path:
-        _save(tx, query, _facts(report))
+    # Most renewals report a query that runs as before.
+    news = {name: value for name, value in _facts(report).items() if name in _REPEATED}
+    if not path and any(getattr(query, name) != value for name, value in news.items()):
+        _save(tx, query, news)
 
 
 def _path(query: StreamQuery, report: QueryReport) -> list[StreamState] | None:

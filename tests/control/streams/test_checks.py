@@ -242,7 +242,7 @@ def test_the_options_of_a_query_win_over_those_of_its_sink(
     node.submit("SAVE STREAM t TO files IDENTIFIED BY to_files", session=session)
 
     shown = node.stream("to_files")
-    assert (shown["sink"], shown["path"]) == ("json", None)
+    assert (shown["sink"], shown["path"]) == ("json", "/a")
     node.submit("DROP SINK files")
 
 

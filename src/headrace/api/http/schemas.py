@@ -286,7 +286,7 @@ class StreamBody(ResponseModel):
     """Its statement, without the secrets of its options."""
     sink: str
     path: str | None
-    """Where the rows go if the options name no path."""
+    """Where a sink of files writes."""
     checkpoint: str | None
     """Location of its write-ahead log; null if it has none."""
     attempt: int

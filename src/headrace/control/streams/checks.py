@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace.errors import InvalidStatement
-from headrace.grammar.clauses import Options
+from headrace.grammar.clauses import Options, override_options
 from headrace.grammar.locate import find_position
 from headrace.grammar.stream_clauses import TriggerKind
 from headrace.grammar.stream_statements import (
@@ -126,11 +126,9 @@ def _choose_named(text: str, command: SaveStream, sinks: Mapping[str, CreateSink
             options=command.options,
             partitioned_on=command.partitioned_on,
         )
-    own = {key.lower() for key, _value in command.options}
-    inherited = [pair for pair in defined.options if pair[0].lower() not in own]
     return ChosenSink(
         provider=_find_provider(text, defined.provider, ()),
-        options=(*inherited, *command.options),
+        options=override_options(defined.options, command.options),
         partitioned_on=command.partitioned_on or defined.partitioned_on,
     )
 

@@ -61,10 +61,6 @@ def define(tx: Tx, statement: Statement) -> Failure | None:
         name=command.name,
         text=statement.spec.text,
     )
-    existing = definitions.list_live(tx, definition.owner, definition.scope)
-    names = {each.name.casefold() for each in existing if each.kind is kind}
-    if command.name.casefold() in names and not command.replace:
-        return Failure.of(definitions.build_exists_error(kind, command.name))
     try:
         definitions.define(tx, definition, replace=command.replace, actor=statement.owner)
     except HeadraceError as error:

@@ -95,7 +95,6 @@ def _insert_query(tx: Tx, settings: Settings, statement: Statement, command: Sav
         definitions=_list_definitions(command, defined),
         sink=sink.provider.name,
         path=_choose_path(settings, sink, job_id, command.name),
-        place=sink.by_key.get("path") or _choose_path(settings, sink, job_id, command.name),
         checkpoint=_choose_checkpoint(settings, conf, sink, job_id, command.name),
         conf=statement.spec.conf,
     )
@@ -149,11 +148,11 @@ def _check_place(tx: Tx, owner: str, spec: QuerySpec, sink: ChosenSink) -> None:
     last = stream_queries.find_last_of_checkpoint(tx, owner, spec.checkpoint)
     if last is None or last.last_batch is None:
         return
-    if (last.spec.sink, last.spec.place) != (spec.sink, spec.place):
+    if (last.spec.sink, last.spec.path) != (spec.sink, spec.path):
         raise CheckpointOfOtherSink(
             f"The checkpoint {spec.checkpoint} belongs to the query {last.qualified_name}"
             f" ({last.id}), which has written to {last.spec.sink}"
-            f"{f' at {last.spec.place}' if last.spec.place else ''}.",
+            f"{f' at {last.spec.path}' if last.spec.path else ''}.",
             hint="Choose another name with IDENTIFIED BY, or another checkpointLocation.",
         )
 
@@ -171,9 +170,9 @@ def _read_conf(tx: Tx, settings: Settings, session: Session) -> dict[str, str]:
 
 
 def _choose_path(settings: Settings, sink: ChosenSink, job_id: str, name: str) -> str | None:
-    if not sink.provider.has_default_path or "path" in sink.by_key:
+    if not sink.provider.has_default_path:
         return None
-    return _join(settings.streams_location, job_id, name)
+    return sink.by_key.get("path") or _join(settings.streams_location, job_id, name)
 
 
 def _choose_checkpoint(

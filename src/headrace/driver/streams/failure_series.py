@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from headrace.model.retry_policy import RetryPolicy
 
@@ -89,5 +90,5 @@ class FailureSeries:
         )
 
     def _is_healthy(self, now: float) -> bool:
-        needed = self._policy.healthy_seconds(self._last_delay)
-        return self._batch_of_run is not None and now - self._run_start >= needed
+        needed = self._policy.healthy_after(timedelta(seconds=self._last_delay))
+        return self._batch_of_run is not None and now - self._run_start >= needed.total_seconds()

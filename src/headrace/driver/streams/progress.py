@@ -14,24 +14,26 @@ _COMMITTED = "addBatch"
 """Phase that only the progress of a batch has. Spark also reports that there was nothing to do."""
 
 
+def find_last_report(query: StreamingQuery) -> str | None:
+    """Return the time of Spark's last report, which tells reports apart; None before the first.
+
+    Raises Py4JError.
+    """
+    last = query._jsq.lastProgress()  # noqa: SLF001 - PySpark would parse the whole report
+    return None if last is None else str(last.timestamp())
+
+
 def read_new_batches(query: StreamingQuery, after: int | None) -> list[QueryProgress]:
     """Return the progress of the committed batches after a number, oldest first.
 
     Spark keeps the last hundred. Raises Py4JError.
     """
     execution = query._jsq  # noqa: SLF001 - PySpark parses every report for each access
-    last = execution.lastProgress()
-    if last is None or (after is not None and last.batchId() <= after and _is_idle(last)):
-        return []
     reports = [json.loads(report.json()) for report in execution.recentProgress()]
     committed = [report for report in reports if _COMMITTED in report.get("durationMs", {})]
     return [
         _to_progress(report) for report in committed if after is None or report["batchId"] > after
     ]
-
-
-def _is_idle(report: Any) -> bool:
-    return not report.durationMs().containsKey(_COMMITTED)
 
 
 def _to_progress(report: Mapping[str, Any]) -> QueryProgress:

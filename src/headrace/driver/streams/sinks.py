@@ -16,7 +16,7 @@ from headrace.driver.streams.jdbc_sink import JdbcSink
 from headrace.driver.streams.memory_view import publish_memory_view
 from headrace.driver.streams.sources import InvalidStream
 from headrace.driver.streams.table_sink import start_table
-from headrace.grammar.clauses import DeclaredColumn, qualified_name_to_sql
+from headrace.grammar.clauses import DeclaredColumn, override_options, qualified_name_to_sql
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, TriggerKind
 from headrace.grammar.stream_statements import CreateSink, SaveStream
@@ -50,9 +50,7 @@ def find_target(desired: DesiredQuery, command: SaveStream) -> Target:
     """Return where a query writes."""
     commands = (parse(text).command for text in desired.spec.definitions)
     sink = next((each for each in commands if isinstance(each, CreateSink)), None)
-    inherited = () if sink is None else sink.options
-    own = {key.lower() for key, _value in command.options}
-    options = [pair for pair in inherited if pair[0].lower() not in own] + list(command.options)
+    options = override_options(() if sink is None else sink.options, command.options)
     return Target(
         provider=desired.spec.sink,
         options={key: value for key, value in options if not _is_of_headrace(key)},

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.driver.failures import describe_failure, describe_java_error
 from headrace.driver.stream_end import has_ended_by_itself
 from headrace.driver.streams.classify import is_permanent, is_permanent_cause
-from headrace.driver.streams.progress import read_new_batches
+from headrace.driver.streams.progress import find_last_report, read_new_batches
 from headrace.driver.streams.sinks import start_query
 from headrace.driver.streams.sources import open_source, register_streams
 from headrace.driver.streams.supervised_query import RunFailed
@@ -37,6 +37,7 @@ class SparkRun:
         self.run_id = query.runId
         self._session = session
         self._query = query
+        self._last_report: str | None = None
 
     def wait(self) -> bool:
         """Wait for half a second for the end; return whether the sources have ended.
@@ -56,10 +57,15 @@ class SparkRun:
     def read_new_batches(self, after: int | None) -> list[QueryProgress]:
         """Return the progress of the committed batches after a number, oldest first."""
         try:
-            return read_new_batches(self._query, after)
+            last = find_last_report(self._query)
+            if last == self._last_report:
+                return []
+            batches = read_new_batches(self._query, after)
         except (PySparkException, Py4JError, ValueError) as error:
             _LOG.warning("query %s: no progress: %s", self._query.name, error)
             return []
+        self._last_report = last
+        return batches
 
     def stop(self) -> None:
         """Stop the query, and wait until it has stopped."""

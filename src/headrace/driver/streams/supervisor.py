@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from headrace.driver.streams.supervised_query import Run, SupervisedQuery
 from headrace.errors import HeadraceError
+from headrace.grammar.clauses import Options, override_options
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateSink, SaveStream
 from headrace.model.retry_policy import RetryPolicy, read_retry_policy
@@ -123,14 +124,14 @@ class Supervisor:
 
 def _policy_of(desired: DesiredQuery, conf: Mapping[str, str]) -> RetryPolicy:
     """Return the retry policy of a query: its options, those of its sink, the configuration."""
-    options: dict[str, str] = {}
+    options: Options = ()
     for text in (*desired.spec.definitions, desired.spec.text):
         command = parse(text).command
         if isinstance(command, CreateSink | SaveStream):
-            options |= dict(command.options)
+            options = override_options(options, command.options)
     try:
-        return read_retry_policy(options, conf)
+        return read_retry_policy(dict(options), conf)
     except HeadraceError as error:
         # The node has checked the options; a SET in the session may have changed the defaults.
         _LOG.warning("query %s: %s", desired.name, error.message)
-        return read_retry_policy(options, {})
+        return read_retry_policy(dict(options), {})
