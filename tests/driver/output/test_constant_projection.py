@@ -25,6 +25,8 @@ def count_jobs(spark: SparkSession, writer: Writer, sql: str) -> tuple[int, list
         values = [list(row.values()) for batch in rows.batches() for row in batch.to_pylist()]
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    # The status tracker reads what a listener has recorded, which happens after the job.
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(30_000)
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)), values
 
 
