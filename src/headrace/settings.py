@@ -165,6 +165,13 @@ class StreamSettings(Section):
     `streams/` in the home."""
 
 
+class MaterializedViewSettings(Section):
+    """Materialized views."""
+
+    grace: Duration = timedelta(minutes=10)
+    """How long the replaced rows of a view stay after a refresh, for the queries that read them."""
+
+
 class OpenSearchSettings(Section):
     """The OpenSearch async query API, `/_plugins/_async_query`."""
 
@@ -213,6 +220,7 @@ class Settings(BaseSettings):
     catalog: CatalogSettings = CatalogSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
     streams: StreamSettings = StreamSettings()
+    materialized_views: MaterializedViewSettings = MaterializedViewSettings()
     opensearch: OpenSearchSettings = OpenSearchSettings()
     profiles: dict[str, Profile] = {}
     """Profiles by name; the profile `default` always exists."""

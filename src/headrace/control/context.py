@@ -27,3 +27,8 @@ class NodeContext:
     def retention_seconds(self) -> float:
         """Time for which the rows of a result are kept."""
         return self.settings.results.retention.total_seconds()
+
+    @property
+    def view_grace_seconds(self) -> float:
+        """Time for which a replaced generation of a materialized view stays."""
+        return self.settings.materialized_views.grace.total_seconds()

@@ -20,8 +20,9 @@ from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.planner import ExecutionPlan, TableOutcome, plan_statement
 from headrace.driver.spark import Spark
-from headrace.driver.streams.statements import QueryNotStarted, run_stream_statement
+from headrace.driver.streams.statements import run_stream_statement
 from headrace.driver.streams.supervisor import Supervisor
+from headrace.driver.views.planner import VIEW_STATEMENTS, ViewPlanner
 from headrace.driver.writes.locks import wait_for_lock
 from headrace.driver.writes.lookup import find_writes_patiently
 from headrace.driver.written_rows import count_written_rows
@@ -141,6 +142,11 @@ class Execution:
     def _make_plan(self, session: SparkSession) -> ExecutionPlan:
         if self.assignment.command is None:
             return plan_statement(session, self.assignment, self._link, self._facts)
+        if self.assignment.command in VIEW_STATEMENTS:
+            planner = ViewPlanner(
+                self._spark.state.clone_session(), self.assignment, self._link, self._cancelling
+            )
+            return planner.plan(self._facts)
         return ExecutionPlan(
             run=lambda: run_stream_statement(
                 session,
@@ -191,11 +197,7 @@ class Execution:
 
     def _handle_failure(self, error: Exception) -> _Outcome:
         """Call the hooks for a failed or cancelled statement, and return its outcome."""
-        failure = (
-            error.failure
-            if isinstance(error, QueryNotStarted)
-            else describe_failure(error, self.assignment.text)
-        )
+        failure = describe_failure(error, self.assignment.text)
         if self.cancelling or isinstance(error, Cancelled):
             self._hooks.notify_cancelled()
             return _Outcome(StatementState.CANCELLED, failure=failure)

@@ -26,7 +26,7 @@ from pyspark.errors.exceptions.captured import (
     convert_exception,
 )
 
-from headrace.errors import HeadraceError, Position
+from headrace.errors import HeadraceError, Position, StatementFailed
 from headrace.grammar.text import position_at
 from headrace.model.failure import Failure
 
@@ -34,8 +34,18 @@ _CAUSES = 20
 """Largest number of causes to search for an error with a condition."""
 
 
+class KnownFailure(StatementFailed):
+    """An error whose failure another part of Headrace has described already."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
 def describe_failure(error: Exception, text: str) -> Failure:
     """Return the failure of a statement with this text that ended with this error."""
+    if isinstance(error, KnownFailure):
+        return error.failure
     if isinstance(error, HeadraceError):
         return Failure.of(error)
     spark_error = _unwrap(error)

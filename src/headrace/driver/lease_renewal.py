@@ -104,14 +104,18 @@ class LeaseRenewal:
         spark: Spark,
         supervisor: Supervisor,
         on_error: Callable[[HeadraceError], None],
+        *,
+        on_intents: Callable[[], None] = lambda: None,
     ) -> None:
         """Create a renewal that has not started.
 
         Args:
             on_error: Called with the error that ends the renewal: the lease or the JVM is lost, or
                 no node answers.
+            on_intents: Called after each renewal whose answer says that intents are due.
         """
         self._link = link
+        self._on_intents = on_intents
         self._supervisor = supervisor
         self._stopping = threading.Event()
         self._is_due = threading.Event()
@@ -148,8 +152,10 @@ class LeaseRenewal:
                 return
             try:
                 reports = self._supervisor.report()
-                self._link.renew(self._jvm.check(), reports)
+                renewed = self._link.renew(self._jvm.check(), reports)
                 self._supervisor.acknowledge(reports)
+                if renewed.has_intents:
+                    self._on_intents()
             except HeadraceError as error:
                 if not self._stopping.is_set():
                     self._on_error(error)

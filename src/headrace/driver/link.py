@@ -28,17 +28,24 @@ from headrace.driver.bootstrap import read_addresses
 from headrace.errors import HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
+from headrace.model.materialized_view import CatalogIntent
 from headrace.model.messages import (
     LINK_PREFIX,
     Acknowledged,
     Advanced,
+    BeginGeneration,
     BeginWrite,
     Bootstrap,
+    CarryOut,
     ClearStaging,
     Ended,
+    Generation,
     Goodbye,
     Hello,
+    IntentError,
+    Intents,
     Message,
+    NewView,
     Orders,
     OrphanedTransaction,
     OrphanedWrites,
@@ -236,6 +243,18 @@ class NodeLink:
         """
         message = ClearStaging(identities=identities, cleared=cleared, after=after)
         return self._call("clear_staging", message, OrphanedWrites).writes
+
+    def begin_generation(self, statement_id: str, new: NewView | None) -> Generation:
+        """Begin the next generation of the view that a statement writes."""
+        message = BeginGeneration(statement_id=statement_id, new=new)
+        return self._call("begin_generation", message, Generation)
+
+    def carry_out(
+        self, identities: list[str], done: list[str], failed: list[IntentError]
+    ) -> list[CatalogIntent]:
+        """Report the outcome of intents, and return others of these catalogs to carry out."""
+        message = CarryOut(identities=identities, done=done, failed=failed)
+        return self._call("carry_out", message, Intents).intents
 
     def goodbye(self, failure: Failure | None = None) -> None:
         """Report that the driver exits, and why if it failed.

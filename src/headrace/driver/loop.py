@@ -24,6 +24,7 @@ from headrace.driver.progress import ProgressReporter
 from headrace.driver.spark import Spark
 from headrace.driver.streams.spark_run import RunStarter
 from headrace.driver.streams.supervisor import Supervisor
+from headrace.driver.views.intents import IntentWork, carry_out_intents
 from headrace.driver.warm_up import warm_up
 from headrace.driver.writes.orphaned_staging import clear_orphaned_staging
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
@@ -60,7 +61,10 @@ class Loop:
             read_conf=lambda: spark.session.conf.getAll,
             on_change=self._report_streams,
         )
-        self._renewal = LeaseRenewal(link, spark, self._supervisor, self._abort)
+        self._renewal = LeaseRenewal(
+            link, spark, self._supervisor, self._abort, on_intents=self._request_intents
+        )
+        self._intents = IntentWork(self._carry_out_intents)
         self._workers = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-run")
         self._reporters = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-report")
 
@@ -157,6 +161,19 @@ class Loop:
     def _report_streams(self) -> None:
         """Report a change of a streaming query with a renewal of the lease."""
         self._renewal.request()
+
+    def _request_intents(self) -> None:
+        """Carry out intents beside the statements, because a node has some."""
+        if self._intents.is_due():
+            self._workers.submit(self._intents.run)
+
+    def _carry_out_intents(self) -> int:
+        try:
+            return carry_out_intents(self._spark.state.clone_session(), self._link)
+        except (HeadraceError, Py4JError, PySparkException) as error:
+            # A lost lease is noticed by the next renewal.
+            _LOG.info("intents for the catalog are not carried out: %s", error)
+            return 0
 
     def _clear_orphaned_staging(self) -> None:
         try:

@@ -93,17 +93,9 @@ def plan_statement(
     """
     if assignment.is_query:
         return ExecutionPlan(run=lambda: run_statement(session, assignment))
-    if assignment.transaction is not None:
-        hook = _restore_hook(session, assignment.transaction, link, assignment.statement_id)
-        if hook.must_roll_forward():
-            return ExecutionPlan(
-                run=lambda: _empty_frame(session),
-                hook=hook,
-                atomic=hook.atomic,
-                note=hook.note,
-                completed_earlier=True,
-            )
-        hook.on_cancelled(statement)
+    resumed = resume_transaction(session, assignment, link, statement)
+    if resumed is not None:
+        return resumed
     ctas = detect_ctas(session, assignment)
     if ctas is None:
         if _atomicity(session) is Atomicity.REQUIRE and may_create_table(session, assignment):
@@ -116,6 +108,56 @@ def plan_statement(
             find_writes=lambda: _find_writes(session, assignment),
         )
     return _plan_ctas(ctas, assignment, link, statement)
+
+
+def resume_transaction(
+    session: SparkSession, assignment: Assignment, link: NodeLink, statement: StatementFacts
+) -> ExecutionPlan | None:
+    """Return the plan that completes the transaction of an earlier attempt.
+
+    Return None if there is none, or if it was rolled back here. Raises CatalogError.
+    """
+    if assignment.transaction is None:
+        return None
+    hook = _restore_hook(session, assignment.transaction, link, assignment.statement_id)
+    if not hook.must_roll_forward():
+        hook.on_cancelled(statement)
+        return None
+    return ExecutionPlan(
+        run=lambda: _empty_frame(session),
+        hook=hook,
+        atomic=hook.atomic,
+        note=hook.note,
+        completed_earlier=True,
+    )
+
+
+def plan_table(
+    session: SparkSession,
+    run: Callable[[], DataFrame],
+    catalog: TwoPhaseCatalog,
+    table: TwoPhaseTable,
+    journal: Journal,
+    *,
+    target: str,
+    statement: StatementFacts,
+    ignore_if_exists: bool = False,
+    find_writes: Callable[[], PlannedWrites | None] | None = None,
+) -> ExecutionPlan:
+    """Return the plan that writes a two-phase table.
+
+    Args:
+        run: Writes the rows.
+        target: Lock key of the table.
+    """
+    hook = CtasHook(catalog, table, journal, target=target, ignore_if_exists=ignore_if_exists)
+    return ExecutionPlan(
+        run=lambda: _run_ctas(session, run, hook, statement),
+        find_writes=find_writes,
+        hook=hook,
+        atomic=hook.atomic,
+        note=hook.note,
+    )
 
 
 def _find_writes(session: SparkSession, assignment: Assignment) -> PlannedWrites | None:
@@ -151,7 +193,7 @@ def _plan_ctas(
     table = (
         None
         if catalog is None
-        else _create_two_phase_table(ctas, catalog, transaction, link.bootstrap.epoch)
+        else create_two_phase_table(ctas, catalog, transaction, link.bootstrap.epoch)
     )
     if catalog is None or table is None:
         _check_plain_spark_is_allowed(ctas, atomicity)
@@ -175,25 +217,23 @@ def _plan_ctas(
     journal = Journal(
         link, transaction, assignment.statement_id, on_busy=lambda: recover(session, link)
     )
-    hook = CtasHook(
+    return plan_table(
+        session,
+        run,
         catalog,
         table,
         journal,
         target=ctas.path.lock_key,
+        statement=statement,
         ignore_if_exists=ctas.ignore_if_exists,
-    )
-    return ExecutionPlan(
-        run=lambda: _run_ctas(session, run, hook, statement),
         find_writes=lambda: _find_replaced_table(ctas),
-        hook=hook,
-        atomic=hook.atomic,
-        note=hook.note,
     )
 
 
-def _create_two_phase_table(
+def create_two_phase_table(
     ctas: Ctas, catalog: TwoPhaseCatalog, transaction: str, epoch: int
 ) -> TwoPhaseTable | None:
+    """Return the two-phase table of a CTAS. See `TwoPhaseCatalog.create_two_phase_table`."""
     return catalog.create_two_phase_table(
         ctas.path,
         TableDefinition(

@@ -43,7 +43,6 @@ from headrace.errors.refusals import (
     NotFound,
     QueueFull,
     ReportTooLarge,
-    ReservedStatement,
     ResultGone,
     ResultLocationDenied,
     ResultNotReady,
@@ -94,6 +93,12 @@ from headrace.errors.streams import (
     StreamStateConflict,
     TooManyStreams,
 )
+from headrace.errors.views import (
+    InvalidMaterializedView,
+    MaterializedViewBusy,
+    MaterializedViewExists,
+    MaterializedViewNotFound,
+)
 
 __all__ = [
     "EXIT_CONFLICT",
@@ -124,6 +129,7 @@ __all__ = [
     "FormatCannotHold",
     "HeadraceError",
     "IdempotencyConflict",
+    "InvalidMaterializedView",
     "InvalidRequest",
     "InvalidResult",
     "InvalidSetting",
@@ -134,6 +140,9 @@ __all__ = [
     "LeaseLost",
     "LinkVersionUnsupported",
     "LocationNotEmpty",
+    "MaterializedViewBusy",
+    "MaterializedViewExists",
+    "MaterializedViewNotFound",
     "MultipleStatements",
     "NoResult",
     "NodeNotReady",
@@ -144,7 +153,6 @@ __all__ = [
     "Position",
     "QueueFull",
     "ReportTooLarge",
-    "ReservedStatement",
     "ResultGone",
     "ResultLocationDenied",
     "ResultNotReady",

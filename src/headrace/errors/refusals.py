@@ -78,12 +78,6 @@ class InvalidStatement(InvalidRequest):
     code = "invalid_statement"
 
 
-class ReservedStatement(InvalidRequest):
-    """The statement is reserved for Headrace, and this version cannot run it."""
-
-    code = "reserved_statement"
-
-
 class ResultLocationDenied(InvalidRequest):
     """A statement may not write its result to this location."""
 

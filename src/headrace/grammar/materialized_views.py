@@ -42,9 +42,19 @@ class CreateMaterializedView:
         return dict(self.properties).get(_AUTO_REFRESH) == "true"
 
     @property
+    def refresh_interval(self) -> str | None:
+        """The property `refresh_interval` as written."""
+        return dict(self.properties).get("refresh_interval")
+
+    @property
+    def checkpoint_location(self) -> str | None:
+        """The property `checkpoint_location` as written."""
+        return dict(self.properties).get("checkpoint_location")
+
+    @property
     def kind(self) -> str:
         """Kind of the session that the statement needs."""
-        return "streaming" if self.is_auto_refreshed else "batch"
+        return "streaming" if self.is_auto_refreshed else "interactive"
 
     def to_sql(self) -> str:
         using = "" if self.format is None else f" USING {quote_name(self.format)}"

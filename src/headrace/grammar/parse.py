@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headrace.errors import EmptyStatement, MultipleStatements, Position, ReservedStatement
+from headrace.errors import EmptyStatement, MultipleStatements, Position
 from headrace.grammar.cancel_statement import CancelStatement, parse_cancel_statement
 from headrace.grammar.lexer import Token, TokenKind, code_tokens
+from headrace.grammar.materialized_views import (
+    MaterializedViewCommand,
+    parse_create_materialized_view,
+    parse_materialized_view_statement,
+    parse_show_materialized_views,
+)
 from headrace.grammar.script import statement_spans
 from headrace.grammar.stream_statements import (
     StreamStatement,
@@ -24,12 +30,12 @@ from headrace.grammar.stream_statements import (
 )
 from headrace.grammar.text import check_text, position_at
 
-Command = CancelStatement | StreamStatement
+Command = CancelStatement | StreamStatement | MaterializedViewCommand
 """A parsed statement of Headrace's own. The `kind` of its class is the kind of its session."""
 
 _Parser = Callable[[str, Sequence[Token]], Command]
 
-_PARSERS: dict[str, _Parser | None] = {
+_PARSERS: dict[str, _Parser] = {
     "CANCEL STATEMENT": parse_cancel_statement,
     "CREATE STREAM": parse_create_stream,
     "CREATE OR REPLACE STREAM": parse_create_stream,
@@ -46,13 +52,13 @@ _PARSERS: dict[str, _Parser | None] = {
     "SHOW SINKS": parse_show_definitions,
     "DROP STREAM": parse_drop_definition,
     "DROP SINK": parse_drop_definition,
-    "CREATE MATERIALIZED VIEW": None,
-    "REFRESH MATERIALIZED VIEW": None,
-    "DROP MATERIALIZED VIEW": None,
-    "SHOW MATERIALIZED VIEWS": None,
-    "DESCRIBE MATERIALIZED VIEW": None,
+    "CREATE MATERIALIZED VIEW": parse_create_materialized_view,
+    "REFRESH MATERIALIZED VIEW": parse_materialized_view_statement,
+    "DROP MATERIALIZED VIEW": parse_materialized_view_statement,
+    "DESCRIBE MATERIALIZED VIEW": parse_materialized_view_statement,
+    "SHOW MATERIALIZED VIEWS": parse_show_materialized_views,
 }
-"""Parser of each reserved statement, by its first words. None: this version cannot run it."""
+"""Parser of each reserved statement, by its first words."""
 
 _BY_WORDS = {tuple(keyword.split()): keyword for keyword in _PARSERS}
 _LONGEST_KEYWORD = max(map(len, _BY_WORDS))
@@ -89,7 +95,6 @@ def parse(text: str, *, reserved: bool = True) -> ParsedStatement:
         InvalidText: If the text contains a NUL or an unpaired surrogate.
         EmptyStatement: If the text contains only white space, comments and `;`.
         MultipleStatements: With the position of the second statement, if there is one.
-        ReservedStatement: If this version cannot run this statement of Headrace's own.
         InvalidStatement: With the position, for a syntax error in a statement of Headrace's own.
     """
     check_text(text)
@@ -100,7 +105,7 @@ def parse(text: str, *, reserved: bool = True) -> ParsedStatement:
     _check_single(text, tokens)
     position = position_at(text, words[0].start)
     keyword = reserved_keyword(words) if reserved else None
-    command = None if keyword is None else _parse_command(text, words, keyword, position)
+    command = None if keyword is None else _PARSERS[keyword](text, words)
     return ParsedStatement(
         kind="interactive" if command is None else command.kind,
         is_query=command is None and _is_query(text, tokens),
@@ -118,17 +123,6 @@ def reserved_keyword(words: Sequence[Token]) -> str | None:
     first = tuple(token.word for token in words[:_LONGEST_KEYWORD])
     lengths = range(2, len(first) + 1)
     return next((_BY_WORDS[first[:n]] for n in lengths if first[:n] in _BY_WORDS), None)
-
-
-def _parse_command(text: str, words: Sequence[Token], keyword: str, position: Position) -> Command:
-    parser = _PARSERS[keyword]
-    if parser is None:
-        raise ReservedStatement(
-            f"{keyword} is reserved for Headrace, and this version cannot run it.",
-            position=position,
-            hint="To send such statements to Spark, set `reserved_statements = false`.",
-        )
-    return parser(text, words)
 
 
 def _check_single(text: str, tokens: Sequence[Token]) -> None:

@@ -94,6 +94,24 @@ class StreamState(StrEnum):
     FAILED = "failed"
 
 
+class MaterializedViewState(StrEnum):
+    """States of a materialized view."""
+
+    CREATING = "creating"  # its first generation is not committed
+    ACTIVE = "active"
+    DROPPED = "dropped"
+    FAILED = "failed"  # its first generation was never committed
+
+
+class IntentState(StrEnum):
+    """States of a catalog intent."""
+
+    PENDING = "pending"
+    CLAIMED = "claimed"  # by a driver, for a limited time
+    DONE = "done"
+    FAILED = "failed"
+
+
 _SQ = StreamState
 _ST = StatementState
 _SE = SessionState
@@ -165,6 +183,34 @@ STREAM: Lifecycle[StreamState] = Lifecycle(
         _SQ.PAUSED: frozenset({_SQ.STARTING, _SQ.STOPPED}),
         _SQ.STOPPED: frozenset(),
         _SQ.FAILED: frozenset(),
+    },
+)
+
+_MV = MaterializedViewState
+
+MATERIALIZED_VIEW: Lifecycle[MaterializedViewState] = Lifecycle(
+    "materialized view",
+    _MV.CREATING,
+    {
+        _MV.CREATING: frozenset({_MV.ACTIVE, _MV.FAILED}),
+        # Active again: a refresh has committed the next generation.
+        _MV.ACTIVE: frozenset({_MV.ACTIVE, _MV.DROPPED}),
+        _MV.DROPPED: frozenset(),
+        _MV.FAILED: frozenset(),
+    },
+)
+
+CATALOG_INTENT: Lifecycle[IntentState] = Lifecycle(
+    "catalog intent",
+    IntentState.PENDING,
+    {
+        IntentState.PENDING: frozenset({IntentState.CLAIMED}),
+        # Back to pending: the driver has reported an error. Claimed again: it was lost.
+        IntentState.CLAIMED: frozenset(
+            {IntentState.CLAIMED, IntentState.PENDING, IntentState.DONE, IntentState.FAILED}
+        ),
+        IntentState.DONE: frozenset(),
+        IntentState.FAILED: frozenset(),
     },
 )
 

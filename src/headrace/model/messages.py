@@ -17,6 +17,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, TransactionState
+from headrace.model.materialized_view import (
+    CatalogIntent,
+    IntentId,
+    MaterializedViewId,
+    StoredRows,
+    ViewToRefresh,
+)
 from headrace.model.pending_hook_call import PendingHookCall
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport, ResultRequest
@@ -179,7 +186,9 @@ class Assignment(Message):
     query: DesiredQuery | None = None
     """The query that a SAVE STREAM starts."""
     definitions: list[str] = []
-    """The statements that define the streams that a CREATE STREAM reads, in order."""
+    """The statements that define the streams that the statement reads, in order."""
+    view: ViewToRefresh | None = None
+    """The view that a REFRESH MATERIALIZED VIEW refreshes."""
 
 
 class Orders(Message):
@@ -285,6 +294,55 @@ class OrphanedWrites(Message):
     writes: list[OrphanedWrite]
 
 
+class NewView(Message):
+    """The materialized view that a CREATE MATERIALIZED VIEW creates, as its driver resolves it."""
+
+    identity: IndexedText
+    """Identity of the catalog."""
+    rows: StoredRows
+
+
+class BeginGeneration(Message):
+    """`begin_generation`: begin the next generation of the view that a statement writes."""
+
+    statement_id: StatementId
+    new: NewView | None = None
+    """The view, if the statement creates it."""
+
+
+class Generation(Message):
+    """Answer to `begin_generation`."""
+
+    view: MaterializedViewId | None = None
+    """None: the generation was not begun."""
+    number: int = 0
+    busy: bool = False
+    """Whether the table of an earlier generation may still be published: ask again."""
+    failure: Failure | None = None
+    """Why the statement fails. None without a view: the statement is being cancelled."""
+
+
+class IntentError(Message):
+    """Why an intent could not be carried out."""
+
+    id: IntentId
+    message: MessageText
+
+
+class CarryOut(Message):
+    """`carry_out`: report the outcome of intents, and claim others of the driver's catalogs."""
+
+    identities: Annotated[list[_Identity], Field(max_length=_MAX_CATALOGS, fail_fast=True)]
+    done: Annotated[list[IntentId], Field(max_length=100, fail_fast=True)] = []
+    failed: Annotated[list[IntentError], Field(max_length=100, fail_fast=True)] = []
+
+
+class Intents(Message):
+    """Answer to `carry_out`: the intents that the driver must carry out now."""
+
+    intents: list[CatalogIntent]
+
+
 class Ended(Message):
     """`ended`: how a statement ended. Repeating the call is harmless."""
 
@@ -347,6 +405,8 @@ class Renewed(Acknowledged):
 
     nodes: list[str] = []
     """Addresses of the live nodes."""
+    has_intents: bool = False
+    """Whether intents of the session's owner are due, in any catalog."""
 
 
 class Goodbye(Message):

@@ -22,9 +22,11 @@ MAX_PARAMETERS = 1000
 SAVE_STREAM = "SAVE STREAM"
 CREATE_STREAM = "CREATE STREAM"
 CREATE_SINK = "CREATE SINK"
-RETRIED = frozenset({SAVE_STREAM, CREATE_STREAM, CREATE_SINK})
-"""Statements that another driver may run again: a query continues from its checkpoint, and a
-definition is stored with the success of its statement."""
+CREATE_VIEW = "CREATE MATERIALIZED VIEW"
+REFRESH_VIEW = "REFRESH MATERIALIZED VIEW"
+RETRIED = frozenset({SAVE_STREAM, CREATE_STREAM, CREATE_SINK, CREATE_VIEW, REFRESH_VIEW})
+"""Statements that another driver may run again: a query continues from its checkpoint, a definition
+is stored with the success of its statement, and each run of a refresh writes a generation anew."""
 
 
 class CancelReason(StrEnum):

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamState
+from headrace.model.materialized_view import MaterializedViewId, StoredRows
 from headrace.model.text import Count, JsonObject, Name, SmallCount
 
 ADHOC_SCOPE = "adhoc"
@@ -28,13 +29,26 @@ class Wanted(StrEnum):
     RESTARTED = "restarted"  # stopped, then begun again as the next attempt
 
 
+class RefreshedView(BaseModel):
+    """A materialized view, as the query that refreshes it needs it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: MaterializedViewId
+    rows: StoredRows
+    interval_seconds: float | None = None
+    """Time between two refreshes; None: after each batch of new rows."""
+    grace_seconds: float
+    """Time for which a replaced generation stays."""
+
+
 class QuerySpec(BaseModel):
     """A streaming query as its statement declares it, complete: no later change affects it."""
 
     model_config = ConfigDict(frozen=True)
 
     text: str
-    """The SAVE STREAM statement."""
+    """The statement: SAVE STREAM, or CREATE MATERIALIZED VIEW."""
     definitions: list[str] = []
     """The CREATE STREAM and CREATE SINK statements that it needs, each after those it needs."""
     sink: str
@@ -45,6 +59,8 @@ class QuerySpec(BaseModel):
     """Location of the write-ahead log; None: the query has none."""
     conf: dict[str, str] = {}
     """Configuration of the statement alone, for every run."""
+    view: RefreshedView | None = None
+    """The materialized view that the query refreshes."""
 
 
 class QueryProgress(BaseModel):

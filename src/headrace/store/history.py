@@ -25,6 +25,7 @@ from headrace.store.tables import (
     statements,
     transactions,
 )
+from headrace.store.view_tables import catalog_intents, materialized_views
 
 
 def delete_statements(tx: Tx, seconds: float, limit: int) -> int:
@@ -80,10 +81,11 @@ def delete_sessions(tx: Tx, seconds: float, limit: int) -> int:
 def delete_streams(tx: Tx, seconds: float, limit: int) -> int:
     """Delete at most `limit` streaming queries that ended more than `seconds` ago.
 
-    At most `limit` replaced or dropped definitions are deleted too. Return the larger number.
+    At most `limit` rows are deleted of each other kind too: replaced or dropped definitions,
+    dropped materialized views, and ended intents. Return the largest number.
     """
     deleted = 0
-    for table in (stream_queries, definitions):
+    for table in (stream_queries, definitions, materialized_views, catalog_intents):
         query = select(table.c.id).where(
             table.c.ended_at.is_not(None), table.c.ended_at < clock(-seconds)
         )

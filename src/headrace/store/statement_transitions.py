@@ -23,6 +23,7 @@ from headrace.store import (
     results,
     stream_transitions,
     transactions,
+    views,
     waiting_statements,
 )
 from headrace.store.clock import clock
@@ -354,6 +355,7 @@ def record(
             stream_transitions.end_with_statement(
                 tx, statement_id, target, actor=actor, failure=failure
             )
+            views.end_unfinished(tx, statement_id, actor=actor)
     if target not in _MADE_BY_DRIVER:
         tx.wake(session_topic(session_id))
 

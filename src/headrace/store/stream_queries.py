@@ -53,8 +53,7 @@ def insert_query(tx: Tx, new: NewStreamQuery, *, actor: str) -> None:
         StreamNameExists: A live query of the owner has the name, in the same scope.
         CheckpointInUse: A live query of any owner uses the checkpoint.
     """
-    _check_count(tx, new)
-    _check_conflicts(tx, new)
+    check_new(tx, new)
     row = {
         "id": new.id,
         "owner": new.owner,
@@ -83,6 +82,12 @@ def insert_query(tx: Tx, new: NewStreamQuery, *, actor: str) -> None:
     detail = {"name": f"{new.scope}.{new.name}", "session": new.session_id}
     events.append(tx, ENTITY, new.id, None, STREAM.initial, actor=actor, detail=detail)
     announce_change(tx, new.session_id)
+
+
+def check_new(tx: Tx, new: NewStreamQuery) -> None:
+    """Check that a query can be inserted. Raise as `insert_query` does."""
+    _check_count(tx, new)
+    _check_conflicts(tx, new)
 
 
 def _check_count(tx: Tx, new: NewStreamQuery) -> None:

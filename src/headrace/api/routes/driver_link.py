@@ -30,7 +30,9 @@ from headrace.errors import InvalidRequest, ReportTooLarge
 from headrace.model.messages import (
     LINK_PREFIX,
     Advanced,
+    BeginGeneration,
     BeginWrite,
+    CarryOut,
     ClearStaging,
     Ended,
     Goodbye,
@@ -89,6 +91,10 @@ CALLS: dict[str, LinkCall] = {
     "recover": _call(Recover, lambda link, *call: link.tables.recover(*call)),
     "begin_write": _call(BeginWrite, lambda link, *call: link.writes.begin_write(*call)),
     "clear_staging": _call(ClearStaging, lambda link, *call: link.writes.clear_staging(*call)),
+    "begin_generation": _call(
+        BeginGeneration, lambda link, *call: link.views.begin_generation(*call)
+    ),
+    "carry_out": _call(CarryOut, lambda link, *call: link.views.carry_out(*call)),
     "goodbye": _call(Goodbye, DriverLinkService.goodbye),
 }
 """The calls of the link, by the last segment of the path."""

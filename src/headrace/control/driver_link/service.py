@@ -20,6 +20,12 @@ from headrace.control.driver_link.streams import (
 )
 from headrace.control.driver_link.table_journal import TableJournal, mark_committed
 from headrace.control.driver_link.table_writes import WriteLocks
+from headrace.control.driver_link.views import (
+    ViewWrites,
+    find_view_to_refresh,
+    list_streams_of_view,
+    release_query,
+)
 from headrace.control.sessions.launch import hash_token
 from headrace.errors import (
     DriverLost,
@@ -55,6 +61,7 @@ from headrace.model.stream_query import DesiredQueries
 from headrace.model.transaction import Transaction
 from headrace.results.report_check import check_report
 from headrace.store import (
+    catalog_intents,
     nodes,
     pending_hook_calls,
     progress,
@@ -82,8 +89,10 @@ class DriverLinkService:
         self._database = context.database
         self._lease_seconds = context.lease_seconds
         self._retention_seconds = context.retention_seconds
-        self.tables = TableJournal(context.database)
+        self._grace_seconds = context.view_grace_seconds
+        self.tables = TableJournal(context)
         self.writes = WriteLocks(context.database)
+        self.views = ViewWrites(context)
         self._token_hashes: OrderedDict[DriverLease, str] = OrderedDict()
         """Hashes by driver; the last entry belongs to the most recent call."""
         self._lock = threading.Lock()
@@ -176,7 +185,11 @@ class DriverLinkService:
             if state is None:
                 raise LeaseLost(f"Epoch {lease.epoch} of session {lease.session_id} is superseded.")
             apply_query_reports(tx, lease, message.queries)
-            return Renewed(applied=True, nodes=nodes.addresses(tx))
+            return Renewed(
+                applied=True,
+                nodes=nodes.addresses(tx),
+                has_intents=catalog_intents.has_due(tx, lease.session_id),
+            )
 
     def started(self, lease: DriverLease, message: Started) -> Acknowledged:
         """Move a statement to `running`."""
@@ -221,7 +234,9 @@ class DriverLinkService:
             if not applied:
                 load_owned_view(tx, lease)
             else:
-                _save_report(tx, lease, message)
+                _save_report(tx, lease, message, grace_seconds=self._grace_seconds)
+                if state is StatementState.SUCCESS:
+                    release_query(tx, message.statement_id)
         return Acknowledged(applied=applied)
 
     def goodbye(self, lease: DriverLease, message: Goodbye) -> Acknowledged:
@@ -333,7 +348,8 @@ def _assignment(tx: Tx, statement: Statement, transaction: Transaction | None) -
         transaction=entry,
         command=statement.command,
         query=find_query_to_start(tx, statement),
-        definitions=list_definitions_to_read(tx, statement),
+        definitions=list_definitions_to_read(tx, statement) + list_streams_of_view(tx, statement),
+        view=find_view_to_refresh(tx, statement),
     )
 
 
@@ -347,9 +363,11 @@ def _check_result(message: Ended) -> tuple[ResultReport | None, Failure | None]:
         return None, Failure.of(error)
 
 
-def _save_report(tx: Tx, lease: DriverLease, message: Ended) -> None:
+def _save_report(tx: Tx, lease: DriverLease, message: Ended, *, grace_seconds: float) -> None:
     if message.committed is not None:
-        mark_committed(tx, lease, message.committed, message.statement_id)
+        mark_committed(
+            tx, lease, message.committed, message.statement_id, grace_seconds=grace_seconds
+        )
     if message.snapshot is not None:
         snapshots.save(tx, lease.session_id, message.snapshot)
     statement_transitions.set_outcome(

@@ -11,9 +11,16 @@ from headrace.grammar.stream_statements import CreateStreamAs
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import IN_FLIGHT
 from headrace.model.session import DriverLease
-from headrace.model.statement import CREATE_SINK, CREATE_STREAM, SAVE_STREAM, Statement
+from headrace.model.statement import (
+    CREATE_SINK,
+    CREATE_STREAM,
+    CREATE_VIEW,
+    SAVE_STREAM,
+    Statement,
+)
 from headrace.model.stream_query import DesiredQuery, QueryReport
 from headrace.store import (
+    sessions,
     statements,
     stream_progress,
     stream_queries,
@@ -45,7 +52,11 @@ def define_if_owned(tx: Tx, statement_id: str, lease: DriverLease) -> Failure | 
 
     Return the failure of the statement if another statement has just taken the name.
     """
-    if statements.command_of(tx, statement_id) not in {CREATE_STREAM, CREATE_SINK}:
+    command = statements.command_of(tx, statement_id)
+    if command == CREATE_VIEW:
+        # The success may release a query: a transaction locks the session first.
+        sessions.lock(tx, lease.session_id)
+    if command not in {CREATE_STREAM, CREATE_SINK}:
         return None
     state = lock_owned_state(tx, statement_id, lease)
     statement = statements.get(tx, statement_id)

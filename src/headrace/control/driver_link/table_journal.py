@@ -5,14 +5,16 @@ The calls `transact` and `recover` raise LeaseLost if the driver no longer owns 
 
 from __future__ import annotations
 
+from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
+from headrace.control.driver_link.views import commit_generation
 from headrace.errors import InvalidRequest, TableBusy
-from headrace.model.lifecycle import TransactionState
+from headrace.model.lifecycle import STATEMENT, TRANSACTION, TransactionState
 from headrace.model.messages import OrphanedTransaction, Recover, Recovered, Transact, Transacted
 from headrace.model.session import DriverLease
 from headrace.model.transaction import Transaction
-from headrace.store import transactions
-from headrace.store.database import Database, Tx
+from headrace.store import statements, transactions, views
+from headrace.store.database import Tx
 
 _MAX_RECOVERED = 10
 """Largest number of transactions that a driver takes over with one call."""
@@ -21,8 +23,9 @@ _MAX_RECOVERED = 10
 class TableJournal:
     """Serves the calls `transact` and `recover`."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+        self._grace_seconds = context.view_grace_seconds
 
     def transact(self, lease: DriverLease, message: Transact) -> Transacted:
         """Move a table transaction to its next state, or create it in the state `prepared`.
@@ -47,6 +50,8 @@ class TableJournal:
                     )
                 if not applied:
                     load_owned_view(tx, lease)
+                elif message.state in TRANSACTION.terminal:
+                    apply_end(tx, lease, message.id, grace_seconds=self._grace_seconds)
         except TableBusy:
             return Transacted(applied=False, busy=True)
         return Transacted(applied=applied)
@@ -77,16 +82,34 @@ class TableJournal:
         )
 
 
-def mark_committed(tx: Tx, lease: DriverLease, transaction_id: str, statement_id: str) -> None:
+def mark_committed(
+    tx: Tx, lease: DriverLease, transaction_id: str, statement_id: str, *, grace_seconds: float
+) -> None:
     """Move a transaction to `committed`, in the store transaction that ends its statement.
 
     Do nothing if the transaction belongs to another statement.
     """
     transaction = transactions.get(tx, transaction_id)
     if transaction is not None and transaction.statement_id == statement_id:
-        transactions.advance(
-            tx, transaction_id, TransactionState.COMMITTED, lease=lease, actor=lease.actor
-        )
+        target = TransactionState.COMMITTED
+        if transactions.advance(tx, transaction_id, target, lease=lease, actor=lease.actor):
+            apply_end(tx, lease, transaction_id, grace_seconds=grace_seconds)
+
+
+def apply_end(tx: Tx, lease: DriverLease, transaction_id: str, *, grace_seconds: float) -> None:
+    """Apply the end of a transaction to the materialized view whose rows its table holds.
+
+    Args:
+        grace_seconds: Time for which a replaced generation of the view stays.
+    """
+    transaction = transactions.get(tx, transaction_id)
+    assert transaction is not None
+    if transaction.state is TransactionState.COMMITTED:
+        commit_generation(tx, transaction, actor=lease.actor, grace_seconds=grace_seconds)
+        return
+    statement = statements.get(tx, transaction.statement_id)
+    if statement is not None and statement.state in STATEMENT.terminal:
+        views.end_unfinished(tx, statement.id, actor=lease.actor)
 
 
 def _new_transaction(lease: DriverLease, message: Transact) -> Transaction:

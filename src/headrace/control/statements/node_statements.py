@@ -7,8 +7,13 @@ from headrace.control.sessions.ending import finish_close
 from headrace.control.statements.cancel import request_cancel
 from headrace.control.statements.lookup import get_owned_statement, get_statement
 from headrace.control.streams import commands as stream_commands
+from headrace.control.views import commands as view_commands
 from headrace.errors import HeadraceError, StoreUnavailable
 from headrace.grammar.cancel_statement import CancelStatement
+from headrace.grammar.materialized_views import (
+    MaterializedViewStatement,
+    ShowMaterializedViews,
+)
 from headrace.grammar.parse import parse
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState, StatementState
@@ -59,6 +64,8 @@ class NodeStatements:
         command = parse(statement.spec.text).command
         if isinstance(command, CancelStatement):
             return _cancel_statement(tx, statement.owner, command)
+        if isinstance(command, MaterializedViewStatement | ShowMaterializedViews):
+            return view_commands.execute(tx, statement.owner, command)
         assert command is not None
         return stream_commands.execute(tx, self._settings, statement.owner, command)
 

@@ -14,6 +14,7 @@ from headrace.control.statements.cancel import request_cancel
 from headrace.control.statements.lookup import get_owned_statement, get_statement
 from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.streams import submission
+from headrace.control.views import submission as view_submission
 from headrace.durations import seconds_of
 from headrace.errors import (
     IdempotencyConflict,
@@ -85,6 +86,8 @@ class Statements:
             DefinitionExists: If a stream or sink with the name of the new one exists.
             StreamNameExists: If a live query has the name of the new one.
             CheckpointInUse: If a live query uses the checkpoint of the new one.
+            MaterializedViewNotFound: If the view to refresh does not exist.
+            MaterializedViewBusy: If another statement writes to the view to refresh.
             SessionNotFound: If the named session does not exist.
             SessionEnded: If the named session accepts no more statements.
             QueueFull: If too many statements wait in the named session.
@@ -95,6 +98,7 @@ class Statements:
         _check_parameters(spec.parameters)
         _check_result_location(spec.result_request.location, self._settings.results.allowed)
         submission.check_statement(spec.text, parsed.command)
+        view_submission.check_statement(spec.text, parsed.command)
         if parsed.command is not None:
             spec = spec.model_copy(update={"kind": SessionKind(parsed.kind)})
         with self._database.write("statement.submit") as tx:
@@ -117,6 +121,7 @@ class Statements:
             max_waiting = None if is_local else self._settings.statements.max_waiting
             statement = statements.insert(tx, new, actor=caller.owner, max_waiting=max_waiting)
             submission.prepare(tx, self._settings, statement, parsed.command)
+            view_submission.prepare(tx, self._settings, statement, parsed.command)
             if is_local:
                 self._node_statements.execute(tx, statement)
                 statement = get_statement(tx, statement.id)

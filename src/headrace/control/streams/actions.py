@@ -7,13 +7,13 @@ from enum import StrEnum
 from headrace.control.sessions.opening import create_session
 from headrace.control.streams.lookup import find_query, lock_query
 from headrace.durations import seconds_of
-from headrace.errors import SessionNotFound
+from headrace.errors import SessionNotFound, StreamStateConflict
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import SESSION, STREAM, SessionState
+from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, SessionState
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.stream_query import StreamQuery
 from headrace.settings import Settings
-from headrace.store import sessions, stream_queries, stream_transitions
+from headrace.store import sessions, stream_queries, stream_transitions, views
 from headrace.store.database import Tx
 
 _ACCEPTING = SESSION.live - {SessionState.CLOSING}
@@ -40,6 +40,7 @@ def act(tx: Tx, settings: Settings, owner: str, name: str, action: StreamAction)
     """
     query = lock_query(tx, owner, name)
     if action is StreamAction.RESTART and query.state in STREAM.terminal:
+        _check_view(tx, query)
         session_id = _choose_session(tx, settings, query)
         query_id = stream_transitions.restart(tx, query, session_id, actor=owner)
         return find_query(tx, owner, query_id)
@@ -56,6 +57,18 @@ def act(tx: Tx, settings: Settings, owner: str, name: str, action: StreamAction)
     current = stream_queries.get(tx, query.id)
     assert current is not None
     return current
+
+
+def _check_view(tx: Tx, query: StreamQuery) -> None:
+    """Raise StreamStateConflict if the query refreshes a materialized view that is dropped."""
+    if query.spec.view is None:
+        return
+    view = views.get(tx, query.spec.view.id)
+    if view is None or view.state is not MaterializedViewState.ACTIVE:
+        raise StreamStateConflict(
+            f"The query {query.qualified_name} cannot be restarted: its materialized view does not"
+            " exist any more."
+        )
 
 
 def _choose_session(tx: Tx, settings: Settings, query: StreamQuery) -> str:

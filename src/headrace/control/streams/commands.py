@@ -6,6 +6,7 @@ from headrace.control.streams.actions import StreamAction, act
 from headrace.control.streams.lookup import find_query
 from headrace.control.streams.masking import mask_statement
 from headrace.errors import DefinitionNotFound, HeadraceError
+from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import Command, parse
 from headrace.grammar.stream_statements import (
     CreateSink,
@@ -106,6 +107,8 @@ def _show(tx: Tx, owner: str) -> ResultReport:
 
 def _source_of(query: StreamQuery) -> str:
     command = parse(query.spec.text).command
+    if isinstance(command, CreateMaterializedView):
+        return ".".join(command.name)
     assert isinstance(command, SaveStream)
     return ".".join(command.source)
 

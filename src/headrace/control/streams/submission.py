@@ -15,6 +15,7 @@ from headrace.control.streams.checks import (
 )
 from headrace.control.streams.closure import DefinedNames
 from headrace.errors import CheckpointOfOtherSink, InvalidSetting, InvalidStatement
+from headrace.grammar.clauses import Options
 from headrace.grammar.parse import Command
 from headrace.grammar.stream_statements import (
     CreateSink,
@@ -80,22 +81,46 @@ def _check_is_new(tx: Tx, owner: str, kind: DefinitionKind, name: str, replace: 
             raise definitions.build_exists_error(kind, definition.name)
 
 
+class QueryPlaces:
+    """Where the query of a statement keeps its state, and the configuration that decides it."""
+
+    def __init__(self, tx: Tx, settings: Settings, statement: Statement) -> None:
+        session = sessions.get(tx, statement.session_id)
+        assert session is not None
+        self._settings = settings
+        self.conf = _read_conf(tx, settings, session) | statement.spec.conf
+        self.job_id = stream_queries.job_id(statement.owner, ADHOC_SCOPE)
+
+    def check_retry_policy(self, options: Options = ()) -> None:
+        """Raise InvalidSetting unless the retry policy of the query is valid."""
+        check_retry_options(options, self.conf)
+
+    def join_checkpoint(self, *parts: str) -> str:
+        """Return the location of a write-ahead log without a location of its own."""
+        return _join(self.conf.get(_CHECKPOINTS) or self._settings.checkpoints, self.job_id, *parts)
+
+    def join_path(self, name: str) -> str:
+        """Return the location of the rows of a sink without a path."""
+        return _join(self._settings.streams_location, self.job_id, name)
+
+    def normalize(self, location: str) -> str:
+        """Return one spelling of a location, so that it cannot be used under two names."""
+        return _normalize(location)
+
+
 def _insert_query(tx: Tx, settings: Settings, statement: Statement, command: SaveStream) -> None:
-    session = sessions.get(tx, statement.session_id)
-    assert session is not None
     text, owner = statement.spec.text, statement.owner
     defined = DefinedNames(definitions.list_live(tx, owner, ADHOC_SCOPE))
     sink = choose_sink(text, command, defined.sinks)
     _check_declared_columns(text, command, sink, defined)
-    conf = _read_conf(tx, settings, session) | statement.spec.conf
-    check_retry_options(sink.options, conf)
-    job_id = stream_queries.job_id(owner, ADHOC_SCOPE)
+    places = QueryPlaces(tx, settings, statement)
+    places.check_retry_policy(sink.options)
     spec = QuerySpec(
         text=text,
         definitions=_list_definitions(command, defined),
         sink=sink.provider.name,
-        path=_choose_path(settings, sink, job_id, command.name),
-        checkpoint=_choose_checkpoint(settings, conf, sink, job_id, command.name),
+        path=_choose_path(places, sink, command.name),
+        checkpoint=_choose_checkpoint(places, sink, command.name),
         conf=statement.spec.conf,
     )
     _check_place(tx, owner, spec, sink)
@@ -105,7 +130,7 @@ def _insert_query(tx: Tx, settings: Settings, statement: Statement, command: Sav
         scope=ADHOC_SCOPE,
         name=command.name,
         spec=spec,
-        session_id=session.id,
+        session_id=statement.session_id,
         statement_id=statement.id,
     )
     stream_queries.insert_query(tx, new, actor=owner)
@@ -169,32 +194,29 @@ def _read_conf(tx: Tx, settings: Settings, session: Session) -> dict[str, str]:
     return {**profile_conf, **session.spec.conf, **changed}
 
 
-def _choose_path(settings: Settings, sink: ChosenSink, job_id: str, name: str) -> str | None:
+def _choose_path(places: QueryPlaces, sink: ChosenSink, name: str) -> str | None:
     if not sink.provider.has_default_path:
         return None
-    return sink.by_key.get("path") or _join(settings.streams_location, job_id, name)
+    return sink.by_key.get("path") or places.join_path(name)
 
 
-def _choose_checkpoint(
-    settings: Settings, conf: Mapping[str, str], sink: ChosenSink, job_id: str, name: str
-) -> str | None:
+def _choose_checkpoint(places: QueryPlaces, sink: ChosenSink, name: str) -> str | None:
     if not sink.provider.write_ahead_log:
         return None
     chosen = sink.by_key.get(CHECKPOINT_OPTION.lower())
     if chosen is not None:
         return _normalize(chosen)
-    return _join(conf.get(_CHECKPOINTS) or settings.checkpoints, job_id, name)
+    return places.join_checkpoint(name)
 
 
-def _join(location: str, job_id: str, name: str) -> str:
+def _join(location: str, *names: str) -> str:
     # A name can contain any character, and no name may leave the location.
-    parts = [quote(part, safe="") for part in (job_id, name)]
+    parts = [quote(name, safe="") for name in names]
     parts = [part.replace(".", "%2E") if part in {".", ".."} else part for part in parts]
     return "/".join([_normalize(location), *parts])
 
 
 def _normalize(location: str) -> str:
-    """Return one spelling of a location, so that two queries cannot use it under two names."""
     path = location.removeprefix("file://") if location.startswith("file:///") else location
     path = path.removeprefix("file:") if path.startswith("file:/") else path
     scheme, separator, rest = path.partition("://")

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Literal
 from pyspark.sql import SparkSession
 
 from headrace.errors import CatalogError, StatementFailed
-from headrace.grammar.quoting import quote_name
+from headrace.grammar.quoting import quote_name, quote_string
+from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
 
 TRANSACTION_PROPERTY = "headrace.txn"
 """Table property with the id of the transaction that created the table."""
@@ -250,6 +251,19 @@ class TwoPhaseCatalog(ABC):
                 created.
             TableAlreadyExists: the name exists and `ignore_if_exists` is False.
         """
+
+    def find_view_id(self, path: TablePath) -> str | None:  # noqa: ARG002 - for overrides
+        """Return the id of the materialized view that a table or view belongs to.
+
+        Returns:
+            None if the name is free, if the relation belongs to no materialized view, or if the
+            catalog cannot keep the id. Such a catalog has no materialized views.
+        """
+        return None
+
+    def describe_owner(self, view_id: str) -> str:
+        """Return the clause of CREATE TABLE that makes the table belong to a materialized view."""
+        return f"TBLPROPERTIES ({quote_string(MATERIALIZED_VIEW_PROPERTY)} = '{view_id}')"
 
     @abstractmethod
     def restore(self, journalled: JournalledTable) -> TwoPhaseTable:

@@ -17,6 +17,7 @@ from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.jdbc import JdbcCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
+from headrace.driver.ctas.view_switch import restore_switch, split_switch_record
 from headrace.errors import CatalogError
 from headrace.model.messages import JournalEntry
 from headrace.model.transaction import Staged
@@ -69,9 +70,10 @@ def restore_table(
         record=staged.record,
     )
     try:
-        stream_location, record = split_record(staged.record)
+        switch, record = split_switch_record(staged.record)
+        stream_location, record = split_record(record)
     except ValidationError as error:
-        raise journalled.refuse("it is not a record of a table from a stream") from error
+        raise journalled.refuse("it is not a record of a table from a stream or a view") from error
     journalled = replace(journalled, record=record)
     if stream_location is not None and not stream_location.endswith(f"/streams/{entry.id}"):
         raise journalled.refuse(f"it names the directory {stream_location}")
@@ -83,6 +85,8 @@ def restore_table(
                 raise journalled.refuse("it is not a record of this catalog") from error
             if stream_location is not None:
                 table = StreamedTable(table, stream_location, HadoopFiles(session))
+            if switch is not None:
+                table = restore_switch(session, switch, table, journalled, catalog.catalog)
             return catalog, table
     raise CatalogError(
         f"The unfinished table in catalog {staged.catalog!r} cannot be recovered: this driver does"

@@ -101,6 +101,32 @@ def detect_ctas(session: SparkSession, assignment: Assignment) -> Ctas | None:
         PySparkException: Spark rejects the statement.
     """
     parsed_plan, bind = parse_statement(session, assignment)
+    return describe_ctas(session, parsed_plan, bind)
+
+
+def build_ctas(session: SparkSession, create: str, query: str) -> Ctas:
+    """Return the CTAS of a `CREATE [OR REPLACE] TABLE …` and a query that is parsed on its own.
+
+    Positions in errors refer to the text of the query.
+
+    Raises:
+        PySparkException: Spark rejects the statement.
+    """
+    jvm = Py4JBridge(session)
+    parser = jvm.state.sqlParser()
+    parsed = parser.parsePlan(f"{create} AS SELECT 1")
+    plan_class = plan_class_name(parsed)
+    flag = parsed.orCreate() if plan_class == _RTAS else parsed.ignoreIfExists()
+    plan = _copy_plan(
+        jvm, plan_class, parsed, parsed.name(), parser.parsePlan(query), parsed.tableSpec(), flag
+    )
+    ctas = describe_ctas(session, plan, lambda unbound: unbound)
+    assert ctas is not None
+    return ctas
+
+
+def describe_ctas(session: SparkSession, parsed_plan: Any, bind: Binding) -> Ctas | None:
+    """Analyse a parsed statement and describe its CTAS, like `detect_ctas`."""
     plan = parsed_plan
     if plan_class_name(plan) not in _CREATING:
         return None

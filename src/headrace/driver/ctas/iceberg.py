@@ -24,6 +24,7 @@ from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.native_commit import NativeCommitRecord, NativeCommitTable
 from headrace.driver.ctas.preconditions import check_target, location_not_empty_error
 from headrace.driver.ctas.v2_catalog import V2Catalog
+from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
 
 _DATA, _METADATA = "write.data.path", "write.metadata.path"
 _WRITTEN = (_DATA, _METADATA)
@@ -45,6 +46,9 @@ class IcebergCatalog(TwoPhaseCatalog):
         # The query part of a URI may hold a password, and does not identify the catalog.
         values = {key: self._conf(key).partition("?")[0] for key in _IDENTIFYING if self._conf(key)}
         return json.dumps({"kind": self.kind, **values}, sort_keys=True)
+
+    def find_view_id(self, path: TablePath) -> str | None:
+        return self._plugin.properties(path).get(MATERIALIZED_VIEW_PROPERTY)
 
     def create_two_phase_table(
         self,

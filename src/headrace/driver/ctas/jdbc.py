@@ -22,6 +22,7 @@ from headrace.driver.ctas.base import (
 from headrace.driver.ctas.jdbc_connection import JdbcConnection
 from headrace.driver.ctas.jdbc_table import JdbcTable, JdbcTableRecord
 from headrace.driver.ctas.preconditions import check_target
+from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
 
 
 class JdbcCatalog(TwoPhaseCatalog):
@@ -37,6 +38,16 @@ class JdbcCatalog(TwoPhaseCatalog):
         # The query part of the URL may hold a password, and does not identify the database.
         url = self._connection.url.partition("?")[0]
         return json.dumps({"kind": self.kind, "url": url})
+
+    def find_view_id(self, path: TablePath) -> str | None:
+        with self._connection.open() as database:
+            comment = database.find_comment(path)
+        prefix = f"{MATERIALIZED_VIEW_PROPERTY}="
+        return comment.removeprefix(prefix) if comment and comment.startswith(prefix) else None
+
+    def describe_owner(self, view_id: str) -> str:
+        # Spark would send any other property to the database as a part of CREATE TABLE.
+        return f"COMMENT '{MATERIALIZED_VIEW_PROPERTY}={view_id}'"
 
     def create_two_phase_table(
         self,

@@ -20,6 +20,11 @@ SELECT relation.oid, relation.relkind FROM pg_class relation
 JOIN pg_namespace namespace ON namespace.oid = relation.relnamespace
 WHERE namespace.nspname = ? AND relation.relname = ?
 """
+_FIND_COMMENT = """
+SELECT relation.oid, obj_description(relation.oid, 'pg_class') FROM pg_class relation
+JOIN pg_namespace namespace ON namespace.oid = relation.relnamespace
+WHERE namespace.nspname = ? AND relation.relname = ?
+"""
 _FIND_SCHEMA = "SELECT oid, 's' FROM pg_namespace WHERE nspname = ?"
 _VIEW_KINDS = {"v", "m"}
 """Values of pg_class.relkind: view and materialized view."""
@@ -91,6 +96,11 @@ class JdbcTransaction:
             return None
         oid, kind = row
         return DatabaseRelation(oid, "view" if kind in _VIEW_KINDS else "table")
+
+    def find_comment(self, path: TablePath) -> str | None:
+        """Return the comment of a table or view, or None if there is none."""
+        row = self._fetch_first(_FIND_COMMENT, path.namespace[0], path.table)
+        return None if row is None else row[1]
 
     def rename(self, path: TablePath, name: str) -> None:
         self._execute(f"ALTER TABLE {_quote_path(path)} RENAME TO {_quote_identifier(name)}")

@@ -15,6 +15,7 @@ from headrace.driver.ctas.base import (
     STAGING_PREFIX,
     ExistingTable,
     JournalledTable,
+    RelationKind,
     TableDefinition,
     TablePath,
     TwoPhaseCatalog,
@@ -26,6 +27,7 @@ from headrace.driver.ctas.preconditions import check_target, location_not_empty_
 from headrace.driver.ctas.staged_table import StagedRecord, StagedTable
 from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY, generation_name
 from headrace.model.transaction import MANAGED_CATALOG_KEY
 
 _ALLOW_NON_EMPTY_LOCATION = "spark.sql.legacy.allowNonEmptyLocationInCTAS"
@@ -61,6 +63,19 @@ class SessionCatalog(TwoPhaseCatalog):
             # The tables end with their driver, but their staged files remain in the warehouse.
             values["warehouse"] = self._jvm.state.conf().warehousePath()
         return json.dumps(values, sort_keys=True)
+
+    def find_view_id(self, path: TablePath) -> str | None:
+        if self._v1_catalog.kind_of(path) is None:
+            return None
+        return self._v1_catalog.properties(path).get(MATERIALIZED_VIEW_PROPERTY)
+
+    def kind_of(self, path: TablePath) -> RelationKind | None:
+        """Return the kind of the relation with this name, or None if the name is free."""
+        return self._v1_catalog.kind_of(path)
+
+    def list_generations(self, view: TablePath) -> list[TablePath]:
+        """Return the tables that are named like generations of a materialized view."""
+        return self._v1_catalog.list_tables(view, generation_name(view.table, 0)[:-1])
 
     def create_two_phase_table(
         self,

@@ -55,6 +55,23 @@ class V1Catalog:
             return V2Catalog(self._session, path.catalog).properties(path)
         return self._jvm.map_of(metadata.properties())
 
+    def view_text(self, path: TablePath) -> str | None:
+        """Return the query of an existing view as it was written; None for a table."""
+        text = self._catalog.getTableMetadata(self._identifier(path)).viewText()
+        return str(text.get()) if text.isDefined() else None
+
+    def list_tables(self, path: TablePath, prefix: str) -> list[TablePath]:
+        """Return the tables in the namespace of `path` whose names begin with a prefix."""
+        identifiers = self._catalog.listTables(path.namespace[0], f"{prefix}*", False)
+        names = [str(each.table()) for each in self._jvm.list_of(identifiers)]
+        # Hive's pattern ignores the case, and other characters have a meaning in it.
+        return [path.sibling(name) for name in names if name.lower().startswith(prefix.lower())]
+
+    def created_at(self, path: TablePath) -> float:
+        """Return when an existing table was created: seconds since 1970."""
+        milliseconds = self._catalog.getTableMetadata(self._identifier(path)).createTime()
+        return float(milliseconds) / 1000
+
     def default_location(self, path: TablePath) -> str:
         """Return the URI that the catalog assigns to a table without a LOCATION."""
         return str(self._catalog.defaultTablePath(self._identifier(path)).toString())
@@ -75,6 +92,11 @@ class V1Catalog:
             location=str(location.get().toString()),
             has_hive_partitions=is_hive and not metadata.partitionColumnNames().isEmpty(),
         )
+
+    def find_format(self, path: TablePath) -> tuple[str, str]:
+        """Return the format, in lower case, and the URI of an existing table with a format."""
+        metadata = self._catalog.getTableMetadata(self._identifier(path))
+        return str(metadata.provider().get()).lower(), str(metadata.location().toString())
 
     def managed_location(self, path: TablePath) -> str | None:
         """Return the URI of a managed table, or None if there is no managed table of that name."""

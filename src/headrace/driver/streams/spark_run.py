@@ -17,7 +17,9 @@ from headrace.driver.streams.progress import find_last_report, read_new_batches
 from headrace.driver.streams.sinks import start_query
 from headrace.driver.streams.sources import open_source, register_streams
 from headrace.driver.streams.supervised_query import RunFailed
+from headrace.driver.streams.view_refresh import start_refresh
 from headrace.errors import HeadraceError
+from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.failure import Failure
@@ -104,15 +106,18 @@ class RunStarter:
     def start(self, desired: DesiredQuery) -> SparkRun:
         """Start a run, which continues from the checkpoint. Raises RunFailed."""
         command = parse(desired.spec.text).command
-        assert isinstance(command, SaveStream)
+        assert isinstance(command, SaveStream | CreateMaterializedView)
         try:
             # Each run gets a session of its own, because a failed one may have changed it.
             session = self._clone_session()
             for key, value in desired.spec.conf.items():
                 session.conf.set(key, value)
             streams = register_streams(session, desired.spec.definitions)
-            rows = open_source(session, command, streams)
-            query = start_query(rows, desired, command, epoch=self._epoch)
+            if isinstance(command, CreateMaterializedView):
+                query = start_refresh(session, desired, command)
+            else:
+                rows = open_source(session, command, streams)
+                query = start_query(rows, desired, command, epoch=self._epoch)
         except (PySparkException, Py4JError, HeadraceError) as error:
             if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
                 # The JVM is gone or about to be: the driver notices that by itself.

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas import Cancelled
+from headrace.driver.failures import KnownFailure
 from headrace.driver.streams.columns import columns_to_ddl
 from headrace.driver.streams.sources import (
     InvalidStream,
@@ -17,27 +18,17 @@ from headrace.driver.streams.sources import (
 )
 from headrace.driver.streams.supervised_query import SupervisedQuery
 from headrace.driver.streams.supervisor import Supervisor
-from headrace.errors import StatementFailed
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import (
     CreateSink,
     CreateStream,
     CreateStreamAs,
 )
-from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamState
 from headrace.model.messages import Assignment
 
 _WAIT_SECONDS = 0.1
 _RESULT = "query STRING, id STRING, checkpoint STRING"
-
-
-class QueryNotStarted(StatementFailed):
-    """The query of a SAVE STREAM could not be started."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
 
 
 def run_stream_statement(
@@ -56,7 +47,7 @@ def run_stream_statement(
 
     Raises:
         InvalidStream: The stream cannot be read, or it reads a temporary view.
-        QueryNotStarted: The query of a SAVE STREAM could not be started.
+        KnownFailure: The query of a SAVE STREAM could not be started.
         Cancelled: The statement was cancelled before the query had started.
         PySparkException: Spark refuses the stream.
     """
@@ -101,7 +92,7 @@ def _start_query(
     report = query.report()
     if state is StreamState.FAILED and report.error is not None:
         supervisor.abandon(desired.id)
-        raise QueryNotStarted(report.error)
+        raise KnownFailure(report.error)
     return session.createDataFrame([(desired.name, desired.id, desired.spec.checkpoint)], _RESULT)
 
 

@@ -1,0 +1,1 @@
+"""Materialized views: their statements, and what their drivers' reports change."""

@@ -1,0 +1,73 @@
+"""Lookup of materialized views, inside a transaction of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.errors import MaterializedViewBusy, MaterializedViewNotFound
+from headrace.model.lifecycle import STATEMENT, MaterializedViewState
+from headrace.model.materialized_view import MaterializedView
+from headrace.model.statement import Statement
+from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
+from headrace.store import statements, stream_queries, views
+from headrace.store.database import Tx
+
+
+def find_view(tx: Tx, owner: str, name: Sequence[str]) -> MaterializedView:
+    """Return a live view of an owner by its name, with or without namespace and catalog.
+
+    Raise MaterializedViewNotFound if there is none, or more than one.
+    """
+    wanted = [part.casefold() for part in name]
+    found = [
+        view
+        for view in views.list_named(tx, owner, name[-1])
+        if [part.casefold() for part in view.rows.path][-len(wanted) :] == wanted
+    ]
+    written = ".".join(name)
+    if not found:
+        raise MaterializedViewNotFound(f"The materialized view {written} does not exist.")
+    if len(found) > 1:
+        names = ", ".join(view.qualified_name for view in found)
+        raise MaterializedViewNotFound(
+            f"The name {written} is ambiguous: {names}.", hint="Write the complete name."
+        )
+    return found[0]
+
+
+def lock_view(tx: Tx, owner: str, name: Sequence[str]) -> MaterializedView:
+    """Return a view as `find_view` does, locked, if no statement writes to it.
+
+    Raise MaterializedViewBusy if one does, or if the view is still being created.
+    """
+    view = views.lock(tx, find_view(tx, owner, name).id)
+    assert view is not None
+    writer = find_live_writer(tx, view)
+    if writer is not None:
+        raise MaterializedViewBusy(
+            f"The statement {writer.id} writes to the materialized view {view.qualified_name}.",
+            hint=f"Wait for its end, or cancel it: CANCEL STATEMENT '{writer.id}'.",
+        )
+    if view.state is MaterializedViewState.CREATING:
+        raise MaterializedViewBusy(
+            f"The materialized view {view.qualified_name} is not complete yet: the table of its"
+            " first generation is still to be published, or removed.",
+            hint="Run headrace recover.",
+        )
+    return view
+
+
+def find_live_writer(tx: Tx, view: MaterializedView) -> Statement | None:
+    """Return the statement that creates or refreshes a view now, or None."""
+    statement = statements.get(tx, view.statement_id)
+    if statement is None or statement.state in STATEMENT.terminal:
+        return None
+    return statement
+
+
+def find_refresh_query(tx: Tx, view: MaterializedView) -> StreamQuery | None:
+    """Return the newest query that refreshes a view, live or not, or None."""
+    query = stream_queries.find(tx, view.owner, ADHOC_SCOPE, view.name)
+    if query is None or query.spec.view is None or query.spec.view.id != view.id:
+        return None if view.query_id is None else stream_queries.get(tx, view.query_id)
+    return query

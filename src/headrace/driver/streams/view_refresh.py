@@ -1,0 +1,186 @@
+"""The query that refreshes a materialized view by itself.
+
+Three kinds of queries keep a view fresh:
+
+- A stream without an aggregation appends its rows to the first generation, each batch once: Spark's
+  file sink, Delta and Iceberg recognise a batch that runs again.
+- A stream with an aggregation writes its complete result after each batch, as a new generation.
+- A query without a stream runs at an interval and writes its result as a new generation. Spark's
+  rate source is its clock, so that the supervisor treats it like any other query.
+"""
+
+from __future__ import annotations
+
+import time
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from headrace.driver.ctas.base import TablePath
+from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.ctas.session_catalog import SessionCatalog
+from headrace.driver.ctas.v1_catalog import V1Catalog
+from headrace.driver.ctas.view_query import open_query, path_of, set_scope
+from headrace.driver.ctas.view_switch import ViewSwitch
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.streams.sources import InvalidStream
+from headrace.grammar.materialized_views import CreateMaterializedView
+from headrace.grammar.quoting import quote_name, quote_string
+from headrace.model.materialized_view import (
+    MATERIALIZED_VIEW_PROPERTY,
+    RowStorage,
+    generation_name,
+)
+from headrace.model.stream_providers import CHECKPOINT_OPTION
+from headrace.model.stream_query import DesiredQuery, RefreshedView
+
+_BATCH_VIEW = "headrace_batch"
+_LOGGED_FORMATS = {"delta", "iceberg"}
+
+
+def start_refresh(
+    session: SparkSession, desired: DesiredQuery, command: CreateMaterializedView
+) -> StreamingQuery:
+    """Start a run of the query of a view, in a session that has the views of its streams.
+
+    Raises:
+        InvalidStream: The rows of the view are gone.
+        PySparkException: Spark refuses the query.
+    """
+    view = desired.spec.view
+    assert view is not None
+    text = desired.spec.text
+    set_scope(session, view.rows.scope)
+    frame = open_query(session, text, command)
+    if not frame.isStreaming:
+        ticks = session.readStream.format("rate").option("rowsPerSecond", 1).load()
+
+        def refresh(batch: DataFrame, _number: int) -> None:
+            write_generation(open_query(batch.sparkSession, text, command), view, command)
+
+        return _prepare(ticks.writeStream, desired, view).foreachBatch(refresh).start()
+    writer = _prepare(frame.writeStream, desired, view)
+    if _has_aggregation(frame):
+        return (
+            writer.outputMode("complete")
+            .foreachBatch(lambda batch, _number: write_generation(batch, view, command))
+            .start()
+        )
+    return _start_append(session, writer, view)
+
+
+def write_generation(rows: DataFrame, view: RefreshedView, command: CreateMaterializedView) -> None:
+    """Write rows as the next generation of a view, and switch the view to it.
+
+    A run that ends in between leaves a table that no reader sees. A later generation removes it.
+    """
+    session, path = rows.sparkSession, path_of(view.rows)
+    rows.createOrReplaceTempView(_BATCH_VIEW)
+    clauses = f"{quote_string(MATERIALIZED_VIEW_PROPERTY)} = {quote_string(view.id)}"
+    select = f"TBLPROPERTIES ({clauses}) AS SELECT * FROM {_BATCH_VIEW}"  # noqa: S608
+    using = "" if command.format is None else f" USING {quote_name(command.format)}"
+    if view.rows.storage is RowStorage.REPLACEMENT:
+        session.sql(f"CREATE OR REPLACE TABLE {path.sql_name}{using} {select}")
+        return
+    if not using:
+        using = f" USING {session.conf.get('spark.sql.sources.default')}"
+    generations = _Generations(session, path, view)
+    table = generations.choose_next()
+    session.sql(f"CREATE TABLE {table.sql_name}{using} {select}")
+    ViewSwitch(session, path, view.id).switch_to(table)
+    generations.drop_replaced(table)
+
+
+class _Generations:
+    """The tables of the generations of one view, in Spark's own catalog."""
+
+    def __init__(self, session: SparkSession, path: TablePath, view: RefreshedView) -> None:
+        self._session = session
+        self._path = path
+        self._view = view
+        self._catalog = SessionCatalog(session, path.catalog)
+        self._v1_catalog = V1Catalog(session, Py4JBridge(session))
+
+    def choose_next(self) -> TablePath:
+        """Return the path of the next generation, at which no files remain."""
+        numbers = [number for number, _table in self._list_all()]
+        table = self._path.sibling(generation_name(self._path.table, max(numbers, default=0) + 1))
+        # A driver that was lost while it wrote leaves files without a table.
+        HadoopFiles(self._session).remove(self._v1_catalog.default_location(table))
+        return table
+
+    def drop_replaced(self, current: TablePath) -> None:
+        """Drop the generations that were replaced longer ago than the grace period."""
+        replaced_at = time.time()
+        for _number, table in reversed(self._list_own()):
+            if table != current and time.time() - replaced_at >= self._view.grace_seconds:
+                self._v1_catalog.drop(table)
+            else:
+                replaced_at = self._v1_catalog.created_at(table)
+
+    def find_only(self) -> TablePath:
+        """Return the table that the view selects from. Raise InvalidStream if it is gone."""
+        switch = ViewSwitch(self._session, self._path, self._view.id)
+        for _number, table in self._list_own():
+            if switch.selects_from(table):
+                return table
+        raise InvalidStream(
+            f"The rows of the materialized view {self._path.sql_name} are gone. Drop the view and"
+            " create it again."
+        )
+
+    def _list_own(self) -> list[tuple[int, TablePath]]:
+        return [
+            (number, table)
+            for number, table in self._list_all()
+            if self._catalog.find_view_id(table) == self._view.id
+        ]
+
+    def _list_all(self) -> list[tuple[int, TablePath]]:
+        tables = self._catalog.list_generations(self._path)
+        numbered = [(table.table.rpartition("_")[2], table) for table in tables]
+        return sorted(
+            ((int(number), table) for number, table in numbered if number.isdecimal()),
+            key=lambda item: item[0],
+        )
+
+
+def _prepare(
+    writer: DataStreamWriter, desired: DesiredQuery, view: RefreshedView
+) -> DataStreamWriter:
+    writer = writer.queryName(desired.name)
+    if desired.spec.checkpoint is not None:
+        writer = writer.option(CHECKPOINT_OPTION, desired.spec.checkpoint)
+    if view.interval_seconds is not None:
+        milliseconds = round(view.interval_seconds * 1000)
+        writer = writer.trigger(processingTime=f"{milliseconds} milliseconds")
+    return writer
+
+
+def _start_append(
+    session: SparkSession, writer: DataStreamWriter, view: RefreshedView
+) -> StreamingQuery:
+    path = path_of(view.rows)
+    writer = writer.outputMode("append")
+    if view.rows.storage is RowStorage.REPLACEMENT:
+        return writer.toTable(path.sql_name)
+    table = _Generations(session, path, view).find_only()
+    catalog = V1Catalog(session, Py4JBridge(session))
+    provider, location = catalog.find_format(table)
+    if provider in _LOGGED_FORMATS:
+        return writer.format(provider).toTable(table.sql_name)
+    # Readers of the table follow the log of this sink: a batch that runs again is there once.
+    return writer.format(provider).option("path", location).start()
+
+
+def _has_aggregation(frame: DataFrame) -> bool:
+    """Return whether a stream is aggregated, so that its result changes as a whole."""
+    jvm = Py4JBridge(frame.sparkSession)
+    remaining = [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - not in PySpark's API
+    while remaining:
+        plan = remaining.pop()
+        if plan.isStreaming() and plan.getClass().getSimpleName() == "Aggregate":
+            return True
+        remaining += jvm.list_of(plan.children())
+    return False

@@ -1,0 +1,1 @@
+"""Materialized views: their statements, and intents for the catalog."""

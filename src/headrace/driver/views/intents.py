@@ -1,0 +1,134 @@
+"""Intents: changes of a catalog that a node has recorded and that a driver carries out.
+
+An intent names a materialized view. A driver removes only relations that carry its id, so that it
+never removes a table of somebody else.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headrace.driver.ctas import TablePath, TwoPhaseCatalog
+from headrace.driver.ctas.catalogs import list_catalogs
+from headrace.driver.ctas.iceberg import IcebergCatalog
+from headrace.driver.ctas.session_catalog import SessionCatalog
+from headrace.driver.link import NodeLink
+from headrace.errors import HeadraceError, LeaseLost
+from headrace.model.materialized_view import CatalogIntent, IntentAction, generation_name
+from headrace.model.messages import IntentError
+from headrace.model.text import MAX_SUMMARY, clean_message, cut_text
+
+_LOG = logging.getLogger("headrace.driver")
+_IDLE_SECONDS = 60.0
+"""Time without a search after one that found nothing."""
+
+
+class IntentWork:
+    """Decides when a driver looks for intents. Thread-safe."""
+
+    def __init__(self, work: Callable[[], int]) -> None:
+        """Create the work.
+
+        Args:
+            work: Carries out intents, and returns their number.
+        """
+        self._work = work
+        self._lock = threading.Lock()
+        self._is_running = False
+        self._next_run = 0.0
+
+    def is_due(self) -> bool:
+        """Return whether to call `run` now. The caller then does."""
+        with self._lock:
+            if self._is_running or time.monotonic() < self._next_run:
+                return False
+            self._is_running = True
+            return True
+
+    def run(self) -> None:
+        """Do the work once."""
+        count = 0
+        try:
+            count = self._work()
+        finally:
+            with self._lock:
+                self._is_running = False
+                # The intents are for catalogs that this driver does not have.
+                pause = _IDLE_SECONDS if count == 0 else 0.0
+                self._next_run = time.monotonic() + pause
+
+
+def carry_out_intents(session: SparkSession, link: NodeLink) -> int:
+    """Carry out the due intents for the catalogs of a session. Return their number.
+
+    An intent that fails is reported and logged. The node lets it wait for its next attempt.
+
+    Raises LeaseLost, NoNodeAnswers and LinkRefused.
+    """
+    try:
+        catalogs = {catalog.identity(): catalog for catalog in list_catalogs(session)}
+    except (PySparkException, Py4JError) as error:
+        _LOG.error("intents are not carried out, the catalogs cannot be identified: %s", error)
+        return 0
+    count = 0
+    done: list[str] = []
+    failed: list[IntentError] = []
+    while intents := link.carry_out(sorted(catalogs), done, failed):
+        done, failed = [], []
+        for intent in intents:
+            error_text = _attempt(session, catalogs[intent.identity], intent)
+            if error_text is None:
+                done.append(intent.id)
+            else:
+                failed.append(IntentError(id=intent.id, message=error_text))
+        count += len(intents)
+    return count
+
+
+def _attempt(session: SparkSession, catalog: TwoPhaseCatalog, intent: CatalogIntent) -> str | None:
+    """Carry out an intent. Return None, or the message of its error."""
+    try:
+        _carry_out(session, catalog, intent)
+    except LeaseLost:
+        raise
+    except (PySparkException, Py4JError, HeadraceError) as error:
+        message = cut_text(clean_message(str(error)), MAX_SUMMARY)
+        _LOG.error("intent %s of view %s: %s", intent.id, ".".join(intent.path), message)
+        return message
+    _LOG.info("intent %s: %s of %s", intent.id, intent.action, ".".join(intent.path))
+    return None
+
+
+def _carry_out(session: SparkSession, catalog: TwoPhaseCatalog, intent: CatalogIntent) -> None:
+    _first, *namespace, name = intent.path
+    view = TablePath(catalog.catalog, tuple(namespace), name)
+    if intent.action is IntentAction.DROP_GENERATION:
+        assert intent.generation is not None
+        table = view.sibling(generation_name(name, intent.generation))
+        _drop_own(session, catalog, table, intent.view)
+        return
+    _drop_own(session, catalog, view, intent.view)
+    if isinstance(catalog, SessionCatalog):
+        for table in catalog.list_generations(view):
+            _drop_own(session, catalog, table, intent.view)
+
+
+def _drop_own(
+    session: SparkSession, catalog: TwoPhaseCatalog, path: TablePath, view_id: str
+) -> None:
+    """Drop a table or view with its rows, if it belongs to the materialized view."""
+    if catalog.find_view_id(path) != view_id:
+        return
+    if isinstance(catalog, SessionCatalog) and catalog.kind_of(path) == "view":
+        session.sql(f"DROP VIEW IF EXISTS {path.sql_name}")
+        return
+    # Without PURGE, most of Iceberg's catalogs keep the files.
+    purge = " PURGE" if isinstance(catalog, IcebergCatalog) else ""
+    session.sql(f"DROP TABLE IF EXISTS {path.sql_name}{purge}")

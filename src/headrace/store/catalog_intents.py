@@ -1,0 +1,161 @@
+"""Changes of catalogs that drivers must still make, for example the removal of old tables.
+
+A driver claims an intent for a limited time, carries it out, and reports the outcome. The intents
+of an owner are carried out by drivers of this owner only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import case, exists, insert, or_, select, update
+
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import IntentState
+from headrace.model.materialized_view import CatalogIntent, IntentAction, MaterializedView
+from headrace.model.session import DriverLease
+from headrace.store import events
+from headrace.store.clock import clock
+from headrace.store.database import Tx
+from headrace.store.stream_tables import stream_queries
+from headrace.store.tables import sessions
+from headrace.store.view_tables import catalog_intents as table
+
+_ENTITY = "catalog_intent"
+_CLAIM_SECONDS = 60.0
+_RETRY_SECONDS = 60.0
+MAX_ATTEMPTS = 10
+"""Number of failed attempts after which an intent has failed."""
+_LIVE = table.c.ended_at.is_(None)
+_IS_DUE = (
+    _LIVE,
+    table.c.due_at <= clock(),
+    or_(table.c.claim_until.is_(None), table.c.claim_until < clock()),
+    # The query would write to the view again.
+    ~exists().where(stream_queries.c.id == table.c.query_id, stream_queries.c.ended_at.is_(None)),
+)
+
+
+def insert_intent(
+    tx: Tx,
+    view: MaterializedView,
+    action: IntentAction,
+    *,
+    actor: str,
+    generation: int | None = None,
+    query_id: str | None = None,
+    seconds: float = 0.0,
+) -> None:
+    """Insert an intent for a view.
+
+    Args:
+        query_id: Query that must have ended before.
+        seconds: Time after which the intent is due.
+    """
+    intent_id = new_id("ci")
+    row = {
+        "id": intent_id,
+        "owner": view.owner,
+        "identity": view.identity,
+        "action": action,
+        "view_id": view.id,
+        "path": view.rows.path,
+        "generation": generation,
+        "query_id": query_id,
+        "state": IntentState.PENDING,
+    }
+    tx.execute(insert(table).values(created_at=clock(), due_at=clock(seconds)), row)
+    detail = {"action": action, "view": view.id, "generation": generation}
+    events.append(tx, _ENTITY, intent_id, None, IntentState.PENDING, actor=actor, detail=detail)
+
+
+def has_due(tx: Tx, session_id: str) -> bool:
+    """Return whether an intent of the session's owner can be claimed, in any catalog."""
+    query = select(table.c.id).join_from(table, sessions, sessions.c.owner == table.c.owner)
+    query = query.where(sessions.c.id == session_id, *_IS_DUE)
+    return tx.execute(query.limit(1)).first() is not None
+
+
+def claim(
+    tx: Tx, lease: DriverLease, identities: Sequence[str], *, limit: int
+) -> list[CatalogIntent]:
+    """Claim at most `limit` intents of these catalogs for a driver, and return them.
+
+    The transaction has checked that the driver owns its session.
+    """
+    query = (
+        select(table)
+        .join_from(table, sessions, sessions.c.owner == table.c.owner)
+        .where(sessions.c.id == lease.session_id, table.c.identity.in_(identities), *_IS_DUE)
+        .order_by(table.c.due_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True, of=table)
+    )
+    claimed = []
+    for row in tx.execute(query).mappings().all():
+        change = update(table).where(table.c.id == row["id"])
+        values = {
+            "state": IntentState.CLAIMED,
+            "session_id": lease.session_id,
+            "epoch": lease.epoch,
+            "attempts": row["attempts"] + 1,
+        }
+        tx.execute(change.values(values).values(claim_until=clock(_CLAIM_SECONDS)))
+        events.append(tx, _ENTITY, row["id"], row["state"], IntentState.CLAIMED, actor=lease.actor)
+        claimed.append(
+            CatalogIntent(
+                id=row["id"],
+                action=row["action"],
+                identity=row["identity"],
+                view=row["view_id"],
+                path=row["path"],
+                generation=row["generation"],
+            )
+        )
+    return claimed
+
+
+def finish(tx: Tx, lease: DriverLease, intent_ids: Collection[str]) -> None:
+    """End the intents that a driver has carried out. Ids that it has not claimed are ignored."""
+    values = {"state": IntentState.DONE, "claim_until": None}
+    change = update(table).where(table.c.id.in_(intent_ids), *_is_claimed_by(lease))
+    change = change.values(values).values(ended_at=clock()).returning(table.c.id)
+    for intent_id in tx.execute(change).scalars().all():
+        _append_end(tx, intent_id, IntentState.DONE, lease, None)
+
+
+def postpone(tx: Tx, lease: DriverLease, intent_id: str, error: str) -> None:
+    """Let an intent wait for its next attempt, or end it as failed after the last one."""
+    is_last = table.c.attempts >= MAX_ATTEMPTS
+    change = (
+        update(table)
+        .where(table.c.id == intent_id, *_is_claimed_by(lease))
+        .values(
+            state=case((is_last, IntentState.FAILED), else_=IntentState.PENDING),
+            ended_at=case((is_last, clock()), else_=None),
+            due_at=clock(_RETRY_SECONDS),
+            claim_until=None,
+            last_error=error,
+        )
+        .returning(table.c.state)
+    )
+    state = tx.execute(change).scalar_one_or_none()
+    if state is not None:
+        _append_end(tx, intent_id, IntentState(state), lease, error)
+
+
+def _is_claimed_by(lease: DriverLease) -> tuple[Any, ...]:
+    return (
+        table.c.state == IntentState.CLAIMED,
+        table.c.session_id == lease.session_id,
+        table.c.epoch == lease.epoch,
+    )
+
+
+def _append_end(
+    tx: Tx, intent_id: str, target: IntentState, lease: DriverLease, error: str | None
+) -> None:
+    detail = None if error is None else {"error": error}
+    source = IntentState.CLAIMED
+    events.append(tx, _ENTITY, intent_id, source, target, actor=lease.actor, detail=detail)
