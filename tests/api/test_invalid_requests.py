@@ -165,13 +165,6 @@ def test_several_statements_in_one_request_are_refused(node: InProcessNode) -> N
     assert "2 statements" in problem["detail"]
 
 
-def test_a_reserved_statement_is_refused_with_its_position(node: InProcessNode) -> None:
-    body = {"statement": "-- x\n SHOW MATERIALIZED VIEWS"}
-    problem = expect_problem(node, body, 400, "reserved_statement")
-    assert (problem["line"], problem["column"]) == (2, 2)
-    assert "reserved_statements" in problem["hint"]
-
-
 @pytest.mark.parametrize(
     ("conf", "expected"),
     [

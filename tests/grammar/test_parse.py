@@ -13,7 +13,6 @@ from headrace.errors import (
     InvalidRequest,
     MultipleStatements,
     Position,
-    ReservedStatement,
 )
 from headrace.grammar.cancel_statement import CancelStatement
 from headrace.grammar.parse import parse
@@ -35,8 +34,6 @@ OWN = {
     "DROP STREAM s": "DROP STREAM",
     "DROP SINK s": "DROP SINK",
     "CANCEL STATEMENT 'st_1'": "CANCEL STATEMENT",
-}
-RESERVED = {
     "CREATE MATERIALIZED VIEW v AS SELECT 1": "CREATE MATERIALIZED VIEW",
     "REFRESH MATERIALIZED VIEW v": "REFRESH MATERIALIZED VIEW",
     "DROP MATERIALIZED VIEW v": "DROP MATERIALIZED VIEW",
@@ -53,15 +50,6 @@ def test_own_statements_are_recognised_by_their_first_words(text: str, keyword: 
         assert parsed.keyword == keyword
         assert parsed.command is not None
         assert not parsed.is_query
-        assert parse(variant, reserved=False).command is None
-
-
-@pytest.mark.parametrize(("text", "keyword"), RESERVED.items())
-def test_reserved_statements_are_recognised_by_their_first_words(text: str, keyword: str) -> None:
-    spaced = text.replace(" ", " /* ; */ ")
-    for variant in (text, f"/* a */ -- b\n {text}", spaced):
-        with pytest.raises(ReservedStatement, match=f"^{keyword} is reserved"):
-            parse(variant)
         assert parse(variant, reserved=False).command is None
 
 
@@ -88,14 +76,6 @@ def test_all_other_statements_belong_to_spark(text: str) -> None:
 
     assert parsed.command is None
     assert parsed.kind == "interactive"
-
-
-def test_the_error_for_a_reserved_statement_names_position_and_setting() -> None:
-    with pytest.raises(ReservedStatement, match="SHOW MATERIALIZED VIEWS is reserved") as caught:
-        parse("-- a\n  show materialized views")
-    assert caught.value.position == Position(2, 3)
-    assert caught.value.hint is not None
-    assert "reserved_statements = false" in caught.value.hint
 
 
 def test_a_cancel_statement_is_a_local_command() -> None:

@@ -38,6 +38,7 @@ KNOWN_KEYS = (
     "catalog",
     "embedded",
     "streams",
+    "materialized_views",
     "opensearch",
     "profiles",
 )

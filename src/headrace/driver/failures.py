@@ -159,7 +159,12 @@ def _find_position(error: PySparkException, text: str) -> Position | None:
 
 def _parser_position(origin: Any, text: str) -> Position | None:
     command, line, start = origin.command(), origin.line(), origin.startPosition()
-    if command.isEmpty() or command.get() != text or line.isEmpty() or start.isEmpty():
+    if (
+        command.isEmpty()
+        or not _is_part_in_place(command.get(), text)
+        or line.isEmpty()
+        or start.isEmpty()
+    ):
         return None
     return Position(int(line.get()), int(start.get()) + 1)
 
@@ -176,9 +181,19 @@ def _context_offset(context: Any, text: str) -> int | None:
     if context.contextType().toString() != "SQL" or context.objectType():
         return None
     sql = context.sqlText()
-    if sql.isEmpty() or sql.get() != text or context.startIndex() < 0:
+    if sql.isEmpty() or context.startIndex() < 0 or not _is_part_in_place(sql.get(), text):
         return None
     return int(context.startIndex())
+
+
+def _is_part_in_place(sql: str, text: str) -> bool:
+    """Return whether Spark has parsed the text, or its last part with blanks for what precedes it.
+
+    A driver parses the query of a CREATE MATERIALIZED VIEW in this way.
+    """
+    part = sql.lstrip()
+    begin = len(sql) - len(part)
+    return sql == text or (0 < begin == text.rstrip("; \t\r\n").rfind(part))
 
 
 def _format_trace(error: Exception, spark_error: Exception) -> str:

@@ -33,19 +33,13 @@ from headrace.model.messages import (
     LINK_PREFIX,
     Acknowledged,
     Advanced,
-    BeginGeneration,
     BeginWrite,
     Bootstrap,
-    CarryOut,
     ClearStaging,
     Ended,
-    Generation,
     Goodbye,
     Hello,
-    IntentError,
-    Intents,
     Message,
-    NewView,
     Orders,
     OrphanedTransaction,
     OrphanedWrites,
@@ -64,6 +58,14 @@ from headrace.model.messages import (
 from headrace.model.progress import Progress
 from headrace.model.stream_query import QueryReport
 from headrace.model.table_write import OrphanedWrite
+from headrace.model.view_messages import (
+    BeginGeneration,
+    CarryOut,
+    Generation,
+    IntentError,
+    Intents,
+    NewView,
+)
 
 _LOG = logging.getLogger("headrace.link")
 _POLL_SECONDS = 20.0

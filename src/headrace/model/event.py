@@ -16,6 +16,8 @@ class EntityKind(StrEnum):
     TRANSACTION = "transaction"
     STREAM = "stream"
     DEFINITION = "definition"
+    MATERIALIZED_VIEW = "materialized_view"
+    CATALOG_INTENT = "catalog_intent"
     NODE = "node"
 
 

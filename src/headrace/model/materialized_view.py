@@ -44,7 +44,7 @@ class NameScope(BaseModel):
     namespace: Annotated[list[Name], Field(max_length=20)]
 
 
-class StoredRows(BaseModel):
+class ViewRows(BaseModel):
     """Where the rows of a materialized view are, and how its query is resolved."""
 
     model_config = ConfigDict(frozen=True)
@@ -62,7 +62,7 @@ class ViewToRefresh(BaseModel):
     id: MaterializedViewId
     text: str
     """The CREATE MATERIALIZED VIEW statement."""
-    rows: StoredRows
+    rows: ViewRows
 
 
 class IntentAction(StrEnum):
@@ -101,7 +101,7 @@ class MaterializedView:
     """Lock key of the name in the catalog."""
     text: str
     """The CREATE MATERIALIZED VIEW statement."""
-    rows: StoredRows
+    rows: ViewRows
     statement_id: str
     """The last statement that was to write a generation."""
     writer_id: str

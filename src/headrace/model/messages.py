@@ -17,13 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, TransactionState
-from headrace.model.materialized_view import (
-    CatalogIntent,
-    IntentId,
-    MaterializedViewId,
-    StoredRows,
-    ViewToRefresh,
-)
+from headrace.model.materialized_view import ViewToRefresh
 from headrace.model.pending_hook_call import PendingHookCall
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport, ResultRequest
@@ -50,14 +44,14 @@ LINK_VERSION = 1
 
 _REPORTED_ENDS = {StatementState.SUCCESS, StatementState.FAILED, StatementState.CANCELLED}
 _MAX_IN_FLIGHT = 1000
-_MAX_CATALOGS = 1000
+MAX_CATALOGS = 1000
 _MAX_RAN_SECONDS = 1e9
 _MAX_PREPARED = 1024 * 1024
 """Bytes of the record of a table whose rows are not all written yet. A complete record can name
 every file of the table, and is limited by the size of a report."""
 
-# A catalog whose identity is too long for a journal entry has no transactions to recover.
-_Identity = Annotated[str, Field(max_length=64 * 1024), AfterValidator(check_text)]
+CatalogIdentity = Annotated[str, Field(max_length=64 * 1024), AfterValidator(check_text)]
+"""Identity of a catalog. If it is too long for a journal entry, nothing is journalled for it."""
 
 InFlight = Annotated[list[StatementId], Field(max_length=_MAX_IN_FLIGHT, fail_fast=True)]
 """Ids of statements that a driver runs."""
@@ -242,7 +236,7 @@ class Transacted(Message):
 class Recover(Message):
     """`recover`: take over orphaned transactions of the catalogs that the driver has."""
 
-    identities: Annotated[list[_Identity], Field(max_length=_MAX_CATALOGS, fail_fast=True)]
+    identities: Annotated[list[CatalogIdentity], Field(max_length=MAX_CATALOGS, fail_fast=True)]
 
 
 class OrphanedTransaction(JournalEntry):
@@ -281,7 +275,7 @@ class WriteLock(Message):
 class ClearStaging(Message):
     """`clear_staging`: list the orphaned writes to tables of the driver's catalogs."""
 
-    identities: Annotated[list[_Identity], Field(max_length=_MAX_CATALOGS, fail_fast=True)]
+    identities: Annotated[list[CatalogIdentity], Field(max_length=MAX_CATALOGS, fail_fast=True)]
     cleared: Annotated[list[Count], Field(max_length=1000, fail_fast=True)] = []
     """Numbers of writes whose staging directories do not exist any more."""
     after: Count = 0
@@ -292,55 +286,6 @@ class OrphanedWrites(Message):
     """Answer to `clear_staging`: the orphaned writes that remain, oldest first."""
 
     writes: list[OrphanedWrite]
-
-
-class NewView(Message):
-    """The materialized view that a CREATE MATERIALIZED VIEW creates, as its driver resolves it."""
-
-    identity: IndexedText
-    """Identity of the catalog."""
-    rows: StoredRows
-
-
-class BeginGeneration(Message):
-    """`begin_generation`: begin the next generation of the view that a statement writes."""
-
-    statement_id: StatementId
-    new: NewView | None = None
-    """The view, if the statement creates it."""
-
-
-class Generation(Message):
-    """Answer to `begin_generation`."""
-
-    view: MaterializedViewId | None = None
-    """None: the generation was not begun."""
-    number: int = 0
-    busy: bool = False
-    """Whether the table of an earlier generation may still be published: ask again."""
-    failure: Failure | None = None
-    """Why the statement fails. None without a view: the statement is being cancelled."""
-
-
-class IntentError(Message):
-    """Why an intent could not be carried out."""
-
-    id: IntentId
-    message: MessageText
-
-
-class CarryOut(Message):
-    """`carry_out`: report the outcome of intents, and claim others of the driver's catalogs."""
-
-    identities: Annotated[list[_Identity], Field(max_length=_MAX_CATALOGS, fail_fast=True)]
-    done: Annotated[list[IntentId], Field(max_length=100, fail_fast=True)] = []
-    failed: Annotated[list[IntentError], Field(max_length=100, fail_fast=True)] = []
-
-
-class Intents(Message):
-    """Answer to `carry_out`: the intents that the driver must carry out now."""
-
-    intents: list[CatalogIntent]
 
 
 class Ended(Message):

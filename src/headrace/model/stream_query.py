@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamState
-from headrace.model.materialized_view import MaterializedViewId, StoredRows
+from headrace.model.materialized_view import MaterializedViewId, ViewRows
 from headrace.model.text import Count, JsonObject, Name, SmallCount
 
 ADHOC_SCOPE = "adhoc"
@@ -35,7 +35,7 @@ class RefreshedView(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     id: MaterializedViewId
-    rows: StoredRows
+    rows: ViewRows
     interval_seconds: float | None = None
     """Time between two refreshes; None: after each batch of new rows."""
     grace_seconds: float

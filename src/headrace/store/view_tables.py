@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import JSON, CheckConstraint, Column, Index, Integer, Table, Text
 
 from headrace.model.lifecycle import IntentState
-from headrace.model.materialized_view import IntentAction, StoredRows
+from headrace.model.materialized_view import IntentAction, ViewRows
 from headrace.store.clock import Instant
 from headrace.store.columns import Document, enum_type, id_type
 from headrace.store.tables import ENDED, LIVE, metadata
@@ -21,7 +21,7 @@ materialized_views = Table(
     Column("identity", Text, nullable=False),
     Column("target", Text, nullable=False),
     Column("text", Text, nullable=False),
-    Column("rows", Document(StoredRows), nullable=False),
+    Column("rows", Document(ViewRows), nullable=False),
     Column("statement_id", id_type(), nullable=False),
     Column("writer_id", id_type(), nullable=False),
     Column("generation", Integer, nullable=False),

@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from headrace.errors import MaterializedViewExists
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import MATERIALIZED_VIEW, MaterializedViewState
-from headrace.model.materialized_view import MaterializedView, StoredRows
+from headrace.model.materialized_view import MaterializedView, ViewRows
 from headrace.store import events, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Tx
@@ -37,7 +37,7 @@ class NewMaterializedView:
     identity: str
     target: str
     text: str
-    rows: StoredRows
+    rows: ViewRows
     statement_id: str
 
 

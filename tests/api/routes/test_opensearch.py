@@ -337,7 +337,7 @@ def test_a_missing_field_is_refused_by_name(node: InProcessNode, missing: str) -
         (" -- nothing", 400, "EmptyStatement"),
         ("SELECT '\0'", 400, "InvalidText"),
         ("SELECT 1; SELECT 2", 400, "MultipleStatements"),
-        ("SHOW MATERIALIZED VIEWS", 400, "ReservedStatement"),
+        ("SHOW STREAM", 400, "InvalidStatement"),
         ("SELECT '" + "a" * 2**20 + "'", 413, "StatementTooLarge"),
     ],
 )

@@ -92,6 +92,8 @@ def make_message(call: str, statement_id: str) -> dict[str, Any]:
             "writes": [{"location": "file:/x", "table": None, "overwrite": True}],
         },
         "clear_staging": {"identities": ["metastore"]},
+        "begin_generation": {"statement_id": statement_id},
+        "carry_out": {"identities": ["metastore"]},
     }
     return messages.get(call, {})
 

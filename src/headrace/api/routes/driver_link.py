@@ -30,9 +30,7 @@ from headrace.errors import InvalidRequest, ReportTooLarge
 from headrace.model.messages import (
     LINK_PREFIX,
     Advanced,
-    BeginGeneration,
     BeginWrite,
-    CarryOut,
     ClearStaging,
     Ended,
     Goodbye,
@@ -48,6 +46,10 @@ from headrace.model.messages import (
 )
 from headrace.model.session import DriverLease
 from headrace.model.text import MAX_REPORT
+from headrace.model.view_messages import (
+    BeginGeneration,
+    CarryOut,
+)
 
 Method = Callable[[DriverLinkService, DriverLease, Message], Message]
 M = TypeVar("M", bound=Message)

@@ -24,10 +24,16 @@ from headrace.model.materialized_view import (
     ViewToRefresh,
     generation_name,
 )
-from headrace.model.messages import BeginGeneration, CarryOut, Generation, Intents, NewView
 from headrace.model.session import DriverLease
 from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW, Statement
 from headrace.model.transaction import Transaction
+from headrace.model.view_messages import (
+    BeginGeneration,
+    CarryOut,
+    Generation,
+    Intents,
+    NewView,
+)
 from headrace.store import catalog_intents, statements, stream_queries, transactions, views
 from headrace.store.database import Tx
 from headrace.store.locks import lock_owned_state

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.driver.ctas.base import TablePath
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.grammar.materialized_views import CreateMaterializedView
-from headrace.model.materialized_view import NameScope, StoredRows
+from headrace.model.materialized_view import NameScope, ViewRows
 
 
 def blank_before_query(text: str, command: CreateMaterializedView) -> str:
@@ -42,7 +42,7 @@ def open_query(session: SparkSession, text: str, command: CreateMaterializedView
     return session.sql(blank_before_query(text, command))
 
 
-def path_of(rows: StoredRows) -> TablePath:
+def path_of(rows: ViewRows) -> TablePath:
     """Return the path of a view."""
     catalog, *namespace, name = rows.path
     return TablePath(catalog, tuple(namespace), name)

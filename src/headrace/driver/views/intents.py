@@ -1,7 +1,7 @@
 """Intents: changes of a catalog that a node has recorded and that a driver carries out.
 
-An intent names a materialized view. A driver removes only relations that carry its id, so that it
-never removes a table of somebody else.
+An intent names a materialized view. A driver removes only tables and views that carry the id of the
+materialized view, so that a forged intent cannot remove any other.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.link import NodeLink
 from headrace.errors import HeadraceError, LeaseLost
 from headrace.model.materialized_view import CatalogIntent, IntentAction, generation_name
-from headrace.model.messages import IntentError
 from headrace.model.text import MAX_SUMMARY, clean_message, cut_text
+from headrace.model.view_messages import (
+    IntentError,
+)
 
 _LOG = logging.getLogger("headrace.driver")
 _IDLE_SECONDS = 60.0

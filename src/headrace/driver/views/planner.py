@@ -33,9 +33,15 @@ from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
 from headrace.model.ids import new_id
-from headrace.model.materialized_view import RowStorage, StoredRows, generation_name
-from headrace.model.messages import Assignment, Generation, NewView
+from headrace.model.materialized_view import RowStorage, ViewRows, generation_name
+from headrace.model.messages import (
+    Assignment,
+)
 from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW
+from headrace.model.view_messages import (
+    Generation,
+    NewView,
+)
 
 VIEW_STATEMENTS = frozenset({CREATE_VIEW, REFRESH_VIEW})
 _BUSY_SECONDS = 1.0
@@ -49,7 +55,7 @@ class _ViewToWrite:
     command: CreateMaterializedView
     query: str
     """The query, at its position in the text of the CREATE MATERIALIZED VIEW."""
-    rows: StoredRows
+    rows: ViewRows
     catalog: TwoPhaseCatalog
     is_new: bool
 
@@ -113,7 +119,7 @@ class ViewPlanner:
             )
         is_session = isinstance(catalog, SessionCatalog)
         storage = RowStorage.GENERATIONS if is_session else RowStorage.REPLACEMENT
-        rows = StoredRows(path=ctas.path.parts, storage=storage, scope=read_scope(session))
+        rows = ViewRows(path=ctas.path.parts, storage=storage, scope=read_scope(session))
         return _ViewToWrite(command=command, query=query, rows=rows, catalog=catalog, is_new=True)
 
     def _find_view(self) -> _ViewToWrite:
