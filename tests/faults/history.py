@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import threading
-import time
-from collections import defaultdict
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import httpx
 import psutil
-from tests.faults.cluster import LEASE_SECONDS, ChaosNode, DriverProcess, find_drivers
+from tests.faults.cluster import LEASE_SECONDS, DriverProcess, find_drivers
+from tests.faults.history_client import HistoryClient
 from tests.faults.lane import ChaosLane
 from tests.faults.texts import LONG, SLOW, UNCANCELLABLE
 from tests.support.node import ENDED
@@ -22,21 +18,14 @@ from tests.support.waiting import wait_until
 from headrace.model.lifecycle import SESSION
 from headrace.store.waiting_statements import CHUNK
 
-_TIMEOUT_SECONDS = 150.0
 _RESTFUL = {"dead", "failed", "running"}
 
 
-class History:
+class History(HistoryClient):
     """Plays steps in a lane. Each public method without arguments is a step of recipes.py."""
 
     def __init__(self, lane: ChaosLane, seed: str) -> None:
-        self._lane = lane
-        self._random = random.Random(seed)
-        self._seed = seed
-        self._count = 0
-        self.answers: dict[str, list[str]] = defaultdict(list)
-        """The statement ids in the answers to each submitted text."""
-        self.sessions: set[str] = set()
+        super().__init__(lane, seed)
         self.survivors: list[DriverProcess] = []
         """Processes that were alive when their sessions had ended."""
 
@@ -113,6 +102,25 @@ class History:
         )
         self._request("POST", f"/streams/{name}/stop")
         self._wait_until(lambda: self._get_stream(name)["state"] in ended, f"{name} has stopped")
+
+    def view(self) -> None:
+        """Create, refresh, read and drop a materialized view. Readers never see a part of it."""
+        name = f"v_{self._new_mark()}"
+        created = self._submit(f"CREATE MATERIALIZED VIEW {name} AS SELECT id FROM range(1000)")
+        self._wait_ended(created)
+        if self._get_statement(created)["state"] != "success":
+            return
+        refresh = self._submit(f"REFRESH MATERIALIZED VIEW {name}")
+        while True:
+            read = self._submit(f"SELECT count(*) FROM {name}")
+            self._wait_ended(read)
+            result = self._get_statement(read)
+            if result["state"] == "success":
+                answer = self._request("GET", f"/statements/{read}/result").json()
+                assert answer["rows"] == [[1000]], answer
+            if self._get_statement(refresh)["state"] in ENDED:
+                break
+        self._submit(f"DROP MATERIALIZED VIEW {name}")
 
     def local(self) -> None:
         """Submit a statement that a node executes at once, beside one that a driver executes."""
@@ -257,26 +265,6 @@ class History:
             lambda: self._get_session(session)["state"] == "failed", "the session has failed"
         )
 
-    def _submit(self, text: str, *, times: int = 1, **fields: Any) -> str:
-        """Submit a statement, to a new session if the lane's session has ended; return its id."""
-        marked = f"{text} /* {self._new_mark()} */"
-        if "session" not in fields:
-            fields["session"] = self._ensure_base()
-        body = {"statement": marked} | {
-            name: value for name, value in fields.items() if value is not None
-        }
-        key = {"Idempotency-Key": self._new_mark()}
-        for _ in range(times):
-            answer = self._request("POST", "/statements", json=body, headers=key)
-            if answer.status_code == httpx.codes.CONFLICT:
-                # The session has ended in the meantime, so the node has not accepted the statement.
-                self._lane.base = None
-                return self._submit(text, times=times, **{**fields, "session": self._ensure_base()})
-            assert answer.is_success, answer.text
-            self.answers[marked].append(answer.json()["id"])
-            self.sessions.add(answer.json()["session_id"])
-        return self.answers[marked][0]
-
     def _is_refused(self, session: str) -> bool:
         """Submit a statement; return whether the queue of the session was full."""
         text = f"{SLOW} /* {self._new_mark()} */"
@@ -289,72 +277,9 @@ class History:
         self.answers[text].append(answer.json()["id"])
         return False
 
-    def _ensure_base(self) -> str:
-        """Return the lane's session, a new one if it has ended."""
-        base = self._lane.base
-        if base is None or self._get_session(base)["state"] in {"closing", "dead", "failed"}:
-            self._lane.base = base = self._open(parallelism=2, kind="streaming")
-        return base
-
-    def _open(self, **fields: Any) -> str:
-        """Open a session. Its unique name finds it if the answer was lost."""
-        body = {"name": f"s{self._new_mark()}", **fields}
-        answer = self._request("POST", "/sessions", json=body)
-        if answer.status_code == httpx.codes.CONFLICT:
-            answer = self._request("GET", f"/sessions/{body['name']}")
-        assert answer.is_success, answer.text
-        session = str(answer.json()["id"])
-        self.sessions.add(session)
-        return session
-
-    def _new_mark(self) -> str:
-        self._count += 1
-        return f"{self._seed.replace('.', '_')}_{self._lane.number}_{self._count}"
-
-    def _choose_node(self) -> ChaosNode:
-        return self._random.choice(self._lane.nodes)
-
-    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Send a request until a node answers. Restart nodes that have ended."""
-        deadline = time.monotonic() + _TIMEOUT_SECONDS
-        while time.monotonic() < deadline:
-            node = self._choose_node()
-            try:
-                answer = node.http.request(method, f"/api/v1{path}", **options)
-            except (httpx.TransportError, RuntimeError):
-                node.ensure()
-                continue
-            if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
-                return answer
-        raise AssertionError(f"No node has answered {method} {path}.")
-
-    def _wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        wait_until(condition, seconds=_TIMEOUT_SECONDS, what=what, every=0.1)
-
-    def _get_session(self, session: str) -> dict[str, Any]:
-        return dict(self._request("GET", f"/sessions/{session}").json())
-
-    def _get_statement(self, statement: str, **query: Any) -> dict[str, Any]:
-        return dict(self._request("GET", f"/statements/{statement}", params=query).json())
-
-    def _get_stream(self, name: str) -> dict[str, Any]:
-        return dict(self._request("GET", f"/streams/{name}").json())
-
     def _has_cancel_note(self, statement: str) -> bool:
         response = self._get_statement(statement)
         return response["state"] in ENDED or response["cancel_note"] is not None
-
-    def _wait_started(self, statement: str) -> None:
-        self._wait_until(
-            lambda: self._get_statement(statement)["state"] not in {"waiting", "launched"},
-            f"{statement} has started",
-        )
-
-    def _wait_ended(self, statement: str) -> None:
-        self._wait_until(
-            lambda: self._get_statement(statement, wait_timeout="5s")["state"] in ENDED,
-            f"{statement} has ended",
-        )
 
     def _check_result(self, statement: str) -> None:
         """Check that any node can read the result of a success until its retention ends."""

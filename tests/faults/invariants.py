@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from headrace.model.lifecycle import (
+    CATALOG_INTENT,
     SESSION,
     STATEMENT,
     STREAM,
     TRANSACTION,
+    IntentState,
     Lifecycle,
     SessionState,
     StatementState,
@@ -41,6 +43,7 @@ class Rows:
     results: Sequence[Row]
     transactions: Sequence[Row] = field(default_factory=list)
     stream_queries: Sequence[Row] = field(default_factory=list)
+    catalog_intents: Sequence[Row] = field(default_factory=list)
     max_attempts: int = 2
 
 
@@ -55,6 +58,7 @@ def find_violations(rows: Rows) -> list[str]:
         check_attempts,
         check_tables_match_statements,
         check_streams_end_as_users_want,
+        check_intents,
     ]
     return [violation for check in checks for violation in check(rows)]
 
@@ -167,6 +171,15 @@ def check_streams_end_as_users_want(rows: Rows) -> Iterator[str]:
             yield f"the query {row['name']} failed: {row['last_error']}"
 
 
+def check_intents(rows: Rows) -> Iterator[str]:
+    """Check the states of the intents for the catalog. None has a reason to fail."""
+    intents = rows.catalog_intents
+    yield from _check_lifecycle(CATALOG_INTENT, IntentState, rows.events, intents, frozenset())
+    for row in intents:
+        if row["state"] is IntentState.FAILED:
+            yield f"the intent {row['id']} failed: {row['last_error']}"
+
+
 def check_healthy_drivers_keep_their_leases(rows: Rows, *, after: int) -> Iterator[str]:
     """Check that no running driver was taken over, in a scenario that harms no driver.
 
@@ -223,7 +236,7 @@ def _check_lifecycle(
     """
     reached: dict[str, S] = {}
     for event in events:
-        if event["entity"] == lifecycle.name:
+        if event["entity"] == lifecycle.name.replace(" ", "_"):
             source = None if event["source"] is None else states(event["source"])
             target = states(event["target"])
             previous = reached.get(event["entity_id"])

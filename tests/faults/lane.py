@@ -19,6 +19,7 @@ from tests.support.processes import end
 
 from headrace.store.stream_tables import stream_queries
 from headrace.store.tables import events, results, sessions, statements, transactions
+from headrace.store.view_tables import catalog_intents
 
 _FIRST_PORT = 18040
 """The ports from here on are below those that the system gives to connections."""
@@ -148,6 +149,7 @@ class ChaosLane:
                     "results": select(results.c.statement_id, results.c.location),
                     "transactions": select(transactions),
                     "stream_queries": select(stream_queries),
+                    "catalog_intents": select(catalog_intents),
                 }.items()
             }
         engine.dispose()

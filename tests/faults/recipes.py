@@ -26,7 +26,7 @@ USUAL = [
     *CHEAP,
     *("cancel", "cancel", "timeout", "queue_timeout", "bounce", "killed_node"),
     *FREEZES,
-    *("terminated_driver", "full_queue", "stream"),
+    *("terminated_driver", "full_queue", "stream", "view"),
 ]
 HARMS_DRIVERS = {"stuck", "stuck_beside", "terminated_driver", "lost_host"}
 """Steps after which a driver is gone. Only these, and faults in drivers, may cost a lease."""
@@ -67,6 +67,10 @@ _KILL_AFTER_START = Recipe(_NEW_SESSION.steps, (Fault(DRIVER_STARTED, "after", "
 RECIPES = {
     "store statement.cancel": Recipe(("cancel",)),
     "store stream.act": Recipe(("stream",)),
+    "store link.begin_generation": Recipe(("view",)),
+    "link planner:begin_generation": Recipe(("view",)),
+    "store link.carry_out": Recipe(("view",)),
+    "link intents:carry_out": Recipe(("view",)),
     "store session.cancel_queue": Recipe(("long_queue",)),
     "store session.expire": Recipe(("aged",)),
     "store statement.time_out": Recipe(("timeout",)),

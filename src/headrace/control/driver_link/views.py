@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.views.submission import insert_query, list_streams
-from headrace.errors import HeadraceError, InvalidMaterializedView
+from headrace.errors import (
+    HeadraceError,
+    InvalidMaterializedView,
+    LeaseLost,
+    StoreUnavailable,
+)
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
@@ -65,6 +70,8 @@ class ViewWrites:
                 if view.writer_id != statement.id or statement.attempts > 1:
                     view = views.begin_generation(tx, view, statement.id)
                 return Generation(view=view.id, number=view.generation)
+        except (LeaseLost, StoreUnavailable):
+            raise
         except HeadraceError as error:
             return Generation(failure=Failure.of(error))
 

@@ -1,0 +1,187 @@
+"""Queries that refresh a materialized view by themselves, run after run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.driver.ctas.lake_namespace import LakeNamespace, for_lakes
+from tests.support.ctas import fetch_rows
+from tests.support.view_link import ViewLink
+from tests.support.waiting import wait_until
+
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.model.stream_query import DesiredQuery, QuerySpec, RefreshedView, Wanted
+
+if TYPE_CHECKING:
+    from headrace.driver.streams.spark_run import SparkRun
+
+pytestmark = [pytest.mark.spark, pytest.mark.catalogs]
+
+
+class AutomaticView:
+    """A view with the query that refreshes it, and the JSON files that a stream reads."""
+
+    def __init__(self, namespace: LakeNamespace, link: ViewLink, folder: Path) -> None:
+        self.namespace = namespace
+        self.spark = namespace.spark
+        self.name = f"{namespace.name}.v"
+        self.input = folder / "input"
+        self.input.mkdir()
+        self._link = link
+        self._wal = folder / "wal"
+        self._text = ""
+        self._runs: list[SparkRun] = []
+        self._count = 0
+        self.add_file()
+
+    @property
+    def definition(self) -> str:
+        return f"CREATE STREAM numbers (n INT) FROM json OPTIONS ('path' = '{self.input}')"
+
+    def add_file(self) -> None:
+        """Add a file with ten numbers."""
+        lines = [json.dumps({"n": n}) for n in range(self._count, self._count + 10)]
+        hidden = self.input / f".{self._count}"
+        hidden.write_text("\n".join(lines))
+        hidden.rename(self.input / f"{self._count}.json")
+        self._count += 10
+
+    def create(self, query: str, properties: str = "") -> None:
+        clause = self.namespace.lake.clause.split("PARTITIONED")[0]
+        properties = f"WITH (auto_refresh = true{properties})"
+        self._text = f"CREATE MATERIALIZED VIEW {self.name} {clause} {properties} AS {query}"
+        self._link.create(self._clone(), self._text, definitions=[self.definition])
+
+    def start(self, *, interval: float | None = None, grace: float = 600.0) -> SparkRun:
+        """Start a run of the query, which continues the runs before."""
+        from headrace.driver.streams.spark_run import RunStarter
+
+        assert self._link.rows is not None
+        view = RefreshedView(
+            id=self._link.view, rows=self._link.rows, interval_seconds=interval, grace_seconds=grace
+        )
+        spec = QuerySpec(
+            text=self._text,
+            definitions=[self.definition],
+            sink="materialized_view",
+            checkpoint=str(self._wal),
+            view=view,
+        )
+        desired = DesiredQuery(
+            id="sq_1", name="v", job_id="j", spec=spec, wanted=Wanted.RUNNING, generation=1
+        )
+        self._runs.append(RunStarter(self._clone, epoch=1).start(desired))
+        return self._runs[-1]
+
+    def read(self, columns: str) -> list[tuple[object, ...]]:
+        return fetch_rows(self.spark, f"SELECT {columns} FROM {self.name}")
+
+    def wait_for(self, columns: str, row: tuple[object, ...]) -> None:
+        wait_until(
+            lambda: self.read(columns) == [row], seconds=90, what=f"{columns} is {row}", every=0.2
+        )
+
+    def close(self) -> None:
+        """Stop the query, and drop the view."""
+        for run in self._runs:
+            run.stop()
+        if self.namespace.lake.catalog == "spark_catalog":
+            self.spark.sql(f"DROP VIEW IF EXISTS {self.name}")
+
+    def _clone(self):  # type: ignore[no-untyped-def]
+        from pyspark.sql import SparkSession
+
+        jvm = Py4JBridge(self.spark)
+        return SparkSession(self.spark.sparkContext, jvm.session.cloneSession())
+
+
+@pytest.fixture
+def view(namespace: LakeNamespace, link: ViewLink, tmp_path: Path) -> Iterator[AutomaticView]:
+    view = AutomaticView(namespace, link, tmp_path)
+    yield view
+    view.close()
+
+
+@for_lakes("parquet", "delta", "iceberg-base")
+def test_rows_of_a_stream_are_appended_once(view: AutomaticView) -> None:
+    view.create("SELECT n, n * 2 AS twice FROM numbers")
+    empty = view.read("count(*)")
+    run = view.start()
+    view.wait_for("count(*), count(DISTINCT n)", (10, 10))
+    run.stop()
+    view.add_file()
+    view.start()
+    view.wait_for("count(*), count(DISTINCT n)", (20, 20))
+
+    assert empty == [(0,)]
+    assert view.read("sum(twice)") == [(380,)]
+
+
+@for_lakes("parquet", "delta", "iceberg-base")
+def test_an_aggregation_of_a_stream_is_written_as_a_whole(view: AutomaticView) -> None:
+    view.create("SELECT n % 2 AS odd, count(*) AS c FROM numbers GROUP BY n % 2")
+    run = view.start(grace=0.0)
+    view.wait_for("count(*), sum(c)", (2, 10))
+    run.stop()
+    view.add_file()
+    view.start(grace=0.0)
+    view.wait_for("count(*), sum(c)", (2, 20))
+
+    if view.namespace.lake.catalog == "spark_catalog":
+        wait_until(lambda: len(view.namespace.tables) == 2, what="one generation is left")
+
+
+@for_lakes("parquet", "iceberg-base")
+def test_a_query_of_tables_runs_at_an_interval(view: AutomaticView) -> None:
+    source = f"{view.namespace.name}.source"
+    view.spark.sql(f"CREATE TABLE {source} AS SELECT 1L AS n")
+    view.create(f"SELECT count(*) AS c FROM {source}", ", refresh_interval = '1s'")
+    first = view.read("c")
+    view.start(interval=1.0)
+    view.spark.sql(f"INSERT INTO {source} VALUES (2)")
+    view.wait_for("c", (2,))
+
+    assert first == [(1,)]
+
+
+@for_lakes("parquet")
+def test_files_of_a_lost_driver_do_not_stop_the_next_generation(
+    view: AutomaticView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.driver.ctas.view_switch import ViewSwitch
+
+    view.create("SELECT count(*) AS c FROM numbers")
+    switch: Callable[..., None] = ViewSwitch.switch_to
+    failures = iter([True])
+
+    def fail_once(self: ViewSwitch, table: object) -> None:
+        if next(failures, False):
+            raise OSError("the driver dies here")
+        switch(self, table)
+
+    monkeypatch.setattr(ViewSwitch, "switch_to", fail_once)
+    run = view.start(grace=0.0)
+    with pytest.raises(Exception, match="the driver dies here"):
+        wait_until(run.wait, seconds=60, what="the run fails")
+    directory = view.namespace._directory / "__mv_v_3"
+    directory.mkdir()
+    (directory / "part-0.parquet").write_text("half")
+    view.start(grace=0.0)
+    view.wait_for("c", (10,))
+
+
+@for_lakes("parquet")
+def test_a_query_without_its_rows_fails_for_good(view: AutomaticView) -> None:
+    from headrace.driver.streams.supervised_query import RunFailed
+
+    view.create("SELECT n FROM numbers")
+    view.spark.sql(f"DROP VIEW {view.name}")
+    with pytest.raises(RunFailed) as caught:
+        view.start()
+
+    assert caught.value.is_permanent
+    assert "Drop the view and create it again" in caught.value.failure.message

@@ -1,0 +1,167 @@
+"""Materialized views on real Spark: a reader polls while refreshes run, fail and are killed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.end_to_end.test_streams import Numbers, kill_driver
+from tests.support.node import NodeProcess
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+ROWS = 1000
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    process = NodeProcess(
+        tmp_path_factory.mktemp("node") / "home",
+        LEASE__DURATION="4s",
+        LEASE__RENEW="1s",
+        MATERIALIZED_VIEWS__GRACE="2s",
+    )
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def session(node: NodeProcess) -> str:
+    session_id = node.session(name="reader")
+    node.wait_running(session_id)
+    return session_id
+
+
+class Reader(threading.Thread):
+    """Polls a view whose rows all have the number of their round."""
+
+    def __init__(self, node: NodeProcess, session: str, view: str) -> None:
+        super().__init__()
+        self._node = node
+        self._session = session
+        self._text = f"SELECT min(round), max(round), count(*) FROM {view}"
+        self._stopping = threading.Event()
+        self.seen: list[tuple[int, ...]] = []
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                [row] = self._node.rows(self._text, self._session)
+                self.seen.append(tuple(int(value) for value in row))
+        except Exception as error:  # noqa: BLE001 - the test fails with it
+            self.error = error
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()
+
+
+def refresh(node: NodeProcess, view: str, *, kill: bool) -> str:
+    """Refresh a view, and kill the driver once in the middle of the write. Return the state."""
+    statement = node.submit(f"REFRESH MATERIALIZED VIEW {view}")
+
+    def is_writing() -> bool:
+        progress = node.statement(statement["id"])["progress"]
+        return bool(progress and progress["tasks_active"])
+
+    if kill:
+        wait_until(is_writing, seconds=120, what="the refresh writes")
+        kill_driver(node, statement["session_id"])
+    ended = node.statement(statement["id"], wait_timeout="60s")
+    while ended["state"] in {"waiting", "launched", "running"}:
+        ended = node.statement(statement["id"], wait_timeout="60s")
+    assert (ended["attempts"] > 1) == kill
+    return str(ended["state"])
+
+
+@pytest.mark.parametrize("refreshes", [2, pytest.param(10, marks=pytest.mark.matrix)])
+def test_a_reader_sees_whole_generations_while_a_refresh_is_killed(
+    node: NodeProcess, session: str, refreshes: int
+) -> None:
+    source, view = f"rounds_{refreshes}", f"v_{refreshes}"
+    # The middle refresh takes some seconds, so that its driver can be killed while it writes.
+    killed = refreshes // 2 + 1
+    slow = (
+        f"reflect('java.lang.Thread', 'sleep', IF(round = {killed}, 5L, 0L) + id * 0) IS NOT NULL"
+    )
+    rows = f"SELECT {{}} AS round, id FROM range(0, {ROWS}, 1, 2)"
+    node.run(f"CREATE TABLE {source} AS {rows.format(1)}", session)
+    created = node.run(
+        f"CREATE MATERIALIZED VIEW {view} AS SELECT round, id FROM {source} WHERE {slow}", session
+    )
+    assert (created["state"], created["atomic"]) == ("success", True), created
+    reader = Reader(node, session, view)
+    reader.start()
+    try:
+        for number in range(2, refreshes + 2):
+            node.run(f"INSERT OVERWRITE {source} {rows.format(number)}", session)
+            assert refresh(node, view, kill=number == killed) == "success"
+    finally:
+        reader.stop()
+    last = node.rows(f"SELECT min(round), max(round), count(*) FROM {view}", session)
+
+    assert reader.error is None
+    assert set(reader.seen) <= {(n, n, ROWS) for n in range(1, refreshes + 2)}
+    assert sorted(reader.seen) == reader.seen
+    assert [[int(value) for value in last[0]]] == [[refreshes + 1, refreshes + 1, ROWS]]
+    tables = f"SHOW TABLES LIKE '__mv_{view}_*'"
+    wait_until(
+        lambda: len(node.rows(tables, session)) == 1,
+        seconds=60,
+        what="only the last generation is left",
+        every=0.5,
+    )
+    assert node.run(f"DROP MATERIALIZED VIEW {view}")["state"] == "success"
+    wait_until(
+        lambda: node.rows(f"SHOW TABLES LIKE '*{view}*'", session) == [],
+        seconds=60,
+        what="the view and its rows are removed",
+        every=0.5,
+    )
+
+
+def test_a_view_that_refreshes_itself_survives_its_driver(
+    node: NodeProcess, session: str, tmp_path: Path
+) -> None:
+    streaming = node.session(kind="streaming")
+    numbers = Numbers(tmp_path / "numbers")
+    path = f"'path' = '{numbers.folder}'"
+    for text in (
+        f"CREATE OR REPLACE STREAM events (n INT) FROM json OPTIONS ({path})",
+        "CREATE MATERIALIZED VIEW every_event WITH (auto_refresh = true) AS SELECT n FROM events",
+        (
+            "CREATE MATERIALIZED VIEW event_count WITH (auto_refresh = true) AS"
+            " SELECT count(*) AS c, max(n) + 1 AS d FROM events"
+        ),
+    ):
+        statement = node.run(text, streaming)
+        assert statement["state"] == "success", statement
+
+    def is_complete() -> bool:
+        rows = node.rows("SELECT count(*), count(DISTINCT n) FROM every_event", session)
+        counts = node.rows("SELECT * FROM event_count", session)
+        expected = [str(numbers.count)] * 2
+        return [[str(value) for value in row] for row in (*rows, *counts)] == [expected] * 2
+
+    wait_until(is_complete, seconds=180, what="both views have all rows", every=0.5)
+    kill_driver(node, streaming)
+    numbers.add()
+    wait_until(is_complete, seconds=180, what="both views have the new rows", every=0.5)
+    described = dict(node.rows("DESCRIBE MATERIALIZED VIEW every_event"))
+    shown = {row[0]: row for row in node.rows("SHOW MATERIALIZED VIEWS")}
+    for view in ("every_event", "event_count"):
+        assert node.run(f"DROP MATERIALIZED VIEW {view}")["state"] == "success"
+    wait_until(
+        lambda: node.rows("SHOW TABLES LIKE '*event*'", session) == [],
+        seconds=60,
+        what="the views and their rows are removed",
+        every=0.5,
+    )
+
+    assert described["refresh"] == "automatic"
+    assert described["query_state"] in {"starting", "running"}
+    assert shown["spark_catalog.default.event_count"][1] == "active"
+    assert node.stream("every_event")["state"] == "stopped"
