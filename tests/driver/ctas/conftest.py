@@ -40,7 +40,10 @@ def lake_session(
     """Return a session with all catalogs and the directory of the Iceberg catalogs."""
     folder = tmp_path_factory.mktemp("lakes")
     session = spark.newSession()
-    for key, value in lake_conf(folder, postgres, postgres.new_database()).items():
+    conf = lake_conf(folder, postgres, postgres.new_database())
+    # As nodes configure drivers: a session must see what another one has changed.
+    uncached = {f"spark.sql.catalog.{name}.cache-enabled": "false" for name in ("files", "base")}
+    for key, value in (conf | uncached).items():
         session.conf.set(key, value)
     return session, folder
 

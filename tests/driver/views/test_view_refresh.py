@@ -78,12 +78,17 @@ class AutomaticView:
         return self._runs[-1]
 
     def read(self, columns: str) -> list[tuple[object, ...]]:
+        # The sessions of drivers cache no list of files.
+        Py4JBridge(self.spark).state.catalog().invalidateAllCachedTables()
         return fetch_rows(self.spark, f"SELECT {columns} FROM {self.name}")
 
     def wait_for(self, columns: str, row: tuple[object, ...]) -> None:
-        wait_until(
-            lambda: self.read(columns) == [row], seconds=90, what=f"{columns} is {row}", every=0.2
-        )
+        def has_row() -> bool:
+            # Raises RunFailed if the query has failed.
+            assert not self._runs[-1].wait()
+            return self.read(columns) == [row]
+
+        wait_until(has_row, seconds=90, what=f"{columns} is {row}", every=0.2)
 
     def close(self) -> None:
         """Stop the query, and drop the view."""
