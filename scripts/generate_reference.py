@@ -226,6 +226,7 @@ def streams_page(_node: Node) -> str:
         [
             code(source.name),
             "required" if source.needs_columns else "possible" if source.takes_columns else "no",
+            "yes" if source.continuous else "no",
             _required(source.required),
             source.note,
         ]
@@ -249,7 +250,9 @@ def streams_page(_node: Node) -> str:
         *(("sink", each.name, each) for each in SINKS.values()),
     ]
     known = [[kind, code(name), _options(provider)] for kind, name, provider in names]
-    source_columns = ["source", "declared columns", "required options", "remarks"]
+    source_columns = [
+        *("source", "declared columns", "TRIGGER CONTINUOUS", "required options", "remarks")
+    ]
     sink_columns = [
         *("sink", "output modes", "PARTITIONED ON", "rows of a batch arrive", "write-ahead log"),
         *("TRIGGER CONTINUOUS", "required options", "remarks"),

@@ -226,6 +226,15 @@ def test_a_stream_over_a_temporary_view_is_refused_by_its_name(
         ("CREATE STREAM s (a intt) FROM json OPTIONS ('path' = '/x')", 'data type "INTT"'),
         ("CREATE STREAM s AS SELECT nosuch FROM numbers", "`nosuch` cannot be resolved"),
         ("SAVE STREAM nosuch TO noop", "`nosuch` cannot be found"),
+        (
+            "CREATE STREAM s (a INT) FROM avro OPTIONS ('path' = '/x')",
+            "the jars of org.apache.spark:spark-avro_2.13 are missing",
+        ),
+        ("SAVE STREAM numbers TO avro", "the jars of org.apache.spark:spark-avro_2.13 are missing"),
+        (
+            "CREATE STREAM s FROM iceberg OPTIONS ('path' = 'lake.db.t')",
+            "iceberg-spark-runtime-4.1_2.13 are missing",
+        ),
     ],
 )
 def test_an_error_of_spark_fails_the_statement_and_starts_nothing(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateSink, SaveStream
+from headrace.model.stream_providers import SINKS
 from headrace.model.stream_query import DesiredQuery, QuerySpec, Wanted
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def make_desired(
         definitions=list(definitions),
         sink=provider.lower(),
         conf=conf,
-        path=str(folder / "default") if provider.lower() in {"json", "parquet", "delta"} else None,
+        path=str(folder / "default") if SINKS[provider.lower()].has_default_path else None,
         checkpoint=None if provider.lower() == "memory" else str(folder / f"wal-{command.name}"),
     )
     return DesiredQuery(
@@ -47,6 +48,17 @@ def finish(run: SparkRun) -> None:
     """Wait for the end of a run whose trigger ends it."""
     while not run.wait():
         pass
+
+
+def forget_commits(folder: Path, query: str = "numbers") -> None:
+    """Remove the commits of a query's batches from its checkpoint.
+
+    This is the state after a crash between the commit in the sink and that of the checkpoint.
+    """
+    commits = list((folder / f"wal-{query}" / "commits").iterdir())
+    assert commits
+    for file in commits:
+        file.unlink()
 
 
 def read_rows(frame: DataFrame) -> list[dict[str, Any]]:

@@ -102,6 +102,11 @@ class Py4JBridge:
             java_array[index] = value
         return java_array
 
+    def instantiate(self, java_class: Any) -> Any:
+        """Return a new object of a Java class, from its constructor without parameters."""
+        constructor = java_class.getDeclaredConstructor(self.array_of("java.lang.Class", []))
+        return constructor.newInstance(self.array_of("java.lang.Object", []))
+
     def field(self, instance: Any, name: str, owner: str | None = None) -> Any:
         """Return the value of a private field of a Java object.
 

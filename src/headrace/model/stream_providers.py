@@ -43,6 +43,8 @@ class StreamSource:
     """Whether columns can be declared. A source without them has columns of its own."""
     needs_columns: bool = False
     """Whether columns must be declared: Spark does not infer those of a stream of files."""
+    continuous: bool = False
+    """Whether TRIGGER CONTINUOUS is possible."""
     note: str = ""
 
 
@@ -83,6 +85,7 @@ _SOURCES = (
         prefixes=(options.KAFKA_PREFIX,),
         required=(("kafka.bootstrap.servers",), ("assign", "subscribe", "subscribePattern")),
         takes_columns=True,
+        continuous=True,
         note="With declared columns, `format` says how the value is encoded: json, csv or avro.",
     ),
     *(
@@ -103,7 +106,12 @@ _SOURCES = (
         required=(("path",),),
         note="One column, `value`: the lines of the files.",
     ),
-    StreamSource(name="rate", options=options.RATE, note="Columns `timestamp` and `value`."),
+    StreamSource(
+        name="rate",
+        options=options.RATE,
+        continuous=True,
+        note="Columns `timestamp` and `value`.",
+    ),
     StreamSource(
         name="rate-micro-batch",
         options=options.RATE_MICRO_BATCH,
@@ -114,7 +122,8 @@ _SOURCES = (
         name="socket",
         options=options.SOCKET,
         required=(("host",), ("port",)),
-        note="For tests: rows are lost when the query restarts.",
+        continuous=True,
+        note="For tests, because it cannot be replayed: rows are lost when the query restarts.",
     ),
     StreamSource(name="delta", options=options.DELTA_SOURCE, required=(("path",),)),
     StreamSource(
@@ -123,6 +132,15 @@ _SOURCES = (
         required=(("path",),),
         note="`path` is the name or the location of the table.",
     ),
+)
+
+_FILE_SINKS = (
+    ("json", options.JSON_SINK),
+    ("parquet", options.PARQUET_SINK),
+    ("orc", options.ORC_SINK),
+    ("csv", options.CSV_SINK),
+    ("text", options.TEXT_SINK),
+    ("avro", options.AVRO_SINK),
 )
 
 _SINKS = (
@@ -159,14 +177,7 @@ _SINKS = (
             has_default_path=True,
             note="Readers must read the directory with Spark, which knows the complete files.",
         )
-        for name, known in (
-            ("json", options.JSON_SINK),
-            ("parquet", options.PARQUET_SINK),
-            ("orc", options.ORC_SINK),
-            ("csv", options.CSV_SINK),
-            ("text", options.TEXT_SINK),
-            ("avro", options.AVRO_SINK),
-        )
+        for name, known in _FILE_SINKS
     ),
     StreamSink(
         name="kafka",
@@ -213,11 +224,15 @@ _SINKS = (
         required=(("path",),),
         partitioning=_TABLE,
         guarantee=Guarantee.EXACTLY_ONCE,
-        note="`path` is the name of the table, which must exist.",
+        note="`path` is the name of a table in an Iceberg catalog. It is created if it is missing.",
     ),
 )
 
 SOURCES: Mapping[str, StreamSource] = {source.name: source for source in _SOURCES}
 """Sources by name."""
+CONTINUOUS_SOURCES = tuple(source.name for source in _SOURCES if source.continuous)
+"""Names of the sources that TRIGGER CONTINUOUS can read."""
 SINKS: Mapping[str, StreamSink] = {sink.name: sink for sink in _SINKS}
 """Sinks by name."""
+FILE_SINKS = frozenset(name for name, _options in _FILE_SINKS)
+"""Names of the sinks that write with Spark's file sink."""

@@ -1,17 +1,13 @@
-"""Sinks in databases and lakes: what a batch that runs twice leaves in them."""
+"""Sinks in databases: what a batch that runs twice leaves in them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 from tests.support.postgres import Postgres
-from tests.support.streams import StartRun, finish
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.streams import StartRun, finish, forget_commits
 
 pytestmark = [pytest.mark.spark, pytest.mark.catalogs]
 
@@ -39,17 +35,6 @@ class Target:
 
 
 @pytest.fixture
-def stream_session(spark: SparkSession) -> SparkSession:
-    """Return a session whose catalog is Delta's."""
-    session = spark.newSession()
-    session.conf.set(
-        "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-    )
-    session.conf.set("spark.databricks.delta.snapshotPartitions", "2")
-    return session
-
-
-@pytest.fixture
 def target(postgres: Postgres) -> Target:
     return Target(postgres)
 
@@ -73,9 +58,7 @@ def test_a_batch_that_runs_again_is_written_once(
     start: StartRun, numbers: str, target: Target, tmp_path: Path
 ) -> None:
     finish(start(SAVE, numbers, target.sink))
-    # As after a crash between the commit in the database and the commit of the checkpoint.
-    for file in (tmp_path / "wal-numbers" / "commits").iterdir():
-        file.unlink()
+    forget_commits(tmp_path)
     finish(start(SAVE, numbers, target.sink, epoch=2))
 
     assert target.count() == (10, 10)
@@ -116,27 +99,3 @@ def test_two_queries_share_a_ledger(start: StartRun, numbers: str, target: Targe
 
     assert target.count() == (20, 10)
     assert len(target.execute("SELECT * FROM headrace_ledger")) == 2
-
-
-def test_delta_gets_each_batch_once(
-    start: StartRun, stream_session: SparkSession, numbers: str, tmp_path: Path
-) -> None:
-    save = "SAVE STREAM numbers TO delta TRIGGER AVAILABLE NOW PARTITIONED ON (even)"
-    finish(start(save, numbers))
-    for file in (tmp_path / "wal-numbers" / "commits").iterdir():
-        file.unlink()
-    finish(start(save, numbers))
-
-    delta = stream_session.read.format("delta")
-    assert delta.load(str(tmp_path / "default")).count() == 10
-
-
-def test_delta_is_a_source_too(
-    start: StartRun, spark: SparkSession, stream_session: SparkSession, tmp_path: Path
-) -> None:
-    stream_session.range(7).write.format("delta").save(str(tmp_path / "lake"))
-    lake = f"CREATE STREAM lake FROM delta OPTIONS ('path' = '{tmp_path}/lake')"
-    finish(start("SAVE STREAM lake TO memory IDENTIFIED BY lake_rows TRIGGER ONCE", lake))
-
-    assert spark.table("lake_rows").count() == 7
-    spark.catalog.dropTempView("lake_rows")

@@ -11,6 +11,7 @@ from pyspark.errors import (
     ParseException,
     PySparkTypeError,
     PySparkValueError,
+    UnsupportedOperationException,
 )
 
 from headrace.errors import HeadraceError
@@ -23,6 +24,7 @@ _PERMANENT_ERRORS = (
     IllegalArgumentException,
     PySparkTypeError,
     PySparkValueError,
+    UnsupportedOperationException,
     HeadraceError,
 )
 _PERMANENT_CLASSES = {
@@ -30,6 +32,7 @@ _PERMANENT_CLASSES = {
     "org.apache.spark.sql.catalyst.ExtendedAnalysisException",
     "org.apache.spark.sql.catalyst.parser.ParseException",
     "java.lang.ClassNotFoundException",
+    "org.apache.spark.SparkClassNotFoundException",
     "java.lang.NoClassDefFoundError",
     "java.lang.NoSuchMethodError",
     # Spark checks with an assertion whether the sources of a checkpoint are those of the query.

@@ -12,6 +12,7 @@ from headrace.model.stream_query import QueryProgress
 
 _COMMITTED = "addBatch"
 """Phase that only the progress of a batch has. Spark also reports that there was nothing to do."""
+_CONTINUOUS = "ContinuousExecution"
 
 
 def find_last_report(query: StreamingQuery) -> str | None:
@@ -21,6 +22,19 @@ def find_last_report(query: StreamingQuery) -> str | None:
     """
     last = query._jsq.lastProgress()  # noqa: SLF001 - PySpark would parse the whole report
     return None if last is None else str(last.timestamp())
+
+
+def find_last_epoch(query: StreamingQuery) -> int | None:
+    """Return the last committed epoch of a query with TRIGGER CONTINUOUS; None if there is none.
+
+    Return None for any other query too. Spark reports no progress of a continuous query: only the
+    log of its commits shows it. Raises Py4JError.
+    """
+    execution = query._jsq.streamingQuery()  # noqa: SLF001 - PySpark has no access to the execution
+    if execution.getClass().getSimpleName() != _CONTINUOUS:
+        return None
+    latest = execution.commitLog().getLatestBatchId()
+    return int(latest.get()) if latest.isDefined() else None
 
 
 def read_new_batches(query: StreamingQuery, after: int | None) -> list[QueryProgress]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.streams.columns import select_columns
+from headrace.driver.streams.connectors import check_connector
+from headrace.driver.streams.file_sink import check_file_columns
+from headrace.driver.streams.invalid_stream import InvalidStream
 from headrace.driver.streams.jdbc_sink import JdbcSink
 from headrace.driver.streams.memory_view import publish_memory_view
-from headrace.driver.streams.sources import InvalidStream
-from headrace.driver.streams.table_sink import start_table
+from headrace.driver.streams.table_sink import TableSink
 from headrace.grammar.clauses import DeclaredColumn, override_options, qualified_name_to_sql
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, TriggerKind
@@ -23,12 +26,15 @@ from headrace.grammar.stream_statements import CreateSink, SaveStream
 from headrace.model.stream_options import KAFKA_PREFIX, KAFKA_SINK
 from headrace.model.stream_providers import (
     CHECKPOINT_OPTION,
+    CONTINUOUS_SOURCES,
+    FILE_SINKS,
     FORMAT_OPTION,
     RETRY_PREFIXES,
     SINKS,
 )
 from headrace.model.stream_query import DesiredQuery
 
+_V1_SOURCES = {"StreamingRelation", "StreamingExecutionRelation"}
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 _KAFKA_WRITING = {name.lower() for name in KAFKA_SINK}
 _KAFKA_COLUMNS = {"key", "value", "topic", "partition", "headers"}
@@ -44,6 +50,10 @@ class Target:
     partitioned_on: tuple[str, ...]
     columns: tuple[DeclaredColumn, ...] | None
     """Columns that CREATE SINK declares."""
+
+    def find_option(self, name: str) -> str:
+        """Return the value of a required option, whatever the case of its key."""
+        return next(value for key, value in self.options.items() if key.lower() == name.lower())
 
 
 def find_target(desired: DesiredQuery, command: SaveStream) -> Target:
@@ -74,20 +84,25 @@ def start_query(
     target = find_target(desired, command)
     rows = frame if target.columns is None else select_columns(frame, target.columns)
     _check_partitions(rows, target)
+    _check_trigger(rows, command.trigger)
+    check_connector(rows.sparkSession, target.provider)
+    if target.provider in FILE_SINKS:
+        check_file_columns(rows, target.provider, target.partitioned_on)
     if desired.spec.checkpoint is None:
         # Spark would keep a checkpoint that the next run could not use.
         rows.sparkSession.conf.unset(_CHECKPOINTS)
-    writer = _make_writer(rows, desired, command, target)
     provider = target.provider
+    if provider in {"table", "iceberg"}:
+        table = _find_table(rows.sparkSession, command, target)
+        rows = table.prepare(rows, target.partitioned_on)
+        writer = _make_writer(rows, desired, command, target)
+        return table.start(writer, _mode(command, provider))
+    writer = _make_writer(rows, desired, command, target)
     if provider == "jdbc":
         sink = JdbcSink(target.options, desired, epoch)
         query = writer.foreachBatch(sink.write).start()
         sink.bind(query.id)
         return query
-    if provider in {"table", "iceberg"}:
-        name = qualified_name_to_sql(command.target)
-        name = target.options["path"] if provider == "iceberg" else name
-        return start_table(writer, rows, name, target.partitioned_on, _mode(command, provider))
     query = writer.start()
     if provider == "memory":
         try:
@@ -96,6 +111,14 @@ def start_query(
             query.stop()
             raise
     return query
+
+
+def _find_table(session: SparkSession, command: SaveStream, target: Target) -> TableSink:
+    if target.provider == "table":
+        return TableSink(session, qualified_name_to_sql(command.target))
+    table = TableSink(session, target.find_option("path"))
+    table.check_is_iceberg()
+    return table
 
 
 def _make_writer(
@@ -157,6 +180,7 @@ def _encode_for_kafka(rows: DataFrame, options: dict[str, str]) -> tuple[DataFra
     kept = [name for name in rows.columns if name.casefold() in _KAFKA_COLUMNS - {"value"}]
     body = F.struct(*(F.col(f"`{name}`") for name in rows.columns if name not in kept))
     if format_ == "avro":
+        check_connector(rows.sparkSession, "avro")
         value = to_avro(body)
     else:
         value = (F.to_json if format_ == "json" else F.to_csv)(body, encoding)
@@ -170,6 +194,22 @@ def _check_partitions(rows: DataFrame, target: Target) -> None:
             raise InvalidStream(
                 f"PARTITIONED ON names the column {name}, which the query does not have. Columns:"
                 f" {', '.join(rows.columns)}."
+            )
+
+
+def _check_trigger(rows: DataFrame, trigger: StreamTrigger | None) -> None:
+    """Raise InvalidStream for TRIGGER CONTINUOUS over a source that only has batches.
+
+    Spark's own error does not name such a source if it is one of DataSource V1.
+    """
+    if trigger is None or trigger.kind is not TriggerKind.CONTINUOUS:
+        return
+    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - not in PySpark's API
+    for leaf in Py4JBridge(rows.sparkSession).list_of(plan.collectLeaves()):
+        if leaf.getClass().getSimpleName() in _V1_SOURCES:
+            raise InvalidStream(
+                f"TRIGGER CONTINUOUS cannot read {leaf}, which only has batches. Sources that can"
+                f" be read continuously: {', '.join(CONTINUOUS_SOURCES)}."
             )
 
 

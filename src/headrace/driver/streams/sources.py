@@ -10,7 +10,8 @@ from pyspark.sql.avro.functions import from_avro
 
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.streams.columns import columns_to_ddl, select_columns
-from headrace.errors import StatementFailed
+from headrace.driver.streams.connectors import check_connector
+from headrace.driver.streams.invalid_stream import InvalidStream
 from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateStream, CreateStreamAs, SaveStream
@@ -19,12 +20,6 @@ from headrace.model.stream_providers import FORMAT_OPTION
 
 _KAFKA_READING = {name.lower() for name in KAFKA_SOURCE}
 _AVRO_CONVERTERS = "org.apache.spark.sql.avro.SchemaConverters"
-
-
-class InvalidStream(StatementFailed):
-    """The stream cannot be read, or cannot be written to its sink."""
-
-    code = "invalid_stream"
 
 
 def register_streams(session: SparkSession, definitions: Iterable[str]) -> list[str]:
@@ -52,6 +47,7 @@ def open_stream(session: SparkSession, command: CreateStream | CreateStreamAs) -
                 " stream, write STREAM before its name: FROM STREAM t."
             )
         return frame
+    check_connector(session, command.provider)
     if command.provider.lower() == "kafka" and command.columns is not None:
         return _open_kafka(session, command)
     reader = session.readStream.format(command.provider.lower()).options(**dict(command.options))
@@ -115,6 +111,7 @@ def _open_kafka(session: SparkSession, command: CreateStream) -> DataFrame:
         return select_columns(records, command.columns)
     ddl = columns_to_ddl(command.columns)
     if format_ == "avro":
+        check_connector(session, "avro")
         row = from_avro(F.col("value"), _avro_schema(session, ddl, parsing), parsing)
     else:
         parse_text = F.from_json if format_ == "json" else F.from_csv

@@ -11,9 +11,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.driver.failures import describe_failure, describe_java_error
+from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.stream_end import has_ended_by_itself
 from headrace.driver.streams.classify import is_permanent, is_permanent_cause
-from headrace.driver.streams.progress import find_last_report, read_new_batches
+from headrace.driver.streams.progress import find_last_epoch, find_last_report, read_new_batches
 from headrace.driver.streams.sinks import start_query
 from headrace.driver.streams.sources import open_source, register_streams
 from headrace.driver.streams.supervised_query import RunFailed
@@ -40,6 +41,7 @@ class SparkRun:
         self._session = session
         self._query = query
         self._last_report: str | None = None
+        self._first_epoch = self._read_epoch()
 
     def wait(self) -> bool:
         """Wait for half a second for the end; return whether the sources have ended.
@@ -69,12 +71,24 @@ class SparkRun:
         self._last_report = last
         return batches
 
+    def find_new_epoch(self) -> int | None:
+        """Return the last epoch that this run has committed, for TRIGGER CONTINUOUS; or None."""
+        epoch = self._read_epoch()
+        return None if epoch == self._first_epoch else epoch
+
     def stop(self) -> None:
         """Stop the query, and wait until it has stopped."""
         try:
             self._query.stop()
         except (PySparkException, Py4JError) as error:
             _LOG.warning("query %s: %s", self._query.name, error)
+
+    def _read_epoch(self) -> int | None:
+        try:
+            return find_last_epoch(self._query)
+        except (PySparkException, Py4JError) as error:
+            _LOG.warning("query %s: no epoch: %s", self._query.name, error)
+            return None
 
     def _describe_end(self, error: Exception) -> RunFailed:
         """Return the failure that Spark keeps with the query: it has the cause."""
@@ -110,6 +124,8 @@ class RunStarter:
         try:
             # Each run gets a session of its own, because a failed one may have changed it.
             session = self._clone_session()
+            # Catalogs and connectors, Delta's for one, read the active session of the thread.
+            Py4JBridge(session).activate()
             for key, value in desired.spec.conf.items():
                 session.conf.set(key, value)
             streams = register_streams(session, desired.spec.definitions)

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.driver.ctas import Cancelled
 from headrace.driver.failures import KnownFailure
 from headrace.driver.streams.columns import columns_to_ddl
+from headrace.driver.streams.invalid_stream import InvalidStream
 from headrace.driver.streams.sources import (
-    InvalidStream,
     find_temporary_views,
     open_stream,
     register_streams,

@@ -41,6 +41,12 @@ class Run(Protocol):
     def read_new_batches(self, after: int | None) -> list[QueryProgress]:
         """Return the progress of the committed batches after a number, oldest first."""
 
+    def find_new_epoch(self) -> int | None:
+        """Return the last epoch that the run has committed, for TRIGGER CONTINUOUS; or None.
+
+        Such a run has no batches whose progress could be read.
+        """
+
     def stop(self) -> None:
         """Stop the run, and wait until it has stopped."""
 
@@ -218,7 +224,10 @@ class SupervisedQuery:
     def _collect(self, run: Run) -> None:
         """Record the batches that the run has committed, and whether the query is healthy."""
         new = run.read_new_batches(self._series.batch_of_run)
+        epoch = run.find_new_epoch()
         with self._condition:
+            if epoch is not None:
+                self._series.record_batch(epoch)
             for batch in new:
                 self._series.record_batch(batch.batch)
                 self._batches.append(batch)

@@ -1,4 +1,7 @@
-"""The sink `TO TABLE`: exactly once through a catalog's own streaming write, else by INSERT."""
+"""The sinks `TO TABLE` and `iceberg`: exactly once through a table's own streaming write.
+
+Any other table gets each batch by INSERT.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +12,67 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.streams.invalid_stream import InvalidStream
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_clauses import OutputMode
 
 _VIEW = "headrace_batch"
+_CAPABILITY = "org.apache.spark.sql.connector.catalog.TableCapability"
+_ICEBERG_CLASSES = "org.apache.iceberg."
 
 
-def start_table(
-    writer: DataStreamWriter,
-    rows: DataFrame,
-    name: str,
-    partitioned_on: tuple[str, ...],
-    mode: OutputMode,
-) -> StreamingQuery:
-    """Start a query that writes to a table, and create the table if it does not exist.
+class TableSink:
+    """One table that a query writes to. It is created if it does not exist."""
 
-    Spark's file sink in a table of files would hide the rows of any INSERT from readers, because
-    they then read the log of the sink only. Such a table therefore gets each batch by INSERT.
+    def __init__(self, session: SparkSession, name: str) -> None:
+        """Find where the session looks for the table. Raise the errors of Spark's parser.
 
-    Args:
-        name: Name of the table as SQL.
-    """
-    session = rows.sparkSession
-    if not session.catalog.tableExists(name):
-        _create_table(session, rows, name, partitioned_on)
-    if _is_v1_table(session, name):
-        return writer.foreachBatch(_insert_into(name, mode)).start()
-    return writer.toTable(name)
+        Args:
+            name: Name of the table as SQL.
+        """
+        self._session = session
+        self._name = name
+        self._jvm = Py4JBridge(session)
+        self._jvm.activate()
+        parts = self._jvm.state.sqlParser().parseMultipartIdentifier(name)
+        address = self._jvm.state.analyzer().CatalogAndIdentifier().unapply(parts).get()
+        self._catalog, self._identifier = address.productElement(0), address.productElement(1)
+
+    def check_is_iceberg(self) -> None:
+        """Raise InvalidStream unless the table is, or would be, one of Iceberg."""
+        if not self._catalog.getClass().getName().startswith(_ICEBERG_CLASSES):
+            raise InvalidStream(
+                f"The sink iceberg cannot write to {self._name}: the catalog"
+                f" {self._catalog.name()} is not an Iceberg catalog. Begin the option path with the"
+                " name of one, or write TO TABLE."
+            )
+
+    def prepare(self, rows: DataFrame, partitioned_on: tuple[str, ...]) -> DataFrame:
+        """Create the table for these rows unless it exists. Return the rows in its column order."""
+        if not self._catalog.tableExists(self._identifier):
+            _create_table(self._session, rows, self._name, partitioned_on)
+        # A streaming write has no BY NAME: Iceberg refuses columns in another order.
+        order = {
+            field.name.casefold(): position
+            for position, field in enumerate(self._session.table(self._name).schema.fields)
+        }
+        names = sorted(rows.columns, key=lambda name: order.get(name.casefold(), len(order)))
+        return rows if names == rows.columns else rows.select(*map(quote_name, names))
+
+    def start(self, writer: DataStreamWriter, mode: OutputMode) -> StreamingQuery:
+        """Start the query of prepared rows.
+
+        Spark's file sink in a table of files would hide the rows of any INSERT from readers,
+        because they then read the log of the sink only. Such a table therefore gets each batch by
+        INSERT.
+        """
+        table = self._catalog.loadTable(self._identifier)
+        if table.capabilities().contains(self._jvm.type(_CAPABILITY).STREAMING_WRITE):
+            return writer.toTable(self._name)
+        if table.properties().get("provider") == "delta":
+            # Delta has a sink of its own, and no streaming write of DataSource V2.
+            return writer.format("delta").toTable(self._name)
+        return writer.foreachBatch(_insert_into(self._name, mode)).start()
 
 
 def _create_table(
@@ -47,13 +84,6 @@ def _create_table(
     partitions = ", ".join(map(quote_name, partitioned_on))
     clause = f" PARTITIONED BY ({partitions})" if partitions else ""
     session.sql(f"CREATE TABLE IF NOT EXISTS {name} ({columns}){clause}")
-
-
-def _is_v1_table(session: SparkSession, name: str) -> bool:
-    jvm = Py4JBridge(session)
-    plan = session.table(name)._jdf.queryExecution().analyzed()  # noqa: SLF001 - not in PySpark
-    leaves = jvm.list_of(plan.collectLeaves())
-    return any(leaf.getClass().getSimpleName() != "DataSourceV2Relation" for leaf in leaves)
 
 
 def _insert_into(name: str, mode: OutputMode) -> Callable[[DataFrame, int], None]:
