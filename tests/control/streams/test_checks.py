@@ -121,6 +121,25 @@ def test_an_invalid_statement_is_refused_with_what_is_allowed(
     assert problem.get("column") == column
 
 
+def test_a_source_that_only_has_batches_cannot_be_continuous(
+    node: InProcessNode, session: str
+) -> None:
+    text = "CREATE STREAM batches FROM `rate-micro-batch` OPTIONS ('rowsPerBatch' = '1')"
+    _define(node, session, text)
+    save = "SAVE STREAM batches TO noop TRIGGER CONTINUOUS 1 SECOND"
+    with node.expect_no_changes():
+        response = node.http.post("/api/v1/statements", json={"statement": save})
+    problem = response.json()
+
+    assert (response.status_code, problem["code"], problem["column"]) == (
+        400,
+        "invalid_statement",
+        37,
+    )
+    assert "rate-micro-batch does not support TRIGGER CONTINUOUS" in problem["detail"]
+    assert "kafka, rate, socket" in problem["detail"]
+
+
 def test_a_statement_that_a_driver_needs_again_and_again_has_a_limit(node: InProcessNode) -> None:
     text = f"SAVE STREAM t TO noop OPTIONS ('headrace.retry.enabled' = '{'x' * 65_536}')"
     response = node.http.post("/api/v1/statements", json={"statement": text})

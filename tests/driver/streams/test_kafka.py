@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.kafka import KafkaBroker
 from tests.support.streams import StartRun, finish, read_rows
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,6 +119,23 @@ def test_avro_values_survive_the_way_through_kafka(
     rows = save_to_memory(start, source(broker, topic, columns, format="avro"), spark)
 
     assert sorted(int(str(row["n"])) for row in rows) == list(range(10))
+
+
+def test_records_go_from_topic_to_topic_continuously(
+    start: StartRun, spark: SparkSession, broker: KafkaBroker, topic: str
+) -> None:
+    send(spark, broker, topic, [f'{{"id": {number}}}' for number in range(6)])
+    options = f"'kafka.bootstrap.servers' = '{broker.address}', 'topic' = '{topic}.copy'"
+    run = start(
+        f"SAVE STREAM records TO kafka TRIGGER CONTINUOUS 100 MILLISECONDS OPTIONS ({options})",
+        source(broker, topic, "(id INT)"),
+    )
+    # The query holds both slots of Spark until it stops.
+    wait_until(lambda: run.wait() or run.find_new_epoch(), what="an epoch has been committed")
+    run.stop()
+    values = [json.loads(value)["id"] for value in receive(spark, broker, f"{topic}.copy")]
+
+    assert sorted(values) == list(range(6))
 
 
 def test_a_topic_is_needed(start: StartRun, broker: KafkaBroker, numbers: str) -> None:

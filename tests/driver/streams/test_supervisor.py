@@ -30,6 +30,7 @@ class ScriptedRun:
     def __init__(self, number: int) -> None:
         self.run_id = f"run-{number}"
         self.batches: list[QueryProgress] = []
+        self.epoch: int | None = None
         self.is_stopped = threading.Event()
         self._changed = threading.Event()
         self._outcome: Exception | bool = False
@@ -42,6 +43,9 @@ class ScriptedRun:
 
     def read_new_batches(self, after: int | None) -> list[QueryProgress]:
         return [batch for batch in self.batches if after is None or batch.batch > after]
+
+    def find_new_epoch(self) -> int | None:
+        return self.epoch
 
     def stop(self) -> None:
         self.is_stopped.set()
@@ -348,6 +352,19 @@ def test_batches_are_reported_until_a_node_has_accepted_them(
     supervisor.acknowledge(accepted)
 
     assert [each.batch for each in report(supervisor).progress] == [2]
+
+
+def test_an_epoch_of_a_continuous_query_counts_as_a_batch(
+    supervisor: Supervisor, runs: Runs
+) -> None:
+    order(supervisor, desired(options="'headrace.retry.healthy.period' = '10ms'"))
+    runs.wait_for("q").fail()
+    run = runs.wait_for("q", 2)
+    run.epoch = 7
+    wait_until(lambda: report(supervisor).failures == 0, what="the query is healthy")
+
+    assert report(supervisor).last_batch == 7
+    assert report(supervisor).progress == []
 
 
 def test_an_abandoned_query_is_stopped_and_not_reported(supervisor: Supervisor, runs: Runs) -> None:

@@ -18,6 +18,7 @@ from headrace.grammar.stream_statements import (
 from headrace.model.retry_policy import read_retry_policy
 from headrace.model.stream_providers import (
     CHECKPOINT_OPTION,
+    CONTINUOUS_SOURCES,
     FORMAT_OPTION,
     KAFKA_FORMATS,
     RETRY_PREFIXES,
@@ -90,6 +91,19 @@ def choose_sink(text: str, command: SaveStream, sinks: Mapping[str, CreateSink])
     _check_sink_options(text, sink)
     _check_required(sink.provider.name, sink.provider.required, sink.options)
     return sink
+
+
+def check_source_trigger(text: str, command: SaveStream, source: CreateStream) -> None:
+    """Raise InvalidStatement for TRIGGER CONTINUOUS over a source that only has batches."""
+    trigger = command.trigger
+    is_continuous = trigger is not None and trigger.kind is TriggerKind.CONTINUOUS
+    if is_continuous and source.provider.lower() not in CONTINUOUS_SOURCES:
+        raise _error(
+            text,
+            "CONTINUOUS",
+            f"The source {source.provider.lower()} does not support TRIGGER CONTINUOUS. Sources"
+            f" that do: {', '.join(CONTINUOUS_SOURCES)}.",
+        )
 
 
 def check_retry_options(options: Options, conf: Mapping[str, str]) -> None:

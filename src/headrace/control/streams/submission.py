@@ -11,6 +11,7 @@ from headrace.control.streams.checks import (
     check_create_stream,
     check_partition_columns,
     check_retry_options,
+    check_source_trigger,
     choose_sink,
 )
 from headrace.control.streams.closure import DefinedNames
@@ -112,7 +113,7 @@ def _insert_query(tx: Tx, settings: Settings, statement: Statement, command: Sav
     text, owner = statement.spec.text, statement.owner
     defined = DefinedNames(definitions.list_live(tx, owner, ADHOC_SCOPE))
     sink = choose_sink(text, command, defined.sinks)
-    _check_declared_columns(text, command, sink, defined)
+    _check_source(text, command, sink, defined)
     places = QueryPlaces(tx, settings, statement)
     places.check_retry_policy(sink.options)
     spec = QuerySpec(
@@ -150,14 +151,16 @@ def _list_definitions(command: SaveStream, defined: DefinedNames) -> list[str]:
     return streams if sink is None else [*streams, sink.to_sql()]
 
 
-def _check_declared_columns(
-    text: str, command: SaveStream, sink: ChosenSink, defined: DefinedNames
-) -> None:
-    """Check PARTITIONED ON against declared columns. The driver checks it against all others."""
+def _check_source(text: str, command: SaveStream, sink: ChosenSink, defined: DefinedNames) -> None:
+    """Check TRIGGER and PARTITIONED ON against the source, as far as its definition tells.
+
+    The driver checks them for every other source.
+    """
+    stream = defined.find_stream(command.source[0]) if len(command.source) == 1 else None
     columns = command.columns
-    if columns is None and len(command.source) == 1:
-        stream = defined.find_stream(command.source[0])
-        columns = stream.columns if isinstance(stream, CreateStream) else None
+    if isinstance(stream, CreateStream):
+        check_source_trigger(text, command, stream)
+        columns = stream.columns if columns is None else columns
     if columns is not None:
         check_partition_columns(text, sink.partitioned_on, [column.name for column in columns])
 
