@@ -282,7 +282,8 @@ def metrics_page(node: Node) -> str:
     rows = []
     for metric in sorted(node.metrics.collect(), key=lambda metric: metric.name):
         samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-        labels: dict[str, set[str]] = {}
+        # A metric without samples has the names of its labels only.
+        labels: dict[str, set[str]] = {name: set() for name in getattr(metric, "_labelnames", ())}
         for sample in samples:
             for label, value in sample.labels.items():
                 labels.setdefault(label, set()).add(value)
@@ -295,8 +296,11 @@ def metrics_page(node: Node) -> str:
 
 
 def _labels(labels: dict[str, set[str]]) -> str:
-    found = (f"`{name}`: {', '.join(sorted(values))}" for name, values in sorted(labels.items()))
-    return "; ".join(found) or NONE
+    described = (
+        f"`{name}`: {', '.join(sorted(values))}" if values else f"`{name}`"
+        for name, values in sorted(labels.items())
+    )
+    return "; ".join(described) or NONE
 
 
 # Commands

@@ -83,6 +83,11 @@ curl -s --oauth2-bearer $TOKEN localhost:8040/metrics
 
 Gauges show the state of the store at the time of the request. They count the whole store, so every
 node returns the same values. Counters count the work of this node since its start.
+
+The gauges of single streaming queries have the labels `owner`, `scope` and `query`. They cover all
+owners, and at most 500 live queries: those of the oldest sessions. A name of more than 200
+characters is replaced by the id of the query. A query that has ended has no samples, and neither
+has a query without a measured batch, except `headrace_stream_failures`.
 """
 
 CLI = """

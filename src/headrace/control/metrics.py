@@ -8,12 +8,16 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from headrace.store import counts
+from headrace.control.stream_metrics import MAX_QUERIES, make_stream_metrics
+from headrace.store import counts, stream_progress
 from headrace.store.database import Database
 
 
 class StoreMetrics(Collector):
-    """Live sessions, statements and streaming queries of the store, and the writes of this node."""
+    """Live sessions, statements and streaming queries of the store, and the writes of this node.
+
+    A request takes one query of the store for each kind of object, and one for all measurements.
+    """
 
     def __init__(self, database: Database, registry: CollectorRegistry) -> None:
         self._database = database
@@ -34,6 +38,7 @@ class StoreMetrics(Collector):
                 "statements": counts.live_statements(tx),
                 "streams": counts.live_streams(tx),
             }
+            queries = stream_progress.read_live(tx, MAX_QUERIES)
         for entity, by_state in live.items():
             gauge = GaugeMetricFamily(
                 f"headrace_live_{entity}",
@@ -43,6 +48,7 @@ class StoreMetrics(Collector):
             for state, count in by_state.items():
                 gauge.add_metric([state], count)
             yield gauge
+        yield from make_stream_metrics(queries, live=sum(live["streams"].values()))
         writes = CounterMetricFamily(
             "headrace_store_writes",
             "Write transactions of this node. `transaction` is the name, for example `link.ended`.",

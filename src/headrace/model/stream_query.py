@@ -140,6 +140,21 @@ class DesiredQueries(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredQuery:
+    """A live query with the measurements of its newest batch, for metrics."""
+
+    id: str
+    owner: str
+    scope: str
+    name: str
+    state: StreamState
+    failures: int
+    """Successive failures."""
+    progress: QueryProgress | None
+    """None if no batch is measured yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewStreamQuery:
     """A streaming query to be inserted into the store."""
 

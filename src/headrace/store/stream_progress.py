@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import RowMapping, and_, delete, func, insert, select
 
-from headrace.model.stream_query import QueryProgress
+from headrace.model.stream_query import MeasuredQuery, QueryProgress
 from headrace.store.database import Tx
-from headrace.store.stream_tables import stream_progress
+from headrace.store.stream_tables import stream_progress, stream_queries
 
 RING = 100
 """Number of batches that are kept for each query."""
@@ -53,9 +53,52 @@ def read(tx: Tx, query_id: str, limit: int = RING) -> list[QueryProgress]:
 
 def read_last(tx: Tx, query_ids: Collection[str]) -> dict[str, QueryProgress]:
     """Return the newest batch of each of these queries, by the id of the query."""
-    query = (
-        select(stream_progress.c.query_id, stream_progress.c.progress)
+    last = (
+        select(stream_progress.c.query_id, func.max(stream_progress.c.batch).label("batch"))
         .where(stream_progress.c.query_id.in_(query_ids))
-        .order_by(stream_progress.c.query_id, stream_progress.c.batch)
+        .group_by(stream_progress.c.query_id)
+        .subquery()
+    )
+    query = select(stream_progress.c.query_id, stream_progress.c.progress).join(
+        last,
+        and_(
+            stream_progress.c.query_id == last.c.query_id,
+            stream_progress.c.batch == last.c.batch,
+        ),
     )
     return {row.query_id: QueryProgress.model_validate(row.progress) for row in tx.execute(query)}
+
+
+def read_live(tx: Tx, limit: int) -> list[MeasuredQuery]:
+    """Return at most `limit` live queries of all owners, each with its newest batch.
+
+    The queries of older sessions come first.
+    """
+    last_batch = stream_queries.c.last_batch
+    query = (
+        select(
+            *(stream_queries.c[name] for name in ("id", "owner", "scope", "name", "state")),
+            stream_queries.c.failures,
+            stream_progress.c.progress,
+        )
+        .select_from(stream_queries)
+        .outerjoin(
+            stream_progress,
+            and_(
+                stream_progress.c.query_id == stream_queries.c.id,
+                stream_progress.c.slot == last_batch % RING,
+                stream_progress.c.batch == last_batch,
+            ),
+        )
+        .where(stream_queries.c.ended_at.is_(None))
+        # The order of the index of live queries.
+        .order_by(stream_queries.c.session_id)
+        .limit(limit)
+    )
+    return [_to_measured(row) for row in tx.execute(query).mappings()]
+
+
+def _to_measured(row: RowMapping) -> MeasuredQuery:
+    progress = row["progress"]
+    batch = None if progress is None else QueryProgress.model_validate(progress)
+    return MeasuredQuery(**{**row, "progress": batch})

@@ -21,6 +21,7 @@ from headrace.store import (
     sessions,
     statement_transitions,
     statements,
+    stream_progress,
     stream_queries,
     table_writes,
     timeouts,
@@ -163,6 +164,7 @@ _ENDED_QUERY = """
         lambda tx, session: stream_queries.starting_statements(tx, ["st_1", "st_2"]),
         lambda tx, session: sessions.idle(tx, 10),
         lambda tx, session: sessions.launchable(tx, 10),
+        lambda tx, session: stream_progress.read_live(tx, 10),
     ],
     ids=[
         "desired",
@@ -175,6 +177,7 @@ _ENDED_QUERY = """
         "of statements",
         "idle sessions",
         "launchable sessions",
+        "measurements",
     ],
 )
 def test_no_query_scans_all_ended_streaming_queries(store: Database, act: Any) -> None:
