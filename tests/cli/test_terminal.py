@@ -2,68 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
 import re
-import struct
-import subprocess
-import termios
-import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.cli.conftest import COMMAND, RunHeadrace
+from tests.cli.conftest import RunHeadrace
+from tests.cli.pseudo_terminal import PseudoTerminal
 from tests.cli.scripted_node import ScriptedNode
 from tests.support.waiting import wait_until
-
-
-class PseudoTerminal:
-    """A pseudo-terminal that records what commands write to it."""
-
-    def __init__(self, environment: dict[str, str], columns: int = 80) -> None:
-        self.environment = {**environment, "TERM": "xterm", "PYTHONUTF8": "1"}
-        self._written = b""
-        self._primary, self._secondary = pty.openpty()
-        fcntl.ioctl(self._secondary, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def start(self, *arguments: str, stdout: int | None = None) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*COMMAND, *arguments],
-            stdin=self._secondary,
-            stdout=self._secondary if stdout is None else stdout,
-            stderr=self._secondary,
-            env={key: self.environment[key] for key in self.environment if key != "COLUMNS"},
-        )
-
-    def run(self, *arguments: str) -> str:
-        """Run a command and return its whole output, without carriage returns."""
-        assert self.start(*arguments).wait(timeout=30) == 0
-        self.close()
-        return self.text
-
-    @property
-    def text(self) -> str:
-        return self._written.decode().replace("\r\n", "\n")
-
-    def close(self) -> None:
-        if self._secondary >= 0:
-            os.close(self._secondary)
-            self._reader.join()
-            os.close(self._primary)
-            self._secondary = -1
-
-    def _read(self) -> None:
-        while True:
-            try:
-                block = os.read(self._primary, 65536)
-            except OSError:  # Linux raises this when the other end is closed
-                return
-            if not block:
-                return
-            self._written += block
 
 
 @pytest.fixture

@@ -52,15 +52,17 @@ def list_streams(
         output_format = context.output_format(output)
         client, terminal = context.connect(), context.terminal
 
-        def write() -> None:
-            page = client.streams(live=not ended, before=before, limit=limit)
+        def read() -> Json:
+            return client.streams(live=not ended, before=before, limit=limit)
+
+        def write(page: Json) -> None:
             if output_format in {OutputFormat.JSON, OutputFormat.JSONL}:
                 write_page(terminal, page, _FIELDS, output_format)
                 return
             page["items"] = [summarize(item) for item in page["items"]]
             write_page(terminal, page, _FIELDS, output_format)
 
-        _write_once_or_watch(terminal, write, watch=watch)
+        _write_once_or_watch(terminal, read, write, watch=watch)
 
 
 @stream.command()
@@ -82,10 +84,10 @@ def show(
         output_format = context.output_format(output)
         client, terminal = context.connect(), context.terminal
 
-        def write() -> None:
-            _write_query(terminal, client.stream(name), output_format)
+        def write(query: Json) -> None:
+            _write_query(terminal, query, output_format)
 
-        _write_once_or_watch(terminal, write, watch=watch)
+        _write_once_or_watch(terminal, lambda: client.stream(name), write, watch=watch)
 
 
 @stream.command()
@@ -164,15 +166,19 @@ def _write_query(terminal: Terminal, query: Json, output_format: OutputFormat | 
         write_items(terminal, batches[-10:], fields, OutputFormat.TABLE)
 
 
-def _write_once_or_watch(terminal: Terminal, write: Callable[[], None], *, watch: bool) -> None:
+def _write_once_or_watch(
+    terminal: Terminal, read: Callable[[], Json], write: Callable[[Json], None], *, watch: bool
+) -> None:
     """Write once, or again and again on a terminal until Ctrl-C."""
     if not (watch and terminal.out.isatty()):
-        write()
+        write(read())
         return
     try:
         while True:
+            # Read first: the screen stays as it is while the node answers, also after Ctrl-C.
+            item = read()
             terminal.out.write(_CLEAR)
-            write()
+            write(item)
             terminal.out.flush()
             time.sleep(_WATCH_SECONDS)
     except KeyboardInterrupt:

@@ -1,0 +1,110 @@
+"""`headrace stream list` and `show`: the live view on a terminal, and one output without it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import COMMAND
+from tests.cli.pseudo_terminal import PseudoTerminal
+from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.running_query import ERROR, RunningQuery
+from tests.support.waiting import wait_until
+
+from headrace.model.lifecycle import StreamState
+
+REDRAW = "\x1b[H\x1b[J"
+COUNTDOWN = re.compile(r"in (\d+) s")
+WATCHES = [["list"], ["show", "QUERY"]]
+
+
+@pytest.fixture
+def served(start_node: StartNode) -> InProcessNode:
+    return start_node()
+
+
+@pytest.fixture
+def query(served: InProcessNode) -> RunningQuery:
+    """Return a query that has failed once and begins again in ten minutes."""
+    query = RunningQuery(served)
+    query.report(
+        StreamState.BACKING_OFF, failures=1, delay_seconds=600, retry_seconds=600, error=ERROR
+    )
+    return query
+
+
+@pytest.fixture
+def stream_environment(served: InProcessNode, tmp_path: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "HEADRACE_SERVER": served.address,
+        "HEADRACE_HOME": str(tmp_path / "home"),
+        "NO_COLOR": "1",
+    }
+
+
+@pytest.fixture
+def terminal(stream_environment: dict[str, str]) -> Iterator[PseudoTerminal]:
+    terminal = PseudoTerminal(stream_environment, columns=300)
+    yield terminal
+    terminal.close()
+
+
+def command_of(query: RunningQuery, words: list[str]) -> list[str]:
+    return ["stream", *(query.name if word == "QUERY" else word for word in words), "--watch"]
+
+
+@pytest.mark.parametrize("words", WATCHES, ids=" ".join)
+def test_a_watched_query_is_redrawn_until_ctrl_c(
+    query: RunningQuery, terminal: PseudoTerminal, words: list[str]
+) -> None:
+    process = terminal.start(*command_of(query, words))
+    try:
+        wait_until(
+            lambda: len(set(COUNTDOWN.findall(terminal.text))) > 1, what="the countdown goes on"
+        )
+        first = terminal.text.split(REDRAW)[1]
+        query.report(StreamState.RUNNING)
+        wait_until(
+            lambda: "backing_off" not in terminal.text.split(REDRAW)[-2], what="the query runs"
+        )
+    finally:
+        process.send_signal(signal.SIGINT)
+        exit_code = process.wait(timeout=30)
+    terminal.close()
+    screens = terminal.text.split(REDRAW)
+
+    assert exit_code == 0
+    assert screens[0] == ""
+    assert all(text in first for text in (query.name, "backing_off", "division by zero"))
+    seconds = [int(value) for value in COUNTDOWN.findall(terminal.text)]
+    assert seconds == sorted(seconds, reverse=True)
+    assert 500 < seconds[0] <= 600
+    assert not COUNTDOWN.search(screens[-1])
+    assert "\x1b" not in "".join(screens)
+    assert screens[-1].endswith("\n")
+    assert "Traceback" not in terminal.text
+    assert "Aborted" not in terminal.text
+
+
+@pytest.mark.parametrize("words", WATCHES, ids=" ".join)
+def test_a_watch_without_a_terminal_writes_once(
+    query: RunningQuery, stream_environment: dict[str, str], words: list[str]
+) -> None:
+    done = subprocess.run(
+        [*COMMAND, *command_of(query, words)],
+        env=stream_environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert done.stdout.count(query.name) >= 1
+    assert len(COUNTDOWN.findall(done.stdout)) == 1
+    assert "\x1b" not in done.stdout + done.stderr
