@@ -292,6 +292,15 @@ def lock(tx: Tx, session_id: str) -> None:
     tx.execute(select(sessions.c.id).where(sessions.c.id == session_id).with_for_update())
 
 
+def lock_all(tx: Tx, session_ids: Collection[str]) -> None:
+    """Lock several sessions as `lock` does, in the order of their ids.
+
+    Two transactions that lock the same sessions in different orders would wait for each other.
+    """
+    query = select(sessions.c.id).where(sessions.c.id.in_(session_ids))
+    tx.execute(query.order_by(sessions.c.id).with_for_update())
+
+
 def aged(tx: Tx, limit: int) -> list[Session]:
     """Return at most `limit` sessions that are older than `ttl_seconds` and not closing yet."""
     query = _SELECT.where(

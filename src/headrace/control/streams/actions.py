@@ -7,7 +7,8 @@ from enum import StrEnum
 from headrace.control.sessions.opening import create_session
 from headrace.control.streams.lookup import find_query, lock_query
 from headrace.durations import seconds_of
-from headrace.errors import SessionNotFound, StreamStateConflict
+from headrace.errors import SessionNotFound, StreamNotFound, StreamStateConflict
+from headrace.grammar.stream_statements import QueryAction, QueryStatement
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, SessionState
 from headrace.model.session import NewSession, SessionKind
@@ -69,6 +70,21 @@ def _check_view(tx: Tx, query: StreamQuery) -> None:
             f"The query {query.qualified_name} cannot be restarted: its materialized view does not"
             " exist any more."
         )
+
+
+def lock_sessions(tx: Tx, owner: str, command: QueryStatement, session_id: str) -> None:
+    """Lock the session of a statement on a query together with the session of the query.
+
+    The insertion of the statement locks the first one, and the action the other one. Statements in
+    the sessions of each other's queries would otherwise wait for each other.
+    """
+    if command.action is QueryAction.SHOW:
+        return
+    try:
+        query = find_query(tx, owner, ".".join(command.query))
+    except StreamNotFound:
+        return
+    sessions.lock_all(tx, {session_id, query.session_id})
 
 
 def _choose_session(tx: Tx, settings: Settings, query: StreamQuery) -> str:
