@@ -25,16 +25,16 @@ class LockedStatement(NamedTuple):
     state: StatementState
     session_id: str
     is_query: bool
+    command: str | None
+    """First words of a statement of Headrace's own, for example `CREATE STREAM`."""
 
 
 # SQLAlchemy takes longer to build a query than SQLite takes to run it: build each once.
-_LOCK = (
-    select(statements.c.state, statements.c.session_id, statements.c.is_query)
-    .where(statements.c.id == bindparam("statement"))
-    .with_for_update()
-)
+_COLUMNS = [statements.c[name] for name in LockedStatement._fields]
+_LOCK = select(*_COLUMNS).where(statements.c.id == bindparam("statement")).with_for_update()
+# PostgreSQL locks the rows in the order of FROM: the session before the statement.
 _LOCK_OWNED = (
-    select(statements.c.state, statements.c.session_id, statements.c.is_query)
+    select(*_COLUMNS)
     .join_from(sessions, statements, sessions.c.id == statements.c.session_id)
     .where(
         statements.c.id == bindparam("statement"),
@@ -74,4 +74,4 @@ def lock_owned_state(tx: Tx, statement_id: str, lease: DriverLease) -> Statement
 
 def _lock(tx: Tx, query: Select[Any], names: dict[str, Any]) -> LockedStatement | None:
     row = tx.execute(query, names).one_or_none()
-    return None if row is None else LockedStatement(row.state, row.session_id, row.is_query)
+    return None if row is None else LockedStatement._make(row)

@@ -88,6 +88,7 @@ def transition(
     result_seconds: float | None = None,
     detail: dict[str, Any] | None = None,
     ran_seconds: float | None = None,
+    locked: LockedStatement | None = None,
 ) -> bool:
     """Change the state of a statement, if the lifecycle allows it from the current state.
 
@@ -100,11 +101,12 @@ def transition(
         detail: Detail of the event.
         ran_seconds: Duration of the execution. If its start was not reported, the event of the
             start is appended too.
+        locked: The statement, if the transaction has locked it for this lease already.
 
     Returns:
         Whether the change was applied.
     """
-    statement = _lock_for(tx, statement_id, target, lease)
+    statement = locked or _lock_for(tx, statement_id, target, lease)
     if statement is None or not STATEMENT.allows(statement.state, target):
         return False
     source = statement.state

@@ -39,7 +39,6 @@ _SIZES = select(
     + length_of(statements.c.failure)
     + length_of(results_table.c.spark_schema)
 ).outerjoin_from(statements, results_table)
-_COMMAND = select(statements.c.command).where(statements.c.id == bindparam("statement"))
 _GET = _SELECT.where(statements.c.id == bindparam("statement"))
 _INSERT = (
     statements.insert()
@@ -129,12 +128,6 @@ def get(tx: Tx, statement_id: str) -> Statement | None:
     """Return a statement with the description of its result, or None if there is none."""
     row = tx.execute(_GET, {"statement": statement_id}).mappings().one_or_none()
     return None if row is None else row_to_statement(row)
-
-
-def command_of(tx: Tx, statement_id: str) -> str | None:
-    """Return the first words of a statement of Headrace's own; None for any other statement."""
-    command: str | None = tx.execute(_COMMAND, {"statement": statement_id}).scalar()
-    return command
 
 
 def page(

@@ -14,9 +14,9 @@ from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.driver_link.streams import (
     apply_query_reports,
-    define_if_owned,
     find_query_to_start,
     list_definitions_to_read,
+    store_definition,
 )
 from headrace.control.driver_link.table_journal import TableJournal, mark_committed
 from headrace.control.driver_link.table_writes import WriteLocks
@@ -77,6 +77,7 @@ from headrace.store import (
 )
 from headrace.store.database import Tx
 from headrace.store.driver_view import DriverView
+from headrace.store.locks import lock_owned_statement
 
 _MAX_TOKEN_HASHES = 10_000
 """Largest number of drivers whose token hash a node keeps in memory."""
@@ -212,12 +213,13 @@ class DriverLinkService:
         """
         result, invalid = _check_result(message)
         with self._database.write("link.ended") as tx:
+            locked = lock_owned_statement(tx, message.statement_id, lease)
             state, failure = _accepted_outcome(tx, message, invalid)
-            if state is StatementState.SUCCESS:
+            if locked is not None and state is StatementState.SUCCESS:
                 # The definition of a stream or sink is stored with the success of its statement.
-                failure = define_if_owned(tx, message.statement_id, lease)
+                failure = store_definition(tx, message.statement_id, locked)
                 state = StatementState.FAILED if failure else state
-            applied = statement_transitions.transition(
+            applied = locked is not None and statement_transitions.transition(
                 tx,
                 message.statement_id,
                 state,
@@ -227,6 +229,7 @@ class DriverLinkService:
                 result=result if state is StatementState.SUCCESS else None,
                 result_seconds=self._retention_seconds,
                 ran_seconds=message.ran_seconds,
+                locked=locked,
             )
             if message.wrote:
                 succeeded = state is StatementState.SUCCESS

@@ -11,23 +11,16 @@ from headrace.grammar.stream_statements import CreateStreamAs
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import IN_FLIGHT
 from headrace.model.session import DriverLease
-from headrace.model.statement import (
-    CREATE_SINK,
-    CREATE_STREAM,
-    CREATE_VIEW,
-    SAVE_STREAM,
-    Statement,
-)
+from headrace.model.statement import CREATE_SINK, CREATE_STREAM, SAVE_STREAM, Statement
 from headrace.model.stream_query import DesiredQuery, QueryReport
 from headrace.store import (
-    sessions,
     statements,
     stream_progress,
     stream_queries,
     stream_transitions,
 )
 from headrace.store.database import Tx
-from headrace.store.locks import lock_owned_state
+from headrace.store.locks import LockedStatement
 
 
 def find_query_to_start(tx: Tx, statement: Statement) -> DesiredQuery | None:
@@ -47,21 +40,15 @@ def list_definitions_to_read(tx: Tx, statement: Statement) -> list[str]:
     return list_needed_definitions(tx, statement.owner, command)
 
 
-def define_if_owned(tx: Tx, statement_id: str, lease: DriverLease) -> Failure | None:
-    """Store what a statement of this driver defines, if it defines a stream or a sink.
+def store_definition(tx: Tx, statement_id: str, locked: LockedStatement) -> Failure | None:
+    """Store what a statement defines that a driver has executed, if it defines a stream or a sink.
 
     Return the failure of the statement if another statement has just taken the name.
     """
-    command = statements.command_of(tx, statement_id)
-    if command == CREATE_VIEW:
-        # The success may release a query: a transaction locks the session first.
-        sessions.lock(tx, lease.session_id)
-    if command not in {CREATE_STREAM, CREATE_SINK}:
+    if locked.command not in {CREATE_STREAM, CREATE_SINK} or locked.state not in IN_FLIGHT:
         return None
-    state = lock_owned_state(tx, statement_id, lease)
     statement = statements.get(tx, statement_id)
-    if state not in IN_FLIGHT or statement is None:
-        return None
+    assert statement is not None
     return define(tx, statement)
 
 
