@@ -93,6 +93,23 @@ def test_the_complete_mode_replaces_the_rows(
     assert target.execute("SELECT n FROM numbers") == [(11,)]
 
 
+def test_a_table_of_a_jdbc_catalog_gets_the_rows_by_insert(
+    start: StartRun, numbers: str, target: Target
+) -> None:
+    target.execute("CREATE TABLE numbers (even BOOLEAN, n INT)")
+    conf = {
+        "spark.sql.catalog.base": (
+            "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
+        ),
+        "spark.sql.catalog.base.url": f"jdbc:{target.url.replace('postgres@', '')}?user=postgres",
+        "spark.sql.catalog.base.driver": "org.postgresql.Driver",
+    }
+    save = "SAVE STREAM numbers TO TABLE base.public.numbers TRIGGER AVAILABLE NOW"
+    finish(start(save, numbers, conf=conf))
+
+    assert target.count() == (10, 10)
+
+
 def test_two_queries_share_a_ledger(start: StartRun, numbers: str, target: Target) -> None:
     finish(start(SAVE, numbers, target.sink))
     finish(start(f"{SAVE} IDENTIFIED BY other", numbers, target.sink))
