@@ -12,6 +12,7 @@ from collections import OrderedDict
 
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
+from headrace.control.driver_link.outcomes import accept_outcome, check_result
 from headrace.control.driver_link.streams import (
     apply_query_reports,
     find_query_to_start,
@@ -29,13 +30,10 @@ from headrace.control.driver_link.views import (
 from headrace.control.sessions.launch import hash_token
 from headrace.errors import (
     DriverLost,
-    InvalidResult,
     LeaseLost,
     LinkVersionUnsupported,
-    StatementFailed,
     Unauthorized,
 )
-from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.messages import (
     LINK_VERSION,
@@ -54,12 +52,10 @@ from headrace.model.messages import (
     Restored,
     Started,
 )
-from headrace.model.result import ResultReport
 from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
 from headrace.model.stream_query import DesiredQueries
 from headrace.model.transaction import Transaction
-from headrace.results.report_check import check_report
 from headrace.store import (
     catalog_intents,
     nodes,
@@ -211,10 +207,10 @@ class DriverLinkService:
 
         A statement whose result is not valid fails.
         """
-        result, invalid = _check_result(message)
+        result, invalid = check_result(message)
         with self._database.write("link.ended") as tx:
             locked = lock_owned_statement(tx, message.statement_id, lease)
-            state, failure = _accepted_outcome(tx, message, invalid)
+            state, failure = accept_outcome(tx, message, invalid)
             if locked is not None and state is StatementState.SUCCESS:
                 # The definition of a stream or sink is stored with the success of its statement.
                 failure = store_definition(tx, message.statement_id, locked)
@@ -298,9 +294,6 @@ class DriverLinkService:
             return _assignment(tx, statement, transaction)
 
 
-_NO_REASON = Failure.of(StatementFailed("The driver did not report why the statement failed."))
-
-
 def _new_cancels(view: DriverView, message: Poll) -> list[str]:
     """Return the statements that the driver must cancel and is not cancelling yet."""
     return [
@@ -356,16 +349,6 @@ def _assignment(tx: Tx, statement: Statement, transaction: Transaction | None) -
     )
 
 
-def _check_result(message: Ended) -> tuple[ResultReport | None, Failure | None]:
-    """Return the checked result of a success, or the failure if the result is not valid."""
-    if message.result is None:
-        return None, None
-    try:
-        return check_report(message.result), None
-    except InvalidResult as error:
-        return None, Failure.of(error)
-
-
 def _save_report(tx: Tx, lease: DriverLease, message: Ended, *, grace_seconds: float) -> None:
     if message.committed is not None:
         mark_committed(
@@ -381,23 +364,3 @@ def _save_report(tx: Tx, lease: DriverLease, message: Ended, *, grace_seconds: f
         rows_written=message.rows_written,
         progress=message.progress,
     )
-
-
-def _accepted_outcome(
-    tx: Tx, message: Ended, invalid: Failure | None
-) -> tuple[StatementState, Failure | None]:
-    """Return the state and the failure to store. Only a requested cancel ends as `cancelled`.
-
-    Args:
-        invalid: Why the reported result is not valid; None if it is valid.
-    """
-    if invalid is not None:
-        return StatementState.FAILED, invalid
-    if message.state is StatementState.SUCCESS:
-        return message.state, None
-    if message.state is StatementState.FAILED:
-        return message.state, message.failure or _NO_REASON
-    statement = statements.get(tx, message.statement_id)
-    if statement is None or statement.state is not StatementState.CANCELLING:
-        return StatementState.FAILED, message.failure or _NO_REASON
-    return statement_transitions.outcome_of_cancel(statement.cancel_reason)
