@@ -125,6 +125,8 @@ def test_records_go_from_topic_to_topic_continuously(
     start: StartRun, spark: SparkSession, broker: KafkaBroker, topic: str
 ) -> None:
     send(spark, broker, topic, [f'{{"id": {number}}}' for number in range(6)])
+    # A topic exists from its first record on.
+    send(spark, broker, f"{topic}.copy", ['{"id": -1}'])
     options = f"'kafka.bootstrap.servers' = '{broker.address}', 'topic' = '{topic}.copy'"
     save = f"SAVE STREAM records TO kafka TRIGGER CONTINUOUS 100 MILLISECONDS OPTIONS ({options})"
 
@@ -136,7 +138,7 @@ def test_records_go_from_topic_to_topic_continuously(
         return {json.loads(value)["id"] for value in receive(spark, broker, f"{topic}.copy")}
 
     # The first epoch can end before its records have arrived.
-    wait_until(lambda: copy() == set(range(6)), seconds=60, what="all records have arrived")
+    wait_until(lambda: copy() == set(range(-1, 6)), seconds=60, what="all records have arrived")
 
 
 def test_a_topic_is_needed(start: StartRun, broker: KafkaBroker, numbers: str) -> None:
