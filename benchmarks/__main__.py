@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks import load, report
+from benchmarks import load, report, streams
 from benchmarks.backend_calls import calls_for_status_reads
 from benchmarks.claims import FEW, MANY, claim_times
 from benchmarks.measure import interleaved, memory_growth
@@ -22,7 +22,7 @@ from benchmarks.report import Report
 from benchmarks.warm import new_sessions
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-PARTS = ("select", "rows", "ctas", "load", "claims", "warm", "backend")
+PARTS = ("select", "rows", "ctas", "load", "claims", "warm", "backend", "streams")
 
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
 ROWS_WARM_UP, ROWS_ROUNDS = 3, 30
@@ -31,6 +31,7 @@ ONE_JOB = "SELECT sum(id), max(id) FROM range(1000)"
 MANY_ROWS = "SELECT id, CAST(id % 1000 AS INT) AS k, id / 7 AS x FROM range(5000000)"
 WARM_ROUNDS = 30
 CTAS_WARM_UP, CTAS_ROUNDS = 3, 30
+STREAMS_WARM_UP, STREAMS_ROUNDS = 4, 30
 CTAS = (
     "CREATE TABLE {table} USING parquet AS"
     " SELECT id, id % 1000 AS k, id / 7 AS x, CAST(id AS STRING) AS s FROM range(10000000)"
@@ -63,6 +64,9 @@ def main() -> int:
             say("calls to the backend")
             calls = calls_for_status_reads(folder)
             results.add(report.BACKEND_CALLS, "0", f"{calls:g}", reached=calls == 0)
+        if "streams" in parts:
+            say(f"streaming queries: {STREAMS_WARM_UP + STREAMS_ROUNDS} rounds")
+            _streams(results, folder)
     sys.stdout.write(f"\n{results.table()}\n\n" + "\n\n".join(results.details) + "\n")
     if only is None:
         results.write(RESULTS)
@@ -246,6 +250,19 @@ def _warm(results: Report, folder: Path) -> None:
         "with `warm = 1`, submitted as soon as the log of the warm driver reports that it is warm. "
         f"Medians of {WARM_ROUNDS} sessions each. The next warm driver starts at the same time on "
         f"the same cores.\n\n{report.in_ms(samples, first)}"
+    )
+
+
+def _streams(results: Report, folder: Path) -> None:
+    samples = streams.stream_rates(folder, warm_up=STREAMS_WARM_UP, rounds=STREAMS_ROUNDS)
+    ratio = samples[streams.SUPERVISED].median / samples[streams.BARE].median
+    results.add(report.STREAMS, "≥ 0.98×", f"{ratio:.3f}×", reached=ratio >= 0.98)
+    results.details.append(
+        f"## Streams\n{streams.ROWS:,} JSON rows in {streams.FILES} files, copied to Parquet in "
+        f"{streams.BATCHES} batches; from the start of the first batch to the commit of the last "
+        "one, as Spark reports them. Headrace: a node with SQLite as the store, a streaming "
+        f"session. Median of {STREAMS_ROUNDS} rounds after {STREAMS_WARM_UP}.\n\n"
+        f"{report.in_rows_per_second(samples, streams.BARE)}"
     )
 
 

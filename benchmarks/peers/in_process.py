@@ -34,11 +34,24 @@ class InProcess:
         """Return the seconds of `spark.sql(query).toArrow()`."""
         return self._seconds(query, "table")
 
+    def write_stream(
+        self, *, schema: str, source: Mapping[str, str], sink: Mapping[str, str]
+    ) -> list[dict[str, Any]]:
+        """Copy JSON files to Parquet with a streaming query; return Spark's reports of its batches.
+
+        Args:
+            source: Options of the source.
+            sink: Options of the sink.
+        """
+        request = {"schema": schema, "source": source, "sink": sink}
+        reports: list[dict[str, Any]] = self._call({"stream": request})["reports"]
+        return reports
+
     def _seconds(self, query: str, form: str) -> float:
         seconds: float = self._call({"query": query, "form": form})["seconds"]
         return seconds
 
-    def _call(self, request: dict[str, str]) -> dict[str, Any]:
+    def _call(self, request: Mapping[str, Any]) -> dict[str, Any]:
         pipe_in, pipe_out = self._worker.stdin, self._worker.stdout
         assert pipe_in is not None
         assert pipe_out is not None

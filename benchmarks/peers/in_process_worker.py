@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from typing import Any
 
 import pyarrow as pa
 import pyspark
@@ -29,6 +30,10 @@ def main() -> None:
     spark = SparkSession.builder.config(map=conf).getOrCreate()
     for line in sys.stdin:
         request = json.loads(line)
+        if "stream" in request:
+            reports = write_stream(spark, **request["stream"])
+            responses.write(json.dumps({"reports": reports}) + "\n")
+            continue
         if "query" not in request:
             versions = {"pyspark": pyspark.__version__, "pyarrow": pa.__version__}
             versions["java"] = spark.sql(JAVA_VERSION).first()[0]
@@ -39,6 +44,17 @@ def main() -> None:
         run(spark.sql(request["query"]))
         responses.write(json.dumps({"seconds": time.perf_counter() - start}) + "\n")
     spark.stop()
+
+
+def write_stream(
+    spark: SparkSession, schema: str, source: dict[str, str], sink: dict[str, str]
+) -> list[dict[str, Any]]:
+    """Copy JSON files to Parquet with a streaming query, and return Spark's reports of it."""
+    rows = spark.readStream.format("json").schema(schema).options(**source).load()
+    writer = rows.writeStream.format("parquet").options(**sink).trigger(availableNow=True)
+    query = writer.start()
+    query.awaitTermination()
+    return [json.loads(report.json) for report in query.recentProgress]
 
 
 if __name__ == "__main__":

@@ -95,15 +95,25 @@ def process_group(
             process.wait()
 
 
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], what: str) -> None:
-    """Wait until the condition holds. Raise RuntimeError if the process ends or time runs out."""
+def wait_for(
+    condition: Callable[[], bool],
+    process: subprocess.Popen[bytes],
+    what: str,
+    *,
+    every: float = 0.2,
+) -> None:
+    """Wait until the condition holds. Raise RuntimeError if the process ends or time runs out.
+
+    Args:
+        every: Seconds between two checks.
+    """
     deadline = time.monotonic() + START_SECONDS
     while not condition():
         if process.poll() is not None:
             raise RuntimeError(f"{what} ended with {process.returncode} before it was ready")
         if time.monotonic() > deadline:
             raise RuntimeError(f"{what} was not ready after {START_SECONDS} s")
-        time.sleep(0.2)
+        time.sleep(every)
 
 
 def is_listening(port: int) -> bool:
