@@ -42,6 +42,17 @@ def test_a_second_run_continues_from_the_checkpoint(
     assert [batch.batch for batch in run.read_new_batches(None)] == [1]
 
 
+def test_only_the_batches_after_a_number_are_read(
+    start: StartRun, numbers: str, tmp_path: Path
+) -> None:
+    (tmp_path / "input" / "10.json").write_text('{"n": 10, "even": true}')
+    single = numbers.replace("OPTIONS (", "OPTIONS ('maxFilesPerTrigger' = '1', ")
+    run = start("SAVE STREAM numbers TO noop TRIGGER AVAILABLE NOW", single)
+    finish(run)
+
+    assert [batch.batch for batch in run.read_new_batches(0)] == [1, 2]
+
+
 def test_streams_are_built_on_streams(
     start: StartRun, spark: SparkSession, numbers: str, tmp_path: Path
 ) -> None:

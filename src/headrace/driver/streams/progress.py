@@ -43,11 +43,15 @@ def read_new_batches(query: StreamingQuery, after: int | None) -> list[QueryProg
     Spark keeps the last hundred. Raises Py4JError.
     """
     execution = query._jsq  # noqa: SLF001 - PySpark parses every report for each access
-    reports = [json.loads(report.json()) for report in execution.recentProgress()]
-    committed = [report for report in reports if _COMMITTED in report.get("durationMs", {})]
-    return [
-        _to_progress(report) for report in committed if after is None or report["batchId"] > after
-    ]
+    new: list[QueryProgress] = []
+    # A report takes a millisecond of the cores that the query uses: read only the new ones.
+    for report in reversed(list(execution.recentProgress())):
+        if after is not None and report.batchId() <= after:
+            break
+        fields = json.loads(report.json())
+        if _COMMITTED in fields.get("durationMs", {}):
+            new.append(_to_progress(fields))
+    return new[::-1]
 
 
 def _to_progress(report: Mapping[str, Any]) -> QueryProgress:

@@ -19,6 +19,7 @@ from headrace.driver.streams.sources import (
 from headrace.driver.streams.supervised_query import SupervisedQuery
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.grammar.parse import parse
+from headrace.grammar.quoting import quote_string
 from headrace.grammar.stream_statements import (
     CreateSink,
     CreateStream,
@@ -28,7 +29,6 @@ from headrace.model.lifecycle import StreamState
 from headrace.model.messages import Assignment
 
 _WAIT_SECONDS = 0.1
-_RESULT = "query STRING, id STRING, checkpoint STRING"
 
 
 def run_stream_statement(
@@ -93,7 +93,13 @@ def _start_query(
     if state is StreamState.FAILED and report.error is not None:
         supervisor.abandon(desired.id)
         raise KnownFailure(report.error)
-    return session.createDataFrame([(desired.name, desired.id, desired.spec.checkpoint)], _RESULT)
+    checkpoint = desired.spec.checkpoint
+    location = "CAST(NULL AS STRING)" if checkpoint is None else quote_string(checkpoint)
+    # A constant row needs no Spark job and no Python worker, which would slow down the query.
+    return session.sql(
+        f"SELECT {quote_string(desired.name)} AS query, {quote_string(desired.id)} AS id,"
+        f" {location} AS checkpoint"
+    )
 
 
 def _wait_for_start(query: SupervisedQuery, cancelling: threading.Event) -> StreamState | None:
