@@ -38,12 +38,13 @@ test:
 chaos:
 	@scripts/setup test
 	@scripts/setup-postgres
-	@scripts/setup-jars catalogs
+	@scripts/setup-jars catalogs kafka-broker kafka-connector
 	@.venv/bin/python -m tests.support.short_lived_java
 	.venv/bin/python -m tests.faults $(N) $(SEED)
 	$(if $(SEED),,.venv/bin/python -m tests.model_explorer)
 	$(if $(SEED),,.venv/bin/python -m tests.faults.tables $(TABLES))
 	$(if $(SEED),,.venv/bin/python -m tests.faults.concurrent_inserts)
+	$(if $(SEED),,.venv/bin/python -m tests.faults.kafka_streams)
 	$(if $(SEED),,.venv/bin/pytest -n 2 --no-loadscope-reorder -m matrix)
 
 check:
