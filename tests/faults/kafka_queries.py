@@ -157,7 +157,12 @@ class Queries:
         self._wait_for_states({"stopped"}, seconds)
         self.start("TRIGGER AVAILABLE NOW")
         self._wait_for_states({"stopped", "failed"}, seconds)
-        assert self._states() == {"stopped"}, [self._node.stream(name) for name in QUERIES]
+        failed = {
+            name: self._node.stream(name)["last_error"]
+            for name in QUERIES
+            if self._node.stream(name)["state"] == "failed"
+        }
+        assert not failed, failed
 
     def check(self, records: int) -> Iterator[SinkCheck]:
         """Compare each sink with the records of the topic."""

@@ -25,7 +25,6 @@ from pathlib import Path
 import psutil
 from tests.faults.kafka_queries import QUERIES, Queries, SinkCheck
 from tests.faults.kafka_records import Orders
-from tests.support import short_lived_java
 from tests.support.kafka import KafkaBroker, kafka_jars
 from tests.support.lakes import lake_extensions, lake_jars
 from tests.support.node import NodeProcess
@@ -194,7 +193,6 @@ class AcceptanceRun:
 
 def main(arguments: list[str]) -> int:
     """Return 1 if a record was lost, or if it is twice in a sink that guarantees otherwise."""
-    short_lived_java.apply()
     # An interrupted run ends its processes, too.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)

@@ -38,6 +38,8 @@ _PERMANENT_CLASSES = {
     # Spark checks with an assertion whether the sources of a checkpoint are those of the query.
     "java.lang.AssertionError",
 }
+_JVM_ERROR = "java.lang.VirtualMachineError"
+"""Class of the errors of the JVM itself, whose causes say nothing about the query."""
 _PERMANENT_CONDITIONS = (
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
     "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
@@ -64,7 +66,8 @@ def is_permanent(error: Exception) -> bool:
 def is_permanent_cause(java_error: Any) -> bool:
     """Return whether a Java error, or one of its causes, is permanent."""
     try:
-        return any(map(_is_permanent_class, _list_causes(java_error)))
+        causes = _list_causes(java_error)
+        return not any(map(_is_jvm_error, causes)) and any(map(_is_permanent_class, causes))
     except Py4JError:
         return False
 
@@ -75,6 +78,16 @@ def _list_causes(java_error: Any) -> list[Any]:
         causes.append(java_error)
         java_error = java_error.getCause()
     return causes
+
+
+def _is_jvm_error(java_error: Any) -> bool:
+    """Return whether the JVM has failed, as with InternalError and OutOfMemoryError."""
+    ancestor = java_error.getClass()
+    while ancestor is not None:
+        if ancestor.getName() == _JVM_ERROR:
+            return True
+        ancestor = ancestor.getSuperclass()
+    return False
 
 
 def _is_permanent_class(java_error: Any) -> bool:

@@ -1,0 +1,31 @@
+"""Which errors of Java a restart of the query can repair."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.driver.streams.classify import is_permanent_cause
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_method_that_is_missing_is_permanent(spark: SparkSession) -> None:
+    errors = spark._jvm.java.lang
+    missing = errors.NoSuchMethodError("Sink.write")
+
+    assert is_permanent_cause(errors.RuntimeException("the sink failed", missing))
+
+
+def test_an_error_of_the_jvm_itself_is_worth_a_retry(spark: SparkSession) -> None:
+    errors = spark._jvm.java.lang
+    # So ends a lambda that the JVM fails to link, once in a long time.
+    missing = errors.NoSuchMethodError("MethodHandle.linkToStatic")
+    internal = errors.InternalError("no such method", missing)
+
+    assert not is_permanent_cause(errors.RuntimeException("the sink failed", internal))
+    assert not is_permanent_cause(errors.OutOfMemoryError("Java heap space"))
