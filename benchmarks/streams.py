@@ -23,7 +23,7 @@ from benchmarks.peers.in_process import InProcess, in_process
 from benchmarks.peers.processes import CONF, wait_for
 
 BARE, SUPERVISED = "PySpark in process, `writeStream`", "Headrace, `SAVE STREAM`"
-FILES, ROWS_PER_FILE, FILES_PER_BATCH = 40, 30_000, 2
+FILES, ROWS_PER_FILE, FILES_PER_BATCH = 24, 30_000, 2
 ROWS = FILES * ROWS_PER_FILE
 BATCHES = FILES // FILES_PER_BATCH
 COLUMNS = "id BIGINT, k INT, at TIMESTAMP, name STRING, amount DOUBLE"

@@ -49,7 +49,9 @@ class SinkCheck:
                 f" {self.held.duplicates:,} duplicates"
             )
         else:
-            figures = f"{_describe_totals(self.held)}; expected {_describe_totals(self.expected)}"
+            figures = _describe_totals(self.held)
+            if not self.is_right:
+                figures += f"; expected {_describe_totals(self.expected)}"
         return f"{self.sink} ({self.guarantee}): {figures}"
 
 

@@ -99,7 +99,7 @@ def count_topic(broker: KafkaBroker, topic: str) -> Rows:
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition, _end in ends])
         while remaining:
-            messages = consumer.consume(10_000, timeout=_SECONDS)
+            messages = consumer.consume(min(remaining, 10_000), timeout=_SECONDS)
             assert messages, f"{remaining} records of {topic} did not arrive"
             for message in messages:
                 assert message.error() is None, message.error()
