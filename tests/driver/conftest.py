@@ -31,6 +31,8 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.catalogImplementation", "in-memory")
+            # As nodes configure drivers.
+            .config("spark.sql.filesourceTableRelationCacheSize", "0")
             .config("spark.jars", ",".join(map(str, [*lake_jars(), *kafka_jars()])))
             # Iceberg's extension is not needed here, and it does not support SQL functions.
             .config("spark.sql.extensions", lake_extensions(lake_jars("delta")))

@@ -78,8 +78,6 @@ class AutomaticView:
         return self._runs[-1]
 
     def read(self, columns: str) -> list[tuple[object, ...]]:
-        # The sessions of drivers cache no list of files.
-        Py4JBridge(self.spark).state.catalog().invalidateAllCachedTables()
         return fetch_rows(self.spark, f"SELECT {columns} FROM {self.name}")
 
     def wait_for(self, columns: str, row: tuple[object, ...]) -> None:
