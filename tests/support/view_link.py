@@ -87,6 +87,12 @@ class ViewLink(JournalLink):
         )
         self.intents.append(intent)
 
+    def carry_out_due(self, session: SparkSession) -> int:
+        """Carry out the intents as a driver does, and return their number."""
+        from headrace.driver.views.intents import carry_out_intents
+
+        return carry_out_intents(session, self.as_link())
+
     def create(
         self, session: SparkSession, text: str, *, definitions: list[str] | None = None
     ) -> ExecutionPlan:

@@ -28,7 +28,8 @@ class AutomaticView:
     def __init__(self, namespace: LakeNamespace, link: ViewLink, folder: Path) -> None:
         self.namespace = namespace
         self.spark = namespace.spark
-        self.name = f"{namespace.name}.v"
+        # The catalog keeps names in lower case.
+        self.name = f"{namespace.name}.Mixed"
         self.input = folder / "input"
         self.input.mkdir()
         self._link = link
@@ -170,7 +171,7 @@ def test_files_of_a_lost_driver_do_not_stop_the_next_generation(
     run = view.start(grace=0.0)
     with pytest.raises(Exception, match="the driver dies here"):
         wait_until(run.wait, seconds=60, what="the run fails")
-    directory = view.namespace._directory / "__mv_v_3"
+    directory = view.namespace._directory / "__mv_mixed_3"
     directory.mkdir()
     (directory / "part-0.parquet").write_text("half")
     view.start(grace=0.0)

@@ -73,9 +73,7 @@ def test_a_view_is_created_refreshed_and_dropped(source: Source, link: ViewLink)
     link.refresh(source.spark)
     refreshed = source.read()
     link.intend(IntentAction.DROP_VIEW)
-    from headrace.driver.views.intents import carry_out_intents
-
-    assert carry_out_intents(source.spark, link.as_link()) == 1
+    assert link.carry_out_due(source.spark) == 1
     assert (plan.atomic, created, unchanged, refreshed) == (
         True,
         (1, 1, ROWS),
@@ -135,9 +133,7 @@ def test_a_name_that_belongs_to_another_table_stays_as_it_is(
     with pytest.raises(TableAlreadyExists, match="does not belong to the materialized view"):
         link.refresh(source.spark)
     link.intend(IntentAction.DROP_VIEW)
-    from headrace.driver.views.intents import carry_out_intents
-
-    carry_out_intents(source.spark, link.as_link())
+    link.carry_out_due(source.spark)
     assert source.read() == (7, 7, 1)
     assert source.namespace.tables == ["v"]
     source.spark.sql(f"DROP TABLE {source.view}")
@@ -174,9 +170,7 @@ def test_the_next_driver_completes_or_repeats_a_generation(
 
     assert source.read() == (source.round, source.round, ROWS)
     link.intend(IntentAction.DROP_VIEW)
-    from headrace.driver.views.intents import carry_out_intents
-
-    carry_out_intents(source.spark, link.as_link())
+    link.carry_out_due(source.spark)
     assert source.namespace.tables == []
 
 
@@ -221,17 +215,36 @@ def test_a_view_that_loses_its_name_before_the_switch_leaves_no_table(
 
 @for_lakes("parquet")
 def test_a_replaced_generation_is_dropped_alone(source: Source, link: ViewLink) -> None:
-    from headrace.driver.views.intents import carry_out_intents
-
     link.create(source.spark, source.create)
     link.refresh(source.spark)
     link.intend(IntentAction.DROP_GENERATION, 1)
     link.intend(IntentAction.DROP_GENERATION, 7)
-    carry_out_intents(source.spark, link.as_link())
+    link.carry_out_due(source.spark)
 
     assert source.namespace.tables == ["__mv_v_2", "v"]
     assert source.read() == (1, 1, ROWS)
     assert (len(link.done), link.failed) == (2, [])
+
+
+@for_lakes("parquet", "delta")
+def test_a_view_with_capital_letters_is_refreshed_and_dropped(
+    source: Source, link: ViewLink
+) -> None:
+    source.view = f"{source.namespace.name}.Mixed"
+    link.create(source.spark, source.create)
+    source.spark.sql(f"CREATE TABLE {source.namespace.name}.__mv_mixed_1_1 AS SELECT 1 AS other")
+    source.write_round()
+    link.refresh(source.spark)
+    link.intend(IntentAction.DROP_GENERATION, 1)
+    link.refresh(source.spark)
+    after = source.read()
+    tables = source.namespace.tables
+    link.intend(IntentAction.DROP_VIEW)
+    link.carry_out_due(source.spark)
+
+    assert after == (2, 2, ROWS)
+    assert tables == ["__mv_mixed_1_1", "__mv_mixed_2", "__mv_mixed_3", "mixed"]
+    assert source.namespace.tables == ["__mv_mixed_1_1"]
 
 
 @for_lakes("parquet")

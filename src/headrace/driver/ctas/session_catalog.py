@@ -73,9 +73,12 @@ class SessionCatalog(TwoPhaseCatalog):
         """Return the kind of the relation with this name, or None if the name is free."""
         return self._v1_catalog.kind_of(path)
 
-    def list_generations(self, view: TablePath) -> list[TablePath]:
-        """Return the tables that are named like generations of a materialized view."""
-        return self._v1_catalog.list_tables(view, generation_name(view.table, 0)[:-1])
+    def list_generations(self, view: TablePath) -> list[tuple[int, TablePath]]:
+        """Return the tables that are named like generations of a view, with their numbers."""
+        prefix = generation_name(view.table, 0)[:-1]
+        tables = self._v1_catalog.list_tables(view, prefix)
+        numbered = [(table.table[len(prefix) :], table) for table in tables]
+        return [(int(number), table) for number, table in numbered if number.isdecimal()]
 
     def create_two_phase_table(
         self,

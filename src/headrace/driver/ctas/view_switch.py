@@ -39,7 +39,11 @@ class ViewSwitch:
 
     def selects_from(self, table: TablePath) -> bool:
         """Return whether the view selects from this table."""
-        return self._find_own() and self._catalog.view_text(self.path) == _select_all(table)
+        if not self._find_own():
+            return False
+        # The catalog lists its tables in lower case.
+        text = self._catalog.view_text(self.path)
+        return text is not None and text.lower() == _select_all(table).lower()
 
     def switch_to(self, table: TablePath) -> None:
         """Let the view select from a table, and create the view if it does not exist.

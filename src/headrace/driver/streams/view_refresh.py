@@ -86,10 +86,10 @@ def write_generation(rows: DataFrame, view: RefreshedView, command: CreateMateri
     if not using:
         using = f" USING {session.conf.get('spark.sql.sources.default')}"
     generations = _Generations(session, path, view)
-    table = generations.choose_next()
+    number, table = generations.choose_next()
     session.sql(f"CREATE TABLE {table.sql_name}{using} {select}")
     ViewSwitch(session, path, view.id).switch_to(table)
-    generations.drop_replaced(table)
+    generations.drop_replaced(number)
 
 
 class _Generations:
@@ -102,19 +102,19 @@ class _Generations:
         self._catalog = SessionCatalog(session, path.catalog)
         self._v1_catalog = V1Catalog(session, Py4JBridge(session))
 
-    def choose_next(self) -> TablePath:
-        """Return the path of the next generation, at which no files remain."""
-        numbers = [number for number, _table in self._list_all()]
-        table = self._path.sibling(generation_name(self._path.table, max(numbers, default=0) + 1))
+    def choose_next(self) -> tuple[int, TablePath]:
+        """Return number and path of the next generation, at which no files remain."""
+        number = max((each for each, _table in self._list_all()), default=0) + 1
+        table = self._path.sibling(generation_name(self._path.table, number))
         # A driver that was lost while it wrote leaves files without a table.
         HadoopFiles(self._session).remove(self._v1_catalog.default_location(table))
-        return table
+        return number, table
 
-    def drop_replaced(self, current: TablePath) -> None:
+    def drop_replaced(self, current: int) -> None:
         """Drop the generations that were replaced longer ago than the grace period."""
         replaced_at = time.time()
-        for _number, table in reversed(self._list_own()):
-            if table != current and time.time() - replaced_at >= self._view.grace_seconds:
+        for number, table in reversed(self._list_own()):
+            if number < current and time.time() - replaced_at >= self._view.grace_seconds:
                 self._v1_catalog.drop(table)
             else:
                 replaced_at = self._v1_catalog.created_at(table)
@@ -138,12 +138,7 @@ class _Generations:
         ]
 
     def _list_all(self) -> list[tuple[int, TablePath]]:
-        tables = self._catalog.list_generations(self._path)
-        numbered = [(table.table.rpartition("_")[2], table) for table in tables]
-        return sorted(
-            ((int(number), table) for number, table in numbered if number.isdecimal()),
-            key=lambda item: item[0],
-        )
+        return sorted(self._catalog.list_generations(self._path), key=lambda item: item[0])
 
 
 def _prepare(

@@ -118,7 +118,7 @@ def _carry_out(session: SparkSession, catalog: TwoPhaseCatalog, intent: CatalogI
         return
     _drop_own(session, catalog, view, intent.view)
     if isinstance(catalog, SessionCatalog):
-        for table in catalog.list_generations(view):
+        for _number, table in catalog.list_generations(view):
             _drop_own(session, catalog, table, intent.view)
 
 
