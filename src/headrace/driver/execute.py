@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas import Cancelled, CommitUnfinished
+from headrace.driver.ctas.view_query import read_scope
 from headrace.driver.failures import describe_failure
 from headrace.driver.hooks import Hooks, StatementFacts, load_hooks, report_lost_attempt
 from headrace.driver.link import NodeLink, NoNodeAnswers
@@ -29,6 +30,7 @@ from headrace.driver.written_rows import count_written_rows
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
+from headrace.model.materialized_view import NameScope
 from headrace.model.messages import Assignment, Ended
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport, make_location
@@ -223,6 +225,7 @@ class Execution:
             note=table.note,
             rows_written=rows_written,
             progress=progress,
+            scope=None if self.assignment.query is None else self._read_scope(),
             ran_seconds=ran_seconds,
             snapshot=self._capture_changes(),
         )
@@ -233,6 +236,14 @@ class Execution:
             return self._spark.progress.read_final(self.assignment.statement_id)
         except (Py4JError, OSError) as error:
             _LOG.warning("statement %s: no progress: %s", self.assignment.statement_id, error)
+            return None
+
+    def _read_scope(self) -> NameScope | None:
+        """Return the catalog and namespace in which the query of a SAVE STREAM has started."""
+        try:
+            return read_scope(self._spark.session)
+        except (Py4JError, OSError) as error:
+            _LOG.warning("statement %s: no namespace: %s", self.assignment.statement_id, error)
             return None
 
     def _count_written_rows(self, progress: Progress | None) -> int | None:

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState, TransactionState
-from headrace.model.materialized_view import ViewToRefresh
+from headrace.model.materialized_view import NameScope, ViewToRefresh
 from headrace.model.pending_hook_call import PendingHookCall
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport, ResultRequest
@@ -309,6 +309,8 @@ class Ended(Message):
     """Progress after the last task. None if the statement started no job."""
     snapshot: Snapshot | None = None
     """State of the session afterwards, if the statement may have changed it."""
+    scope: NameScope | None = None
+    """Catalog and namespace in which a SAVE STREAM has started its query."""
     ran_seconds: float | None = Field(default=None, ge=0, le=_MAX_RAN_SECONDS)
     """Duration of the execution. For a brief statement, this report replaces `started`."""
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StreamState
-from headrace.model.materialized_view import MaterializedViewId, ViewRows
+from headrace.model.materialized_view import MaterializedViewId, NameScope, ViewRows
 from headrace.model.text import Count, JsonObject, Name, SmallCount
 
 ADHOC_SCOPE = "adhoc"
@@ -59,6 +59,8 @@ class QuerySpec(BaseModel):
     """Location of the write-ahead log; None: the query has none."""
     conf: dict[str, str] = {}
     """Configuration of the statement alone, for every run."""
+    scope: NameScope | None = None
+    """Catalog and namespace of the first start, in which every run resolves names; None before."""
     view: RefreshedView | None = None
     """The materialized view that the query refreshes."""
 

@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import CheckpointInUse, StreamNameExists, TooManyStreams
 from headrace.model.lifecycle import STREAM, StreamState
+from headrace.model.materialized_view import NameScope
 from headrace.model.stream_query import (
     ADHOC_SCOPE,
     DesiredQueries,
@@ -196,6 +197,16 @@ def of_statement(tx: Tx, statement_id: str) -> StreamQuery | None:
     """Return the live query that a statement starts, locked, or None."""
     query = _SELECT.where(stream_queries.c.statement_id == statement_id, IS_LIVE)
     return _first(tx, query.with_for_update())
+
+
+def set_scope(tx: Tx, statement_id: str, scope: NameScope) -> None:
+    """Keep the catalog and namespace in which the query of a statement has started."""
+    query = of_statement(tx, statement_id)
+    if query is None or query.spec.scope is not None:
+        return
+    spec = query.spec.model_copy(update={"scope": scope})
+    change = update(stream_queries).where(stream_queries.c.id == query.id)
+    tx.execute(change.values(spec=spec))
 
 
 def starting_statements(tx: Tx, statement_ids: Collection[str]) -> list[str]:

@@ -7,6 +7,7 @@ from tests.support.running_query import RunningQuery
 from tests.support.waiting import wait_until
 
 from headrace.model.lifecycle import StreamState
+from headrace.model.materialized_view import NameScope
 
 
 def test_a_query_continues_in_the_driver_after_a_lost_one(start_node: StartNode) -> None:
@@ -64,6 +65,20 @@ def test_a_save_stream_whose_driver_was_lost_is_retried(start_node: StartNode) -
     assert first.query is not None
     assert again.query is not None
     assert (again.attempt, again.query.id) == (2, first.query.id)
+
+
+def test_every_run_of_a_query_resolves_names_as_the_first_one(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "50ms"})
+    session, driver = node.start_session(kind="streaming")
+    statement = node.submit("SAVE STREAM t TO noop IDENTIFIED BY scoped", session=session)["id"]
+    driver.claim()
+    scope = NameScope(catalog="spark_catalog", namespace=["sales"])
+    assert driver.succeed(statement, scope=scope).applied
+    node.launcher.report_exit(session, "killed by SIGKILL")
+    second = node.launcher.connect_driver(session, launch=2)
+    assert second.hello().applied
+
+    assert [query.spec.scope for query in second.read_streams().queries] == [scope]
 
 
 def test_a_definition_whose_driver_was_lost_is_retried(start_node: StartNode) -> None:

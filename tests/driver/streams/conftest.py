@@ -11,6 +11,7 @@ import pytest
 from tests.support.streams import NUMBERS, StartRun, make_desired
 
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.model.materialized_view import NameScope
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,10 +50,16 @@ def start(stream_session: SparkSession, tmp_path: Path) -> Iterator[StartRun]:
     started: list[SparkRun] = []
 
     def start(
-        text: str, *definitions: str, epoch: int = 1, conf: dict[str, str] | None = None
+        text: str,
+        *definitions: str,
+        epoch: int = 1,
+        conf: dict[str, str] | None = None,
+        scope: NameScope | None = None,
     ) -> SparkRun:
         desired = make_desired(text, definitions, tmp_path, conf or {})
-        started.append(RunStarter(clone, epoch=epoch).start(desired))
+        spec = desired.spec.model_copy(update={"scope": scope})
+        starter = RunStarter(clone, epoch=epoch)
+        started.append(starter.start(desired.model_copy(update={"spec": spec})))
         return started[-1]
 
     yield start

@@ -9,6 +9,7 @@ import pytest
 from tests.support.streams import NUMBERS, StartRun, finish, read_rows
 
 from headrace.driver.streams.supervised_query import RunFailed
+from headrace.model.materialized_view import NameScope
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -215,6 +216,21 @@ def test_a_changed_query_fails_for_good_on_an_old_checkpoint(start: StartRun, nu
         finish(start(save, numbers, both))
 
     assert caught.value.is_permanent
+
+
+def test_a_run_resolves_names_in_the_scope_of_the_query(
+    start: StartRun, spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.sql("CREATE DATABASE scoped")
+    try:
+        spark.sql("CREATE TABLE scoped.source USING parquet AS SELECT 7 AS n")
+        scope = NameScope(catalog="spark_catalog", namespace=["scoped"])
+        finish(start("SAVE STREAM source TO json TRIGGER AVAILABLE NOW", scope=scope))
+        rows = read_rows(spark.read.json(str(tmp_path / "default")))
+    finally:
+        spark.sql("DROP DATABASE scoped CASCADE")
+
+    assert rows == [{"n": 7}]
 
 
 def test_temporary_views_that_a_stream_reads_are_found(spark: SparkSession, numbers: str) -> None:

@@ -236,6 +236,8 @@ class DriverLinkService:
                 _save_report(tx, lease, message, grace_seconds=self._grace_seconds)
                 if state is StatementState.SUCCESS:
                     release_query(tx, message.statement_id)
+                    if message.scope is not None:
+                        stream_queries.set_scope(tx, message.statement_id, message.scope)
         return Acknowledged(applied=applied)
 
     def goodbye(self, lease: DriverLease, message: Goodbye) -> Acknowledged:

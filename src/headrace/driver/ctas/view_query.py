@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.base import TablePath
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.state import namespace
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.model.materialized_view import NameScope, ViewRows
 
@@ -22,19 +23,14 @@ def blank_before_query(text: str, command: CreateMaterializedView) -> str:
 
 def read_scope(session: SparkSession) -> NameScope:
     """Return the current catalog and namespace of a session."""
-    manager = Py4JBridge(session).state.catalogManager()
-    return NameScope(
-        catalog=manager.currentCatalog().name(), namespace=list(manager.currentNamespace())
-    )
+    catalog, current = namespace.capture(Py4JBridge(session))
+    return NameScope(catalog=catalog, namespace=current)
 
 
 def set_scope(session: SparkSession, scope: NameScope) -> None:
     """Set the current catalog and namespace of a session. Raises what Spark raises."""
-    jvm = Py4JBridge(session)
-    jvm.activate()
-    manager = jvm.state.catalogManager()
-    manager.setCurrentCatalog(scope.catalog)
-    manager.setCurrentNamespace(jvm.array(scope.namespace))
+    Py4JBridge(session).activate()
+    namespace.restore(session, scope.catalog, scope.namespace)
 
 
 def open_query(session: SparkSession, text: str, command: CreateMaterializedView) -> DataFrame:
@@ -44,5 +40,5 @@ def open_query(session: SparkSession, text: str, command: CreateMaterializedView
 
 def path_of(rows: ViewRows) -> TablePath:
     """Return the path of a view."""
-    catalog, *namespace, name = rows.path
-    return TablePath(catalog, tuple(namespace), name)
+    catalog, *levels, name = rows.path
+    return TablePath(catalog, tuple(levels), name)

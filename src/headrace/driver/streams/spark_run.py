@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.driver.ctas.view_query import set_scope
 from headrace.driver.failures import describe_failure, describe_java_error
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.stream_end import has_ended_by_itself
@@ -128,6 +129,8 @@ class RunStarter:
             Py4JBridge(session).activate()
             for key, value in desired.spec.conf.items():
                 session.conf.set(key, value)
+            if desired.spec.scope is not None:
+                set_scope(session, desired.spec.scope)
             streams = register_streams(session, desired.spec.definitions)
             if isinstance(command, CreateMaterializedView):
                 query = start_refresh(session, desired, command)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas import Cancelled
+from headrace.driver.ctas.view_query import read_scope
 from headrace.driver.failures import KnownFailure
 from headrace.driver.streams.columns import columns_to_ddl
 from headrace.driver.streams.invalid_stream import InvalidStream
@@ -84,7 +85,9 @@ def _start_query(
 ) -> DataFrame:
     desired = assignment.query
     assert desired is not None
-    query = supervisor.start(desired)
+    scope = desired.spec.scope or read_scope(session)
+    spec = desired.spec.model_copy(update={"scope": scope})
+    query = supervisor.start(desired.model_copy(update={"spec": spec}))
     state = _wait_for_start(query, cancelling)
     if state is None:
         supervisor.abandon(desired.id)
