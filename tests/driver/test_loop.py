@@ -19,7 +19,7 @@ from headrace.driver.spark import Spark
 from headrace.errors import HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
-from headrace.model.messages import Assignment, Ended, Orders, Restored
+from headrace.model.messages import Assignment, Ended, Orders, Renewed, Restored
 from headrace.model.result import ResultRequest
 from headrace.model.stream_query import QueryReport
 
@@ -56,8 +56,9 @@ class FakeLink:
             raise LeaseLost
         return self.orders.pop(0)
 
-    def renew(self, _streams: int, _queries: Sequence[QueryReport]) -> None:
+    def renew(self, _streams: int, _queries: Sequence[QueryReport]) -> Renewed:
         self.calls.append("renew")
+        return Renewed(applied=True)
 
     def report_start(self, _statement_id: str) -> None:
         self.calls.append("started")
