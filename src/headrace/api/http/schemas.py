@@ -332,7 +332,8 @@ class EventBody(ResponseModel):
     cursor: str
     """Position in the log, for `after`."""
     entity: str
-    """`statement`, `session`, `transaction`, `stream`, `definition` or `node`."""
+    """`statement`, `session`, `transaction`, `stream`, `definition`, `materialized_view`,
+    `catalog_intent` or `node`."""
     entity_id: str
     source: str | None = Field(serialization_alias="from")
     target: str = Field(serialization_alias="to")
