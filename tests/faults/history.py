@@ -117,7 +117,7 @@ class History(HistoryClient):
             result = self._get_statement(read)
             if result["state"] == "success":
                 answer = self._request("GET", f"/statements/{read}/result").json()
-                assert answer["rows"] == [[1000]], answer
+                assert answer["rows"] == [["1000"]], answer
             if self._get_statement(refresh)["state"] in ENDED:
                 break
         self._submit(f"DROP MATERIALIZED VIEW {name}")
