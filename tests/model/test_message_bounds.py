@@ -52,7 +52,7 @@ def list_unbounded(schema: dict[str, Any], path: str, schemas: dict[str, Any]) -
 
 def is_bounded(schema: dict[str, Any]) -> bool:
     """Return whether a value has a bound, apart from the values inside it."""
-    if not {"anyOf", "enum", "const", "properties"}.isdisjoint(schema):
+    if not {"anyOf", "oneOf", "enum", "const", "properties"}.isdisjoint(schema):
         return True
     if BOUNDED_PATTERN.fullmatch(schema.get("pattern", "")):
         return True
@@ -62,7 +62,8 @@ def is_bounded(schema: dict[str, Any]) -> bool:
 def list_parts(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Return the schemas of the values inside a value, with their paths."""
     parts = [(f".{name}", part) for name, part in schema.get("properties", {}).items()]
-    parts += [("", choice) for choice in schema.get("anyOf", [])]
+    for choices in ("anyOf", "oneOf"):
+        parts += [("", choice) for choice in schema.get(choices, [])]
     parts += [("{}", part) for part in schema.get("patternProperties", {}).values()]
     for key, path in (("items", "[]"), ("additionalProperties", "{}")):
         if isinstance(schema.get(key), dict):

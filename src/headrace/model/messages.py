@@ -16,6 +16,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from headrace.model.failure import Failure
+from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.materialized_view import NameScope, ViewToRefresh
 from headrace.model.pending_hook_call import PendingHookCall
@@ -183,6 +184,8 @@ class Assignment(Message):
     """The statements that define the streams that the statement reads, in order."""
     view: ViewToRefresh | None = None
     """The view that a REFRESH MATERIALIZED VIEW refreshes."""
+    task: JobTask | None = None
+    """A task of a deployment. The text of such a statement only describes the task."""
 
 
 class Orders(Message):
@@ -311,6 +314,8 @@ class Ended(Message):
     """State of the session afterwards, if the statement may have changed it."""
     scope: NameScope | None = None
     """Catalog and namespace in which a SAVE STREAM has started its query."""
+    task_outcome: JobOutcome | None = None
+    """What the task of a deployment has found out or done."""
     ran_seconds: float | None = Field(default=None, ge=0, le=_MAX_RAN_SECONDS)
     """Duration of the execution. For a brief statement, this report replaces `started`."""
 

@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from headrace.model.failure import Failure
+from headrace.model.job import JobRows
 from headrace.model.lifecycle import StreamState
 from headrace.model.materialized_view import MaterializedViewId, NameScope, ViewRows
 from headrace.model.text import Count, JsonObject, Name, SmallCount
@@ -63,6 +64,8 @@ class QuerySpec(BaseModel):
     """Catalog and namespace of the first start, in which every run resolves names; None before."""
     view: RefreshedView | None = None
     """The materialized view that the query refreshes."""
+    rows: JobRows | None = None
+    """Where the rows come from, for a query of a job."""
 
 
 class QueryProgress(BaseModel):
