@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JError
 from tests.driver.ctas.lake_namespace import LakeNamespace, for_lakes
 from tests.support.ctas import fetch_rows
 from tests.support.view_link import ViewLink
@@ -36,6 +37,7 @@ class AutomaticView:
         self._wal = folder / "wal"
         self._text = ""
         self._runs: list[SparkRun] = []
+        self._grace = 0.0
         self._count = 0
         self.add_file()
 
@@ -62,6 +64,7 @@ class AutomaticView:
         from headrace.driver.streams.spark_run import RunStarter
 
         assert self._link.rows is not None
+        self._grace = grace
         view = RefreshedView(
             id=self._link.view, rows=self._link.rows, interval_seconds=interval, grace_seconds=grace
         )
@@ -85,7 +88,13 @@ class AutomaticView:
         def has_row() -> bool:
             # Raises RunFailed if the query has failed.
             assert not self._runs[-1].wait()
-            return self.read(columns) == [row]
+            try:
+                return self.read(columns) == [row]
+            except Py4JError as error:
+                # Without a grace period, a generation can be removed while it is read.
+                if self._grace or "FILE_NOT_EXIST" not in str(error):
+                    raise
+                return False
 
         wait_until(has_row, seconds=90, what=f"{columns} is {row}", every=0.2)
 
