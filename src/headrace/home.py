@@ -51,6 +51,11 @@ class HomeLayout:
         return self.path / "warehouse"
 
     @property
+    def jobs(self) -> Path:
+        """Manifests, savepoints and checkpoints of jobs, by owner."""
+        return self.path / "jobs"
+
+    @property
     def checkpoints(self) -> Path:
         """Default location of the write-ahead logs of streaming queries."""
         return self.path / "checkpoints"

@@ -172,6 +172,28 @@ class MaterializedViewSettings(Section):
     """How long the replaced rows of a view stay after a refresh, for the queries that read them."""
 
 
+class JobSettings(Section):
+    """Jobs."""
+
+    state_location: str | None = None
+    """Location of manifests, savepoints and checkpoints of jobs, unless a deployment names another
+    one; default: `jobs/<owner>` in the home."""
+    healthy_period: Duration = timedelta(minutes=1)
+    """How long a query without batches must run for its deployment to succeed."""
+    proof_timeout: Duration = timedelta(minutes=10)
+    """How long a deployment waits for the first batch. Then the old version continues."""
+    start_failures: int = Field(default=3, ge=1)
+    """Number of successive failures after which a new version counts as failed."""
+    plan_retention: Duration = timedelta(hours=24)
+    """How long a plan can be applied."""
+    savepoints_kept: int = Field(default=5, ge=1)
+    """Number of savepoints that are kept for each job, whatever their age."""
+    savepoint_retention: Duration = timedelta(days=7)
+    """How long further savepoints are kept."""
+    parallelism: int = Field(default=4, ge=1, le=64)
+    """Number of operations that a node advances at once."""
+
+
 class OpenSearchSettings(Section):
     """The OpenSearch async query API, `/_plugins/_async_query`."""
 
@@ -221,6 +243,7 @@ class Settings(BaseSettings):
     embedded: EmbeddedSettings = EmbeddedSettings()
     streams: StreamSettings = StreamSettings()
     materialized_views: MaterializedViewSettings = MaterializedViewSettings()
+    jobs: JobSettings = JobSettings()
     opensearch: OpenSearchSettings = OpenSearchSettings()
     profiles: dict[str, Profile] = {}
     """Profiles by name; the profile `default` always exists."""
@@ -263,6 +286,11 @@ class Settings(BaseSettings):
     def checkpoints(self) -> str:
         """Location of write-ahead logs, with its default."""
         return self.streams.checkpoints or str(self.layout.checkpoints)
+
+    @property
+    def jobs_location(self) -> str:
+        """Location of the state of jobs; the owner's name follows."""
+        return str(self.layout.jobs)
 
     @property
     def streams_location(self) -> str:

@@ -18,6 +18,11 @@ class EntityKind(StrEnum):
     DEFINITION = "definition"
     MATERIALIZED_VIEW = "materialized_view"
     CATALOG_INTENT = "catalog_intent"
+    JOB = "job"
+    JOB_CHANGE = "job_change"
+    DEPLOYMENT = "deployment"
+    SAVEPOINT = "savepoint"
+    OPERATION = "operation"
     NODE = "node"
 
 

@@ -112,6 +112,61 @@ class IntentState(StrEnum):
     FAILED = "failed"
 
 
+class JobState(StrEnum):
+    """States of a job."""
+
+    DEPLOYING = "deploying"  # a change of the job is in progress
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    DELETED = "deleted"
+
+
+class ChangeStep(StrEnum):
+    """Steps of the change of one job. Each names what is done."""
+
+    PLANNED = "planned"
+    STOP_WANTED = "stop_wanted"
+    STOPPED = "stopped"  # the queries of the old version have ended
+    VERIFIED = "verified"  # the savepoint is copied, and every copy is read back
+    RESTORED = "restored"  # the checkpoint of the new run is complete
+    STARTED = "started"
+    PROVEN = "proven"  # each query has committed a batch, or is healthy
+    UNDOING = "undoing"  # the queries of the new version are stopping
+    APPLIED = "applied"
+    FAILED = "failed"  # the old version continues, if it ran before
+
+
+class DeploymentState(StrEnum):
+    """States of a deployment."""
+
+    CHECKING = "checking"  # drivers analyse the manifests
+    PLANNED = "planned"
+    REJECTED = "rejected"  # the manifests have errors; nothing can be applied
+    APPLYING = "applying"
+    APPLIED = "applied"
+    FAILED = "failed"  # the change of at least one job has failed
+    EXPIRED = "expired"  # the plan was not applied in time
+
+
+class OperationState(StrEnum):
+    """States of an operation."""
+
+    PENDING = "pending"
+    CLAIMED = "claimed"  # by a node, which renews its lease
+    DONE = "done"
+
+
+class SavepointState(StrEnum):
+    """States of a savepoint."""
+
+    COPYING = "copying"
+    VERIFIED = "verified"
+    BROKEN = "broken"  # the copy has failed
+    PRUNED = "pruned"
+
+
 _SQ = StreamState
 _ST = StatementState
 _SE = SessionState
@@ -211,6 +266,81 @@ CATALOG_INTENT: Lifecycle[IntentState] = Lifecycle(
         ),
         IntentState.DONE: frozenset(),
         IntentState.FAILED: frozenset(),
+    },
+)
+
+_JO = JobState
+
+JOB: Lifecycle[JobState] = Lifecycle(
+    "job",
+    _JO.DEPLOYING,
+    {
+        _JO.DEPLOYING: frozenset({_JO.RUNNING, _JO.STOPPED, _JO.FAILED}),
+        # Stopped: its sources have ended. Failed: one of its queries has.
+        _JO.RUNNING: frozenset({_JO.DEPLOYING, _JO.STOPPING, _JO.STOPPED, _JO.FAILED}),
+        _JO.STOPPING: frozenset({_JO.STOPPED, _JO.FAILED, _JO.DELETED}),
+        _JO.STOPPED: frozenset({_JO.DEPLOYING, _JO.STOPPING}),
+        _JO.FAILED: frozenset({_JO.DEPLOYING, _JO.STOPPING}),
+        _JO.DELETED: frozenset(),
+    },
+)
+
+_CH = ChangeStep
+
+CHANGE: Lifecycle[ChangeStep] = Lifecycle(
+    "job change",
+    _CH.PLANNED,
+    {
+        # Stopped: no query of the job runs.
+        _CH.PLANNED: frozenset({_CH.STOP_WANTED, _CH.STOPPED, _CH.FAILED}),
+        _CH.STOP_WANTED: frozenset({_CH.STOPPED}),
+        _CH.STOPPED: frozenset({_CH.VERIFIED, _CH.UNDOING}),
+        # Applied: the job was to stop.
+        _CH.VERIFIED: frozenset({_CH.RESTORED, _CH.UNDOING, _CH.PROVEN, _CH.APPLIED}),
+        _CH.RESTORED: frozenset({_CH.STARTED, _CH.UNDOING}),
+        _CH.STARTED: frozenset({_CH.PROVEN, _CH.UNDOING}),
+        _CH.PROVEN: frozenset({_CH.APPLIED, _CH.FAILED}),
+        _CH.UNDOING: frozenset({_CH.FAILED}),
+        _CH.APPLIED: frozenset(),
+        _CH.FAILED: frozenset(),
+    },
+)
+
+_DP = DeploymentState
+
+DEPLOYMENT: Lifecycle[DeploymentState] = Lifecycle(
+    "deployment",
+    _DP.CHECKING,
+    {
+        _DP.CHECKING: frozenset({_DP.PLANNED, _DP.REJECTED}),
+        _DP.PLANNED: frozenset({_DP.APPLYING, _DP.EXPIRED}),
+        _DP.APPLYING: frozenset({_DP.APPLIED, _DP.FAILED}),
+        _DP.REJECTED: frozenset(),
+        _DP.APPLIED: frozenset(),
+        _DP.FAILED: frozenset(),
+        _DP.EXPIRED: frozenset(),
+    },
+)
+
+OPERATION: Lifecycle[OperationState] = Lifecycle(
+    "operation",
+    OperationState.PENDING,
+    {
+        OperationState.PENDING: frozenset({OperationState.CLAIMED}),
+        # Claimed again: the node was lost.
+        OperationState.CLAIMED: frozenset({OperationState.CLAIMED, OperationState.DONE}),
+        OperationState.DONE: frozenset(),
+    },
+)
+
+SAVEPOINT: Lifecycle[SavepointState] = Lifecycle(
+    "savepoint",
+    SavepointState.COPYING,
+    {
+        SavepointState.COPYING: frozenset({SavepointState.VERIFIED, SavepointState.BROKEN}),
+        SavepointState.VERIFIED: frozenset({SavepointState.BROKEN, SavepointState.PRUNED}),
+        SavepointState.BROKEN: frozenset({SavepointState.PRUNED}),
+        SavepointState.PRUNED: frozenset(),
     },
 )
 

@@ -23,7 +23,7 @@ def id_type() -> Text:
     return Text().with_variant(Text(collation="C"), "postgresql")
 
 
-def enum_type(members: type[StrEnum], *, check: str | None = None) -> Enum:
+def enum_type(members: type[StrEnum], *, check: str | None = None, length: int = 16) -> Enum:
     """Return a text type for the values of an enum.
 
     Args:
@@ -34,7 +34,7 @@ def enum_type(members: type[StrEnum], *, check: str | None = None) -> Enum:
         name=check,
         native_enum=False,
         create_constraint=check is not None,
-        length=16,
+        length=length,
         values_callable=lambda enum: [member.value for member in enum],
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Select, delete, exists, or_, select
 
+from headrace.store import job_tasks
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.stream_tables import definitions, stream_progress, stream_queries
@@ -52,6 +53,7 @@ def delete_statements(tx: Tx, seconds: float, limit: int) -> int:
         tx.execute(delete(events).where(events.c.entity_id.in_([*ids, *transaction_ids])))
         tx.execute(delete(transactions).where(of_statements))
         tx.execute(delete(results).where(results.c.statement_id.in_(ids)))
+        job_tasks.delete_of_statements(tx, ids)
         tx.execute(delete(statements).where(statements.c.id.in_(ids)))
     return len(ids)
 

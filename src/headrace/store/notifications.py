@@ -1,7 +1,8 @@
 """Wake-ups inside one process.
 
 Wake-ups are hints: a lost wake-up only costs a poll interval. Topics are `session:<id>`,
-`statement:<id>`, LAUNCH (a session needs a driver) and EVENTS (the event log has grown).
+`statement:<id>`, LAUNCH (a session needs a driver), OPERATIONS (a node has work to do) and EVENTS
+(the event log has grown).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Self
 
 LAUNCH = "launch"
 EVENTS = "events"
+OPERATIONS = "operations"
 
 _log = logging.getLogger(__name__)
 

@@ -177,6 +177,35 @@ def page(
     return fetch(tx, query.order_by(stream_queries.c.id.desc()).limit(limit))
 
 
+def has_live(tx: Tx, owner: str, scope: str) -> bool:
+    """Return whether a query of a job has not ended."""
+    query = select(stream_queries.c.id).where(
+        stream_queries.c.owner == owner, stream_queries.c.scope == scope, IS_LIVE
+    )
+    return tx.execute(query.limit(1)).first() is not None
+
+
+def list_live_of_jobs(tx: Tx, owner: str) -> list[StreamQuery]:
+    """Return the live queries of all jobs of an owner, oldest first."""
+    query = _SELECT.where(
+        stream_queries.c.owner == owner, stream_queries.c.scope != ADHOC_SCOPE, IS_LIVE
+    )
+    return fetch(tx, query.order_by(stream_queries.c.id))
+
+
+def list_by_id(tx: Tx, query_ids: Collection[str]) -> list[StreamQuery]:
+    """Return these queries, oldest first."""
+    query = _SELECT.where(stream_queries.c.id.in_(query_ids))
+    return fetch(tx, query.order_by(stream_queries.c.id))
+
+
+def seconds_healthy(tx: Tx, query_id: str) -> float:
+    """Return the time since the start of the current run of a query; 0 before the first run."""
+    query = select(seconds_since(stream_queries.c.healthy_since))
+    seconds = tx.execute(query.where(stream_queries.c.id == query_id)).scalar_one_or_none()
+    return 0.0 if seconds is None else float(seconds)
+
+
 def select_live(session_id: str) -> Select[Any]:
     """Return the locking query for the live queries of a session, oldest first."""
     query = _SELECT.where(stream_queries.c.session_id == session_id, IS_LIVE)

@@ -17,8 +17,14 @@ from headrace.errors import StreamStateConflict
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STREAM, StatementState, StreamState
-from headrace.model.stream_query import NewStreamQuery, QueryReport, StreamQuery, Wanted
-from headrace.store import events, stream_queries
+from headrace.model.stream_query import (
+    ADHOC_SCOPE,
+    NewStreamQuery,
+    QueryReport,
+    StreamQuery,
+    Wanted,
+)
+from headrace.store import events, jobs, stream_queries
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.stream_tables import stream_queries as table
@@ -29,6 +35,9 @@ _REPORTED = _STARTED | {StreamState.STOPPED, StreamState.FAILED}
 """States that a driver can report."""
 _REPEATED = ("failures", "run_id", "last_error", "last_batch")
 """Columns that a report sets although the state stays the same."""
+_UNKNOWN_FAILURE = Failure(
+    code="stream_failed", message="The driver did not report why the query failed."
+)
 _SOURCES_ENDED = {"reason": "its sources have ended"}
 
 
@@ -218,8 +227,19 @@ def _apply(tx: Tx, query: StreamQuery, report: QueryReport, *, actor: str) -> No
     path = _path(query, report)
     if path is None:
         return
+    query = _walk(tx, query, path, report, actor=actor)
+    # Most renewals report a query that runs as before.
+    news = {name: value for name, value in _facts(report).items() if name in _REPEATED}
+    if not path and any(getattr(query, name) != value for name, value in news.items()):
+        _save(tx, query, news)
+
+
+def _walk(
+    tx: Tx, query: StreamQuery, path: list[StreamState], report: QueryReport, *, actor: str
+) -> StreamQuery:
+    """Change the state of a query along a path. Return the query in the reported state."""
     for state in path:
-        is_last = state is target
+        is_last = state is report.state
         query = _change(
             tx,
             query,
@@ -229,10 +249,11 @@ def _apply(tx: Tx, query: StreamQuery, report: QueryReport, *, actor: str) -> No
             failure=report.error if is_last and state is not StreamState.RUNNING else None,
             values=_facts(report) if is_last else None,
         )
-    # Most renewals report a query that runs as before.
-    news = {name: value for name, value in _facts(report).items() if name in _REPEATED}
-    if not path and any(getattr(query, name) != value for name, value in news.items()):
-        _save(tx, query, news)
+    if query.state in STREAM.terminal:
+        failure = report.error or _UNKNOWN_FAILURE
+        has_failed = query.state is StreamState.FAILED
+        _end_in_job(tx, query, actor=actor, failure=failure if has_failed else None)
+    return query
 
 
 def _path(query: StreamQuery, report: QueryReport) -> list[StreamState] | None:
@@ -327,12 +348,24 @@ def _end_stopped(
     ended = _change(tx, query, StreamState.STOPPED, actor=actor, values=values)
     if query.wanted is Wanted.RESTARTED:
         restart(tx, ended, query.session_id, actor=actor)
+    else:
+        _end_in_job(tx, ended, actor=actor)
     return ended
 
 
 def _fail(tx: Tx, query: StreamQuery, failure: Failure, *, actor: str) -> None:
     values = {"last_error": failure}
-    _change(tx, query, StreamState.FAILED, actor=actor, failure=failure, values=values)
+    ended = _change(tx, query, StreamState.FAILED, actor=actor, failure=failure, values=values)
+    _end_in_job(tx, ended, actor=actor, failure=failure)
+
+
+def _end_in_job(tx: Tx, query: StreamQuery, *, actor: str, failure: Failure | None = None) -> None:
+    """Let the job of a query follow its end, if the query belongs to a job."""
+    if query.scope != ADHOC_SCOPE:
+        is_last = not stream_queries.has_live(tx, query.owner, query.scope)
+        jobs.end_with_query(
+            tx, query.owner, query.scope, failure=failure, is_last=is_last, actor=actor
+        )
 
 
 def _change(

@@ -53,11 +53,12 @@ from headrace.model.messages import (
     Started,
 )
 from headrace.model.session import DriverLease
-from headrace.model.statement import Statement
+from headrace.model.statement import JOB_TASK, Statement
 from headrace.model.stream_query import DesiredQueries
 from headrace.model.transaction import Transaction
 from headrace.store import (
     catalog_intents,
+    job_tasks,
     nodes,
     pending_hook_calls,
     progress,
@@ -236,6 +237,8 @@ class DriverLinkService:
                 _save_report(tx, lease, message, grace_seconds=self._grace_seconds)
                 if state is StatementState.SUCCESS:
                     release_query(tx, message.statement_id)
+                    if message.task_outcome is not None:
+                        job_tasks.save_outcome(tx, message.statement_id, message.task_outcome)
                     if message.scope is not None:
                         stream_queries.set_scope(tx, message.statement_id, message.scope)
         return Acknowledged(applied=applied)
@@ -348,6 +351,7 @@ def _assignment(tx: Tx, statement: Statement, transaction: Transaction | None) -
         query=find_query_to_start(tx, statement),
         definitions=list_definitions_to_read(tx, statement) + list_streams_of_view(tx, statement),
         view=find_view_to_refresh(tx, statement),
+        task=job_tasks.get_task(tx, statement.id) if statement.command == JOB_TASK else None,
     )
 
 

@@ -12,7 +12,7 @@ from headrace.grammar.stream_statements import QueryAction, QueryStatement
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, SessionState
 from headrace.model.session import NewSession, SessionKind
-from headrace.model.stream_query import StreamQuery
+from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
 from headrace.settings import Settings
 from headrace.store import sessions, stream_queries, stream_transitions, views
 from headrace.store.database import Tx
@@ -42,6 +42,7 @@ def act(tx: Tx, settings: Settings, owner: str, name: str, action: StreamAction)
     query = lock_query(tx, owner, name)
     if action is StreamAction.RESTART and query.state in STREAM.terminal:
         _check_view(tx, query)
+        _check_job(query)
         session_id = _choose_session(tx, settings, query)
         query_id = stream_transitions.restart(tx, query, session_id, actor=owner)
         return find_query(tx, owner, query_id)
@@ -69,6 +70,15 @@ def _check_view(tx: Tx, query: StreamQuery) -> None:
         raise StreamStateConflict(
             f"The query {query.qualified_name} cannot be restarted: its materialized view does not"
             " exist any more."
+        )
+
+
+def _check_job(query: StreamQuery) -> None:
+    """Raise StreamStateConflict if the query belongs to a job, which decides its checkpoint."""
+    if query.scope != ADHOC_SCOPE:
+        raise StreamStateConflict(
+            f"The query {query.qualified_name} has ended and belongs to the job {query.scope}.",
+            hint=f"Start the job: headrace job start {query.scope}.",
         )
 
 

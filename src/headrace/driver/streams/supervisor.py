@@ -130,7 +130,7 @@ def _policy_of(desired: DesiredQuery, conf: Mapping[str, str]) -> RetryPolicy:
         if isinstance(command, CreateSink | SaveStream):
             options = override_options(options, command.options)
     try:
-        return read_retry_policy(dict(options), conf)
+        return read_retry_policy(dict(options), {**conf, **desired.spec.conf})
     except HeadraceError as error:
         # The node has checked the options; a SET in the session may have changed the defaults.
         _LOG.warning("query %s: %s", desired.name, error.message)

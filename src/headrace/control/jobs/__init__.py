@@ -1,0 +1,1 @@
+"""Jobs on a node: plan manifests, change jobs in steps, keep their state."""

@@ -1,0 +1,165 @@
+"""The operations of a node: claimed from the store, advanced by a small pool, never by the sweeper.
+
+An operation advances in steps. Each step is one transaction that first renews the lease of the
+operation, so that a node that has lost it changes nothing. Between two steps, the operation occupies
+no thread. If the node is lost, another node continues with the next step.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from headrace.control.context import NodeContext
+from headrace.errors import HeadraceError, LeaseLost, StoreUnavailable
+from headrace.model.deployment import OperationLease
+from headrace.store import operations
+from headrace.store.notifications import OPERATIONS
+
+_LOG = logging.getLogger("headrace.operations")
+_MAX_CLAIMED = 200
+"""Largest number of operations on which one node works at once."""
+_IDLE_SECONDS = 1.0
+_ERROR_SECONDS = 2.0
+
+Advance = Callable[[OperationLease, str], float | None]
+"""Advances an operation by one step, given its lease and the id of its subject.
+
+Returns the seconds until the next step; None: the operation has ended. Raises LeaseLost if another
+node has adopted it.
+"""
+
+
+class OperationRunner:
+    """Claims operations and advances them until they end."""
+
+    def __init__(self, context: NodeContext, kinds: Mapping[str, Advance]) -> None:
+        """Create a runner that has not started.
+
+        Args:
+            kinds: The code of each kind of operation.
+        """
+        self._context = context
+        self._kinds = kinds
+        self._due: dict[OperationLease, tuple[float, str, str]] = {}
+        """Time of the next step, kind and subject of each claimed operation."""
+        self._running: set[OperationLease] = set()
+        self._condition = threading.Condition()
+        self._is_stopping = False
+        self._renew_at = 0.0
+        self._pool = ThreadPoolExecutor(
+            context.settings.jobs.parallelism, thread_name_prefix="headrace-operation"
+        )
+        self._thread = threading.Thread(target=self._run, name="headrace-operations", daemon=True)
+
+    def start(self) -> None:
+        """Start to claim operations."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the steps in progress, and let other nodes adopt the operations."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._pool.shutdown()
+        if self._due:
+            try:
+                with self._context.database.write("operation.release") as tx:
+                    operations.release(tx, self._context.node_id)
+            except StoreUnavailable as error:
+                _LOG.warning("operations wait for the end of their leases: %s", error.message)
+
+    def _run(self) -> None:
+        notifications = self._context.database.notifications
+        with notifications.subscribe(OPERATIONS, callback=self._wake):
+            while not self._is_stopping:
+                self._renew()
+                self._claim()
+                self._start_due()
+                with self._condition:
+                    self._condition.wait(self._seconds_until_due())
+
+    def _wake(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+
+    def _renew(self) -> None:
+        if time.monotonic() < self._renew_at or not self._due:
+            return
+        seconds = self._context.lease_seconds
+        self._renew_at = time.monotonic() + seconds / 3
+        try:
+            with self._context.database.write("operation.renew") as tx:
+                held = operations.renew_all(tx, list(self._due), seconds)
+        except StoreUnavailable as error:
+            _LOG.warning("operations are not renewed: %s", error.message)
+            return
+        with self._condition:
+            for lease in [lease for lease in self._due if lease not in held]:
+                del self._due[lease]
+
+    def _claim(self) -> None:
+        free = _MAX_CLAIMED - len(self._due)
+        if free <= 0:
+            return
+        try:
+            with self._context.database.read() as tx:
+                if not operations.has_free(tx):
+                    return
+            with self._context.database.write("operation.claim") as tx:
+                claimed = operations.claim(
+                    tx, self._context.node_id, self._context.lease_seconds, free
+                )
+        except StoreUnavailable as error:
+            _LOG.warning("no operations are claimed: %s", error.message)
+            return
+        with self._condition:
+            for lease, kind, ref in claimed:
+                self._due[lease] = (time.monotonic(), kind, ref)
+
+    def _start_due(self) -> None:
+        now = time.monotonic()
+        with self._condition:
+            due = [
+                (lease, kind, ref)
+                for lease, (at, kind, ref) in self._due.items()
+                if at <= now and lease not in self._running
+            ]
+            self._running.update(lease for lease, _kind, _ref in due)
+        for lease, kind, ref in due:
+            self._pool.submit(self._advance, lease, kind, ref)
+
+    def _advance(self, lease: OperationLease, kind: str, ref: str) -> None:
+        seconds: float | None
+        try:
+            seconds = self._kinds[kind](lease, ref)
+        except LeaseLost:
+            _LOG.info("operation %s has been adopted by another node", lease.id)
+            seconds = None
+        except StoreUnavailable as error:
+            _LOG.warning("operation %s waits: %s", lease.id, error.message)
+            seconds = _ERROR_SECONDS
+        except HeadraceError as error:
+            _LOG.error("operation %s (%s of %s): %s", lease.id, kind, ref, error.message)
+            seconds = _ERROR_SECONDS
+        except Exception:
+            _LOG.exception("operation %s (%s of %s) failed in a step", lease.id, kind, ref)
+            seconds = _ERROR_SECONDS
+        with self._condition:
+            self._running.discard(lease)
+            if seconds is None:
+                self._due.pop(lease, None)
+            else:
+                self._due[lease] = (time.monotonic() + seconds, kind, ref)
+            self._condition.notify_all()
+
+    def _seconds_until_due(self) -> float:
+        times = [at for lease, (at, _k, _r) in self._due.items() if lease not in self._running]
+        if not times:
+            return _IDLE_SECONDS
+        return min(_IDLE_SECONDS, max(0.0, min(times) - time.monotonic()))

@@ -1,0 +1,280 @@
+"""Deployments: plans of jobs, the change of each job, versions and savepoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from headrace.model.failure import Failure
+from headrace.model.job import JobDecision, PlanSummary, SavepointContent
+from headrace.model.lifecycle import (
+    ChangeStep,
+    DeploymentState,
+    JobState,
+    SavepointState,
+)
+from headrace.model.session import SessionSpec
+from headrace.model.stream_query import QuerySpec
+
+
+class JobAction(StrEnum):
+    """What a change does to a job."""
+
+    DEPLOY = "deploy"
+    START = "start"
+    STOP = "stop"
+    SAVEPOINT = "savepoint"
+    ROLLBACK = "rollback"
+    DELETE = "delete"
+
+
+class JobSession(BaseModel):
+    """The session in which a job runs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    spec: SessionSpec
+
+
+class JobQuery(BaseModel):
+    """A query of a job, without the location of its checkpoint."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    directory: str
+    """Directory below that of the run; "" for a job of one query."""
+    spec: QuerySpec
+
+
+class VersionSpec(BaseModel):
+    """A version of a job as it is accepted: all that is needed to run it again."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    """The manifest, complete with the defaults of the template, without values of variables."""
+    manifest: dict[str, Any]
+    """The manifest with the values of variables, by key."""
+    description: str
+    query_fingerprint: str
+    configuration_fingerprint: str
+    session: JobSession
+    queries: list[JobQuery]
+    summaries: dict[str, PlanSummary] = {}
+    """Plans by name of the query, as a driver has analysed them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobVersion:
+    """An accepted manifest of a job. A change of the query raises `version`."""
+
+    id: str
+    job_id: str
+    version: int
+    """Number of the query, from 1."""
+    revision: int
+    """Number of the manifest, from 1."""
+    query_id: str
+    """UUID of the version; a change of the configuration keeps it."""
+    query_created_at: datetime
+    spec: VersionSpec
+    decision: JobDecision
+    reason: str
+    from_state: str | None
+    """Savepoint or run from which it began; None: it began without state."""
+    last_run: str | None
+    """Last run of the version: the directory of its checkpoint."""
+    outcome: str | None
+    """`deployed` or `failed`; None while it is being deployed."""
+    deployment_id: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job as the store holds it."""
+
+    id: str
+    owner: str
+    name: str
+    state: JobState
+    generation: int
+    """Raised by every change. A plan is valid for one generation."""
+    state_location: str
+    version_id: str | None
+    """The deployed version; None while the first one is being deployed."""
+    run: str | None
+    change_id: str | None
+    """The change in progress, which no other change can join."""
+    failure: Failure | None
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+
+
+class WrittenOutput(BaseModel):
+    """What a query of a failed version had already written."""
+
+    model_config = ConfigDict(frozen=True)
+
+    query: str
+    target: str
+    batches: int
+    rows: int | None = None
+
+
+class ChangeRecord(BaseModel):
+    """What a change does, decided once, and what it has done so far."""
+
+    model_config = ConfigDict(frozen=True)
+
+    action: JobAction
+    decision: JobDecision
+    reason: str
+    new_version_id: str | None = None
+    """Version that is to run afterwards; None: the job is to stop."""
+    new_run: str | None = None
+    """Directory of the checkpoint of the new run."""
+    old_version_id: str | None = None
+    old_run: str | None = None
+    old_query_ids: list[str] = []
+    """Queries that ran before."""
+    was: JobState | None = None
+    """State of the job before; None: it is new."""
+    takes_savepoint: bool = False
+    """Whether the state of the old run is copied."""
+    savepoint_id: str | None = None
+    """The copy, or the savepoint to restore."""
+    restores: bool = False
+    """Whether the new run begins with the savepoint."""
+    task_id: str | None = None
+    """Statement of the task in progress."""
+    task_attempts: int = 0
+    new_query_ids: list[str] = []
+    base_batches: dict[str, int | None] = {}
+    """Last batch of each new query when it was inserted, by id."""
+    written: list[WrittenOutput] = []
+    """What a version that failed has already written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobChange:
+    """The change of one job by a deployment, as the store holds it."""
+
+    id: str
+    deployment_id: str
+    job_id: str
+    owner: str
+    name: str
+    step: ChangeStep
+    record: ChangeRecord
+    failure: Failure | None
+    created_at: datetime
+    stepped_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savepoint:
+    """A copy of the checkpoints of a job, as the store holds it."""
+
+    id: str
+    job_id: str
+    version: int
+    run: str
+    place: str
+    state: SavepointState
+    content: SavepointContent | None
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class PlannedJob(BaseModel):
+    """What a deployment is to do to one job."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    path: str = ""
+    """File of the manifest; "" for a job without one."""
+    decision: JobDecision
+    reason: str
+    hint: str = ""
+    job_id: str | None = None
+    generation: int = 0
+    """Generation of the job when the plan was made; 0: the job is new."""
+    version: int | None = None
+    """Number of the version that is to run."""
+    session: str = ""
+    changed: list[str] = []
+    """Changed keys of the manifest."""
+    diff: str = ""
+    notes: list[str] = []
+    spec: VersionSpec | None = None
+    """What is to run; None: nothing changes, or the job is to stop."""
+    restores_from: str | None = None
+    """Savepoint that the new run begins with, if it exists already."""
+    keeps_run: bool = False
+    """Whether the job continues with the checkpoint of its last run."""
+
+
+class ManifestError(BaseModel):
+    """Why a manifest cannot be deployed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    line: int | None = None
+    column: int | None = None
+    code: str
+    message: str
+    hint: str = ""
+    job: str = ""
+
+
+class DeploymentPlan(BaseModel):
+    """A plan for all jobs of a deployment."""
+
+    model_config = ConfigDict(frozen=True)
+
+    state_location: str
+    jobs: list[PlannedJob] = []
+    errors: list[ManifestError] = []
+    notes: list[str] = []
+    check_ids: list[str] = []
+    """Statements with which drivers check the jobs."""
+
+    @property
+    def changes(self) -> list[PlannedJob]:
+        """The jobs that are to be changed."""
+        idle = {JobDecision.NONE, JobDecision.ERROR}
+        return [job for job in self.jobs if job.decision not in idle]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A deployment as the store holds it."""
+
+    id: str
+    owner: str
+    action: JobAction
+    state: DeploymentState
+    plan: DeploymentPlan
+    created_at: datetime
+    applied_at: datetime | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationLease:
+    """The right of a node to work on an operation: the fence of every step."""
+
+    id: str
+    node_id: str
+    epoch: int

@@ -1,0 +1,113 @@
+"""Operations: long work of nodes, claimed by compare-and-set, adopted when a node is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import ColumnElement, insert, or_, select, update
+
+from headrace.model.deployment import OperationLease
+from headrace.model.ids import new_id
+from headrace.model.lifecycle import OPERATION, OperationState
+from headrace.store import events
+from headrace.store.clock import clock
+from headrace.store.database import Tx
+from headrace.store.job_tables import operations
+from headrace.store.notifications import OPERATIONS
+
+_ENTITY = "operation"
+_LIVE = operations.c.ended_at.is_(None)
+
+
+def insert_operation(tx: Tx, kind: str, ref: str, *, actor: str) -> str:
+    """Insert an operation that any node may claim. Return its id.
+
+    Args:
+        kind: Name of the code that runs it.
+        ref: Id of the row that it works on.
+    """
+    operation_id = new_id("op")
+    row = {"id": operation_id, "kind": kind, "ref": ref, "state": OPERATION.initial}
+    tx.execute(insert(operations).values(created_at=clock()), row)
+    detail = {"kind": kind, "ref": ref}
+    events.append(tx, _ENTITY, operation_id, None, OPERATION.initial, actor=actor, detail=detail)
+    tx.wake(OPERATIONS)
+    return operation_id
+
+
+def claim(
+    tx: Tx, node_id: str, seconds: float, limit: int
+) -> list[tuple[OperationLease, str, str]]:
+    """Claim at most `limit` operations that no node works on.
+
+    Returns:
+        For each: the lease, the kind, and the id of the row to work on.
+    """
+    query = select(operations).where(_LIVE, _is_free()).order_by(operations.c.id).limit(limit)
+    claimed = []
+    for row in tx.execute(query.with_for_update(skip_locked=True)).mappings().all():
+        lease = OperationLease(id=row["id"], node_id=node_id, epoch=row["epoch"] + 1)
+        values = {"state": OperationState.CLAIMED, "node_id": node_id, "epoch": lease.epoch}
+        change = update(operations).where(operations.c.id == lease.id)
+        tx.execute(change.values(values).values(lease_until=clock(seconds)))
+        detail = {"node": node_id, "epoch": lease.epoch}
+        events.append(
+            tx,
+            _ENTITY,
+            lease.id,
+            row["state"],
+            OperationState.CLAIMED,
+            actor=node_id,
+            detail=detail,
+        )
+        claimed.append((lease, row["kind"], row["ref"]))
+    return claimed
+
+
+def has_free(tx: Tx) -> bool:
+    """Return whether `claim` would claim an operation."""
+    return tx.execute(select(operations.c.id).where(_LIVE, _is_free()).limit(1)).first() is not None
+
+
+def renew_all(tx: Tx, leases: Collection[OperationLease], seconds: float) -> set[OperationLease]:
+    """Renew the leases of a node. Return those that it still holds."""
+    held = set()
+    for lease in leases:
+        if renew(tx, lease, seconds):
+            held.add(lease)
+    return held
+
+
+def renew(tx: Tx, lease: OperationLease, seconds: float) -> bool:
+    """Lock an operation and renew its lease. Return False if another node has adopted it."""
+    change = update(operations).where(
+        operations.c.id == lease.id,
+        operations.c.node_id == lease.node_id,
+        operations.c.epoch == lease.epoch,
+        _LIVE,
+    )
+    return tx.execute(change.values(lease_until=clock(seconds))).rowcount > 0
+
+
+def release(tx: Tx, node_id: str) -> None:
+    """Give up the operations of a node that stops, so that another node adopts them at once."""
+    change = update(operations).where(operations.c.node_id == node_id, _LIVE)
+    tx.execute(change.values(lease_until=clock()))
+
+
+def finish(tx: Tx, lease: OperationLease) -> None:
+    """End an operation. The transaction has renewed its lease."""
+    change = update(operations).where(operations.c.id == lease.id, _LIVE)
+    tx.execute(change.values(state=OperationState.DONE, ended_at=clock(), lease_until=None))
+    events.append(
+        tx,
+        _ENTITY,
+        lease.id,
+        OperationState.CLAIMED,
+        OperationState.DONE,
+        actor=lease.node_id,
+    )
+
+
+def _is_free() -> ColumnElement[bool]:
+    return or_(operations.c.lease_until.is_(None), operations.c.lease_until < clock())
