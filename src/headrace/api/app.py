@@ -21,6 +21,7 @@ from headrace.api.routes import (
     driver_link,
     events,
     health,
+    jobs,
     metrics,
     nodes,
     opensearch,
@@ -62,7 +63,7 @@ def create_app(node: Node) -> FastAPI:
     app.add_middleware(BrowserRules, hosts=hosts, renderers=renderers)
     install_error_handlers(app, renderers)
     app.router.routes.append(driver_link.ROUTE)
-    for resource in (sessions, statements, streams, transactions, events, nodes):
+    for resource in (sessions, statements, streams, jobs, transactions, events, nodes):
         app.include_router(
             resource.router,
             prefix="/api/v1",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from headrace import __version__
+from headrace.cli.deploy import deploy
 from headrace.cli.doctor import doctor
+from headrace.cli.job import job
 from headrace.cli.recover import recover
 from headrace.cli.serve import serve
 from headrace.cli.session import session
@@ -22,7 +24,11 @@ def headrace() -> None:
     """Run SQL on Apache Spark; every statement and its state are durable."""
 
 
-for _command in (serve, stop, status, sql, session, statement, stream, recover, doctor):
+_COMMANDS = (
+    *(serve, stop, status, sql, session, statement, stream, deploy, job),
+    *(recover, doctor),
+)
+for _command in _COMMANDS:
     headrace.add_command(_command)
 
 

@@ -40,7 +40,13 @@ def error_from_response(status: int, body: bytes) -> HeadraceError:
     line, column = problem.get("line"), problem.get("column")
     position = Position(line, column) if line is not None and column is not None else None
     error_class = _error_class(str(problem.get("code", f"http_{status}")), status)
-    return error_class(str(detail), position=position, hint=problem.get("hint"))
+    problems = problem.get("problems")
+    return error_class(
+        str(detail),
+        position=position,
+        hint=problem.get("hint"),
+        problems=problems if isinstance(problems, list) else (),
+    )
 
 
 def _parse_problem(body: bytes) -> dict[str, Any]:

@@ -237,6 +237,43 @@ class Client:
         """Stop, pause, resume, restart or retry a streaming query. Return the query."""
         return self._call("POST", f"/api/v1/streams/{_quote(stream)}/{action}", idempotent=False)
 
+    # Jobs and deployments.
+
+    def plan_jobs(self, request: Mapping[str, Any]) -> Json:
+        """Plan a deployment of manifests. Return the deployment; its drivers may still check it."""
+        return self._call("POST", "/api/v1/jobs/plan", body=request, idempotent=False)
+
+    def apply_plan(self, deployment: str) -> Json:
+        """Apply a plan and return its deployment."""
+        body = {"deployment": deployment}
+        return self._call("POST", "/api/v1/jobs/apply", body=body, idempotent=False)
+
+    def deployment(self, deployment: str) -> Json:
+        """Return a deployment by id."""
+        return self._call("GET", f"/api/v1/deployments/{_quote(deployment)}")
+
+    def jobs(self) -> Json:
+        """Return all jobs by name."""
+        return self._call("GET", "/api/v1/jobs")
+
+    def job(self, name: str) -> Json:
+        """Return a job with its deployed version and its savepoints."""
+        return self._call("GET", f"/api/v1/jobs/{_quote(name)}")
+
+    def job_versions(self, name: str, *, limit: int = 100) -> Json:
+        """Return the versions of a job, newest first."""
+        path = f"/api/v1/jobs/{_quote(name)}/versions"
+        return self._call("GET", path, query={"limit": limit})
+
+    def act_on_job(self, name: str, action: str, options: Mapping[str, Any] | None = None) -> Json:
+        """Stop, start, copy or roll back a job. Return the deployment that does it."""
+        path = f"/api/v1/jobs/{_quote(name)}/{action}"
+        return self._call("POST", path, body=options, idempotent=False)
+
+    def delete_job(self, name: str) -> Json:
+        """Stop a job and remove it. Return the deployment that does it."""
+        return self._call("DELETE", f"/api/v1/jobs/{_quote(name)}", idempotent=False)
+
     # Table transactions.
 
     def transactions(

@@ -17,6 +17,7 @@ from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.ctas.view_query import read_scope
 from headrace.driver.failures import describe_failure
 from headrace.driver.hooks import Hooks, StatementFacts, load_hooks, report_lost_attempt
+from headrace.driver.jobs.tasks import run_task
 from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.planner import ExecutionPlan, TableOutcome, plan_statement
@@ -29,6 +30,7 @@ from headrace.driver.writes.lookup import find_writes_patiently
 from headrace.driver.written_rows import count_written_rows
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
+from headrace.model.job_messages import JobOutcome
 from headrace.model.lifecycle import StatementState
 from headrace.model.materialized_view import NameScope
 from headrace.model.messages import Assignment, Ended
@@ -73,6 +75,7 @@ class Execution:
         self._frame: DataFrame | None = None
         self._hooks = Hooks(self._facts, [], None)
         self._requested_lock = False
+        self._task_outcome: JobOutcome | None = None
         self._ended = threading.Event()
         self._cancelling = threading.Event()
 
@@ -144,6 +147,8 @@ class Execution:
     def _make_plan(self, session: SparkSession) -> ExecutionPlan:
         if self.assignment.command is None:
             return plan_statement(session, self.assignment, self._link, self._facts)
+        if self.assignment.task is not None:
+            return ExecutionPlan(run=lambda: self._run_task(session))
         if self.assignment.command in VIEW_STATEMENTS:
             planner = ViewPlanner(
                 self._spark.state.clone_session(), self.assignment, self._link, self._cancelling
@@ -158,6 +163,14 @@ class Execution:
                 cancelling=self._cancelling,
             )
         )
+
+    def _run_task(self, session: SparkSession) -> DataFrame:
+        """Carry out a task of a deployment, and return no rows."""
+        assert self.assignment.task is not None
+        self._task_outcome = run_task(
+            session, self.assignment.task, self._spark.state.clone_session
+        )
+        return session.sql("SELECT 1 WHERE false").select()
 
     def _prepare_writes(self, plan: ExecutionPlan) -> None:
         """Wait until the statement may write.
@@ -226,6 +239,7 @@ class Execution:
             rows_written=rows_written,
             progress=progress,
             scope=None if self.assignment.query is None else self._read_scope(),
+            task_outcome=self._task_outcome,
             ran_seconds=ran_seconds,
             snapshot=self._capture_changes(),
         )

@@ -24,6 +24,7 @@ from headrace.errors.jobs import (
     JobStateMissing,
     PlanNotApplicable,
     PlanOutdated,
+    SavepointBroken,
     VersionNotFound,
 )
 from headrace.errors.refusals import (
@@ -180,6 +181,7 @@ __all__ = [
     "ResultTooLarge",
     "ResultsUnavailable",
     "ResultsWriteFailed",
+    "SavepointBroken",
     "SchemaTooNew",
     "SessionClosed",
     "SessionEnded",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -37,8 +38,16 @@ class HeadraceError(Exception):
         *,
         position: Position | None = None,
         hint: str | None = None,
+        problems: Sequence[dict[str, Any]] = (),
     ) -> None:
+        """Create an error.
+
+        Args:
+            problems: The single errors, if the error stands for several: each with `path`, `line`,
+                `column`, `code`, `message` and `hint`.
+        """
         self.message = message or (type(self).__doc__ or "").strip()
+        self.problems = list(problems)
         self.position = position
         self.hint = hint
         super().__init__(self.message)

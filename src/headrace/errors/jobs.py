@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
+from headrace.errors.base import HeadraceError
 from headrace.errors.refusals import Conflict, InvalidRequest, NotFound
 
 
@@ -30,11 +28,6 @@ class InvalidManifests(InvalidRequest):
     """The manifests have errors."""
 
     code = "invalid_manifests"
-
-    def __init__(self, message: str, problems: Sequence[dict[str, Any]]) -> None:
-        super().__init__(message)
-        self.problems = list(problems)
-        """Each with `path`, `line`, `column`, `code`, `message` and `hint`."""
 
 
 class JobNameTaken(Conflict):
@@ -71,3 +64,9 @@ class JobStateMissing(Conflict):
     """The job has no state to continue from."""
 
     code = "job_state_missing"
+
+
+class SavepointBroken(HeadraceError):
+    """Files of a savepoint are missing or altered."""
+
+    code = "savepoint_broken"

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from headrace.model.failure import Failure
-from headrace.model.job import JobDecision, PlanSummary, SavepointContent
+from headrace.model.job import JobDecision, OnQueryChange, PlanSummary, SavepointContent
 from headrace.model.lifecycle import (
     ChangeStep,
     DeploymentState,
@@ -50,6 +50,8 @@ class JobQuery(BaseModel):
     directory: str
     """Directory below that of the run; "" for a job of one query."""
     spec: QuerySpec
+    needs_path: bool = False
+    """Whether the deployment chooses where its sink of files writes."""
 
 
 class VersionSpec(BaseModel):
@@ -150,9 +152,11 @@ class ChangeRecord(BaseModel):
     takes_savepoint: bool = False
     """Whether the state of the old run is copied."""
     savepoint_id: str | None = None
-    """The copy, or the savepoint to restore."""
+    """The copy."""
     restores: bool = False
-    """Whether the new run begins with the savepoint."""
+    """Whether the new run begins with a savepoint."""
+    restore_id: str | None = None
+    """That savepoint; None: the copy."""
     task_id: str | None = None
     """Statement of the task in progress."""
     task_attempts: int = 0
@@ -195,6 +199,18 @@ class Savepoint:
     ended_at: datetime | None
 
 
+class JobFacts(BaseModel):
+    """What is known of a job before a deployment, apart from its state and its plans."""
+
+    model_config = ConfigDict(frozen=True)
+
+    is_new: bool
+    is_running: bool
+    configuration_changed: bool = False
+    query_changed: bool = False
+    on_query_change: OnQueryChange = OnQueryChange.RESET
+
+
 class PlannedJob(BaseModel):
     """What a deployment is to do to one job."""
 
@@ -221,7 +237,13 @@ class PlannedJob(BaseModel):
     restores_from: str | None = None
     """Savepoint that the new run begins with, if it exists already."""
     keeps_run: bool = False
-    """Whether the job continues with the checkpoint of its last run."""
+    """Whether the job continues with the checkpoint of an earlier run."""
+    run_to_keep: str | None = None
+    """That run, if it is not the last one."""
+    path_source: VersionSpec | None = None
+    """Version whose sinks of files the new one continues, if it is not the last one."""
+    facts: JobFacts | None = None
+    """What decides, while drivers check the job."""
 
 
 class ManifestError(BaseModel):

@@ -23,6 +23,8 @@ class QueryToCheck(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
+    directory: str = ""
+    """Directory below that of the run; "" for a job of one query."""
     spec: QuerySpec
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -38,6 +38,8 @@ class RequestError:
     error_class: type[Exception]
     position: Position | None = None
     hint: str | None = None
+    problems: Sequence[dict[str, Any]] = ()
+    """The single errors, if the error stands for several."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -144,6 +146,7 @@ def _describe(error: HeadraceError) -> RequestError:
         error_class=type(error),
         position=error.position,
         hint=error.hint,
+        problems=error.problems,
         headers=headers,
     )
 

@@ -32,6 +32,9 @@ class Problem(ResponseModel):
     """Column in the text of the statement, counted from 1, in code points."""
     hint: str | None = None
     """What to do."""
+    problems: list[dict[str, Any]] | None = None
+    """The single errors of a request with several files: `path`, `line`, `column`, `code`,
+    `message` and `hint` of each."""
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -58,4 +61,6 @@ def render_problem(error: RequestError) -> Response:
         body |= {"line": error.position.line, "column": error.position.column}
     if error.hint is not None:
         body["hint"] = error.hint
+    if error.problems:
+        body["problems"] = list(error.problems)
     return JSONResponse(body, error.status, error.headers, media_type=MEDIA_TYPE)

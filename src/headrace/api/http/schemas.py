@@ -333,7 +333,7 @@ class EventBody(ResponseModel):
     """Position in the log, for `after`."""
     entity: str
     """`statement`, `session`, `transaction`, `stream`, `definition`, `materialized_view`,
-    `catalog_intent` or `node`."""
+    `catalog_intent`, `job`, `job_change`, `deployment`, `savepoint`, `operation` or `node`."""
     entity_id: str
     source: str | None = Field(serialization_alias="from")
     target: str = Field(serialization_alias="to")

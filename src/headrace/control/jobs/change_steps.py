@@ -97,7 +97,8 @@ class ChangeSteps:
         record = _without_task(record, attempts=0)
         if not content.files:
             # The old run has never begun a batch.
-            record = record.model_copy(update={"savepoint_id": None, "restores": False})
+            restores = record.restores and record.restore_id is not None
+            record = record.model_copy(update={"savepoint_id": None, "restores": restores})
         return self._step(tx, change, ChangeStep.VERIFIED, record)
 
     def restore(self, tx: Tx, change: JobChange) -> StepResult:
@@ -105,6 +106,11 @@ class ChangeSteps:
         record = change.record
         if record.action is JobAction.STOP:
             self._move_job(tx, change, JobState.STOPPED)
+            return self._step(tx, change, ChangeStep.APPLIED)
+        if record.action is JobAction.SAVEPOINT and record.was is not JobState.RUNNING:
+            self._move_job(
+                tx, change, _state_without_new_version(record), failure=get_job(tx, change).failure
+            )
             return self._step(tx, change, ChangeStep.APPLIED)
         if record.action is JobAction.DELETE:
             return self._step(tx, change, ChangeStep.PROVEN)
@@ -114,11 +120,10 @@ class ChangeSteps:
         if ended is None:
             return self._submit(tx, change, submit_restore)
         if ended.failure is None:
-            return self._step(
-                tx, change, ChangeStep.RESTORED, _without_task(record, attempts=0)
-            )
-        if ended.failure.code == "savepoint_broken" and record.savepoint_id is not None:
-            savepoints.move(tx, record.savepoint_id, SavepointState.BROKEN, actor=self._actor)
+            return self._step(tx, change, ChangeStep.RESTORED, _without_task(record, attempts=0))
+        source = record.restore_id or record.savepoint_id
+        if ended.failure.code == "savepoint_broken" and source is not None:
+            savepoints.move(tx, source, SavepointState.BROKEN, actor=self._actor)
         elif record.task_attempts < _TASK_ATTEMPTS:
             return self._keep(tx, change, _without_task(record))
         return self._undo(tx, change, ended.failure)
@@ -259,7 +264,7 @@ class ChangeSteps:
             run=record.new_run,
             version_id=record.new_version_id,
         )
-        from_state = record.savepoint_id if record.restores else None
+        from_state = (record.restore_id or record.savepoint_id) if record.restores else None
         jobs.set_outcome(
             tx,
             record.new_version_id,
@@ -272,7 +277,10 @@ class ChangeSteps:
         return StepResult.ADVANCED
 
     def _submit(
-        self, tx: Tx, change: JobChange, submit: Callable[[Tx, Settings, JobChange], ChangeRecord | None]
+        self,
+        tx: Tx,
+        change: JobChange,
+        submit: Callable[[Tx, Settings, JobChange], ChangeRecord | None],
     ) -> StepResult:
         """Submit a task of the change, unless its session is being replaced."""
         record = submit(tx, self._settings, change)
@@ -297,8 +305,9 @@ class ChangeSteps:
     def _last_batches(self, tx: Tx, change: JobChange) -> dict[str, int]:
         """Return the last batch of each directory from which the new run continues."""
         record = change.record
-        if record.restores and record.savepoint_id is not None:
-            savepoint = savepoints.get(tx, record.savepoint_id)
+        source = record.restore_id or record.savepoint_id
+        if record.restores and source is not None:
+            savepoint = savepoints.get(tx, source)
             content = None if savepoint is None else savepoint.content
             return {} if content is None else dict(content.last_batches)
         return {}

@@ -62,9 +62,10 @@ def submit_restore(tx: Tx, settings: Settings, change: JobChange) -> ChangeRecor
     session_id = open_session(tx, settings, job.owner, version.spec.session)
     if session_id is None:
         return None
-    assert record.savepoint_id is not None
+    source = record.restore_id or record.savepoint_id
+    assert source is not None
     assert record.new_run is not None
-    savepoint = savepoints.get(tx, record.savepoint_id)
+    savepoint = savepoints.get(tx, source)
     assert savepoint is not None
     places = JobPlaces(job.state_location, job.name)
     task = RestoreSavepoint(

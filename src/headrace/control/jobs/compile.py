@@ -96,9 +96,7 @@ def compile_queries(manifest: Manifest, definitions: Definitions) -> list[JobQue
             version=0,
             created_at=_BEFORE_ANY_VERSION,
         )
-    rows = JobRows(
-        setup=needed.setup, sql=manifest.sql, code=manifest.code, metadata=metadata
-    )
+    rows = JobRows(setup=needed.setup, sql=manifest.sql, code=manifest.code, metadata=metadata)
     return [_compile(command, needed, rows, conf, directory="")]
 
 
@@ -148,4 +146,9 @@ def _compile(
         conf=dict(conf),
         rows=rows,
     )
-    return JobQuery(name=command.name, directory=directory, spec=spec)
+    return JobQuery(
+        name=command.name,
+        directory=directory,
+        spec=spec,
+        needs_path=sink.provider.has_default_path and spec.path is None,
+    )

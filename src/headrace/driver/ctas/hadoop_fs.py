@@ -22,11 +22,11 @@ class HadoopFiles:
 
     def qualify(self, location: str) -> str:
         """Return the complete URI of a location, with its scheme."""
-        path, system = self._resolve(location)
+        path, system = self.resolve(location)
         return str(system.makeQualified(path).toString())
 
     def exists(self, location: str) -> bool:
-        path, system = self._resolve(location)
+        path, system = self.resolve(location)
         return bool(system.exists(path))
 
     def is_empty(self, location: str, *, ignore_prefix: str | None = None) -> bool:
@@ -34,17 +34,17 @@ class HadoopFiles:
 
         Entries whose names begin with `ignore_prefix` do not count.
         """
-        path, system = self._resolve(location)
+        path, system = self.resolve(location)
         return not system.exists(path) or _is_empty_directory(path, system, ignore_prefix)
 
     def remove(self, location: str) -> None:
         """Remove a file, or a directory with its contents. Do nothing if it does not exist."""
-        path, system = self._resolve(location)
+        path, system = self.resolve(location)
         system.delete(path, True)
 
     def remove_entries(self, location: str, prefixes: list[str]) -> None:
         """Remove the entries of a directory whose names begin with one of the prefixes."""
-        path, system = self._resolve(location)
+        path, system = self.resolve(location)
         for prefix in prefixes:
             pattern = self._jvm.type("org.apache.hadoop.fs.Path")(path, f"{prefix}*")
             # None if the directory does not exist.
@@ -53,7 +53,7 @@ class HadoopFiles:
 
     def remove_if_empty(self, location: str) -> bool:
         """Remove an empty directory. Return whether nothing exists at the location afterwards."""
-        path, system = self._resolve(location)
+        path, system = self.resolve(location)
         return not system.exists(path) or (
             _is_empty_directory(path, system) and bool(system.delete(path, False))
         )
@@ -81,15 +81,15 @@ class HadoopFiles:
 
     def move(self, source: str, target: str) -> bool:
         """Move a file or directory. Return False if the target exists or the move fails."""
-        source_path, system = self._resolve(source)
-        target_path, _system = self._resolve(target)
+        source_path, system = self.resolve(source)
+        target_path, _system = self.resolve(target)
         if system.exists(target_path):
             return False
         system.mkdirs(target_path.getParent())
         return bool(system.rename(source_path, target_path))
 
     def _walk(self, location: str) -> Iterator[str]:
-        path, system = self._resolve(location)
+        path, system = self.resolve(location)
         if not system.exists(path):
             return
         root = system.makeQualified(path).toString().rstrip("/") + "/"
@@ -101,7 +101,7 @@ class HadoopFiles:
     def _conf(self) -> Any:
         return self._jvm.state.newHadoopConf()
 
-    def _resolve(self, location: str) -> tuple[Any, Any]:
+    def resolve(self, location: str) -> tuple[Any, Any]:
         """Return Hadoop's Path and FileSystem of a location."""
         path = self._jvm.type("org.apache.hadoop.fs.Path")(location)
         return path, path.getFileSystem(self._conf)

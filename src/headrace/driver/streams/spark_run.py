@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.driver.ctas.view_query import set_scope
@@ -15,6 +15,7 @@ from headrace.driver.failures import describe_failure, describe_java_error
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.stream_end import has_ended_by_itself
 from headrace.driver.streams.classify import is_permanent, is_permanent_cause
+from headrace.driver.streams.job_rows import build_rows, run_setup
 from headrace.driver.streams.progress import find_last_epoch, find_last_report, read_new_batches
 from headrace.driver.streams.sinks import start_query
 from headrace.driver.streams.sources import open_source, register_streams
@@ -131,16 +132,35 @@ class RunStarter:
                 session.conf.set(key, value)
             if desired.spec.scope is not None:
                 set_scope(session, desired.spec.scope)
+            if desired.spec.rows is not None:
+                run_setup(session, desired.spec.rows.setup, persists=True)
             streams = register_streams(session, desired.spec.definitions)
             if isinstance(command, CreateMaterializedView):
                 query = start_refresh(session, desired, command)
             else:
-                rows = open_source(session, command, streams)
+                rows = _open_rows(session, desired, command, streams)
                 query = start_query(rows, desired, command, epoch=self._epoch)
         except (PySparkException, Py4JError, HeadraceError) as error:
             if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
                 # The JVM is gone or about to be: the driver notices that by itself.
                 raise RunFailed(describe_failure(error, ""), is_permanent=False) from error
-            failure = describe_failure(error, desired.spec.text)
+            failure = describe_failure(error, _text_of(desired))
             raise RunFailed(failure, is_permanent=is_permanent(error)) from error
         return SparkRun(session, query)
+
+
+def _open_rows(
+    session: SparkSession, desired: DesiredQuery, command: SaveStream, streams: list[str]
+) -> DataFrame:
+    rows = desired.spec.rows
+    if rows is None:
+        return open_source(session, command, streams)
+    is_named = rows.sql is None and rows.code is None
+    source = open_source(session, command, streams) if is_named else None
+    return build_rows(session, rows, source)
+
+
+def _text_of(desired: DesiredQuery) -> str:
+    """Return the user's text to which the positions of errors refer."""
+    rows = desired.spec.rows
+    return desired.spec.text if rows is None or rows.sql is None else rows.sql

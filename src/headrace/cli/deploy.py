@@ -1,0 +1,177 @@
+"""`headrace deploy`: plan the manifests of jobs, then apply the plan."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+from click.exceptions import Exit
+
+from headrace.cli import options
+from headrace.cli.command import CommandContext, command_context
+from headrace.cli.deployment_files import read_files
+from headrace.cli.deployment_progress import follow, wait_for_plan, write_errors, write_plan
+from headrace.client.http import Client, Json
+from headrace.errors import HeadraceError, InvalidRequest
+
+EXIT_CHANGES = 10
+"""Exit code of --detailed-exitcode if the plan has changes."""
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--plan", "only_plan", is_flag=True, help="Show the plan, and change nothing.")
+@click.option(
+    "--detailed-exitcode",
+    is_flag=True,
+    help="With --plan: exit with 10 if there are changes, with 0 if there are none.",
+)
+@click.option("--save", metavar="FILE", help="With --plan: keep the plan for --apply.")
+@click.option("--apply", "saved", metavar="FILE", help="Apply a saved plan exactly as shown.")
+@click.option("--yes", "-y", is_flag=True, help="Apply without a question.")
+@click.option(
+    "--template",
+    metavar="FILE",
+    help="Defaults of all manifests. Default: job-template.yaml of the folder.",
+)
+@click.option(
+    "--definitions",
+    "-d",
+    multiple=True,
+    metavar="FILE",
+    help="SQL file or folder that defines tables, streams and sinks; repeatable. Default: the"
+    " *.sql files of the folder.",
+)
+@click.option(
+    "--profile",
+    default="default",
+    metavar="NAME",
+    show_default=True,
+    help="Profile of the sessions in which the jobs run.",
+)
+@click.option(
+    "--state-location",
+    metavar="URI",
+    help="Location of manifests, savepoints and checkpoints. Default: jobs.state_location.",
+)
+@click.option(
+    "--py-files",
+    multiple=True,
+    metavar="PATH",
+    help="Python file, zip or folder for the code of jobs; repeatable.",
+)
+@click.option("--prune", is_flag=True, help="Stop and remove jobs whose manifests are gone.")
+@options.connection_options
+def deploy(
+    *,
+    paths: tuple[str, ...],
+    only_plan: bool,
+    detailed_exitcode: bool,
+    save: str | None,
+    saved: str | None,
+    yes: bool,
+    template: str | None,
+    definitions: tuple[str, ...],
+    profile: str,
+    state_location: str | None,
+    py_files: tuple[str, ...],
+    prune: bool,
+    server: str | None,
+    home: str | None,
+    debug: bool,
+) -> None:
+    """Deploy jobs: show what changes, ask, and apply it.
+
+    PATH is a manifest, or a folder with manifests (*.yaml).
+    """
+    with command_context(server=server, home=home, debug=debug) as context:
+        _check_options(paths, saved, only_plan=only_plan, save=save)
+        if saved is not None:
+            _apply_saved(context, saved, yes=yes)
+            return
+        files = read_files(paths, template=template, definitions=definitions)
+        if not (only_plan or yes):
+            _check_terminal()
+        request = files | {
+            "profile": profile,
+            "state_location": state_location,
+            "py_files": [str(Path(path).absolute()) for path in py_files],
+            "prune": prune,
+        }
+        client = context.connect(new_home=True)
+        deployment = _plan(context, client, request)
+        write_plan(context.terminal, deployment)
+        if only_plan:
+            _save(deployment, save)
+            raise Exit(EXIT_CHANGES if detailed_exitcode and deployment["has_changes"] else 0)
+        if deployment["has_changes"]:
+            _apply(context, client, deployment, yes=yes)
+
+
+def _plan(context: CommandContext, client: Client, request: Json) -> Json:
+    """Return the plan. Print the errors of the manifests, and end the command, if there are any."""
+    try:
+        deployment = client.plan_jobs(request)
+    except HeadraceError as error:
+        if not error.problems:
+            raise
+        raise Exit(write_errors(context.terminal, error.problems)) from error
+    deployment = wait_for_plan(client, deployment, context.terminal)
+    if deployment["errors"]:
+        raise Exit(write_errors(context.terminal, deployment["errors"]))
+    return deployment
+
+
+def _apply(context: CommandContext, client: Client, deployment: Json, *, yes: bool) -> None:
+    if not yes:
+        context.terminal.out.flush()
+        _check_terminal()
+        if not click.confirm("Apply?", err=True):
+            context.terminal.warn("Nothing was changed.")
+            raise Exit(0)
+    applied = client.apply_plan(deployment["id"])
+    raise Exit(follow(client, applied, context.terminal))
+
+
+def _apply_saved(context: CommandContext, file: str, *, yes: bool) -> None:
+    try:
+        deployment_id = str(json.loads(Path(file).read_text())["deployment"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidRequest(f"{file} is not a saved plan of `headrace deploy`.") from error
+    client = context.connect()
+    deployment = client.deployment(deployment_id)
+    write_plan(context.terminal, deployment)
+    _apply(context, client, deployment, yes=yes)
+
+
+def _save(deployment: Json, file: str | None) -> None:
+    if file is None:
+        return
+    try:
+        Path(file).write_text(json.dumps({"deployment": deployment["id"]}) + "\n")
+    except OSError as error:
+        raise InvalidRequest(f"{file} cannot be written: {error.strerror}.") from error
+
+
+def _check_options(
+    paths: tuple[str, ...], saved: str | None, *, only_plan: bool, save: str | None
+) -> None:
+    if saved is not None and (paths or only_plan):
+        raise InvalidRequest("--apply takes neither a PATH nor --plan: the plan is complete.")
+    if saved is None and not paths:
+        raise InvalidRequest(
+            "There is nothing to deploy. Name a manifest or a folder: headrace deploy PATH."
+        )
+    if save is not None and not only_plan:
+        raise InvalidRequest("--save needs --plan.")
+
+
+def _check_terminal() -> None:
+    """Raise InvalidRequest if no question can be asked."""
+    if not sys.stdin.isatty():
+        raise InvalidRequest(
+            "There is no terminal to ask on.",
+            hint="Add --yes to apply the plan without a question, or --plan to see it only.",
+        )

@@ -1,0 +1,235 @@
+"""The application of a plan: the changes of its jobs, written before anything is started."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from headrace.control.jobs.job_changer import KIND
+from headrace.control.jobs.places import new_run
+from headrace.errors import JobBusy, PlanNotApplicable, PlanOutdated
+from headrace.model.deployment import (
+    ChangeRecord,
+    Deployment,
+    Job,
+    JobAction,
+    JobVersion,
+    PlannedJob,
+    VersionSpec,
+)
+from headrace.model.job import JobDecision
+from headrace.model.lifecycle import DeploymentState, JobState
+from headrace.model.stream_query import StreamQuery
+from headrace.settings import Settings
+from headrace.store import job_changes, jobs, operations, stream_queries
+from headrace.store.database import Tx
+
+_STOPPING = {JobAction.STOP, JobAction.DELETE}
+_CLEAN = {JobDecision.START_CLEAN, JobDecision.RESTART_CLEAN}
+
+
+def apply_plan(tx: Tx, settings: Settings, deployment: Deployment) -> None:
+    """Begin the changes of a locked deployment: all of them, or none.
+
+    Raises:
+        PlanNotApplicable: The deployment is not planned, or has errors.
+        JobBusy: Another deployment changes one of the jobs.
+        PlanOutdated: A job has changed since the plan was made.
+    """
+    if deployment.state is not DeploymentState.PLANNED:
+        raise PlanNotApplicable(
+            f"Deployment {deployment.id} cannot be applied: it is {deployment.state}.",
+            hint="Make a new plan.",
+        )
+    plan = deployment.plan
+    failed = [job.name for job in plan.jobs if job.decision is JobDecision.ERROR]
+    if failed:
+        raise PlanNotApplicable(
+            f"The plan has errors, so that nothing is applied: {', '.join(failed)}."
+        )
+    job_changes.move_deployment(tx, deployment, DeploymentState.APPLYING, actor=deployment.owner)
+    live = _live_queries_by_job(tx, deployment.owner)
+    # Jobs are locked in the order of their names, so that two deployers cannot block each other.
+    for planned in sorted(plan.changes, key=lambda job: job.name.casefold()):
+        _begin_change(tx, settings, deployment, planned, live)
+    if not plan.changes:
+        applying = job_changes.get_deployment(tx, deployment.id)
+        assert applying is not None
+        job_changes.move_deployment(tx, applying, DeploymentState.APPLIED, actor=deployment.owner)
+
+
+def _begin_change(
+    tx: Tx,
+    settings: Settings,
+    deployment: Deployment,
+    planned: PlannedJob,
+    live: Mapping[str, list[StreamQuery]],
+) -> None:
+    owner = deployment.owner
+    job = _lock_job(tx, deployment, planned)
+    old = jobs.get_version(tx, job.version_id)
+    action = _action_of(deployment, planned)
+    was = None if planned.job_id is None else job.state
+    record = ChangeRecord(
+        action=action,
+        decision=planned.decision,
+        reason=planned.reason,
+        old_version_id=job.version_id,
+        old_run=job.run,
+        old_query_ids=[query.id for query in live.get(job.name.casefold(), [])],
+        was=was,
+    )
+    if action in _STOPPING:
+        record = record.model_copy(update={"takes_savepoint": job.run is not None})
+    else:
+        update = _plan_run(tx, settings, deployment, planned, job, old)
+        record = record.model_copy(update=update)
+    change_id = job_changes.insert_change(tx, deployment.id, job, record)
+    operations.insert_operation(tx, KIND, change_id, actor=owner)
+    if was is not None:
+        target = JobState.STOPPING if action in _STOPPING else JobState.DEPLOYING
+        detail = {"deployment": deployment.id}
+        jobs.transition(tx, job, target, actor=owner, failure=job.failure, detail=detail)
+
+
+def _lock_job(tx: Tx, deployment: Deployment, planned: PlannedJob) -> Job:
+    """Return the job of a change, locked; a new job is inserted."""
+    owner = deployment.owner
+    if planned.job_id is None:
+        present = jobs.find(tx, owner, planned.name)
+        if present is not None:
+            raise _outdated(planned, "it was deployed for the first time by another deployment")
+        location = deployment.plan.state_location
+        return jobs.insert_job(tx, owner, planned.name, location, actor=owner)
+    job = jobs.lock(tx, planned.job_id)
+    if job is None or job.ended_at is not None:
+        raise _outdated(planned, "it was deleted")
+    if job.change_id is not None:
+        raise describe_busy(tx, job)
+    if job.generation != planned.generation:
+        raise _outdated(planned, f"it is {job.state} now, since {job.updated_at:%H:%M:%S} UTC")
+    return job
+
+
+def _plan_run(
+    tx: Tx,
+    settings: Settings,
+    deployment: Deployment,
+    planned: PlannedJob,
+    job: Job,
+    old: JobVersion | None,
+) -> dict[str, object]:
+    """Return what the record of a change says about the new run. Insert the new version."""
+    version = old
+    if planned.spec is not None:
+        version = _insert_version(tx, settings, deployment, planned, job, old)
+    assert version is not None
+    update: dict[str, object] = {"new_version_id": version.id, "new_run": new_run()}
+    is_running = job.state is JobState.RUNNING
+    if planned.keeps_run:
+        is_copied = is_running or deployment.action is JobAction.SAVEPOINT
+        run = planned.run_to_keep or job.run
+        return update | {"new_run": run, "takes_savepoint": is_copied}
+    if planned.restores_from is not None:
+        restored = {"restores": True, "restore_id": planned.restores_from}
+        return update | restored | {"takes_savepoint": is_running}
+    if planned.decision is JobDecision.RESTART_FROM_SAVEPOINT:
+        return update | {"restores": True, "takes_savepoint": True}
+    return update | {"takes_savepoint": is_running and job.run is not None}
+
+
+def _insert_version(
+    tx: Tx,
+    settings: Settings,
+    deployment: Deployment,
+    planned: PlannedJob,
+    job: Job,
+    old: JobVersion | None,
+) -> JobVersion:
+    spec = planned.spec
+    assert spec is not None
+    is_same_query = (
+        old is not None
+        and old.spec.query_fingerprint == spec.query_fingerprint
+        and planned.decision not in _CLEAN
+    )
+    number = jobs.newest_version_number(tx, job.id) + 1
+    if is_same_query and old is not None:
+        number = old.version
+    has_state = planned.decision not in _CLEAN
+    base = planned.path_source or (old.spec if old is not None and has_state else None)
+    return jobs.insert_version(
+        tx,
+        job,
+        _choose_paths(settings, spec, base, owner=job.owner, name=job.name, version=number),
+        version=number,
+        query_id=old.query_id if is_same_query and old is not None else str(uuid.uuid4()),
+        decision=planned.decision,
+        reason=planned.reason,
+        deployment_id=deployment.id,
+        same_query_as=old if is_same_query else None,
+    )
+
+
+def _choose_paths(
+    settings: Settings,
+    spec: VersionSpec,
+    base: VersionSpec | None,
+    *,
+    owner: str,
+    name: str,
+    version: int,
+) -> VersionSpec:
+    """Choose where the sinks of files without a path write.
+
+    A version that continues with the state of another one continues in its directories: Spark
+    keeps the log of the batches there. A version without state gets new directories.
+    """
+    known = {} if base is None else {query.name: query.spec for query in base.queries}
+    queries = []
+    for query in spec.queries:
+        if query.needs_path:
+            before = known.get(query.name)
+            path = None if before is None or before.sink != query.spec.sink else before.path
+            if path is None:
+                parts = [settings.streams_location, f"jobs-{owner}", name, str(version)]
+                path = "/".join([*parts, query.directory]).rstrip("/")
+            chosen = query.spec.model_copy(update={"path": path})
+            query = query.model_copy(update={"spec": chosen})
+        queries.append(query)
+    return spec.model_copy(update={"queries": queries})
+
+
+def _action_of(deployment: Deployment, planned: PlannedJob) -> JobAction:
+    """Return what the change does: a deployment deletes the jobs that it prunes."""
+    if deployment.action is JobAction.DEPLOY and planned.decision is JobDecision.STOP:
+        return JobAction.DELETE
+    return deployment.action
+
+
+def _live_queries_by_job(tx: Tx, owner: str) -> dict[str, list[StreamQuery]]:
+    queries: dict[str, list[StreamQuery]] = {}
+    for query in stream_queries.list_live_of_jobs(tx, owner):
+        queries.setdefault(query.scope.casefold(), []).append(query)
+    return queries
+
+
+def _outdated(planned: PlannedJob, reason: str) -> PlanOutdated:
+    return PlanOutdated(
+        f"The plan is out of date for the job {planned.name}: {reason}.", hint="Make a new plan."
+    )
+
+
+def describe_busy(tx: Tx, job: Job) -> JobBusy:
+    """Return the error that names the deployment which changes a job."""
+    change = None if job.change_id is None else job_changes.get(tx, job.change_id)
+    by = "another deployment"
+    if change is not None:
+        deployment = job_changes.get_deployment(tx, change.deployment_id)
+        applied = None if deployment is None else deployment.applied_at
+        since = "" if applied is None else f", since {applied:%Y-%m-%d %H:%M:%S} UTC"
+        by = f"deployment {change.deployment_id} of {change.owner}{since} (step {change.step})"
+    return JobBusy(
+        f"The job {job.name} is being changed by {by}.",
+        hint="Wait until that deployment has ended, then make a new plan.",
+    )

@@ -1,0 +1,180 @@
+"""The decision for each job of a plan, when drivers have checked it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.deploy.compatibility import Compatibility, SinkSummary, judge
+from headrace.deploy.decision import FoundState, decide
+from headrace.grammar.parse import parse
+from headrace.grammar.stream_statements import SaveStream
+from headrace.model.deployment import (
+    JobQuery,
+    JobVersion,
+    ManifestError,
+    PlannedJob,
+    Savepoint,
+    VersionSpec,
+)
+from headrace.model.failure import Failure
+from headrace.model.job import JobDecision, OnQueryChange
+from headrace.model.job_messages import CheckedJob, CheckedJobs
+
+
+@dataclass(slots=True)
+class Checks:
+    """What drivers have found out about the jobs of a plan."""
+
+    by_job: dict[str, CheckedJob] = field(default_factory=dict)
+    savepoints: dict[str, Savepoint] = field(default_factory=dict)
+    """Savepoints by place."""
+    session_failures: list[Failure] = field(default_factory=list)
+    errors: list[ManifestError] = field(default_factory=list)
+    """Errors that concern no single job."""
+
+    def add(self, checked: CheckedJobs) -> None:
+        """Add the outcome of a task."""
+        self.by_job |= {job.name: job for job in checked.jobs}
+        if checked.location_problem is not None and not self.errors:
+            self.errors.append(
+                ManifestError(
+                    path="",
+                    code="state_location_unusable",
+                    message=f"The state location cannot be written: {checked.location_problem}",
+                    hint="Choose another one with --state-location, or grant access to it.",
+                )
+            )
+
+
+def decide_job(
+    planned: PlannedJob, current: JobVersion | None, checks: Checks
+) -> tuple[PlannedJob, list[ManifestError]]:
+    """Return a job with its decision, and its errors.
+
+    Args:
+        current: The deployed version; None: the job is new.
+    """
+    facts, spec = planned.facts, planned.spec
+    if facts is None or spec is None:
+        return planned, []
+    checked = checks.by_job.get(planned.name)
+    if checked is None:
+        return planned, [_session_error(planned, checks)]
+    errors = [
+        ManifestError(
+            path=planned.path,
+            line=problem.line,
+            column=problem.column,
+            code=problem.code,
+            message=problem.message,
+            job=planned.name,
+        )
+        for problem in checked.problems
+    ]
+    spec = spec.model_copy(update={"summaries": checked.summaries})
+    found = _find_state(checked)
+    compatibility = _judge(planned, current, spec)
+    decided = decide(
+        facts,
+        found_state=found,
+        compatibility=compatibility,
+        changed=planned.changed,
+        name=planned.name,
+    )
+    complete = planned.model_copy(
+        update={
+            "decision": decided.decision,
+            "reason": decided.reason,
+            "hint": decided.hint,
+            "notes": [*planned.notes, *checked.notes],
+            "spec": spec,
+            "version": _choose_number(decided.decision, current, spec),
+        }
+    )
+    if decided.decision is JobDecision.ERROR:
+        error = ManifestError(
+            path=planned.path,
+            code="job_state_missing" if found is None else "query_change_refused",
+            message=f"{planned.name}: {decided.reason}",
+            hint=decided.hint,
+            job=planned.name,
+        )
+        return complete, [*errors, error]
+    return _with_state(complete, checked, checks), errors
+
+
+def _with_state(planned: PlannedJob, checked: CheckedJob, checks: Checks) -> PlannedJob:
+    """Return a job with the state from which its new run begins."""
+    facts = planned.facts
+    assert facts is not None
+    update: dict[str, object] = {}
+    savepoint = checks.savepoints.get(checked.found_savepoint or "")
+    if planned.decision is JobDecision.RESUME_LATEST:
+        # The query and the configuration are those of the deployed version.
+        update["spec"] = None
+        update["keeps_run"] = checked.found_checkpoint
+    needs_savepoint = not facts.is_running and not checked.found_checkpoint
+    if planned.decision in {JobDecision.RESUME_LATEST, JobDecision.RESTART_FROM_SAVEPOINT}:
+        if needs_savepoint and savepoint is not None:
+            update["restores_from"] = savepoint.id
+    return planned.model_copy(update=update)
+
+
+def _find_state(checked: CheckedJob) -> FoundState | None:
+    if checked.found_checkpoint:
+        return FoundState.CHECKPOINT
+    return FoundState.SAVEPOINT if checked.found_savepoint else None
+
+
+def _judge(
+    planned: PlannedJob, current: JobVersion | None, spec: VersionSpec
+) -> Compatibility | None:
+    facts = planned.facts
+    assert facts is not None
+    is_judged = facts.on_query_change is OnQueryChange.KEEP_COMPATIBLE and facts.query_changed
+    if current is None or not is_judged:
+        return None
+    return judge(
+        current.spec.summaries,
+        spec.summaries,
+        _summarize_sinks(current.spec.queries),
+        _summarize_sinks(spec.queries),
+    )
+
+
+def _summarize_sinks(queries: list[JobQuery]) -> dict[str, SinkSummary]:
+    return {query.name: _summarize_sink(query) for query in queries}
+
+
+def _summarize_sink(query: JobQuery) -> SinkSummary:
+    command = parse(query.spec.text).command
+    assert isinstance(command, SaveStream)
+    return SinkSummary(
+        provider=query.spec.sink,
+        path=None if query.needs_path else query.spec.path,
+        target=".".join(command.target),
+        output_mode=command.output_mode,
+    )
+
+
+def _choose_number(
+    decision: JobDecision, current: JobVersion | None, spec: VersionSpec
+) -> int | None:
+    """Return the number of the version that is to run, as far as the plan can tell it."""
+    if current is None:
+        return 1
+    is_same = current.spec.query_fingerprint == spec.query_fingerprint
+    is_clean = decision in {JobDecision.START_CLEAN, JobDecision.RESTART_CLEAN}
+    return current.version if is_same and not is_clean else current.version + 1
+
+
+def _session_error(planned: PlannedJob, checks: Checks) -> ManifestError:
+    failure = checks.session_failures[0] if checks.session_failures else None
+    cause = "" if failure is None else f": {failure.message}"
+    return ManifestError(
+        path=planned.path,
+        code="session_cannot_start" if failure is None else failure.code,
+        message=f"The session {planned.session} could not check the job{cause}",
+        hint="headrace session list shows the session, and headrace session log its log.",
+        job=planned.name,
+    )

@@ -1,0 +1,338 @@
+"""The plan of a deployment: manifests read, compared with the deployed jobs, checked by drivers.
+
+A job that is unchanged and runs needs no driver. Every other job is analysed by the driver of its
+session before anything is changed, which also shows that the session can start. The plan is an
+operation, so that it survives the node.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.control.context import NodeContext
+from headrace.control.jobs.decisions import Checks, decide_job
+from headrace.control.jobs.drafts import JobDraft, read_drafts
+from headrace.control.jobs.job_sessions import open_check_session
+from headrace.control.jobs.places import JobPlaces
+from headrace.control.jobs.requests import PlanRequest
+from headrace.control.jobs.tasks import read_end, submit_task
+from headrace.deploy.changes import compare_manifests
+from headrace.errors import InvalidManifests, LeaseLost
+from headrace.model.deployment import (
+    DeploymentPlan,
+    Job,
+    JobAction,
+    JobFacts,
+    JobSession,
+    JobVersion,
+    ManifestError,
+    OperationLease,
+    PlannedJob,
+    Savepoint,
+)
+from headrace.model.job import JobDecision
+from headrace.model.job_messages import CheckedJobs, CheckJobs, JobToCheck, QueryToCheck
+from headrace.model.lifecycle import DeploymentState, JobState, SavepointState
+from headrace.store import job_changes, jobs, operations, savepoints
+from headrace.store.database import Tx
+
+KIND = "plan"
+"""Kind of the operations that plan deployments."""
+_JOBS_IN_TASK = 50
+"""Largest number of jobs that one task checks."""
+_POLL_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class _Deployed:
+    """What the store holds of the jobs of an owner."""
+
+    jobs: Mapping[str, Job]
+    versions: Mapping[str, JobVersion]
+    savepoints: Mapping[str, list[Savepoint]]
+
+    def version_of(self, job: Job | None) -> JobVersion | None:
+        if job is None or job.version_id is None:
+            return None
+        return self.versions.get(job.version_id)
+
+
+class JobPlanner:
+    """Plans deployments."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._database = context.database
+        self._settings = context.settings
+        self._lease_seconds = context.lease_seconds
+        self._actor = context.node_id
+
+    def begin(self, owner: str, request: PlanRequest) -> str:
+        """Begin a plan, and return the id of its deployment.
+
+        Raises:
+            InvalidManifests: With every error that the files alone show.
+            InvalidSetting: The profile does not exist.
+        """
+        drafts, notes = read_drafts(request, self._settings)
+        location = self._choose_location(owner, request)
+        with self._database.write("jobs.plan") as tx:
+            deployed = _read_deployed(tx, owner)
+            errors = _find_conflicts(drafts, deployed, location)
+            if errors:
+                raise InvalidManifests(
+                    f"{len(errors)} errors in the manifests. Nothing was planned.",
+                    [error.model_dump() for error in errors],
+                )
+            planned = [_plan_job(draft, deployed) for draft in drafts]
+            if request.prune:
+                planned += _plan_pruned(planned, deployed, location)
+            plan = DeploymentPlan(state_location=location, jobs=planned, notes=notes)
+            checks = self._submit_checks(tx, owner, plan, deployed)
+            plan = plan.model_copy(update={"check_ids": checks})
+            deployment_id = job_changes.insert_deployment(tx, owner, JobAction.DEPLOY, plan)
+            if checks:
+                operations.insert_operation(tx, KIND, deployment_id, actor=owner)
+            else:
+                deployment = job_changes.lock_deployment(tx, deployment_id)
+                assert deployment is not None
+                job_changes.move_deployment(tx, deployment, DeploymentState.PLANNED, actor=owner)
+        return deployment_id
+
+    def advance(self, lease: OperationLease, deployment_id: str) -> float | None:
+        """Complete a plan when its checks have ended. See `Advance`."""
+        with self._database.read() as tx:
+            deployment = job_changes.get_deployment(tx, deployment_id)
+            check_ids = [] if deployment is None else deployment.plan.check_ids
+            has_ended = all(read_end(tx, check_id) is not None for check_id in check_ids)
+        if not has_ended:
+            return _POLL_SECONDS
+        with self._database.write("operation.step") as tx:
+            if not operations.renew(tx, lease, self._lease_seconds):
+                raise LeaseLost(f"Operation {lease.id} has another node.")
+            deployment = job_changes.lock_deployment(tx, deployment_id)
+            if deployment is not None and deployment.state is DeploymentState.CHECKING:
+                plan = self._complete(tx, deployment.plan)
+                has_errors = bool(plan.errors)
+                target = DeploymentState.REJECTED if has_errors else DeploymentState.PLANNED
+                job_changes.move_deployment(tx, deployment, target, actor=self._actor, plan=plan)
+            operations.finish(tx, lease)
+        return None
+
+    def _choose_location(self, owner: str, request: PlanRequest) -> str:
+        chosen = request.state_location or self._settings.jobs.state_location
+        return (chosen or f"{self._settings.jobs_location}/{owner}").rstrip("/")
+
+    def _submit_checks(
+        self, tx: Tx, owner: str, plan: DeploymentPlan, deployed: _Deployed
+    ) -> list[str]:
+        """Submit the tasks that check the jobs, by session. Return their statements."""
+        by_session: dict[str, list[PlannedJob]] = defaultdict(list)
+        sessions: dict[str, JobSession] = {}
+        for planned in plan.jobs:
+            session = _session_to_check_in(planned, deployed)
+            if session is not None:
+                key = session.model_dump_json()
+                sessions[key] = session
+                by_session[key].append(planned)
+        check_ids = []
+        for key, members in by_session.items():
+            session_id = open_check_session(tx, self._settings, owner, sessions[key])
+            for start in range(0, len(members), _JOBS_IN_TASK):
+                part = members[start : start + _JOBS_IN_TASK]
+                to_check = [_job_to_check(planned, plan, deployed) for planned in part]
+                task = CheckJobs(state_location=plan.state_location, jobs=to_check)
+                names = ", ".join(planned.name for planned in part[:5])
+                check_ids.append(submit_task(tx, owner, session_id, task, f"check {names}"))
+        return check_ids
+
+    def _complete(self, tx: Tx, plan: DeploymentPlan) -> DeploymentPlan:
+        """Return the plan with the decisions that the outcomes of the checks allow."""
+        checks = Checks()
+        for check_id in plan.check_ids:
+            ended = read_end(tx, check_id)
+            assert ended is not None
+            if ended.failure is not None:
+                checks.session_failures.append(ended.failure)
+            elif isinstance(ended.outcome, CheckedJobs):
+                checks.add(ended.outcome)
+        owner_jobs = [job.job_id for job in plan.jobs if job.job_id is not None]
+        checks.savepoints = {
+            savepoint.place: savepoint for savepoint in savepoints.list_of_jobs(tx, owner_jobs)
+        }
+        versions = _read_current_versions(tx, owner_jobs)
+        decided = [decide_job(job, versions.get(job.job_id or ""), checks) for job in plan.jobs]
+        errors = list(checks.errors)
+        for planned, found in decided:
+            errors += found
+        return plan.model_copy(
+            update={"jobs": [planned for planned, _errors in decided], "errors": errors}
+        )
+
+
+def _read_deployed(tx: Tx, owner: str) -> _Deployed:
+    live = jobs.list_live(tx, owner)
+    versions = jobs.list_versions(tx, [job.version_id for job in live if job.version_id])
+    by_job: dict[str, list[Savepoint]] = defaultdict(list)
+    stopped = [job.id for job in live if job.state is not JobState.RUNNING]
+    for savepoint in savepoints.list_of_jobs(tx, stopped):
+        if savepoint.state is SavepointState.VERIFIED:
+            by_job[savepoint.job_id].append(savepoint)
+    return _Deployed({job.name.casefold(): job for job in live}, versions, by_job)
+
+
+def _read_current_versions(tx: Tx, job_ids: list[str]) -> dict[str, JobVersion]:
+    current = {}
+    for job_id in job_ids:
+        job = jobs.get(tx, job_id)
+        version = None if job is None else jobs.get_version(tx, job.version_id)
+        if version is not None:
+            current[job_id] = version
+    return current
+
+
+def _find_conflicts(
+    drafts: list[JobDraft], deployed: _Deployed, location: str
+) -> list[ManifestError]:
+    """Return the errors that only the deployed jobs show."""
+    errors = []
+    drafted = {draft.name.casefold() for draft in drafts}
+    in_session = {
+        version.spec.session.name: (job, version)
+        for job in deployed.jobs.values()
+        if job.name.casefold() not in drafted and job.state is JobState.RUNNING
+        for version in [deployed.version_of(job)]
+        if version is not None
+    }
+    for draft in drafts:
+        job = deployed.jobs.get(draft.name.casefold())
+        if job is not None and job.state_location != location:
+            message = (
+                f"The job {job.name} keeps its state at {job.state_location}, not at {location}."
+                " The state location of a job cannot change."
+            )
+            errors.append(draft.error("state_location_changed", message))
+        other = in_session.get(draft.spec.session.name)
+        if other is not None and other[1].spec.session.spec != draft.spec.session.spec:
+            keys = _list_differences(draft.spec.session, other[1].spec.session)
+            message = (
+                f"The session {draft.spec.session.name} also runs the job {other[0].name}, which is"
+                f" not part of this deployment and has other application properties: {keys}."
+            )
+            errors.append(draft.error("session_conflict", message))
+    return errors
+
+
+def _list_differences(first: JobSession, second: JobSession) -> str:
+    one, two = first.spec.conf, second.spec.conf
+    keys = sorted(key for key in {*one, *two} if one.get(key) != two.get(key))
+    if first.spec.profile != second.spec.profile:
+        keys.append("profile")
+    return ", ".join(keys) or "py_files"
+
+
+def _plan_job(draft: JobDraft, deployed: _Deployed) -> PlannedJob:
+    """Return a job with what the store knows; `decide_job` completes it after the checks."""
+    job = deployed.jobs.get(draft.name.casefold())
+    version = deployed.version_of(job)
+    common = {
+        "name": draft.name,
+        "path": draft.path,
+        "session": draft.spec.session.name,
+        "notes": draft.notes,
+        "job_id": None if job is None else job.id,
+        "generation": 0 if job is None else job.generation,
+    }
+    query_changed = version is None or (
+        version.spec.query_fingerprint != draft.spec.query_fingerprint
+    )
+    configuration_changed = version is None or (
+        version.spec.configuration_fingerprint != draft.spec.configuration_fingerprint
+        or version.spec.session != draft.spec.session
+    )
+    facts = JobFacts(
+        is_new=version is None,
+        is_running=job is not None and job.state is JobState.RUNNING,
+        configuration_changed=configuration_changed or query_changed,
+        query_changed=query_changed,
+        on_query_change=draft.on_query_change,
+    )
+    comparison = compare_manifests(
+        None if version is None else version.spec.text,
+        draft.spec.text,
+        None if version is None else version.spec.manifest,
+        draft.spec.manifest,
+    )
+    is_changed = facts.configuration_changed
+    if job is not None and job.change_id is not None:
+        common["notes"] = [*draft.notes, "another deployment is changing the job"]
+    if not is_changed and facts.is_running:
+        return PlannedJob(
+            **common,
+            decision=JobDecision.NONE,
+            reason="it runs, and nothing has changed",
+            version=None if version is None else version.version,
+        )
+    return PlannedJob(
+        **common,
+        decision=JobDecision.START_CLEAN,
+        reason="it is being checked",
+        changed=comparison.changed,
+        diff=comparison.diff,
+        spec=draft.spec,
+        facts=facts,
+    )
+
+
+def _plan_pruned(planned: list[PlannedJob], deployed: _Deployed, location: str) -> list[PlannedJob]:
+    """Return the jobs of the state location without a manifest, which are to be deleted."""
+    kept = {job.name.casefold() for job in planned}
+    pruned = []
+    for key, job in deployed.jobs.items():
+        if key in kept or job.state_location != location:
+            continue
+        version = deployed.version_of(job)
+        pruned.append(
+            PlannedJob(
+                name=job.name,
+                decision=JobDecision.STOP,
+                reason="no manifest declares it: it stops with a savepoint and is deleted",
+                job_id=job.id,
+                generation=job.generation,
+                session="" if version is None else version.spec.session.name,
+            )
+        )
+    return pruned
+
+
+def _session_to_check_in(planned: PlannedJob, deployed: _Deployed) -> JobSession | None:
+    return None if planned.spec is None else planned.spec.session
+
+
+def _job_to_check(planned: PlannedJob, plan: DeploymentPlan, deployed: _Deployed) -> JobToCheck:
+    assert planned.spec is not None
+    assert planned.facts is not None
+    job = deployed.jobs.get(planned.name.casefold())
+    version = deployed.version_of(job)
+    checkpoint, places = None, list[str]()
+    if job is not None and version is not None and not planned.facts.is_running:
+        if job.run is not None:
+            checkpoint = JobPlaces(plan.state_location, job.name).checkpoint(
+                version.version, job.run
+            )
+        places = [
+            savepoint.place
+            for savepoint in deployed.savepoints.get(job.id, [])
+            if savepoint.version == version.version
+        ]
+    return JobToCheck(
+        name=planned.name,
+        queries=[
+            QueryToCheck(name=query.name, directory=query.directory, spec=query.spec)
+            for query in planned.spec.queries
+        ],
+        is_clean_start=planned.facts.is_new,
+        checkpoint=checkpoint,
+        savepoints=places,
+    )

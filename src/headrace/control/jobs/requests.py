@@ -1,0 +1,28 @@
+"""What a caller asks for when it plans a deployment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file as the client has read it."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """The files of a deployment, and where it deploys to."""
+
+    manifests: list[SourceFile]
+    template: SourceFile | None = None
+    definitions: list[SourceFile] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+    """Values of `${NAME}`."""
+    profile: str = "default"
+    state_location: str | None = None
+    py_files: list[str] = field(default_factory=list)
+    prune: bool = False

@@ -1,0 +1,195 @@
+"""The service for jobs: plan, apply, find, list, and the actions on one job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.control.caller import Caller
+from headrace.control.context import NodeContext
+from headrace.control.jobs.actions import plan_action
+from headrace.control.jobs.applying import apply_plan, describe_busy
+from headrace.control.jobs.planning import JobPlanner
+from headrace.control.jobs.requests import PlanRequest
+from headrace.errors import DeploymentNotFound, JobNotFound
+from headrace.model.deployment import (
+    Deployment,
+    Job,
+    JobAction,
+    JobChange,
+    JobVersion,
+    Savepoint,
+)
+from headrace.model.lifecycle import DeploymentState
+from headrace.model.stream_query import StreamQuery
+from headrace.store import job_changes, jobs, savepoints, stream_queries
+from headrace.store.database import Tx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentStatus:
+    """A deployment with its changes."""
+
+    deployment: Deployment
+    changes: list[JobChange]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """A job with its deployed version, its live queries and its savepoints."""
+
+    job: Job
+    version: JobVersion | None
+    queries: list[StreamQuery]
+    savepoints: list[Savepoint]
+    deployment_id: str | None
+
+
+class Jobs:
+    """Jobs of all callers, served by one node."""
+
+    def __init__(self, context: NodeContext, planner: JobPlanner) -> None:
+        self._database = context.database
+        self._settings = context.settings
+        self._planner = planner
+
+    def plan(self, caller: Caller, request: PlanRequest) -> DeploymentStatus:
+        """Plan a deployment. Return it while it is checked, or with its plan.
+
+        Raises:
+            InvalidManifests: With every error that the files alone show.
+            InvalidSetting: The profile does not exist.
+        """
+        return self.get_deployment(caller, self._planner.begin(caller.owner, request))
+
+    def apply(self, caller: Caller, deployment_id: str) -> DeploymentStatus:
+        """Apply a plan. Raise as `apply_plan` does, and DeploymentNotFound."""
+        with self._database.write("jobs.apply") as tx:
+            deployment = job_changes.lock_deployment(tx, deployment_id)
+            if deployment is None or deployment.owner != caller.owner:
+                raise _deployment_not_found(deployment_id)
+            apply_plan(tx, self._settings, deployment)
+            return _read_deployment(tx, deployment_id)
+
+    def get_deployment(self, caller: Caller, deployment_id: str) -> DeploymentStatus:
+        """Return a deployment of the caller. Raise DeploymentNotFound."""
+        with self._database.read() as tx:
+            deployment = job_changes.get_deployment(tx, deployment_id)
+            if deployment is None or deployment.owner != caller.owner:
+                raise _deployment_not_found(deployment_id)
+            return _read_deployment(tx, deployment_id)
+
+    def list_deployments(self, caller: Caller, limit: int) -> list[DeploymentStatus]:
+        """Return the last deployments of the caller, newest first."""
+        with self._database.read() as tx:
+            return [
+                DeploymentStatus(
+                    deployment=deployment, changes=job_changes.of_deployment(tx, deployment.id)
+                )
+                for deployment in job_changes.list_deployments(tx, caller.owner, limit)
+            ]
+
+    def list_jobs(self, caller: Caller) -> list[JobStatus]:
+        """Return all jobs of the caller by name, without their savepoints."""
+        with self._database.read() as tx:
+            found = jobs.list_live(tx, caller.owner)
+            version_ids = [job.version_id for job in found if job.version_id is not None]
+            versions = jobs.list_versions(tx, version_ids)
+            live = stream_queries.list_live_of_jobs(tx, caller.owner)
+            return [
+                JobStatus(
+                    job=job,
+                    version=None if job.version_id is None else versions.get(job.version_id),
+                    queries=[query for query in live if query.scope == job.name],
+                    savepoints=[],
+                    deployment_id=_find_deployment_id(tx, job),
+                )
+                for job in found
+            ]
+
+    def get_job(self, caller: Caller, name: str) -> JobStatus:
+        """Return a job of the caller. Raise JobNotFound."""
+        with self._database.read() as tx:
+            job = _find(tx, caller, name)
+            live = stream_queries.list_live_of_jobs(tx, caller.owner)
+            return JobStatus(
+                job=job,
+                version=jobs.get_version(tx, job.version_id),
+                queries=[query for query in live if query.scope == job.name],
+                savepoints=savepoints.list_of_jobs(tx, [job.id]),
+                deployment_id=_find_deployment_id(tx, job),
+            )
+
+    def list_versions(self, caller: Caller, name: str, limit: int) -> list[JobVersion]:
+        """Return the versions of a job, newest first. Raise JobNotFound."""
+        with self._database.read() as tx:
+            return jobs.history(tx, _find(tx, caller, name).id, limit)
+
+    def stop(self, caller: Caller, name: str) -> DeploymentStatus:
+        """Stop a job with a savepoint. Raise JobNotFound, JobBusy and JobStateConflict."""
+        return self._act(caller, name, JobAction.STOP)
+
+    def savepoint(self, caller: Caller, name: str) -> DeploymentStatus:
+        """Copy the state of a job. Raise as `stop` does, and JobStateMissing."""
+        return self._act(caller, name, JobAction.SAVEPOINT)
+
+    def start(self, caller: Caller, name: str, *, clean: bool) -> DeploymentStatus:
+        """Start a job from its latest state, or without state. Raise as `savepoint` does."""
+        return self._act(caller, name, JobAction.START, clean=clean)
+
+    def roll_back(self, caller: Caller, name: str, version: int | None) -> DeploymentStatus:
+        """Return to an earlier version. Raise as `stop` does, and VersionNotFound."""
+        return self._act(caller, name, JobAction.ROLLBACK, version=version)
+
+    def delete(self, caller: Caller, name: str) -> DeploymentStatus:
+        """Stop a job with a savepoint, and remove it. Raise as `stop` does."""
+        return self._act(caller, name, JobAction.DELETE)
+
+    def _act(
+        self,
+        caller: Caller,
+        name: str,
+        action: JobAction,
+        *,
+        clean: bool = False,
+        version: int | None = None,
+    ) -> DeploymentStatus:
+        with self._database.write("jobs.act") as tx:
+            job = jobs.lock(tx, _find(tx, caller, name).id)
+            assert job is not None
+            if job.change_id is not None:
+                raise describe_busy(tx, job)
+            plan = plan_action(tx, job, action, clean=clean, version=version)
+            deployment_id = job_changes.insert_deployment(tx, caller.owner, action, plan)
+            deployment = job_changes.lock_deployment(tx, deployment_id)
+            assert deployment is not None
+            job_changes.move_deployment(tx, deployment, DeploymentState.PLANNED, actor=caller.owner)
+            planned = job_changes.lock_deployment(tx, deployment_id)
+            assert planned is not None
+            apply_plan(tx, self._settings, planned)
+            return _read_deployment(tx, deployment_id)
+
+
+def _find(tx: Tx, caller: Caller, name: str) -> Job:
+    job = jobs.find(tx, caller.owner, name)
+    if job is None:
+        raise JobNotFound(f"There is no job {name[:100]!r}.")
+    return job
+
+
+def _find_deployment_id(tx: Tx, job: Job) -> str | None:
+    if job.change_id is None:
+        return None
+    change = job_changes.get(tx, job.change_id)
+    return None if change is None else change.deployment_id
+
+
+def _read_deployment(tx: Tx, deployment_id: str) -> DeploymentStatus:
+    deployment = job_changes.get_deployment(tx, deployment_id)
+    assert deployment is not None
+    return DeploymentStatus(
+        deployment=deployment, changes=job_changes.of_deployment(tx, deployment_id)
+    )
+
+
+def _deployment_not_found(deployment_id: str) -> DeploymentNotFound:
+    return DeploymentNotFound(f"There is no deployment {deployment_id[:100]!r}.")

@@ -1,0 +1,1 @@
+"""Tasks that a node gives to a driver for the jobs of its owner."""

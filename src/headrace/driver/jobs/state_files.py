@@ -1,0 +1,149 @@
+"""Files of savepoints and checkpoints, copied inside the JVM: no byte passes through Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+from pyspark.sql import SparkSession
+
+from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.py4j_bridge import Py4JBridge
+
+_BUFFER = 1024 * 1024
+_MAX_OFFSETS = 64 * 1024
+"""Characters of the offsets of a batch that a savepoint records."""
+
+
+class CopiedFile(BaseModel):
+    """A file of a savepoint."""
+
+    path: str
+    """Relative to the directory of the savepoint."""
+    size: int
+    checksum: int
+    """CRC-32."""
+
+
+class StateFiles:
+    """Copies files and computes their checksums. Every call may raise Py4JError."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._jvm = Py4JBridge(session)
+        self._files = HadoopFiles(session)
+
+    def list_files(self, directory: str) -> list[str]:
+        """Return the paths of the complete files below a directory, relative to it."""
+        files = self._files.list_files(directory)
+        return [file for file in files if not _is_temporary(file)]
+
+    def exists(self, location: str) -> bool:
+        return self._files.exists(location)
+
+    def remove(self, location: str) -> None:
+        """Remove a file or directory. Do nothing if it does not exist."""
+        self._files.remove(location)
+
+    def size_of(self, location: str) -> int:
+        """Return the size of a file in bytes; -1 if it does not exist."""
+        path, system = self._files.resolve(location)
+        return int(system.getFileStatus(path).getLen()) if system.exists(path) else -1
+
+    def copy(self, source: str, target: str, relative: str) -> CopiedFile:
+        """Copy a file between two directories. Return it with the checksum of what was read."""
+        target_path, target_system = self._files.resolve(f"{target}/{relative}")
+        output = target_system.create(target_path, True)
+        size, checksum = self._read_through(f"{source}/{relative}", output)
+        return CopiedFile(path=relative, size=size, checksum=checksum)
+
+    def verify(self, directory: str, expected: CopiedFile) -> bool:
+        """Return whether a file has the size and the checksum that are expected of it."""
+        location = f"{directory}/{expected.path}"
+        if self.size_of(location) != expected.size:
+            return False
+        sink = self._jvm.type("java.io.OutputStream").nullOutputStream()
+        _size, checksum = self._read_through(location, sink)
+        return checksum == expected.checksum
+
+    def read_text(self, location: str) -> str | None:
+        """Return the text of a file; None if it does not exist."""
+        path, system = self._files.resolve(location)
+        if not system.exists(path):
+            return None
+        stream = system.open(path)
+        try:
+            return str(self._jvm.type("org.apache.commons.io.IOUtils").toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write_text(self, location: str, text: str) -> None:
+        """Write a file in one step: readers see the old text or the new one."""
+        directory, _, name = location.rpartition("/")
+        temporary = f"{directory}/.{name}.tmp"
+        path, system = self._files.resolve(temporary)
+        output = system.create(path, True)
+        try:
+            output.write(text.encode())
+        finally:
+            output.close()
+        target, _system = self._files.resolve(location)
+        if system.exists(target):
+            system.delete(target, False)
+        if not system.rename(path, target):
+            raise OSError(f"{location} could not be written: the rename failed")
+
+    def _read_through(self, location: str, output: Any) -> tuple[int, int]:
+        """Copy a file to a stream, close both, and return the size and the checksum."""
+        path, system = self._files.resolve(location)
+        checksum = self._jvm.type("java.util.zip.CRC32")()
+        stream = self._jvm.type("java.util.zip.CheckedInputStream")(system.open(path), checksum)
+        counted = self._jvm.type("org.apache.commons.io.input.CountingInputStream")(stream)
+        utilities = self._jvm.type("org.apache.hadoop.io.IOUtils")
+        utilities.copyBytes(counted, output, _BUFFER, True)
+        return int(counted.getByteCount()), int(checksum.getValue())
+
+
+class CheckpointLog(BaseModel):
+    """What the write-ahead log of a query says."""
+
+    last_offsets: int | None
+    last_commit: int | None
+    offsets: str = ""
+    """Offsets of the last batch, as Spark writes them."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every batch with offsets has its commit."""
+        return self.last_offsets == self.last_commit
+
+
+def read_log(files: StateFiles, directory: str, names: list[str]) -> CheckpointLog:
+    """Return what a checkpoint says, given the names of its files."""
+    last_offsets = max(_batches(names, "offsets"), default=None)
+    offsets = ""
+    if last_offsets is not None:
+        offsets = (files.read_text(f"{directory}/offsets/{last_offsets}") or "")[:_MAX_OFFSETS]
+    return CheckpointLog(
+        last_offsets=last_offsets,
+        last_commit=max(_batches(names, "commits"), default=None),
+        offsets=offsets,
+    )
+
+
+def to_canonical_json(value: Any) -> str:
+    """Return a value as JSON with sorted keys."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _batches(names: list[str], folder: str) -> Iterator[int]:
+    for name in names:
+        parts = name.split("/")
+        if len(parts) == 2 and parts[0] == folder and parts[1].isdigit():
+            yield int(parts[1])
+
+
+def _is_temporary(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return name.startswith(".") or name.endswith((".tmp", ".crc"))

@@ -1,0 +1,148 @@
+"""The rows of a query of a job: its SQL or its code, with the metadata columns."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+from datetime import UTC
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.streams.invalid_stream import InvalidStream
+from headrace.model.job import METADATA_COLUMNS, JobMetadata, JobRows
+
+_CODE = "<code>"
+_RESULT = "execution_output"
+_SESSION_PLANS = {
+    "SetCommand",
+    "SetCatalogCommand",
+    "SetNamespaceCommand",
+    "SetCatalogAndNamespace",
+    "UseStatement",
+    "CreateViewCommand",
+    "CreateView",
+    "CreateTempViewUsing",
+    "CreateFunctionCommand",
+    "CreateFunction",
+    "CreateSQLFunctionCommand",
+    "CreateUserDefinedFunction",
+    "CreateVariable",
+    "AddJarsCommand",
+    "AddFilesCommand",
+}
+_CATALOG_PLANS = {"CreateTable", "CreateTableCommand", "CreateNamespace", "CreateTableLikeCommand"}
+_EXISTS = {
+    "TABLE_OR_VIEW_ALREADY_EXISTS",
+    "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS",
+    "SCHEMA_ALREADY_EXISTS",
+    "ROUTINE_ALREADY_EXISTS",
+    "VIEW_ALREADY_EXISTS",
+    "TABLE_ALREADY_EXISTS",
+}
+
+
+def run_setup(session: SparkSession, statements: Iterable[str], *, persists: bool) -> list[str]:
+    """Run the statements that a job needs before its query. An object that exists stays.
+
+    Args:
+        persists: Whether statements may create tables and databases. Otherwise they are skipped.
+
+    Returns:
+        The skipped statements.
+
+    Raises:
+        InvalidStream: A statement does more than define something.
+        PySparkException: Spark refuses a statement.
+    """
+    skipped = []
+    for statement in statements:
+        kind = _find_kind(session, statement)
+        if kind in _CATALOG_PLANS and not persists:
+            skipped.append(statement)
+            continue
+        if kind not in _CATALOG_PLANS | _SESSION_PLANS:
+            raise InvalidStream(
+                f"A job can only define tables, views, functions and configuration. This statement"
+                f" does something else: {statement[:200]}"
+            )
+        try:
+            session.sql(statement)
+        except AnalysisException as error:
+            if error.getCondition() not in _EXISTS:
+                raise
+    return skipped
+
+
+def build_rows(session: SparkSession, rows: JobRows, source: DataFrame | None) -> DataFrame:
+    """Return the rows of a query, with its metadata columns.
+
+    Args:
+        source: The rows that the statement names, if the job has neither SQL nor code.
+
+    Raises:
+        InvalidStream: The code is not valid, or the rows have a metadata column already.
+        PySparkException: Spark refuses the query.
+    """
+    if rows.code is not None:
+        frame = _run_code(session, rows.code)
+    elif rows.sql is not None:
+        frame = session.sql(rows.sql)
+    else:
+        assert source is not None
+        frame = source
+    return frame if rows.metadata is None else _add_metadata(frame, rows.metadata)
+
+
+def _find_kind(session: SparkSession, statement: str) -> str:
+    plan = Py4JBridge(session).state.sqlParser().parsePlan(statement)
+    return str(plan.getClass().getSimpleName())
+
+
+def _run_code(session: SparkSession, code: str) -> DataFrame:
+    names: dict[str, object] = {"spark": session, "__name__": "__headrace_job__"}
+    try:
+        exec(compile(code, _CODE, "exec"), names)  # noqa: S102 - the code of the user's own job
+    except SyntaxError as error:
+        raise InvalidStream(f"line {error.lineno} of `code`: {error.msg}") from error
+    except Exception as error:
+        raise InvalidStream(
+            f"line {_find_line(error)} of `code`: {type(error).__name__}: {error}"
+        ) from error
+    frame = names.get(_RESULT)
+    if not isinstance(frame, DataFrame):
+        found = "nothing" if frame is None else f"a {type(frame).__name__}"
+        raise InvalidStream(f"The code must bind {_RESULT} to a DataFrame. It binds {found}.")
+    return frame
+
+
+def _find_line(error: Exception) -> int | None:
+    """Return the last line of the user's code in the trace of an error."""
+    lines = [
+        entry.lineno
+        for entry in traceback.extract_tb(error.__traceback__)
+        if entry.filename == _CODE
+    ]
+    return lines[-1] if lines else None
+
+
+def _add_metadata(frame: DataFrame, metadata: JobMetadata) -> DataFrame:
+    present = {name.casefold() for name in frame.columns} & set(METADATA_COLUMNS)
+    if present:
+        raise InvalidStream(
+            f"The query has a column {sorted(present)[0]}, which the job adds. Rename it, or set"
+            " metadata-columns to false."
+        )
+    created_at = metadata.created_at.astimezone(UTC).isoformat()
+    values = (
+        F.current_timestamp(),
+        F.lit(metadata.name),
+        F.lit(metadata.description),
+        F.lit(metadata.query_id),
+        F.lit(metadata.version),
+        F.lit(created_at).cast("timestamp"),
+    )
+    columns = (value.alias(name) for value, name in zip(values, METADATA_COLUMNS, strict=True))
+    return frame.select("*", *columns)
