@@ -39,6 +39,7 @@ KNOWN_KEYS = (
     "embedded",
     "streams",
     "materialized_views",
+    "jobs",
     "opensearch",
     "profiles",
 )

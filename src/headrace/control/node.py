@@ -21,6 +21,10 @@ from headrace.control.history import HistoryRetention
 from headrace.control.home_token import load_or_create_token
 from headrace.control.host.idle_shutdown import IdleShutdown
 from headrace.control.host.metastore import Metastore
+from headrace.control.jobs import job_changer, planning
+from headrace.control.jobs.operation_runner import OperationRunner
+from headrace.control.jobs.plan_expiry import PlanExpiry
+from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
 from headrace.control.metrics import StoreMetrics
@@ -108,6 +112,15 @@ class Node:
         self.sessions = Sessions(self.context)
         self.transactions = Transactions(self.context)
         self.streams = Streams(self.context)
+        planner = planning.JobPlanner(self.context)
+        self.jobs = Jobs(self.context, planner)
+        self._operations = OperationRunner(
+            self.context,
+            {
+                planning.KIND: planner.advance,
+                job_changer.KIND: job_changer.JobChanger(self.context).advance,
+            },
+        )
         self.events = EventLog(self.context)
         self.driver_link = DriverLinkService(self.context)
         self.wake_ups = WakeUps(self.database)
@@ -154,6 +167,7 @@ class Node:
         self._lease.start()
         self._tasks.start()
         self._retention.start()
+        self._operations.start()
         self._describe().write(self.settings.layout)
         _LOG.info("node %s serves %s from %s", self.id, self.context.address, self.database.dialect)
 
@@ -165,6 +179,7 @@ class Node:
         """Stop the background work, and end drivers and metastore if `ends_drivers` is set."""
         self.withdraw()
         self._tasks.stop()
+        self._operations.stop()
         self._retention.stop()
         self._lease.stop()
         self._launches.stop()
@@ -211,6 +226,7 @@ class Node:
             PeriodicTask("launches", self._launches.start_pending),
             PeriodicTask("history", HistoryRetention(self.context).run, _HISTORY_SECONDS),
             PeriodicTask("expired nodes", ExpiredNodes(self.context).run, _EXPIRED_NODES_SECONDS),
+            PeriodicTask("plan expiry", PlanExpiry(self.context).run, _HISTORY_SECONDS),
             PeriodicTask("idle shutdown", self._stop_if_unused),
         ]
         is_first = True

@@ -134,6 +134,12 @@ class Py4JBridge:
         """
         return self._serde.deserialize(base64.b64decode(text))
 
+    def close_thread_connection(self) -> None:
+        """Close the connection of this thread, which ends. Py4J would leave its socket open."""
+        connection = self._gateway._gateway_client.get_thread_connection()  # noqa: SLF001
+        if connection is not None:
+            connection.close()
+
     @cached_property
     def _gateway(self) -> Any:
         return self._context._gateway  # noqa: SLF001

@@ -25,6 +25,7 @@ from headrace.store.database import Tx
 from headrace.store.job_tables import deployments, job_changes, jobs
 
 _CHANGE, _DEPLOYMENT = "job_change", "deployment"
+_EXPIRED_AT_ONCE = 100
 _SELECT = select(job_changes)
 _SELECT_DEPLOYMENT = select(deployments)
 
@@ -91,17 +92,16 @@ def set_checks(tx: Tx, deployment: Deployment, plan: DeploymentPlan) -> None:
     tx.execute(update(deployments).where(deployments.c.id == deployment.id).values(plan=plan))
 
 
-def expire_plans(tx: Tx, seconds: float, *, actor: str) -> int:
-    """Expire the plans that were not applied within a time. Return their number."""
-    query = _SELECT_DEPLOYMENT.where(
-        deployments.c.ended_at.is_(None),
-        deployments.c.state == DeploymentState.PLANNED,
-        seconds_since(deployments.c.created_at) > seconds,
-    ).with_for_update(skip_locked=True)
-    expired = [Deployment(**row) for row in tx.execute(query.limit(100)).mappings()]
-    for deployment in expired:
-        move_deployment(tx, deployment, DeploymentState.EXPIRED, actor=actor)
-    return len(expired)
+def has_old_plan(tx: Tx, seconds: float) -> bool:
+    """Return whether a plan was not applied within a time."""
+    return tx.execute(_old_plans(seconds).limit(1)).first() is not None
+
+
+def expire_plans(tx: Tx, seconds: float, *, actor: str) -> None:
+    """Expire at most a hundred plans that were not applied within a time."""
+    query = _old_plans(seconds).limit(_EXPIRED_AT_ONCE).with_for_update(skip_locked=True)
+    for row in tx.execute(query).mappings().all():
+        move_deployment(tx, Deployment(**row), DeploymentState.EXPIRED, actor=actor)
 
 
 def insert_change(tx: Tx, deployment_id: str, job: Job, record: ChangeRecord) -> str:
@@ -215,6 +215,14 @@ def _end_deployment(tx: Tx, deployment_id: str, *, actor: str) -> None:
         has_failed = ChangeStep.FAILED in steps
         target = DeploymentState.FAILED if has_failed else DeploymentState.APPLIED
         move_deployment(tx, deployment, target, actor=actor)
+
+
+def _old_plans(seconds: float) -> Select[Any]:
+    return _SELECT_DEPLOYMENT.where(
+        deployments.c.ended_at.is_(None),
+        deployments.c.state == DeploymentState.PLANNED,
+        seconds_since(deployments.c.created_at) > seconds,
+    )
 
 
 def _first(tx: Tx, query: Select[Any]) -> JobChange | None:

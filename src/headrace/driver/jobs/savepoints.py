@@ -7,9 +7,7 @@ is not a savepoint. A repeated copy completes the first one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Iterable
 
 from pydantic import BaseModel, ValidationError
 from pyspark.sql import SparkSession
@@ -27,11 +25,7 @@ from headrace.model.job_messages import RestoreSavepoint, TakeSavepoint
 
 METADATA = "_metadata"
 _FORMAT = 1
-_THREADS = 8
 _SHOWN_FILES = 5
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 class SavepointMetadata(BaseModel):
@@ -54,7 +48,7 @@ def take_savepoint(session: SparkSession, task: TakeSavepoint) -> SavepointConte
     if complete is not None:
         return complete.content
     names = files.list_files(task.checkpoint)
-    copied = _in_threads(lambda name: files.copy(task.checkpoint, task.savepoint, name), names)
+    copied = files.map(lambda name: files.copy(task.checkpoint, task.savepoint, name), names)
     _check_all(files, task.savepoint, copied)
     logs = {query: _read_log(files, task.checkpoint, query, names) for query in task.queries}
     content = SavepointContent(
@@ -84,7 +78,7 @@ def restore_savepoint(session: SparkSession, task: RestoreSavepoint) -> None:
         raise SavepointBroken(f"The savepoint {task.savepoint} has no valid {METADATA}.")
     _check_sizes(files, task.savepoint, metadata.files)
     names = [file.path for file in metadata.files]
-    copied = _in_threads(lambda name: files.copy(task.savepoint, task.checkpoint, name), names)
+    copied = files.map(lambda name: files.copy(task.savepoint, task.checkpoint, name), names)
     if copied != metadata.files:
         altered = [
             after.path
@@ -136,7 +130,7 @@ def _read_log(files: StateFiles, checkpoint: str, query: str, names: list[str]) 
 
 
 def _check_sizes(files: StateFiles, directory: str, expected: list[CopiedFile]) -> None:
-    sizes = _in_threads(lambda file: files.size_of(f"{directory}/{file.path}"), expected)
+    sizes = files.map(lambda file: files.size_of(f"{directory}/{file.path}"), expected)
     wrong = [file.path for file, size in zip(expected, sizes, strict=True) if size != file.size]
     if wrong:
         raise _broken(directory, wrong)
@@ -144,7 +138,7 @@ def _check_sizes(files: StateFiles, directory: str, expected: list[CopiedFile]) 
 
 def _check_all(files: StateFiles, directory: str, expected: list[CopiedFile]) -> None:
     """Raise SavepointBroken unless every file of a directory is as expected."""
-    results = _in_threads(lambda file: files.verify(directory, file), expected)
+    results = files.map(lambda file: files.verify(directory, file), expected)
     wrong = [file.path for file, is_right in zip(expected, results, strict=True) if not is_right]
     if wrong:
         raise _broken(directory, wrong)
@@ -159,8 +153,3 @@ def _broken(directory: str, names: list[str]) -> SavepointBroken:
 def _checksum_of(copied: list[CopiedFile]) -> str:
     listed = [[file.path, file.size, file.checksum] for file in copied]
     return hashlib.sha256(to_canonical_json(listed).encode()).hexdigest()
-
-
-def _in_threads(function: Callable[[T], R], values: list[T]) -> list[R]:
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(function, values))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 from pyspark.sql import SparkSession
@@ -12,6 +14,9 @@ from pyspark.sql import SparkSession
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.py4j_bridge import Py4JBridge
 
+T = TypeVar("T")
+R = TypeVar("R")
+_THREADS = 8
 _BUFFER = 1024 * 1024
 _MAX_OFFSETS = 64 * 1024
 """Characters of the offsets of a batch that a savepoint records."""
@@ -33,6 +38,28 @@ class StateFiles:
     def __init__(self, session: SparkSession) -> None:
         self._jvm = Py4JBridge(session)
         self._files = HadoopFiles(session)
+
+    def map(self, function: Callable[[T], R], values: Sequence[T]) -> list[R]:
+        """Return the results of a function for these values, computed by a few threads."""
+        size = max(1, -(-len(values) // _THREADS))
+        parts = [values[start : start + size] for start in range(0, len(values), size)]
+        futures = [Future[list[R]]() for _part in parts]
+        # Not a pool: a thread that has closed its connection must not work for another part.
+        for part, future in zip(parts, futures, strict=True):
+            threading.Thread(target=self._work, args=(function, part, future), daemon=True).start()
+        return [result for future in futures for result in future.result()]
+
+    def _work(
+        self, function: Callable[[T], R], values: Sequence[T], future: Future[list[R]]
+    ) -> None:
+        try:
+            results = [function(value) for value in values]
+        except Exception as error:  # noqa: BLE001 - the caller's thread raises it
+            future.set_exception(error)
+        else:
+            future.set_result(results)
+        finally:
+            self._jvm.close_thread_connection()
 
     def list_files(self, directory: str) -> list[str]:
         """Return the paths of the complete files below a directory, relative to it."""

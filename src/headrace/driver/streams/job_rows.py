@@ -132,7 +132,7 @@ def _add_metadata(frame: DataFrame, metadata: JobMetadata) -> DataFrame:
     present = {name.casefold() for name in frame.columns} & set(METADATA_COLUMNS)
     if present:
         raise InvalidStream(
-            f"The query has a column {sorted(present)[0]}, which the job adds. Rename it, or set"
+            f"The query has a column {min(present)}, which the job adds. Rename it, or set"
             " metadata-columns to false."
         )
     created_at = metadata.created_at.astimezone(UTC).isoformat()
