@@ -199,7 +199,7 @@ class Savepoint:
     ended_at: datetime | None
 
 
-class JobFacts(BaseModel):
+class PlannedFacts(BaseModel):
     """What is known of a job before a deployment, apart from its state and its plans."""
 
     model_config = ConfigDict(frozen=True)
@@ -242,7 +242,7 @@ class PlannedJob(BaseModel):
     """That run, if it is not the last one."""
     path_source: VersionSpec | None = None
     """Version whose sinks of files the new one continues, if it is not the last one."""
-    facts: JobFacts | None = None
+    facts: PlannedFacts | None = None
     """What decides, while drivers check the job."""
 
 

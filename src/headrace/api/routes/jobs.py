@@ -23,7 +23,7 @@ from headrace.api.http.job_serializers import deployment_body, job_body, version
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
 from headrace.api.http.strict_json import StrictRoute
-from headrace.control.jobs.requests import PlanRequest, SourceFile
+from headrace.control.jobs.requests import PlanRequest, SourceText
 
 JobRef = Annotated[str, Path(description="name of the job", max_length=100)]
 DeploymentRef = Annotated[str, Path(description="id of the deployment", max_length=100)]
@@ -39,11 +39,11 @@ def plan_jobs(request: Request, caller: Authenticated, body: PlanRequestBody) ->
     `rejected` with all errors. Errors of the YAML are reported at once.
     """
     plan = PlanRequest(
-        manifests=[SourceFile(file.path, file.text) for file in body.manifests],
+        manifests=[SourceText(file.path, file.text) for file in body.manifests],
         template=None
         if body.template is None
-        else SourceFile(body.template.path, body.template.text),
-        definitions=[SourceFile(file.path, file.text) for file in body.definitions],
+        else SourceText(body.template.path, body.template.text),
+        definitions=[SourceText(file.path, file.text) for file in body.definitions],
         variables=body.variables,
         profile=body.profile,
         state_location=body.state_location,

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import quote
 
 from headrace.control.streams.checks import check_retry_options, choose_sink
-from headrace.deploy.definitions import Definitions, NeededDefinitions, Script
-from headrace.deploy.manifest import Manifest
-from headrace.errors import HeadraceError, InvalidStatement
-from headrace.grammar.parse import parse
-from headrace.grammar.stream_statements import CreateSink, SaveStream
+from headrace.deploy.definitions import NeededDefinitions
+from headrace.deploy.manifest import DEDICATED, Manifest
+from headrace.deploy.script_statements import read_statements
+from headrace.errors import InvalidStatement
+from headrace.grammar.stream_statements import (
+    CreateSink,
+    CreateStream,
+    CreateStreamAs,
+    SaveStream,
+)
 from headrace.model.deployment import JobQuery, JobSession
 from headrace.model.job import JobMetadata, JobRows
 from headrace.model.session import SessionSpec
 from headrace.model.stream_providers import CHECKPOINT_OPTION
 from headrace.model.stream_query import QuerySpec
 
-DEDICATED = "dedicated"
 _STATIC_SQL = (
     "spark.sql.extensions",
     "spark.sql.warehouse.dir",
@@ -61,8 +65,11 @@ def choose_session(manifest: Manifest, *, profile: str, py_files: Iterable[str])
     return JobSession(name=name, spec=spec)
 
 
-def compile_queries(manifest: Manifest, definitions: Definitions) -> list[JobQuery]:
+def compile_queries(manifest: Manifest, needed: NeededDefinitions) -> list[JobQuery]:
     """Return the queries of a manifest.
+
+    Args:
+        needed: The table definitions that the manifest needs.
 
     Raises:
         InvalidStatement: A query cannot write to its target.
@@ -74,17 +81,15 @@ def compile_queries(manifest: Manifest, definitions: Definitions) -> list[JobQue
         if not is_application_property(key)
     }
     if manifest.script is not None:
-        return _compile_script(manifest, definitions, conf)
-    text = manifest.sql if manifest.sql is not None else manifest.code or ""
+        return _compile_script(manifest.script, needed, conf)
     assert manifest.target is not None
-    needed = definitions.needed_for(text, manifest.target)
     command = SaveStream(
         source=(manifest.name,),
         target=manifest.target if needed.sink is None else (needed.sink.name,),
         to_table=needed.sink is None,
         query_name=manifest.name,
-        trigger=manifest.stream_trigger,
-        output_mode=manifest.stream_output_mode,
+        trigger=manifest.parsed_trigger,
+        output_mode=manifest.output_mode,
     )
     metadata = None
     if manifest.metadata_columns:
@@ -96,20 +101,32 @@ def compile_queries(manifest: Manifest, definitions: Definitions) -> list[JobQue
             version=0,
             created_at=_BEFORE_ANY_VERSION,
         )
-    rows = JobRows(setup=needed.setup, sql=manifest.sql, code=manifest.code, metadata=metadata)
-    return [_compile(command, needed, rows, conf, directory="")]
+    rows = JobRows(
+        setup=list(needed.setup), sql=manifest.sql, code=manifest.code, metadata=metadata
+    )
+    return [_compile(command, needed.streams, needed.sink, rows, conf, directory="")]
 
 
 def _compile_script(
-    manifest: Manifest, definitions: Definitions, conf: Mapping[str, str]
+    script: str, needed: NeededDefinitions, conf: Mapping[str, str]
 ) -> list[JobQuery]:
-    script = definitions.with_script(manifest.script or "")
-    commands = script.queries
+    statements, _problems = read_statements(script, allow_queries=True)
+    commands = [each.command for each in statements if isinstance(each.command, SaveStream)]
+    own = [each for each in statements if not isinstance(each.command, SaveStream)]
+    streams = [each.text for each in own if isinstance(each.command, CreateStream | CreateStreamAs)]
+    sinks = {sink.name.casefold(): sink for sink in needed.sinks}
+    sinks |= {
+        each.command.name.casefold(): each.command
+        for each in own
+        if isinstance(each.command, CreateSink)
+    }
+    setup = [*needed.setup, *(each.text for each in own if each.command is None)]
     return [
         _compile(
             command,
-            script.needed_for_query(command),
-            JobRows(setup=script.setup),
+            [*needed.streams, *streams],
+            None if command.to_table else sinks.get(command.target[-1].casefold()),
+            JobRows(setup=setup),
             conf,
             directory="" if len(commands) == 1 else quote(command.name, safe=""),
         )
@@ -119,14 +136,16 @@ def _compile_script(
 
 def _compile(
     command: SaveStream,
-    needed: NeededDefinitions,
+    streams: Iterable[str],
+    sink_definition: CreateSink | None,
     rows: JobRows,
     conf: Mapping[str, str],
     *,
     directory: str,
 ) -> JobQuery:
     text = command.to_sql()
-    sinks = {} if needed.sink is None else {needed.sink.name.casefold(): needed.sink}
+    definition = None if sink_definition is None else replace(sink_definition, qualifier=())
+    sinks = {} if definition is None else {definition.name.casefold(): definition}
     sink = choose_sink(text, command, sinks)
     if CHECKPOINT_OPTION.lower() in sink.by_key:
         raise InvalidStatement(
@@ -135,9 +154,7 @@ def _compile(
             hint=f"Remove the option {CHECKPOINT_OPTION}.",
         )
     check_retry_options(sink.options, conf)
-    texts = list(needed.streams)
-    if needed.sink is not None:
-        texts.append(replace(needed.sink, qualifier=()).to_sql())
+    texts = [*streams, *([] if definition is None else [definition.to_sql()])]
     spec = QuerySpec(
         text=text,
         definitions=texts,

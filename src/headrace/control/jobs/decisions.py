@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from headrace.deploy.compatibility import Compatibility, SinkSummary, judge
-from headrace.deploy.decision import FoundState, decide
+from headrace.deploy.decision import JobFacts, decide
+from headrace.grammar.clauses import Options, override_options
 from headrace.grammar.parse import parse
-from headrace.grammar.stream_statements import SaveStream
+from headrace.grammar.stream_statements import CreateSink, SaveStream
 from headrace.model.deployment import (
     JobQuery,
     JobVersion,
@@ -19,6 +21,7 @@ from headrace.model.deployment import (
 from headrace.model.failure import Failure
 from headrace.model.job import JobDecision, OnQueryChange
 from headrace.model.job_messages import CheckedJob, CheckedJobs
+from headrace.model.stream_providers import SINKS
 
 
 @dataclass(slots=True)
@@ -73,7 +76,6 @@ def decide_job(
     ]
     spec = spec.model_copy(update={"summaries": checked.summaries})
     found = _find_state(checked)
-    compatibility = _judge(planned, current, spec)
     decided = decide(
         facts,
         found_state=found,
@@ -85,7 +87,7 @@ def decide_job(
         update={
             "decision": decided.decision,
             "reason": decided.reason,
-            "hint": decided.hint,
+            "hint": decided.hint or "",
             "notes": [*planned.notes, *checked.notes],
             "spec": spec,
             "version": _choose_number(decided.decision, current, spec),
@@ -96,7 +98,7 @@ def decide_job(
             path=planned.path,
             code="job_state_missing" if found is None else "query_change_refused",
             message=f"{planned.name}: {decided.reason}",
-            hint=decided.hint,
+            hint=decided.hint or "",
             job=planned.name,
         )
         return complete, [*errors, error]
@@ -120,10 +122,10 @@ def _with_state(planned: PlannedJob, checked: CheckedJob, checks: Checks) -> Pla
     return planned.model_copy(update=update)
 
 
-def _find_state(checked: CheckedJob) -> FoundState | None:
+def _find_state(checked: CheckedJob) -> Literal["savepoint", "checkpoint"] | None:
     if checked.found_checkpoint:
-        return FoundState.CHECKPOINT
-    return FoundState.SAVEPOINT if checked.found_savepoint else None
+        return "checkpoint"
+    return "savepoint" if checked.found_savepoint else None
 
 
 def _judge(
@@ -149,12 +151,23 @@ def _summarize_sinks(queries: list[JobQuery]) -> dict[str, SinkSummary]:
 def _summarize_sink(query: JobQuery) -> SinkSummary:
     command = parse(query.spec.text).command
     assert isinstance(command, SaveStream)
+    options = {key.lower(): value for key, value in _list_options(query, command)}
+    provider = SINKS[query.spec.sink]
+    table = options.get("dbtable") or options.get("path") if not command.to_table else None
     return SinkSummary(
-        provider=query.spec.sink,
-        path=None if query.needs_path else query.spec.path,
-        target=".".join(command.target),
-        output_mode=command.output_mode,
+        provider=provider.name,
+        path=query.spec.path if not query.needs_path else None,
+        table=".".join(command.target) if command.to_table else table,
+        topic=options.get("topic"),
+        output_mode=(command.output_mode or provider.modes[0]),
     )
+
+
+def _list_options(query: JobQuery, command: SaveStream) -> Options:
+    """Return the options of the sink of a query and of its statement together."""
+    definitions = (parse(text).command for text in query.spec.definitions)
+    sink = next((each for each in definitions if isinstance(each, CreateSink)), None)
+    return override_options(() if sink is None else sink.options, command.options)
 
 
 def _choose_number(

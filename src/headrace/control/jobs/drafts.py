@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from headrace.control.conf import check_conf
+from headrace.control.conf import check_conf, check_session_conf
 from headrace.control.jobs.compile import choose_session, compile_queries
 from headrace.control.jobs.requests import PlanRequest
-from headrace.deploy.definitions import Definitions, read_definitions
+from headrace.deploy.definitions import Definitions, load_definitions
 from headrace.deploy.fingerprint import configuration_fingerprint, query_fingerprint
-from headrace.deploy.manifest import LocatedManifest, ManifestProblem
-from headrace.deploy.read import read_manifests
+from headrace.deploy.load import LoadedManifest, load_manifests
+from headrace.deploy.manifest_text import write_manifest
+from headrace.deploy.problems import ManifestProblem
 from headrace.errors import HeadraceError, InvalidManifests
 from headrace.model.deployment import ManifestError, VersionSpec
 from headrace.model.job import OnQueryChange
@@ -34,3 +35,113 @@ class JobDraft:
         return ManifestError(
             path=self.path, line=self.line, code=code, message=message, hint=hint, job=self.name
         )
+
+
+def read_drafts(request: PlanRequest, settings: Settings) -> list[JobDraft]:
+    """Return the drafts of all manifests.
+
+    Raises:
+        InvalidManifests: With every error of all files.
+        InvalidSetting: The profile does not exist.
+    """
+    settings.profile(request.profile)
+    loaded = load_manifests(
+        request.manifests, template=request.template, variables=request.variables
+    )
+    definitions, problems = load_definitions(request.definitions, request.variables)
+    errors = [_convert(problem) for problem in (*loaded.problems, *problems)]
+    notes: dict[str, list[str]] = {}
+    for note in loaded.notes:
+        notes.setdefault(note.path, []).append(f"line {note.line}: {note.message}")
+    drafts = []
+    for manifest in loaded.manifests:
+        try:
+            drafts.append(_compile(manifest, definitions, request, settings, notes))
+        except HeadraceError as error:
+            errors.append(_describe(manifest, error))
+    errors += _find_session_conflicts(drafts)
+    raise_errors(errors)
+    return drafts
+
+
+def raise_errors(errors: Sequence[ManifestError]) -> None:
+    """Raise InvalidManifests if there are errors."""
+    if errors:
+        count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
+        raise InvalidManifests(
+            f"{count} in the files of the deployment. Nothing was planned.",
+            problems=[error.model_dump() for error in errors],
+        )
+
+
+def _compile(
+    loaded: LoadedManifest,
+    definitions: Definitions,
+    request: PlanRequest,
+    settings: Settings,
+    notes: dict[str, list[str]],
+) -> JobDraft:
+    manifest = loaded.manifest
+    needed = definitions.needed_for(manifest)
+    check_conf(manifest.spark_properties, settings.conf_policy)
+    session = choose_session(manifest, profile=request.profile, py_files=request.py_files)
+    check_session_conf(session.spec, settings.conf_policy)
+    spec = VersionSpec(
+        text=write_manifest(loaded.written),
+        manifest=manifest.model_dump(mode="json", by_alias=True, exclude_none=True),
+        description=manifest.description,
+        query_fingerprint=query_fingerprint(manifest, needed),
+        configuration_fingerprint=configuration_fingerprint(manifest, needed),
+        session=session,
+        queries=compile_queries(manifest, needed),
+    )
+    return JobDraft(
+        name=manifest.name,
+        path=loaded.place.path,
+        line=loaded.place.line,
+        spec=spec,
+        on_query_change=manifest.on_query_change,
+        notes=notes.get(loaded.place.path, []),
+    )
+
+
+def _find_session_conflicts(drafts: Sequence[JobDraft]) -> list[ManifestError]:
+    """Return an error for each job whose application differs from that of its session."""
+    first: dict[str, JobDraft] = {}
+    errors = []
+    for draft in drafts:
+        session = draft.spec.session
+        other = first.setdefault(session.name, draft)
+        mine, theirs = session.spec.conf, other.spec.session.spec.conf
+        if mine != theirs:
+            keys = sorted(key for key in {*mine, *theirs} if mine.get(key) != theirs.get(key))
+            message = (
+                f"{draft.name} and {other.name} share the session {session.name}, and differ in"
+                f" properties of the Spark application: {', '.join(keys)}."
+            )
+            hint = "Give both the same values, or give one of them another `session`."
+            errors.append(draft.error("session_conflict", message, hint))
+    return errors
+
+
+def _convert(problem: ManifestProblem) -> ManifestError:
+    return ManifestError(
+        path=problem.path,
+        line=problem.line,
+        column=problem.column,
+        code=problem.code,
+        message=problem.message,
+        hint=problem.hint or "",
+    )
+
+
+def _describe(loaded: LoadedManifest, error: HeadraceError) -> ManifestError:
+    """Return the error of a manifest. The positions of a generated statement mean nothing."""
+    return ManifestError(
+        path=loaded.place.path,
+        line=loaded.place.line,
+        code=error.code,
+        message=f"{loaded.manifest.name}: {error.message}",
+        hint=error.hint or "",
+        job=loaded.manifest.name,
+    )

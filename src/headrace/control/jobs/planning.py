@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 from headrace.control.context import NodeContext
 from headrace.control.jobs.decisions import Checks, decide_job
-from headrace.control.jobs.drafts import JobDraft, read_drafts
+from headrace.control.jobs.drafts import JobDraft, raise_errors, read_drafts
 from headrace.control.jobs.job_sessions import open_check_session
 from headrace.control.jobs.places import JobPlaces
 from headrace.control.jobs.requests import PlanRequest
 from headrace.control.jobs.tasks import read_end, submit_task
 from headrace.deploy.changes import compare_manifests
-from headrace.errors import InvalidManifests, LeaseLost
+from headrace.errors import LeaseLost
 from headrace.model.deployment import (
     DeploymentPlan,
     Job,
     JobAction,
-    JobFacts,
+    PlannedFacts,
     JobSession,
     JobVersion,
     ManifestError,
@@ -75,20 +75,15 @@ class JobPlanner:
             InvalidManifests: With every error that the files alone show.
             InvalidSetting: The profile does not exist.
         """
-        drafts, notes = read_drafts(request, self._settings)
+        drafts = read_drafts(request, self._settings)
         location = self._choose_location(owner, request)
         with self._database.write("jobs.plan") as tx:
             deployed = _read_deployed(tx, owner)
-            errors = _find_conflicts(drafts, deployed, location)
-            if errors:
-                raise InvalidManifests(
-                    f"{len(errors)} errors in the manifests. Nothing was planned.",
-                    [error.model_dump() for error in errors],
-                )
+            raise_errors(_find_conflicts(drafts, deployed, location))
             planned = [_plan_job(draft, deployed) for draft in drafts]
             if request.prune:
                 planned += _plan_pruned(planned, deployed, location)
-            plan = DeploymentPlan(state_location=location, jobs=planned, notes=notes)
+            plan = DeploymentPlan(state_location=location, jobs=planned)
             checks = self._submit_checks(tx, owner, plan, deployed)
             plan = plan.model_copy(update={"check_ids": checks})
             deployment_id = job_changes.insert_deployment(tx, owner, JobAction.DEPLOY, plan)
@@ -251,7 +246,7 @@ def _plan_job(draft: JobDraft, deployed: _Deployed) -> PlannedJob:
         version.spec.configuration_fingerprint != draft.spec.configuration_fingerprint
         or version.spec.session != draft.spec.session
     )
-    facts = JobFacts(
+    facts = PlannedFacts(
         is_new=version is None,
         is_running=job is not None and job.state is JobState.RUNNING,
         configuration_changed=configuration_changed or query_changed,

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file as the client has read it."""
-
-    path: str
-    text: str
+from headrace.deploy.source_text import SourceText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
     """The files of a deployment, and where it deploys to."""
 
-    manifests: list[SourceFile]
-    template: SourceFile | None = None
-    definitions: list[SourceFile] = field(default_factory=list)
+    manifests: list[SourceText]
+    template: SourceText | None = None
+    definitions: list[SourceText] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     """Values of `${NAME}`."""
     profile: str = "default"
