@@ -34,6 +34,7 @@ PACKAGES = {
     "control.statements",
     "control.streams",
     "control.views",
+    "deploy",
     "driver",
     "driver.ctas",
     "driver.output",
@@ -62,6 +63,7 @@ MODULES = {
     "settings",
     "spark_log",
     "spark_properties",
+    "variables",
 }
 
 # Words of the former dialect of this code, with their replacements in house.md.

@@ -9,9 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import InvalidStatement, Position
-from headrace.grammar.clauses import DeclaredColumn, Interval, IntervalUnit
+from headrace.grammar.clauses import (
+    DeclaredColumn,
+    Interval,
+    IntervalUnit,
+    parse_qualified_name,
+    qualified_name_to_sql,
+)
 from headrace.grammar.lexer import code_tokens
-from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, TriggerKind
+from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, TriggerKind, parse_trigger
 from headrace.grammar.stream_statements import (
     CreateSink,
     CreateStream,
@@ -144,18 +150,27 @@ _triggers = st.one_of(
     st.sampled_from([TriggerKind.ONCE, TriggerKind.AVAILABLE_NOW]).map(StreamTrigger),
 )
 _qualified = st.lists(_names, min_size=1, max_size=3).map(tuple)
+_qualifiers = st.lists(_names, max_size=2).map(tuple)
 _statements = st.one_of(
     st.builds(
         CreateStream,
+        qualifier=_qualifiers,
         name=_names,
         replace=st.booleans(),
         columns=_columns,
         provider=_names,
         options=_options,
     ),
-    st.builds(CreateStreamAs, name=_names, replace=st.booleans(), query=st.just("SELECT 1 AS `;`")),
+    st.builds(
+        CreateStreamAs,
+        qualifier=_qualifiers,
+        name=_names,
+        replace=st.booleans(),
+        query=st.just("SELECT 1 AS `;`"),
+    ),
     st.builds(
         CreateSink,
+        qualifier=_qualifiers,
         name=_names,
         replace=st.booleans(),
         columns=_columns,
@@ -184,6 +199,36 @@ _statements = st.one_of(
 @given(_statements)
 def test_the_text_of_a_statement_parses_to_the_same_statement(statement: Any) -> None:
     assert parse(_PARSERS[type(statement)], statement.to_sql()) == statement
+
+
+def test_the_name_of_a_stream_or_sink_can_be_qualified() -> None:
+    stream = parse(parse_create_stream, "CREATE STREAM `kafka`.`some-topic` FROM rate")
+    assert (stream.qualifier, stream.name) == (("kafka",), "some-topic")
+    query = parse(parse_create_stream, "CREATE STREAM a.b.c AS SELECT 1")
+    assert (query.qualifier, query.name) == (("a", "b"), "c")
+    sink = parse(parse_create_sink, "CREATE SINK kafka.out TO noop")
+    assert (sink.qualifier, sink.name) == (("kafka",), "out")
+    assert sink.to_sql() == "CREATE SINK `kafka`.`out` TO `noop`"
+
+
+@given(_triggers)
+def test_a_trigger_can_be_parsed_alone(trigger: StreamTrigger) -> None:
+    assert parse_trigger(trigger.to_sql().removeprefix("TRIGGER ")) == trigger
+
+
+@pytest.mark.parametrize(
+    ("text", "column"), {"": 1, "5": 2, "5 parsecs": 3, "ONCE MORE": 6}.items()
+)
+def test_an_invalid_trigger_has_a_position(text: str, column: int) -> None:
+    with pytest.raises(InvalidStatement) as caught:
+        parse_trigger(text)
+
+    assert caught.value.position == Position(1, column)
+
+
+@given(_qualified)
+def test_a_qualified_name_can_be_parsed_alone(parts: tuple[str, ...]) -> None:
+    assert parse_qualified_name(qualified_name_to_sql(parts), "a name") == parts
 
 
 _CLAUSES = (

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headrace.grammar.lexer import code_tokens
 from headrace.grammar.quoting import quote_name, quote_string
 from headrace.grammar.token_reader import TokenReader
 
@@ -105,6 +106,18 @@ def read_interval(reader: TokenReader) -> Interval:
     if interval.milliseconds > _MAX_MILLISECONDS:
         raise reader.error(f"The interval {interval.to_sql()} is too long.", offset=begin)
     return interval
+
+
+def parse_qualified_name(text: str, meaning: str) -> tuple[str, ...]:
+    """Parse a text that is a name such as `db.table`; return its parts. Raise InvalidStatement.
+
+    Args:
+        meaning: What the name names, for errors, for example `the name of a table`.
+    """
+    reader = TokenReader(text, list(code_tokens(text)))
+    parts = reader.read_qualified_name(meaning)
+    reader.expect_end()
+    return parts
 
 
 def columns_to_sql(columns: Iterable[DeclaredColumn]) -> str:

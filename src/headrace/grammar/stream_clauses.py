@@ -15,6 +15,7 @@ from headrace.grammar.clauses import (
     read_names,
     read_options,
 )
+from headrace.grammar.lexer import code_tokens
 from headrace.grammar.token_reader import TokenReader
 
 
@@ -110,6 +111,14 @@ def _read_trigger(reader: TokenReader) -> StreamTrigger:
         return StreamTrigger(TriggerKind.AVAILABLE_NOW)
     kind = TriggerKind.CONTINUOUS if reader.accept("CONTINUOUS") else TriggerKind.INTERVAL
     return StreamTrigger(kind, read_interval(reader))
+
+
+def parse_trigger(text: str) -> StreamTrigger:
+    """Parse a text that can follow TRIGGER, for example `5 MINUTES`. Raise InvalidStatement."""
+    reader = TokenReader(text, list(code_tokens(text)))
+    trigger = _read_trigger(reader)
+    reader.expect_end()
+    return trigger
 
 
 def write_partitions(names: tuple[str, ...]) -> str | None:

@@ -39,6 +39,8 @@ class CreateStream:
 
     kind: ClassVar[str] = "interactive"
 
+    qualifier: tuple[str, ...] = ()
+    """Parts of the name before the last. Only table definitions of jobs can have some."""
     name: str
     replace: bool = False
     columns: tuple[DeclaredColumn, ...] | None = None
@@ -47,7 +49,7 @@ class CreateStream:
 
     def to_sql(self) -> str:
         columns = f" {columns_to_sql(self.columns)}" if self.columns else ""
-        text = f"{_create(self.replace)} STREAM {quote_name(self.name)}{columns}"
+        text = f"{_create(self.replace)} STREAM {_name_to_sql(self)}{columns}"
         return join_clauses(f"{text} FROM {quote_name(self.provider)}", write_options(self.options))
 
 
@@ -57,13 +59,15 @@ class CreateStreamAs:
 
     kind: ClassVar[str] = "interactive"
 
+    qualifier: tuple[str, ...] = ()
+    """As in `CreateStream`."""
     name: str
     replace: bool = False
     query: str
     """The query as written."""
 
     def to_sql(self) -> str:
-        return f"{_create(self.replace)} STREAM {quote_name(self.name)} AS {self.query}"
+        return f"{_create(self.replace)} STREAM {_name_to_sql(self)} AS {self.query}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,8 @@ class CreateSink:
 
     kind: ClassVar[str] = "interactive"
 
+    qualifier: tuple[str, ...] = ()
+    """As in `CreateStream`."""
     name: str
     replace: bool = False
     columns: tuple[DeclaredColumn, ...] | None = None
@@ -81,7 +87,7 @@ class CreateSink:
 
     def to_sql(self) -> str:
         columns = f" {columns_to_sql(self.columns)}" if self.columns else ""
-        text = f"{_create(self.replace)} SINK {quote_name(self.name)}{columns}"
+        text = f"{_create(self.replace)} SINK {_name_to_sql(self)}{columns}"
         return join_clauses(
             f"{text} TO {quote_name(self.provider)}",
             write_partitions(self.partitioned_on),
@@ -207,16 +213,22 @@ def parse_create_stream(text: str, tokens: Sequence[Token]) -> CreateStream | Cr
     """Parse a text that begins with `CREATE [OR REPLACE] STREAM`. Raise InvalidStatement."""
     reader = TokenReader(text, tokens)
     replace = _read_create(reader, "STREAM")
-    name = reader.read_identifier(_STREAM)
+    *qualifier, name = reader.read_qualified_name(_STREAM)
     if reader.accept("AS"):
-        return CreateStreamAs(name=name, replace=replace, query=reader.read_rest("a query"))
+        query = reader.read_rest("a query")
+        return CreateStreamAs(qualifier=tuple(qualifier), name=name, replace=replace, query=query)
     columns = read_columns(reader) if reader.comes("(") else None
     reader.expect("FROM")
     provider = reader.read_identifier("a provider, such as kafka")
     options = read_options(reader) if reader.accept("OPTIONS") else ()
     reader.expect_end()
     return CreateStream(
-        name=name, replace=replace, columns=columns, provider=provider, options=options
+        qualifier=tuple(qualifier),
+        name=name,
+        replace=replace,
+        columns=columns,
+        provider=provider,
+        options=options,
     )
 
 
@@ -224,13 +236,14 @@ def parse_create_sink(text: str, tokens: Sequence[Token]) -> CreateSink:
     """Parse a text that begins with `CREATE [OR REPLACE] SINK`. Raise InvalidStatement."""
     reader = TokenReader(text, tokens)
     replace = _read_create(reader, "SINK")
-    name = reader.read_identifier(_SINK)
+    *qualifier, name = reader.read_qualified_name(_SINK)
     columns = read_columns(reader) if reader.comes("(") else None
     reader.expect("TO")
     provider = reader.read_identifier("a provider, such as parquet")
     clauses = StreamClauses(reader)
     clauses.read(StreamClauses.read_partitioned_on, StreamClauses.read_options)
     return CreateSink(
+        qualifier=tuple(qualifier),
         name=name,
         replace=replace,
         columns=columns,
@@ -309,6 +322,10 @@ def _read_create(reader: TokenReader, entity: str) -> bool:
     replace = reader.accept("OR", "REPLACE")
     reader.expect(entity)
     return replace
+
+
+def _name_to_sql(statement: CreateStream | CreateStreamAs | CreateSink) -> str:
+    return qualified_name_to_sql((*statement.qualifier, statement.name))
 
 
 def _create(replace: bool) -> str:

@@ -36,3 +36,11 @@ def position_at(text: str, offset: int) -> Position:
     """Return line and column of an offset in code points. Lines end with LF, as in Spark."""
     start = text.rfind("\n", 0, offset) + 1
     return Position(line=text.count("\n", 0, offset) + 1, column=offset - start + 1)
+
+
+def offset_at(text: str, position: Position) -> int:
+    """Return the offset of a position in code points: the inverse of `position_at`."""
+    start = 0
+    for _ in range(position.line - 1):
+        start = text.find("\n", start) + 1
+    return start + position.column - 1

@@ -38,7 +38,9 @@ class TokenReader:
     def offset(self) -> int:
         """Offset of the current token in the text, in code points."""
         token = self._token()
-        return self._tokens[-1].end if token is None else token.start
+        if token is not None:
+            return token.start
+        return self._tokens[-1].end if self._tokens else 0
 
     def accept(self, *words: str) -> bool:
         """Skip these keywords or symbols if they come next; return whether they do."""

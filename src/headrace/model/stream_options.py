@@ -114,3 +114,34 @@ JDBC = frozenset(
         *("keytab", "principal", "refreshKrb5Config", "connectionProvider"),
     }
 )
+
+_RATES = frozenset(
+    {
+        *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions"),
+        *("maxRecordsPerPartition", "maxFilesPerTrigger", "maxBytesPerTrigger", "maxCachedFiles"),
+        *("discardCachedInputRatio", "rowsPerSecond", "rampUpTime", "numPartitions"),
+        *("streaming-max-files-per-micro-batch", "streaming-max-rows-per-micro-batch"),
+        *("split-size", "lookback", "file-open-cost", "batchsize"),
+    }
+)
+_ACCESS = frozenset(
+    {
+        *("user", "password", "driver", "keytab", "principal", "refreshKrb5Config"),
+        *("connectionProvider", "queryTimeout", "fetchOffset.numRetries"),
+        *("fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs", "groupIdPrefix"),
+        "checkpointLocation",
+    }
+)
+_TUNING = frozenset(name.lower() for name in _RATES | _ACCESS)
+_TUNING_PREFIXES = (KAFKA_PREFIX, "headrace.retry.", "pstl.retry.")
+_BROKERS = "kafka.bootstrap.servers"
+
+
+def is_tuning_option(key: str) -> bool:
+    """Return whether an option only says how data is read or written: rates, access, retries.
+
+    A query continues from its state when such an option changes. Every other option can change
+    which data it reads or writes.
+    """
+    lowered = key.lower()
+    return lowered in _TUNING or (lowered.startswith(_TUNING_PREFIXES) and lowered != _BROKERS)

@@ -21,6 +21,9 @@ INVALID = {
     "SAVE STREAM t TO db.t": ("db.t is neither a provider nor a sink", "TO TABLE db.t", 18),
     "SAVE STREAM t TO table": ("Expected: the name of a table", None, 23),
     "CREATE SINK json TO json": ("json is the name of a provider", None, 13),
+    "CREATE STREAM db.s FROM rate": ("can have qualified names", None, 15),
+    "CREATE OR REPLACE STREAM `or`.s AS SELECT 1": ("can have qualified names", None, 26),
+    "CREATE SINK a.b.k TO noop": ("This statement defines `a`.`b`.`k`", None, 13),
     # Options.
     "CREATE STREAM s FROM rate OPTIONS ('rowPerSecond' = '1')": (
         "rate has no option rowPerSecond",

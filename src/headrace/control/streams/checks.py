@@ -7,14 +7,18 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace.errors import InvalidStatement
-from headrace.grammar.clauses import Options, override_options
+from headrace.grammar.clauses import Options, override_options, qualified_name_to_sql
+from headrace.grammar.lexer import code_tokens
 from headrace.grammar.locate import find_position
+from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_clauses import TriggerKind
 from headrace.grammar.stream_statements import (
     CreateSink,
     CreateStream,
+    CreateStreamAs,
     SaveStream,
 )
+from headrace.grammar.text import position_at
 from headrace.model.retry_policy import read_retry_policy
 from headrace.model.stream_providers import (
     CHECKPOINT_OPTION,
@@ -44,6 +48,20 @@ class ChosenSink:
     def by_key(self) -> dict[str, str]:
         """Options by key in lower case."""
         return {key.lower(): value for key, value in self.options}
+
+
+def check_is_unqualified(text: str, command: CreateStream | CreateStreamAs | CreateSink) -> None:
+    """Raise InvalidStatement if the new stream or sink has a qualified name."""
+    if not command.qualifier:
+        return
+    words = list(code_tokens(text))
+    keywords = 4 if command.replace else 2
+    raise InvalidStatement(
+        "Only table definitions of jobs can have qualified names. This statement defines"
+        f" {qualified_name_to_sql((*command.qualifier, command.name))}.",
+        position=position_at(text, words[keywords].start),
+        hint=f"Define {quote_name(command.name)}.",
+    )
 
 
 def check_create_stream(text: str, command: CreateStream) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headrace.control.streams.actions import StreamAction, act
 from headrace.control.streams.lookup import find_query
-from headrace.control.streams.masking import mask_statement
 from headrace.errors import DefinitionNotFound, HeadraceError
+from headrace.grammar.masking import mask_statement
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.parse import Command, parse
 from headrace.grammar.stream_statements import (

@@ -8,7 +8,7 @@ from headrace.control.caller import Caller
 from headrace.control.context import NodeContext
 from headrace.control.streams.actions import StreamAction, act
 from headrace.control.streams.lookup import find_query
-from headrace.control.streams.masking import mask_statement
+from headrace.grammar.masking import mask_statement
 from headrace.model.stream_query import QueryProgress, StreamQuery
 from headrace.store import stream_progress, stream_queries
 

@@ -9,6 +9,7 @@ from headrace.control.streams.checks import (
     ChosenSink,
     check_create_sink,
     check_create_stream,
+    check_is_unqualified,
     check_partition_columns,
     check_retry_options,
     check_source_trigger,
@@ -47,6 +48,8 @@ def check_statement(text: str, command: Command | None) -> None:
             f"A statement on streams has at most {_MAX_TEXT:,} characters. This one has"
             f" {len(text):,}."
         )
+    if isinstance(command, CreateStream | CreateStreamAs | CreateSink):
+        check_is_unqualified(text, command)
     if isinstance(command, CreateStream):
         check_create_stream(text, command)
     elif isinstance(command, CreateSink):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from headrace.control.streams.masking import mask_statement
 from headrace.control.views.lookup import (
     find_live_writer,
     find_refresh_query,
     find_view,
     lock_view,
 )
+from headrace.grammar.masking import mask_statement
 from headrace.grammar.materialized_views import (
     CreateMaterializedView,
     MaterializedViewStatement,

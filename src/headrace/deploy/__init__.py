@@ -1,0 +1,1 @@
+"""What a deployment does, as pure functions: manifests, fingerprints, and decisions about jobs."""

@@ -1,0 +1,177 @@
+"""From the texts of manifest files to manifests, with the problems of all files at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from headrace.deploy.flink import FLINK_KEY, translate_flink
+from headrace.deploy.manifest import (
+    MANIFEST_KEYS,
+    SCRIPT_CLAUSE_KEYS,
+    JobKind,
+    Manifest,
+)
+from headrace.deploy.manifest_meta import META_KEY, ManifestMeta
+from headrace.deploy.manifest_validation import read_manifest, read_meta
+from headrace.deploy.problems import Findings, ManifestNote, ManifestProblem, Place
+from headrace.deploy.source_text import SourceText
+from headrace.deploy.template import check_template, merge_template
+from headrace.deploy.variables import replace_in_mapping
+from headrace.deploy.yaml_document import read_documents
+from headrace.deploy.yaml_values import ScalarKind, YamlMapping, YamlScalar
+
+_KEYS = (*MANIFEST_KEYS, META_KEY, FLINK_KEY)
+_SPELLINGS = {"flink-properties": FLINK_KEY}
+WrittenValue: TypeAlias = "str | bool | dict[str, str]"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedManifest:
+    """A valid manifest."""
+
+    manifest: Manifest
+    """Values with those of variables: to run, and to compare."""
+    written: Mapping[str, WrittenValue]
+    """Values with references to variables, by key, merged with the template: to keep in files."""
+    meta: ManifestMeta | None
+    """The version that the file belongs to, if it is the manifest of a deployed job."""
+    place: Place
+    """Start of the document."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedManifests:
+    """What manifest files contain."""
+
+    manifests: tuple[LoadedManifest, ...]
+    problems: tuple[ManifestProblem, ...]
+    notes: tuple[ManifestNote, ...]
+
+
+def load_manifests(
+    files: Sequence[SourceText],
+    *,
+    template: SourceText | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> LoadedManifests:
+    """Return the valid manifests of all files, in order, and the problems of the others.
+
+    A deployment goes on only if there is no problem.
+
+    Args:
+        files: Files of one or more YAML documents. Each document is one manifest.
+        template: A file of one document, with defaults.
+        variables: Values of references such as `${NAME}`.
+    """
+    loader = _Loader(template, variables or {})
+    for file in files:
+        loader.load(file)
+    return loader.finish()
+
+
+class _Loader:
+    """Loads the manifests of one deployment."""
+
+    def __init__(self, template: SourceText | None, variables: Mapping[str, str]) -> None:
+        self._findings = Findings()
+        self._variables = variables
+        self._manifests: list[LoadedManifest] = []
+        self._names: dict[str, tuple[str, Place]] = {}
+        self._template = None if template is None else self._read_template(template)
+
+    def load(self, file: SourceText) -> None:
+        """Load all manifests of a file."""
+        found_before = self._findings.problem_count
+        documents = read_documents(file.path, file.text, self._findings)
+        if not documents and self._findings.problem_count == found_before:
+            place = Place(file.path, 1, 1)
+            self._findings.add_problem(place, "missing_manifest", "The file contains no manifest.")
+        for document in documents:
+            self._load_document(document)
+
+    def finish(self) -> LoadedManifests:
+        """Return everything that was loaded."""
+        findings = self._findings
+        return LoadedManifests(tuple(self._manifests), findings.problems, findings.notes)
+
+    def _read_template(self, file: SourceText) -> YamlMapping | None:
+        documents = read_documents(file.path, file.text, self._findings)
+        if len(documents) > 1:
+            message = "The template has more than one document."
+            self._findings.add_problem(documents[1].place, "invalid_template", message)
+        if not documents:
+            return None
+        check_template(documents[0], self._findings)
+        return self._keep_known_keys(documents[0])
+
+    def _load_document(self, document: YamlMapping) -> None:
+        own = self._keep_known_keys(document)
+        merged = merge_template(own, _without_clauses(self._template, own))
+        replaced = replace_in_mapping(merged, self._variables, self._findings)
+        mapping = translate_flink(replaced, self._findings)
+        self._check_name(mapping)
+        meta = read_meta(own, self._findings)
+        manifest = read_manifest(mapping, self._variables, self._findings)
+        if manifest is not None:
+            written = _list_written(mapping)
+            self._manifests.append(LoadedManifest(manifest, written, meta, document.place))
+
+    def _keep_known_keys(self, document: YamlMapping) -> YamlMapping:
+        """Report the unknown keys of a document; return it without them."""
+        for key, entry in document.entries.items():
+            if key not in _KEYS:
+                self._findings.add_problem(
+                    entry.key_place, "unknown_key", f"The key `{key}` is unknown.", _suggest(key)
+                )
+        known = {key: entry for key, entry in document.entries.items() if key in _KEYS}
+        return replace(document, entries=known)
+
+    def _check_name(self, mapping: YamlMapping) -> None:
+        """Report a name that another manifest has. Upper and lower case are equal."""
+        name = mapping.find("name")
+        if not isinstance(name, YamlScalar):
+            return
+        other, place = self._names.setdefault(name.text.casefold(), (name.text, name.place))
+        if place is name.place:
+            return
+        difference = "" if other == name.text else f", and {other} differs only in case"
+        self._findings.add_problem(
+            name.place,
+            "duplicate_job",
+            f"Two manifests have the name {name.text}{difference}. The first is at {place}.",
+            "Rename one of the jobs.",
+        )
+
+
+def _suggest(key: str) -> str:
+    by_spelling = {known.lower(): known for known in _KEYS} | _SPELLINGS
+    spelling = key.lower().replace("_", "-")
+    close = difflib.get_close_matches(spelling, by_spelling, n=1)
+    if close:
+        return f"Did you mean `{by_spelling[close[0]]}`?"
+    return f"Known keys: {', '.join(f'`{known}`' for known in _KEYS)}."
+
+
+def _without_clauses(template: YamlMapping | None, manifest: YamlMapping) -> YamlMapping | None:
+    """Return the template for a manifest: the clauses of a script are in its statements."""
+    if template is None or JobKind.SCRIPT not in manifest.entries:
+        return template
+    entries = {k: e for k, e in template.entries.items() if k not in SCRIPT_CLAUSE_KEYS}
+    return replace(template, entries=entries)
+
+
+def _list_written(mapping: YamlMapping) -> dict[str, WrittenValue]:
+    """Return the values of a valid manifest as they were written."""
+    written: dict[str, WrittenValue] = {}
+    for key, entry in mapping.entries.items():
+        value = entry.value
+        if isinstance(value, YamlMapping) and key != META_KEY:
+            scalars = {k: e.value for k, e in value.entries.items()}
+            written[key] = {k: s.written for k, s in scalars.items() if isinstance(s, YamlScalar)}
+        elif isinstance(value, YamlScalar):
+            is_boolean = value.kind is ScalarKind.BOOLEAN
+            written[key] = value.written.lower() == "true" if is_boolean else value.written
+    return written

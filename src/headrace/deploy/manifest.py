@@ -1,0 +1,230 @@
+"""The manifest of a job, as its author declares it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from headrace.deploy.script_statements import TextProblem, check_query, check_script
+from headrace.errors import InvalidStatement
+from headrace.grammar.clauses import parse_qualified_name
+from headrace.grammar.stream_clauses import OutputMode, StreamTrigger, parse_trigger
+from headrace.model.job import JobName, OnQueryChange
+from headrace.model.session import is_session_name
+from headrace.model.stream_query import ADHOC_SCOPE
+
+DEDICATED = "dedicated"
+"""The `session` of a job that has a session of its own."""
+_MAX_NAME_PARTS = 3
+SCRIPT_CLAUSE_KEYS = ("target-table", "trigger", "output-mode")
+"""Keys whose values are clauses of SAVE STREAM in a script."""
+
+
+class JobKind(StrEnum):
+    """How a manifest declares its query."""
+
+    SQL = "sql"
+    CODE = "code"
+    SCRIPT = "script"
+
+
+def to_kebab_case(name: str) -> str:
+    """Return the key of a manifest for the name of a field."""
+    return name.replace("_", "-")
+
+
+def _check_name(name: str) -> str:
+    if name.casefold() == ADHOC_SCOPE:
+        raise TextProblem(
+            "reserved_name",
+            f"The name {name} is reserved for queries outside any job.",
+            hint="Choose another name.",
+        )
+    return name
+
+
+def _check_target(text: str) -> str:
+    parts = _convert_error(parse_qualified_name, text, "the name of a table or sink")
+    if len(parts) > _MAX_NAME_PARTS:
+        raise TextProblem(
+            "invalid_value",
+            f"The name of a table has at most {_MAX_NAME_PARTS} parts: catalog, database and table."
+            f" {text} has {len(parts)}.",
+            hint="Put a part that contains dots in backticks.",
+        )
+    return text
+
+
+def _check_trigger(text: str) -> str:
+    _convert_error(parse_trigger, text)
+    return text
+
+
+def _convert_error(parse: Any, *arguments: str) -> Any:
+    try:
+        return parse(*arguments)
+    except InvalidStatement as error:
+        raise TextProblem("invalid_value", error.message, position=error.position) from error
+
+
+def _check_sql(text: str) -> str:
+    check_query(text)
+    return text
+
+
+def _check_code(text: str) -> str:
+    if not text.strip():
+        raise TextProblem(
+            "empty_statement",
+            "The code is empty.",
+            hint="Write Python that binds execution_output to a DataFrame.",
+        )
+    return text
+
+
+def _check_script(text: str) -> str:
+    for problem in check_script(text):
+        raise problem
+    return text
+
+
+def _check_session(name: str) -> str:
+    if not is_session_name(name):
+        raise TextProblem(
+            "invalid_value",
+            f"A session cannot have the name {name!r}.",
+            hint="A name begins with a letter, and contains letters, digits, `_`, `.` and `-`.",
+        )
+    return name
+
+
+def _to_upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
+class Manifest(BaseModel):
+    """A job: one query, or a script of queries, and how they run."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_kebab_case,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+
+    name: Annotated[JobName, AfterValidator(_check_name)]
+    """Name of the job. It never changes: state and versions belong to it."""
+    description: str = ""
+    """What the job is for. Every row carries it, in the column `__query_description`."""
+    target_table: Annotated[str, AfterValidator(_check_target)] | None = None
+    """Table or sink that receives the rows, in one to three parts. Not for `script`."""
+    sql: Annotated[str, AfterValidator(_check_sql)] | None = None
+    """A query of Spark SQL."""
+    code: Annotated[str, AfterValidator(_check_code)] | None = None
+    """Python that binds `execution_output` to a DataFrame, with `spark` in scope."""
+    script: Annotated[str, AfterValidator(_check_script)] | None = None
+    """Statements on streams, with at least one SAVE STREAM."""
+    spark_properties: dict[str, str] = {}
+    """Spark's configuration for this job."""
+    trigger: Annotated[str, AfterValidator(_check_trigger)] | None = None
+    """When a batch starts, as after TRIGGER in SQL: `5 seconds`, `available now`. Not for
+    `script`."""
+    output_mode: Annotated[OutputMode, BeforeValidator(_to_upper)] | None = None
+    """Which rows are written: `append`, `complete` or `update`. Not for `script`."""
+    session: Annotated[str, AfterValidator(_check_session)] | None = None
+    """Session in which the job runs: a name, or `dedicated` for a session of its own. By default,
+    jobs share the session of their profile."""
+    metadata_columns: Annotated[bool, Field(strict=True)] = True
+    """Whether each row gets the columns `__create_timestamp`, `__query_name`,
+    `__query_description`, `__query_id`, `__query_version` and `__query_create_timestamp`. Ignored
+    for `script`."""
+    on_query_change: OnQueryChange = OnQueryChange.RESET
+    """What happens to the state if the query changes: `reset` starts without state,
+    `keep-compatible` keeps the state where Spark can continue from it, `refuse` fails."""
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        keys = {to_kebab_case(name) for name, value in self if value is not None}
+        for problem in find_key_problems(keys):
+            raise problem
+        return self
+
+    @property
+    def kind(self) -> JobKind:
+        """Which of `sql`, `code` and `script` the manifest has."""
+        if self.sql is not None:
+            return JobKind.SQL
+        return JobKind.SCRIPT if self.code is None else JobKind.CODE
+
+    @property
+    def query_text(self) -> str:
+        """Value of `sql`, `code` or `script`."""
+        text = getattr(self, self.kind)
+        assert isinstance(text, str)
+        return text
+
+    @property
+    def target(self) -> tuple[str, ...] | None:
+        """Parts of the name of the target table; None for a script."""
+        if self.target_table is None:
+            return None
+        return parse_qualified_name(self.target_table, "the name of a table or sink")
+
+    @property
+    def parsed_trigger(self) -> StreamTrigger | None:
+        """The trigger, or None for Spark's default."""
+        return None if self.trigger is None else parse_trigger(self.trigger)
+
+
+MANIFEST_KEYS = tuple(to_kebab_case(name) for name in Manifest.model_fields)
+"""The keys of a manifest, in the order of their documentation."""
+
+
+class KeyProblem(TextProblem):
+    """A key is missing, or does not go with another."""
+
+    def __init__(
+        self, code: str, message: str, *, key: str | None, hint: str | None = None
+    ) -> None:
+        self.key = key
+        """The key to point to; None: the whole manifest."""
+        super().__init__(code, message, hint=hint)
+
+
+def find_key_problems(keys: set[str]) -> list[KeyProblem]:
+    """Return which keys are missing from a manifest, and which do not go together."""
+    kinds = [kind for kind in JobKind if kind in keys]
+    problems = list[KeyProblem]()
+    if "name" not in keys:
+        problems.append(_missing("name", "Give the job a name."))
+    if not kinds:
+        message = "The manifest has no query."
+        hint = "Add one of the keys `sql`, `code` and `script`."
+        problems.append(KeyProblem("missing_key", message, key=None, hint=hint))
+    elif len(kinds) > 1:
+        message = f"The manifest has {' and '.join(f'`{kind}`' for kind in kinds)}."
+        hint = "Keep one of them."
+        problems.append(KeyProblem("conflicting_keys", message, key=kinds[1], hint=hint))
+    elif kinds == [JobKind.SCRIPT]:
+        problems += [_not_for_script(key) for key in SCRIPT_CLAUSE_KEYS if key in keys]
+    elif "target-table" not in keys:
+        hint = "Name the table or sink that receives the rows."
+        problems.append(_missing("target-table", hint))
+    return problems
+
+
+def _missing(key: str, hint: str) -> KeyProblem:
+    return KeyProblem("missing_key", f"The key `{key}` is missing.", key=None, hint=hint)
+
+
+def _not_for_script(key: str) -> KeyProblem:
+    return KeyProblem(
+        "conflicting_keys",
+        f"A manifest with `script` cannot have `{key}`.",
+        key=key,
+        hint="Write the target, the trigger and the output mode into its SAVE STREAM statements.",
+    )

@@ -1,0 +1,153 @@
+"""The statements of table definitions, and of the scripts of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headrace.errors import HeadraceError, MultipleStatements, Position
+from headrace.grammar.lexer import code_tokens
+from headrace.grammar.parse import parse
+from headrace.grammar.script import ScriptStatement, split_script
+from headrace.grammar.stream_statements import (
+    CreateSink,
+    CreateStream,
+    CreateStreamAs,
+    SaveStream,
+)
+from headrace.grammar.text import check_text
+
+DefinitionCommand = CreateStream | CreateStreamAs | CreateSink
+"""A definition of a stream or sink."""
+_DEFINITIONS = (CreateStream, CreateStreamAs, CreateSink)
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatement:
+    """A statement of a definition file, or of the script of a job."""
+
+    text: str
+    command: DefinitionCommand | SaveStream | None
+    """None: a statement of Spark's own."""
+    position: Position
+    """Position of its first word in the file or script."""
+
+
+class TextProblem(ValueError):
+    """A text of a manifest or a definition file is not accepted."""
+
+    def __init__(
+        self, code: str, message: str, *, position: Position | None = None, hint: str | None = None
+    ) -> None:
+        self.code = code
+        self.message = message
+        self.position = position or Position(1, 1)
+        """Position in the text."""
+        self.hint = hint
+        super().__init__(message)
+
+
+def read_statements(
+    text: str, *, allow_queries: bool
+) -> tuple[list[JobStatement], list[TextProblem]]:
+    """Split a text; return its statements, and the problems of the others.
+
+    Args:
+        allow_queries: Whether SAVE STREAM is allowed: in scripts only.
+    """
+    statements, problems = list[JobStatement](), list[TextProblem]()
+    try:
+        check_text(text)
+    except HeadraceError as error:
+        return [], [_describe(error, Position(1, 1))]
+    for part in split_script(text):
+        try:
+            statements.append(_read_statement(part, allow_queries=allow_queries))
+        except TextProblem as problem:
+            problems.append(problem)
+    return statements, problems
+
+
+def check_script(text: str) -> Iterator[TextProblem]:
+    """Yield the problems of the script of a job."""
+    statements, problems = read_statements(text, allow_queries=True)
+    yield from problems
+    names: dict[str, Position] = {}
+    for statement in statements:
+        if not isinstance(statement.command, SaveStream):
+            continue
+        name = statement.command.name
+        if name.casefold() in names:
+            yield TextProblem(
+                "duplicate_query",
+                f"The script has two queries with the name {name}; the first is in line"
+                f" {names[name.casefold()].line} of the script.",
+                position=statement.position,
+                hint="Name one of them with IDENTIFIED BY.",
+            )
+        names.setdefault(name.casefold(), statement.position)
+    if not names and not problems:
+        yield TextProblem(
+            "missing_query", "The script starts no query.", hint="Add a SAVE STREAM statement."
+        )
+
+
+def check_query(text: str) -> None:
+    """Raise TextProblem unless a text is one statement of Spark's own."""
+    try:
+        parsed = parse(text)
+    except MultipleStatements as error:
+        raise TextProblem(
+            error.code,
+            "The SQL of a job is one query. A second statement begins here.",
+            position=error.position,
+            hint="Put it into a manifest of its own, or write statements on streams under the key"
+            " `script`.",
+        ) from error
+    except HeadraceError as error:
+        raise _describe(error, Position(1, 1)) from error
+    if parsed.keyword is not None:
+        raise TextProblem(
+            "reserved_statement",
+            f"{parsed.keyword} is not a query whose rows go to the target table.",
+            position=parsed.position,
+            hint="Write statements on streams under the key `script`.",
+        )
+
+
+def _read_statement(part: ScriptStatement, *, allow_queries: bool) -> JobStatement:
+    start = Position(part.line, part.column)
+    try:
+        parsed = parse(part.text)
+    except HeadraceError as error:
+        raise _describe(error, start) from error
+    command, position = parsed.command, _shift(start, parsed.position)
+    if command is None or isinstance(command, _DEFINITIONS):
+        return JobStatement(part.text, command, position)
+    if isinstance(command, SaveStream) and allow_queries:
+        return JobStatement(part.text, command, position)
+    subject = "The script of a job" if allow_queries else "A file of table definitions"
+    raise TextProblem(
+        "statement_not_allowed",
+        f"{subject} cannot contain {parsed.keyword}.",
+        position=position,
+        hint="Allowed: CREATE STREAM, CREATE SINK, statements of Spark's own"
+        + (", and SAVE STREAM." if allow_queries else ". Queries belong into a manifest."),
+    )
+
+
+def _describe(error: HeadraceError, start: Position) -> TextProblem:
+    position = start if error.position is None else _shift(start, error.position)
+    return TextProblem(error.code, error.message, position=position, hint=error.hint)
+
+
+def _shift(start: Position, within: Position) -> Position:
+    """Return the position in a text of a position within a part that begins at `start`."""
+    if within.line == 1:
+        return Position(start.line, start.column + within.column - 1)
+    return Position(start.line + within.line - 1, within.column)
+
+
+def list_words(text: str) -> list[str]:
+    """Return the tokens of a SQL text, without white space and comments."""
+    return [text[token.start : token.end] for token in code_tokens(text)]

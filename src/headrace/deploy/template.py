@@ -1,0 +1,48 @@
+"""Defaults of manifests: the deep merge of a template file into a manifest."""
+
+from __future__ import annotations
+
+from headrace.deploy.problems import Findings
+from headrace.deploy.yaml_values import YamlEntry, YamlMapping, is_null
+
+_OWN_KEYS = ("name", "sql", "code", "script")
+"""Keys that every manifest has for itself."""
+
+
+def check_template(template: YamlMapping, findings: Findings) -> None:
+    """Report the keys of a template that only a manifest can have."""
+    for key in _OWN_KEYS:
+        if key in template.entries:
+            findings.add_problem(
+                template.entries[key].key_place,
+                "key_not_allowed",
+                f"A template cannot have the key `{key}`.",
+                "Move it into the manifests.",
+            )
+
+
+def merge_template(manifest: YamlMapping, template: YamlMapping | None) -> YamlMapping:
+    """Return a manifest with the defaults of a template. Every value keeps its place.
+
+    Mappings are merged key by key. Any other value of the manifest replaces that of the template,
+    and null removes it. The result contains no null, except as an item of a list.
+    """
+    defaults = {} if template is None else template.entries
+    entries: dict[str, YamlEntry] = {}
+    for key in dict.fromkeys([*manifest.entries, *defaults]):
+        merged = _merge(manifest.entries.get(key), defaults.get(key))
+        if merged is not None:
+            entries[key] = merged
+    return YamlMapping(entries, manifest.place)
+
+
+def _merge(own: YamlEntry | None, default: YamlEntry | None) -> YamlEntry | None:
+    entry = default if own is None else own
+    if entry is None or is_null(entry.value):
+        return None
+    if not isinstance(entry.value, YamlMapping):
+        return entry
+    base = None
+    if own is not None and default is not None and isinstance(default.value, YamlMapping):
+        base = default.value
+    return YamlEntry(entry.key_place, merge_template(entry.value, base))

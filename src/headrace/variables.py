@@ -1,0 +1,65 @@
+"""References such as `${NAME}` in manifests, templates and table definitions.
+
+`$${` stands for `${`. A reference to anything but a plain name, such as `${spark.x}`, belongs to
+Spark and is left as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedText:
+    """A text whose references are replaced."""
+
+    text: str
+    missing: tuple[tuple[str, int], ...]
+    """Each name without a value, with the offset of its reference in the text as written."""
+    _edits: tuple[tuple[int, int, int], ...] = ()
+    """Of each replacement: start and end in `text`, and the end in the text as written."""
+
+    def written_offset(self, offset: int) -> int:
+        """Return the offset in the text as written of an offset in `text`.
+
+        An offset inside a replaced value is that of the end of its reference.
+        """
+        written = offset
+        for start, end, written_end in self._edits:
+            if offset <= start:
+                break
+            written = written_end + max(0, offset - end)
+        return written
+
+
+def find_variables(text: str) -> set[str]:
+    """Return the names that a text refers to."""
+    return {match["name"] for match in _REFERENCE.finditer(text) if match["name"] is not None}
+
+
+def replace_variables(text: str, variables: Mapping[str, str]) -> ReplacedText:
+    """Return a text with the values of its references. A reference without a value is kept."""
+    if "${" not in text:
+        return ReplacedText(text, ())
+    parts, missing, edits = list[str](), list[tuple[str, int]](), list[tuple[int, int, int]]()
+    size = last = 0
+    for match in _REFERENCE.finditer(text):
+        name = match["name"]
+        value = "${" if name is None else variables.get(name, match[0])
+        if name is not None and name not in variables:
+            missing.append((name, match.start()))
+        size += match.start() - last
+        parts += [text[last : match.start()], value]
+        edits.append((size, size + len(value), match.end()))
+        size += len(value)
+        last = match.end()
+    return ReplacedText("".join([*parts, text[last:]]), tuple(missing), tuple(edits))
+
+
+def escape_variables(text: str) -> str:
+    """Return a text that `replace_variables` turns into this text, whatever the variables are."""
+    return text.replace("${", "$${")
