@@ -87,9 +87,9 @@ def history(
 def schema() -> None:
     """Print the JSON Schema of manifests, for editors."""
     # pydantic takes 0.15 s to import, which no other command needs.
-    from headrace.deploy.job_schema import manifest_schema  # noqa: PLC0415
+    from headrace.deploy.job_schema import build_job_schema  # noqa: PLC0415
 
-    click.echo(json.dumps(manifest_schema(), indent=2))
+    click.echo(json.dumps(build_job_schema(), indent=2))
 
 
 @job.command()

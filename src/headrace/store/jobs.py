@@ -6,6 +6,7 @@ A transaction that also locks queries locks them, and their sessions, before the
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import RowMapping, Select, func, insert, select, update
@@ -26,6 +27,14 @@ _ENTITY = "job"
 _LIVE = jobs.c.ended_at.is_(None)
 _SELECT = select(*(column for column in jobs.c if column.name != "name_key"))
 _SELECT_VERSION = select(job_versions)
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """The version of a job that is deployed, and its run."""
+
+    version_id: str | None
+    run: str | None
 
 
 def get(tx: Tx, job_id: str) -> Job | None:
@@ -92,17 +101,19 @@ def transition(
     actor: str,
     failure: Failure | None = None,
     detail: dict[str, Any] | None = None,
-    **values: str | None,
+    deployed: Deployed | None = None,
 ) -> None:
     """Change the state of a locked job, with its event.
 
     Args:
         failure: Why the job failed; None removes an earlier failure.
-        values: Further columns to set.
+        deployed: What runs from now on; None: as before.
     """
     if not JOB.allows(job.state, target):
         raise ValueError(f"a job cannot go from {job.state} to {target}")
-    columns: dict[str, Any] = {**values, "state": target, "failure": failure}
+    columns: dict[str, Any] = {"state": target, "failure": failure}
+    if deployed is not None:
+        columns |= {"version_id": deployed.version_id, "run": deployed.run}
     if target in JOB.terminal:
         columns["ended_at"] = clock()
     _save(tx, job, columns)

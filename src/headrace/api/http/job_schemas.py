@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -32,16 +32,16 @@ class PlanRequestBody(RequestModel):
     """YAML files; a file can hold several manifests."""
     template: SourceFileBody | None = None
     """Defaults of all manifests."""
-    definitions: Annotated[list[SourceFileBody], Field(max_length=1000)] = []
+    definitions: Annotated[list[SourceFileBody], Field(default=[], max_length=1000)]
     """SQL files that define tables, streams and sinks."""
-    variables: Annotated[dict[str, str], Field(max_length=10_000)] = {}
+    variables: Annotated[dict[str, str], Field(default={}, max_length=10_000)]
     """Values of `${NAME}`."""
     profile: Name = "default"
     """Profile of the sessions in which the jobs run."""
     state_location: Name | None = None
     """Location of manifests, savepoints and checkpoints; default: the setting
     `jobs.state_location`."""
-    py_files: Annotated[list[Name], Field(max_length=1000)] = []
+    py_files: Annotated[list[Name], Field(default=[], max_length=1000)]
     """Python files and zips for the code of jobs."""
     prune: bool = False
     """Whether jobs of the state location without a manifest are stopped and deleted."""
@@ -144,7 +144,8 @@ class VersionBody(ResponseModel):
     decision: JobDecision
     reason: str
     from_state: str | None
-    outcome: Literal["deployed", "failed"] | None
+    outcome: str | None
+    """`deployed` or `failed`; null while it is being deployed."""
     deployment: str
     created_at: Instant
     manifest: str

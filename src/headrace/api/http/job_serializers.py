@@ -65,7 +65,7 @@ def version_body(version: JobVersion) -> VersionBody:
         decision=version.decision,
         reason=version.reason,
         from_state=version.from_state,
-        outcome=version.outcome,  # type: ignore[arg-type] - the store has only these texts
+        outcome=version.outcome,
         deployment=version.deployment_id,
         created_at=version.created_at,
         manifest=version.spec.text,

@@ -42,7 +42,7 @@ def plan_action(
     elif action is JobAction.SAVEPOINT:
         planned = _plan_savepoint(job)
     elif action is JobAction.START:
-        planned = _plan_start(tx, job, current, clean=clean)
+        planned = _plan_start(job, current, clean=clean)
     else:
         planned = _plan_rollback(tx, job, current, version)
     complete = planned.model_copy(
@@ -73,7 +73,7 @@ def _plan_savepoint(job: Job) -> PlannedJob:
     return PlannedJob(name=job.name, decision=decision, reason=reason, keeps_run=True)
 
 
-def _plan_start(tx: Tx, job: Job, current: JobVersion | None, *, clean: bool) -> PlannedJob:
+def _plan_start(job: Job, current: JobVersion | None, *, clean: bool) -> PlannedJob:
     if job.state is JobState.RUNNING:
         raise JobStateConflict(f"The job {job.name} is running already.")
     assert current is not None

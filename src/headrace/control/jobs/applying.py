@@ -188,15 +188,15 @@ def _choose_paths(
     known = {} if base is None else {query.name: query.spec for query in base.queries}
     queries = []
     for query in spec.queries:
+        path = query.spec.path
         if query.needs_path:
             before = known.get(query.name)
             path = None if before is None or before.sink != query.spec.sink else before.path
             if path is None:
                 parts = [settings.streams_location, f"jobs-{owner}", name, str(version)]
                 path = "/".join([*parts, query.directory]).rstrip("/")
-            chosen = query.spec.model_copy(update={"path": path})
-            query = query.model_copy(update={"spec": chosen})
-        queries.append(query)
+        chosen = query.spec.model_copy(update={"path": path})
+        queries.append(query.model_copy(update={"spec": chosen}))
     return spec.model_copy(update={"queries": queries})
 
 

@@ -104,29 +104,30 @@ class ChangeSteps:
     def restore(self, tx: Tx, change: JobChange) -> StepResult:
         """Copy the savepoint to the checkpoint of the new run, or end a job that is to stop."""
         record = change.record
-        if record.action is JobAction.STOP:
-            self._move_job(tx, change, JobState.STOPPED)
-            return self._step(tx, change, ChangeStep.APPLIED)
-        if record.action is JobAction.SAVEPOINT and record.was is not JobState.RUNNING:
-            self._move_job(
-                tx, change, _state_without_new_version(record), failure=get_job(tx, change).failure
-            )
-            return self._step(tx, change, ChangeStep.APPLIED)
         if record.action is JobAction.DELETE:
             return self._step(tx, change, ChangeStep.PROVEN)
+        if record.action is JobAction.STOP or not _runs_afterwards(record):
+            failure = None if record.action is JobAction.STOP else get_job(tx, change).failure
+            self._move_job(tx, change, _state_without_new_version(record), failure=failure)
+            return self._step(tx, change, ChangeStep.APPLIED)
         if not record.restores:
             return self._step(tx, change, ChangeStep.RESTORED)
         ended = self._read_task(tx, change)
         if ended is None:
             return self._submit(tx, change, submit_restore)
-        if ended.failure is None:
-            return self._step(tx, change, ChangeStep.RESTORED, _without_task(record, attempts=0))
+        if ended.failure is not None:
+            return self._repeat_restore(tx, change, ended.failure)
+        return self._step(tx, change, ChangeStep.RESTORED, _without_task(record, attempts=0))
+
+    def _repeat_restore(self, tx: Tx, change: JobChange, failure: Failure) -> StepResult:
+        """Restore a savepoint once more, or return to the old version."""
+        record = change.record
         source = record.restore_id or record.savepoint_id
-        if ended.failure.code == "savepoint_broken" and source is not None:
+        if failure.code == "savepoint_broken" and source is not None:
             savepoints.move(tx, source, SavepointState.BROKEN, actor=self._actor)
         elif record.task_attempts < _TASK_ATTEMPTS:
             return self._keep(tx, change, _without_task(record))
-        return self._undo(tx, change, ended.failure)
+        return self._undo(tx, change, failure)
 
     def start_new(self, tx: Tx, change: JobChange) -> StepResult:
         """Start the queries of the new version."""
@@ -202,7 +203,13 @@ class ChangeSteps:
         else:
             failure = None
             target = _state_without_new_version(record)
-        self._move_job(tx, change, target, failure=failure or change.failure, run=run)
+        self._move_job(
+            tx,
+            change,
+            target,
+            failure=failure or change.failure,
+            deployed=jobs.Deployed(record.old_version_id, run),
+        )
         if record.new_version_id is not None and record.new_version_id != record.old_version_id:
             jobs.set_outcome(
                 tx, record.new_version_id, outcome="failed", last_run=None, from_state=None
@@ -261,8 +268,7 @@ class ChangeSteps:
             change,
             target,
             failure=reason,
-            run=record.new_run,
-            version_id=record.new_version_id,
+            deployed=jobs.Deployed(record.new_version_id, record.new_run),
         )
         from_state = (record.restore_id or record.savepoint_id) if record.restores else None
         jobs.set_outcome(
@@ -341,11 +347,11 @@ class ChangeSteps:
         target: JobState,
         *,
         failure: Failure | None = None,
-        **values: str | None,
+        deployed: jobs.Deployed | None = None,
     ) -> None:
         job = jobs.lock(tx, change.job_id)
         assert job is not None
-        jobs.transition(tx, job, target, actor=self._actor, failure=failure, **values)
+        jobs.transition(tx, job, target, actor=self._actor, failure=failure, deployed=deployed)
 
 
 def _without_task(record: ChangeRecord, *, attempts: int | None = None) -> ChangeRecord:
@@ -353,6 +359,11 @@ def _without_task(record: ChangeRecord, *, attempts: int | None = None) -> Chang
     if attempts is not None:
         update["task_attempts"] = attempts
     return record.model_copy(update=update)
+
+
+def _runs_afterwards(record: ChangeRecord) -> bool:
+    """Return whether the job is to run when the change has ended."""
+    return record.action is not JobAction.SAVEPOINT or record.was is JobState.RUNNING
 
 
 def _state_without_new_version(record: ChangeRecord) -> JobState:

@@ -77,11 +77,17 @@ def decide_job(
     spec = spec.model_copy(update={"summaries": checked.summaries})
     found = _find_state(checked)
     decided = decide(
-        facts,
-        found_state=found,
-        compatibility=compatibility,
-        changed=planned.changed,
-        name=planned.name,
+        JobFacts(
+            name=planned.name,
+            is_new=facts.is_new,
+            is_running=facts.is_running,
+            configuration_changed=facts.configuration_changed,
+            query_changed=facts.query_changed,
+            found_state=found,
+            on_query_change=facts.on_query_change,
+            compatibility=_judge(planned, current, spec),
+            changed_keys=planned.changed,
+        )
     )
     complete = planned.model_copy(
         update={
@@ -115,10 +121,13 @@ def _with_state(planned: PlannedJob, checked: CheckedJob, checks: Checks) -> Pla
         # The query and the configuration are those of the deployed version.
         update["spec"] = None
         update["keeps_run"] = checked.found_checkpoint
-    needs_savepoint = not facts.is_running and not checked.found_checkpoint
-    if planned.decision in {JobDecision.RESUME_LATEST, JobDecision.RESTART_FROM_SAVEPOINT}:
-        if needs_savepoint and savepoint is not None:
-            update["restores_from"] = savepoint.id
+    keeps_state = planned.decision in {
+        JobDecision.RESUME_LATEST,
+        JobDecision.RESTART_FROM_SAVEPOINT,
+    }
+    needs_savepoint = keeps_state and not facts.is_running and not checked.found_checkpoint
+    if needs_savepoint and savepoint is not None:
+        update["restores_from"] = savepoint.id
     return planned.model_copy(update=update)
 
 

@@ -1,8 +1,8 @@
 """The operations of a node: claimed from the store, advanced by a small pool, never by the sweeper.
 
 An operation advances in steps. Each step is one transaction that first renews the lease of the
-operation, so that a node that has lost it changes nothing. Between two steps, the operation occupies
-no thread. If the node is lost, another node continues with the next step.
+operation, so that a node that has lost it changes nothing. Between two steps, the operation
+occupies no thread. If the node is lost, another node continues with the next step.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class OperationRunner:
         except HeadraceError as error:
             _LOG.error("operation %s (%s of %s): %s", lease.id, kind, ref, error.message)
             seconds = _ERROR_SECONDS
-        except Exception:
+        except Exception:  # noqa: BLE001 - the other operations must advance
             _LOG.exception("operation %s (%s of %s) failed in a step", lease.id, kind, ref)
             seconds = _ERROR_SECONDS
         with self._condition:

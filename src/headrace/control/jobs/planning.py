@@ -24,11 +24,11 @@ from headrace.model.deployment import (
     DeploymentPlan,
     Job,
     JobAction,
-    PlannedFacts,
     JobSession,
     JobVersion,
     ManifestError,
     OperationLease,
+    PlannedFacts,
     PlannedJob,
     Savepoint,
 )
@@ -126,8 +126,8 @@ class JobPlanner:
         by_session: dict[str, list[PlannedJob]] = defaultdict(list)
         sessions: dict[str, JobSession] = {}
         for planned in plan.jobs:
-            session = _session_to_check_in(planned, deployed)
-            if session is not None:
+            if planned.spec is not None:
+                session = planned.spec.session
                 key = session.model_dump_json()
                 sessions[key] = session
                 by_session[key].append(planned)
@@ -158,9 +158,7 @@ class JobPlanner:
         }
         versions = _read_current_versions(tx, owner_jobs)
         decided = [decide_job(job, versions.get(job.job_id or ""), checks) for job in plan.jobs]
-        errors = list(checks.errors)
-        for planned, found in decided:
-            errors += found
+        errors = [*checks.errors, *(error for _job, found in decided for error in found)]
         return plan.model_copy(
             update={"jobs": [planned for planned, _errors in decided], "errors": errors}
         )
@@ -299,10 +297,6 @@ def _plan_pruned(planned: list[PlannedJob], deployed: _Deployed, location: str) 
             )
         )
     return pruned
-
-
-def _session_to_check_in(planned: PlannedJob, deployed: _Deployed) -> JobSession | None:
-    return None if planned.spec is None else planned.spec.session
 
 
 def _job_to_check(planned: PlannedJob, plan: DeploymentPlan, deployed: _Deployed) -> JobToCheck:

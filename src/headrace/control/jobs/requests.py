@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from headrace.deploy.source_text import SourceText
 
+__all__ = ["PlanRequest", "SourceText"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
