@@ -216,9 +216,10 @@ def newest_version_number(tx: Tx, job_id: str) -> int:
 def set_outcome(
     tx: Tx, version_id: str, *, outcome: str, last_run: str | None, from_state: str | None
 ) -> None:
-    """Record how the deployment of a version ended, and its run."""
-    change = update(job_versions).where(job_versions.c.id == version_id)
-    tx.execute(change.values(outcome=outcome, last_run=last_run, from_state=from_state))
+    """Record how a deployment of a version ended, its run, and the state that it began with."""
+    values = {"outcome": outcome, "last_run": last_run, "from_state": from_state}
+    known = {name: value for name, value in values.items() if value is not None}
+    tx.execute(update(job_versions).where(job_versions.c.id == version_id).values(known))
 
 
 def _save(tx: Tx, job: Job, columns: dict[str, Any]) -> None:
