@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from headrace.grammar.clauses import Options
+from headrace.grammar.lexer import Token, TokenKind, code_tokens
 from headrace.grammar.parse import Command, parse
+from headrace.grammar.quoting import quote_string, unquote_string
 from headrace.grammar.stream_statements import CreateSink, CreateStream, SaveStream
 
 MASK = "*********(redacted)"
@@ -22,11 +24,13 @@ _SECRET_IN_VALUE = re.compile(
     r"(?P<before>(?:password|secret|token|sig)=)[^&;\s]+|(?P<user>//[^/:@\s]+:)[^/@\s]+(?=@)",
     re.IGNORECASE,
 )
+_REFERENCE = re.compile(r"\$\{\w+\}")
+_STRING_STARTS = frozenset("'\"rR")
 
 
 def mask_options(options: Iterable[tuple[str, str]]) -> Options:
     """Return the options with every secret replaced, also inside URLs."""
-    return tuple((key, _mask_value(key, value)) for key, value in options)
+    return tuple((key, mask_value(key, value)) for key, value in options)
 
 
 def mask_statement(text: str) -> str:
@@ -37,7 +41,48 @@ def mask_statement(text: str) -> str:
     return text
 
 
-def _mask_value(key: str, value: str) -> str:
-    if _SECRET_KEY.search(key):
+def mask_sql(text: str) -> str:
+    """Return any SQL text with the strings that follow the name of a secret replaced.
+
+    The rest of the text, its layout and comments included, stays as it is.
+    """
+    parts, last, name = list[str](), 0, ""
+    for token in code_tokens(text):
+        part = text[token.start : token.end]
+        if token.kind is TokenKind.QUOTED and part[0] in _STRING_STARTS:
+            masked = _mask_string(name, part)
+            if masked != part:
+                parts += [text[last : token.start], masked]
+                last = token.end
+        name = _continue_name(name, part, token)
+    return "".join([*parts, text[last:]])
+
+
+def is_secret_key(key: str) -> bool:
+    """Return whether the values of a key are secrets."""
+    return _SECRET_KEY.search(key) is not None
+
+
+def mask_value(key: str, value: str) -> str:
+    """Return the value of a key, with the value or the secrets inside it replaced."""
+    if is_secret_key(key):
         return MASK
     return _SECRET_IN_VALUE.sub(lambda match: f"{match['before'] or match['user']}{MASK}", value)
+
+
+def _mask_string(name: str, literal: str) -> str:
+    """Return the string literal after a name, masked. A literal that is a reference is kept."""
+    value = unquote_string(literal)
+    masked = value if _REFERENCE.fullmatch(value) else mask_value(name, value)
+    return literal if masked == value else quote_string(masked)
+
+
+def _continue_name(name: str, part: str, token: Token) -> str:
+    """Return the name that the tokens so far end with; `=` does not end it."""
+    if token.word == "=" or (token.word in {".", "-", "_"} and name):
+        return name if token.word == "=" else f"{name}{part}"
+    if token.kind is TokenKind.QUOTED and part[0] in _STRING_STARTS:
+        return unquote_string(part)
+    if token.kind is TokenKind.WORD or part[0] == "`":
+        return f"{name}{part}" if name.endswith((".", "-", "_")) else part
+    return ""

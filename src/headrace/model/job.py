@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from headrace.model.text import Count, MessageText, Name
 
-JobName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+JOB_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+JobName = Annotated[str, StringConstraints(pattern=JOB_NAME_PATTERN)]
 """Name of a job. It is a part of paths, so that it has no other characters."""
 
 METADATA_COLUMNS = (
