@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.deploy.manifest import JobKind, Manifest
+from headrace.deploy.manifest import JobKind, JobManifest
 from headrace.deploy.names import MentionedNames, fold_name
 from headrace.deploy.problems import Findings, ManifestProblem, Place
 from headrace.deploy.script_statements import DefinitionCommand, JobStatement, read_statements
@@ -70,7 +70,7 @@ class Definitions:
     _sinks: Mapping[tuple[str, ...], CreateSink] = field(default_factory=dict)
     _setup: Sequence[_Setup] = ()
 
-    def needed_for(self, manifest: Manifest) -> NeededDefinitions:
+    def needed_for(self, manifest: JobManifest) -> NeededDefinitions:
         """Return the definitions whose names occur in the query or the target of a manifest.
 
         Definitions that a needed definition mentions are needed too.
@@ -90,7 +90,7 @@ class Definitions:
             setup=tuple(item.text for item in self._setup if id(item) in needed.setup),
         )
 
-    def _find_sinks(self, manifest: Manifest, mentioned: MentionedNames) -> list[CreateSink]:
+    def _find_sinks(self, manifest: JobManifest, mentioned: MentionedNames) -> list[CreateSink]:
         if manifest.target is None:
             return [sink for parts, sink in self._sinks.items() if mentioned.has(parts)]
         sink = self._sinks.get(fold_name(manifest.target))
@@ -130,13 +130,13 @@ def load_definitions(
     Args:
         variables: Values of references such as `${NAME}`.
     """
-    loader = _Loader(variables or {})
+    loader = _DefinitionLoader(variables or {})
     for file in files:
         loader.load(file)
     return loader.finish()
 
 
-class _Loader:
+class _DefinitionLoader:
     """Loads the definition files of one deployment."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:

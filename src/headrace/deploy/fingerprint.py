@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.deploy.definitions import NeededDefinitions
-from headrace.deploy.manifest import JobKind, Manifest
+from headrace.deploy.manifest import JobKind, JobManifest
 from headrace.deploy.script_statements import DefinitionCommand, JobStatement, read_statements
 from headrace.grammar.clauses import Options
 from headrace.grammar.lexer import code_tokens
@@ -27,17 +27,17 @@ _CONFIGURATION_STARTS = frozenset({"SET", "RESET"})
 """First words of the statements of Spark's that set its configuration."""
 
 
-def query_fingerprint(manifest: Manifest, needed: NeededDefinitions) -> str:
+def query_fingerprint(manifest: JobManifest, needed: NeededDefinitions) -> str:
     """Return the SHA-256 of the query of a job, in hex."""
     return _hash(describe_query(manifest, needed))
 
 
-def configuration_fingerprint(manifest: Manifest, needed: NeededDefinitions) -> str:
+def configuration_fingerprint(manifest: JobManifest, needed: NeededDefinitions) -> str:
     """Return the SHA-256 of the configuration of a job, in hex."""
     return _hash(describe_configuration(manifest, needed))
 
 
-def describe_query(manifest: Manifest, needed: NeededDefinitions) -> dict[str, Any]:
+def describe_query(manifest: JobManifest, needed: NeededDefinitions) -> dict[str, Any]:
     """Return what identifies the query of a job, as JSON, by key."""
     mode = manifest.output_mode
     return {
@@ -51,7 +51,7 @@ def describe_query(manifest: Manifest, needed: NeededDefinitions) -> dict[str, A
     }
 
 
-def describe_configuration(manifest: Manifest, needed: NeededDefinitions) -> dict[str, Any]:
+def describe_configuration(manifest: JobManifest, needed: NeededDefinitions) -> dict[str, Any]:
     """Return the configuration of a job, as JSON, by key."""
     trigger = manifest.parsed_trigger
     return {
@@ -73,7 +73,7 @@ def _hash(value: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _describe_text(manifest: Manifest) -> Any:
+def _describe_text(manifest: JobManifest) -> Any:
     text = manifest.query_text
     if manifest.kind is JobKind.CODE:
         return _describe_code(text)
@@ -112,7 +112,7 @@ def _describe_statement(command: DefinitionCommand | SaveStream) -> Any:
     return [_list_tokens(plain.to_sql()), options]
 
 
-def _describe_script_tuning(manifest: Manifest) -> Any:
+def _describe_script_tuning(manifest: JobManifest) -> Any:
     if manifest.kind is not JobKind.SCRIPT:
         return None
     commands = [statement.command for statement in _read_script(manifest.query_text)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.deploy.flink import FLINK_KEY
-from headrace.deploy.manifest import MANIFEST_KEYS, SCRIPT_CLAUSE_KEYS, JobKind, Manifest
-from headrace.deploy.manifest_meta import META_KEY, ManifestMeta
+from pydantic.json_schema import GenerateJsonSchema
 
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+from headrace.deploy.flink import FLINK_KEY
+from headrace.deploy.manifest import MANIFEST_KEYS, SCRIPT_CLAUSE_KEYS, JobKind, JobManifest
+from headrace.deploy.manifest_meta import META_KEY, ManifestMeta
+from headrace.model.job import JOB_NAME_PATTERN, OnQueryChange
+
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
 _OUTPUT_MODE = (
     "^([Aa][Pp][Pp][Ee][Nn][Dd]|[Cc][Oo][Mm][Pp][Ll][Ee][Tt][Ee]|[Uu][Pp][Dd][Aa][Tt][Ee])$"
@@ -23,7 +25,7 @@ _QUERY_DESCRIPTIONS = {
 
 def build_job_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a manifest file of one document."""
-    generated = Manifest.model_json_schema(by_alias=True)
+    generated = JobManifest.model_json_schema(by_alias=True)
     properties = {key: _describe(key, generated) for key in MANIFEST_KEYS}
     properties[META_KEY] = ManifestMeta.model_json_schema(by_alias=True)
     properties[FLINK_KEY] = {
@@ -35,7 +37,7 @@ def build_job_schema() -> dict[str, Any]:
         "additionalProperties": _SCALAR,
     }
     return {
-        "$schema": _DIALECT,
+        "$schema": GenerateJsonSchema.schema_dialect,
         "title": "Manifest of a Headrace job",
         "description": "One streaming job: its query, its target, and how it runs. ${NAME} in a"
         " value stands for a variable.",
@@ -58,16 +60,25 @@ def _describe(key: str, generated: dict[str, Any]) -> dict[str, Any]:
         # A key that can be absent can be null too.
         schema.pop("default", None)
         schema["type"] = ["string", "null"]
+    # The pattern below lists the values, because a reference is allowed too.
+    schema.pop("enum", None)
     schema["title"] = key.replace("-", " ").capitalize()
     schema["description"] = " ".join(schema["description"].split())
     return schema | _OVERRIDES.get(key, {})
 
 
 _OVERRIDES: dict[str, dict[str, Any]] = {
+    "name": {"pattern": f"{JOB_NAME_PATTERN}|{_REFERENCE}"},
+    "description": {"type": ["string", "null"]},
     "spark-properties": {"type": ["object", "null"], "additionalProperties": _SCALAR},
     "output-mode": {"pattern": f"{_OUTPUT_MODE}|{_REFERENCE}"},
-    "description": {"type": ["string", "null"]},
+    "metadata-columns": {"type": ["boolean", "string", "null"], "pattern": _REFERENCE},
+    "on-query-change": {
+        "type": ["string", "null"],
+        "pattern": f"^({'|'.join(OnQueryChange)})$|{_REFERENCE}",
+    },
 }
+"""What a file may contain beyond the values of the model: any case, null, references."""
 
 
 def _describe_kind(kind: JobKind) -> dict[str, Any]:

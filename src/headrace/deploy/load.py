@@ -5,16 +5,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from headrace.deploy.flink import FLINK_KEY, translate_flink
 from headrace.deploy.manifest import (
     MANIFEST_KEYS,
     SCRIPT_CLAUSE_KEYS,
     JobKind,
-    Manifest,
+    JobManifest,
 )
 from headrace.deploy.manifest_meta import META_KEY, ManifestMeta
+from headrace.deploy.manifest_text import WrittenValue
 from headrace.deploy.manifest_validation import read_manifest, read_meta
 from headrace.deploy.problems import Findings, ManifestNote, ManifestProblem, Place
 from headrace.deploy.source_text import SourceText
@@ -25,14 +25,13 @@ from headrace.deploy.yaml_values import ScalarKind, YamlMapping, YamlScalar
 
 _KEYS = (*MANIFEST_KEYS, META_KEY, FLINK_KEY)
 _SPELLINGS = {"flink-properties": FLINK_KEY}
-WrittenValue: TypeAlias = "str | bool | dict[str, str]"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedManifest:
     """A valid manifest."""
 
-    manifest: Manifest
+    manifest: JobManifest
     """Values with those of variables: to run, and to compare."""
     written: Mapping[str, WrittenValue]
     """Values with references to variables, by key, merged with the template: to keep in files."""
@@ -66,13 +65,13 @@ def load_manifests(
         template: A file of one document, with defaults.
         variables: Values of references such as `${NAME}`.
     """
-    loader = _Loader(template, variables or {})
+    loader = _ManifestLoader(template, variables or {})
     for file in files:
         loader.load(file)
     return loader.finish()
 
 
-class _Loader:
+class _ManifestLoader:
     """Loads the manifests of one deployment."""
 
     def __init__(self, template: SourceText | None, variables: Mapping[str, str]) -> None:

@@ -104,7 +104,7 @@ def _to_upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
 
-class Manifest(BaseModel):
+class JobManifest(BaseModel):
     """A job: one query, or a script of queries, and how they run."""
 
     model_config = ConfigDict(
@@ -180,7 +180,7 @@ class Manifest(BaseModel):
         return None if self.trigger is None else parse_trigger(self.trigger)
 
 
-MANIFEST_KEYS = tuple(to_kebab_case(name) for name in Manifest.model_fields)
+MANIFEST_KEYS = tuple(to_kebab_case(name) for name in JobManifest.model_fields)
 """The keys of a manifest, in the order of their documentation."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from headrace.deploy.manifest import Manifest, find_key_problems
+from headrace.deploy.manifest import JobManifest, find_key_problems
 from headrace.deploy.manifest_meta import META_KEY, ManifestMeta
 from headrace.deploy.problems import Findings, Place
 from headrace.deploy.script_statements import TextProblem, check_script
@@ -38,7 +38,7 @@ _NAME_HINT = (
 
 def read_manifest(
     mapping: YamlMapping, variables: Mapping[str, str], findings: Findings
-) -> Manifest | None:
+) -> JobManifest | None:
     """Return the manifest of a mapping, or None if it has problems.
 
     Args:
@@ -57,7 +57,7 @@ def read_manifest(
         if key != META_KEY
     }
     try:
-        return Manifest.model_validate(values)
+        return JobManifest.model_validate(values)
     except ValidationError as error:
         for details in error.errors(include_url=False):
             reporter.report(details)
