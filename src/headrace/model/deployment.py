@@ -54,15 +54,28 @@ class JobQuery(BaseModel):
     """Whether the deployment chooses where its sink of files writes."""
 
 
+class VersionDefinitions(BaseModel):
+    """The table definitions that a job needs, as texts of SQL with the values of variables."""
+
+    model_config = ConfigDict(frozen=True)
+
+    streams: list[str] = []
+    sinks: list[str] = []
+    setup: list[str] = []
+
+
 class VersionSpec(BaseModel):
     """A version of a job as it is accepted: all that is needed to run it again."""
 
     model_config = ConfigDict(frozen=True)
 
     text: str
-    """The manifest, complete with the defaults of the template, without values of variables."""
+    """The manifest as YAML for display: without secrets and without values of variables."""
+    written: dict[str, str | bool | dict[str, str]]
+    """The manifest with the defaults of the template and references to variables, by key."""
     manifest: dict[str, Any]
     """The manifest with the values of variables, by key."""
+    definitions: VersionDefinitions = VersionDefinitions()
     description: str
     query_fingerprint: str
     configuration_fingerprint: str

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from headrace.model.text import Count, MessageText, Name
 
-JOB_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+JOB_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,89}$"
 JobName = Annotated[str, StringConstraints(pattern=JOB_NAME_PATTERN)]
-"""Name of a job. It is a part of paths, so that it has no other characters."""
+"""Name of a job. It is a part of paths and of the names of sessions."""
 
 METADATA_COLUMNS = (
     "__create_timestamp",

@@ -292,7 +292,7 @@ CHANGE: Lifecycle[ChangeStep] = Lifecycle(
     _CH.PLANNED,
     {
         # Stopped: no query of the job runs.
-        _CH.PLANNED: frozenset({_CH.STOP_WANTED, _CH.STOPPED, _CH.FAILED}),
+        _CH.PLANNED: frozenset({_CH.STOP_WANTED, _CH.STOPPED}),
         _CH.STOP_WANTED: frozenset({_CH.STOPPED}),
         _CH.STOPPED: frozenset({_CH.VERIFIED, _CH.UNDOING}),
         # Applied: the job was to stop.

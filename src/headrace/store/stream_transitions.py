@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import update
@@ -27,6 +26,7 @@ from headrace.model.stream_query import (
 from headrace.store import events, jobs, stream_queries
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.stream_reports import columns_of, detail_of, find_path
 from headrace.store.stream_tables import stream_queries as table
 
 _STARTED = {StreamState.STARTING, StreamState.RUNNING, StreamState.BACKING_OFF}
@@ -38,7 +38,6 @@ _REPEATED = ("failures", "run_id", "last_error", "last_batch")
 _UNKNOWN_FAILURE = Failure(
     code="stream_failed", message="The driver did not report why the query failed."
 )
-_SOURCES_ENDED = {"reason": "its sources have ended"}
 
 
 def stop(tx: Tx, query: StreamQuery, *, actor: str, restart: bool = False) -> None:
@@ -218,18 +217,18 @@ def _apply(tx: Tx, query: StreamQuery, report: QueryReport, *, actor: str) -> No
         return
     if query.state is StreamState.STOPPING:
         if target in STREAM.terminal:
-            _confirm_stop(tx, query, actor=actor, values=_facts(report))
+            _confirm_stop(tx, query, actor=actor, values=columns_of(report))
             return
         if query.wanted is not Wanted.RUNNING:
             return
         # The pause was taken back, and the driver has started the query again already.
         query = _confirm_stop(tx, query, actor=actor)
-    path = _path(query, report)
+    path = find_path(query, report)
     if path is None:
         return
     query = _walk(tx, query, path, report, actor=actor)
     # Most renewals report a query that runs as before.
-    news = {name: value for name, value in _facts(report).items() if name in _REPEATED}
+    news = {name: value for name, value in columns_of(report).items() if name in _REPEATED}
     if not path and any(getattr(query, name) != value for name, value in news.items()):
         _save(tx, query, news)
 
@@ -245,72 +244,15 @@ def _walk(
             query,
             state,
             actor=actor,
-            detail=_detail(report) if is_last else None,
+            detail=detail_of(report) if is_last else None,
             failure=report.error if is_last and state is not StreamState.RUNNING else None,
-            values=_facts(report) if is_last else None,
+            values=columns_of(report) if is_last else None,
         )
     if query.state in STREAM.terminal:
         failure = report.error or _UNKNOWN_FAILURE
         has_failed = query.state is StreamState.FAILED
         _end_in_job(tx, query, actor=actor, failure=failure if has_failed else None)
     return query
-
-
-def _path(query: StreamQuery, report: QueryReport) -> list[StreamState] | None:
-    """Return the states on the way to the reported one; None if there is no way.
-
-    A driver reports its current state, and may have passed through others since its last report.
-    """
-    source, target = query.state, report.state
-    if source is target and not _has_restarted(query, report):
-        return []
-    for way in _WAYS:
-        steps = [source, *way, target]
-        if all(STREAM.allows(*pair) for pair in pairwise(steps)):
-            return steps[1:]
-    return None
-
-
-def _has_restarted(query: StreamQuery, report: QueryReport) -> bool:
-    """Return whether a query in the same state as before has failed or run in the meantime."""
-    if report.state is StreamState.BACKING_OFF:
-        return report.failures != query.failures
-    return report.state is StreamState.RUNNING and report.run_id != query.run_id
-
-
-_WAYS: tuple[tuple[StreamState, ...], ...] = (
-    (),
-    (StreamState.STARTING,),
-    (StreamState.RUNNING,),
-    (StreamState.STARTING, StreamState.RUNNING),
-)
-"""States that a query can pass through between two reports."""
-
-
-def _facts(report: QueryReport) -> dict[str, Any]:
-    """Return the columns that a report sets."""
-    retry_at = None
-    if report.state is StreamState.BACKING_OFF and report.retry_seconds is not None:
-        retry_at = clock(report.retry_seconds)
-    facts = {
-        "failures": report.failures,
-        "retry_at": retry_at,
-        "run_id": report.run_id,
-        "last_error": report.error,
-    }
-    # A driver that has not run the query yet does not know its last batch.
-    return facts if report.last_batch is None else {**facts, "last_batch": report.last_batch}
-
-
-def _detail(report: QueryReport) -> dict[str, Any] | None:
-    """Return the detail of the event of a reported change."""
-    if report.state is StreamState.STOPPED:
-        return _SOURCES_ENDED
-    if report.state is StreamState.RUNNING:
-        return {"run": report.run_id}
-    if report.state is StreamState.BACKING_OFF:
-        return {"failures": report.failures, "delay_seconds": report.delay_seconds}
-    return None
 
 
 def _want(tx: Tx, query: StreamQuery, wanted: Wanted) -> StreamQuery:

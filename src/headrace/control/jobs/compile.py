@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from headrace.control.streams.checks import check_retry_options, choose_sink
 from headrace.deploy.definitions import NeededDefinitions
-from headrace.deploy.manifest import DEDICATED, Manifest
+from headrace.deploy.manifest import DEDICATED, JobManifest
 from headrace.deploy.script_statements import read_statements
 from headrace.errors import InvalidStatement
 from headrace.grammar.stream_statements import (
@@ -48,7 +48,7 @@ def is_application_property(key: str) -> bool:
     return not key.startswith("spark.sql.") or key.startswith(_STATIC_SQL)
 
 
-def choose_session(manifest: Manifest, *, profile: str, py_files: Iterable[str]) -> JobSession:
+def choose_session(manifest: JobManifest, *, profile: str, py_files: Iterable[str]) -> JobSession:
     """Return the session of a job: that of all jobs of the profile, a named one, or its own."""
     if manifest.session is None:
         name = f"jobs-{profile}"
@@ -65,7 +65,7 @@ def choose_session(manifest: Manifest, *, profile: str, py_files: Iterable[str])
     return JobSession(name=name, spec=spec)
 
 
-def compile_queries(manifest: Manifest, needed: NeededDefinitions) -> list[JobQuery]:
+def compile_queries(manifest: JobManifest, needed: NeededDefinitions) -> list[JobQuery]:
     """Return the queries of a manifest.
 
     Args:

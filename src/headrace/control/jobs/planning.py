@@ -15,10 +15,10 @@ from headrace.control.context import NodeContext
 from headrace.control.jobs.decisions import Checks, decide_job
 from headrace.control.jobs.drafts import JobDraft, raise_errors, read_drafts
 from headrace.control.jobs.job_sessions import open_check_session
+from headrace.control.jobs.manifest_files import Comparison, compare_versions
 from headrace.control.jobs.places import JobPlaces
 from headrace.control.jobs.requests import PlanRequest
 from headrace.control.jobs.tasks import read_end, submit_task
-from headrace.deploy.changes import compare_manifests
 from headrace.errors import LeaseLost
 from headrace.model.deployment import (
     DeploymentPlan,
@@ -251,12 +251,6 @@ def _plan_job(draft: JobDraft, deployed: _Deployed) -> PlannedJob:
         query_changed=query_changed,
         on_query_change=draft.on_query_change,
     )
-    comparison = compare_manifests(
-        None if version is None else version.spec.text,
-        draft.spec.text,
-        None if version is None else version.spec.manifest,
-        draft.spec.manifest,
-    )
     is_changed = facts.configuration_changed
     if job is not None and job.change_id is not None:
         common["notes"] = [*draft.notes, "another deployment is changing the job"]
@@ -267,6 +261,9 @@ def _plan_job(draft: JobDraft, deployed: _Deployed) -> PlannedJob:
             reason="it runs, and nothing has changed",
             version=None if version is None else version.version,
         )
+    comparison = Comparison([], "")
+    if version is not None and is_changed:
+        comparison = compare_versions(version.spec, draft.spec, name=draft.name)
     return PlannedJob(
         **common,
         decision=JobDecision.START_CLEAN,
