@@ -241,12 +241,12 @@ class Client:
 
     def plan_jobs(self, request: Mapping[str, Any]) -> Json:
         """Plan a deployment of manifests. Return the deployment; its drivers may still check it."""
-        return self._call("POST", "/api/v1/jobs/plan", body=request, idempotent=False)
+        return self._call("POST", "/api/v1/deployments", body=request, idempotent=False)
 
     def apply_plan(self, deployment: str) -> Json:
         """Apply a plan and return its deployment."""
-        body = {"deployment": deployment}
-        return self._call("POST", "/api/v1/jobs/apply", body=body, idempotent=False)
+        path = f"/api/v1/deployments/{_quote(deployment)}/apply"
+        return self._call("POST", path, idempotent=False)
 
     def deployment(self, deployment: str) -> Json:
         """Return a deployment by id."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from headrace.api.http.schemas import Instant, RequestModel, ResponseModel
 from headrace.model.deployment import JobAction, WrittenOutput
@@ -26,7 +26,7 @@ class SourceFileBody(RequestModel):
 
 
 class PlanRequestBody(RequestModel):
-    """Body of `POST /jobs/plan`."""
+    """Body of `POST /deployments`."""
 
     manifests: Annotated[list[SourceFileBody], Field(max_length=_MAX_FILES)]
     """YAML files; a file can hold several manifests."""
@@ -43,28 +43,21 @@ class PlanRequestBody(RequestModel):
     `jobs.state_location`."""
     py_files: Annotated[list[Name], Field(default=[], max_length=1000)]
     """Python files and zips for the code of jobs."""
-    prune: bool = False
+    prune: StrictBool = False
     """Whether jobs of the state location without a manifest are stopped and deleted."""
-
-
-class ApplyRequestBody(RequestModel):
-    """Body of `POST /jobs/apply`."""
-
-    deployment: Annotated[str, Field(pattern=r"^dp_[0-9a-f]{32}$")]
-    """Id of a plan, which is applied as it is shown."""
 
 
 class StartRequestBody(RequestModel):
     """Body of `POST /jobs/{name}/start`."""
 
-    clean: bool = False
+    clean: StrictBool = False
     """Start without state, as a new version."""
 
 
 class RollbackRequestBody(RequestModel):
     """Body of `POST /jobs/{name}/rollback`."""
 
-    version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    version: Annotated[int, Field(ge=1, le=2**31 - 1, strict=True)] | None = None
     """Version to return to; default: the one deployed before."""
 
 

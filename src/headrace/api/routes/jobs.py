@@ -9,7 +9,6 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
 from headrace.api.http.job_schemas import (
-    ApplyRequestBody,
     DeploymentBody,
     DeploymentPage,
     JobBody,
@@ -31,7 +30,9 @@ DeploymentRef = Annotated[str, Path(description="id of the deployment", max_leng
 router = APIRouter(tags=["jobs"], route_class=StrictRoute)
 
 
-@router.post("/jobs/plan", status_code=201, response_model=DeploymentBody, responses=problems(409))
+@router.post(
+    "/deployments", status_code=201, response_model=DeploymentBody, responses=problems(409, 415)
+)
 def plan_jobs(request: Request, caller: Authenticated, body: PlanRequestBody) -> Response:
     """Plan what a deployment of manifests would do. Nothing is changed.
 
@@ -54,11 +55,14 @@ def plan_jobs(request: Request, caller: Authenticated, body: PlanRequestBody) ->
 
 
 @router.post(
-    "/jobs/apply", status_code=202, response_model=DeploymentBody, responses=problems(404, 409)
+    "/deployments/{deployment}/apply",
+    status_code=202,
+    response_model=DeploymentBody,
+    responses=problems(404, 409),
 )
-def apply_plan(request: Request, caller: Authenticated, body: ApplyRequestBody) -> Response:
+def apply_plan(request: Request, caller: Authenticated, deployment: DeploymentRef) -> Response:
     """Apply a plan exactly as it is shown. It is refused if a job has changed since."""
-    status = node_of(request).jobs.apply(caller, body.deployment)
+    status = node_of(request).jobs.apply(caller, deployment)
     return json_response(deployment_body(status), 202)
 
 
@@ -105,6 +109,7 @@ def list_versions(
 
 
 _ACTION_RESPONSES = problems(404, 409)
+_OPTION_RESPONSES = problems(404, 409, 415)
 
 
 @router.post(
@@ -133,7 +138,7 @@ def take_savepoint(request: Request, caller: Authenticated, name: JobRef) -> Res
     "/jobs/{name}/start",
     status_code=202,
     response_model=DeploymentBody,
-    responses=_ACTION_RESPONSES,
+    responses=_OPTION_RESPONSES,
 )
 def start_job(
     request: Request, caller: Authenticated, name: JobRef, body: StartRequestBody
@@ -147,7 +152,7 @@ def start_job(
     "/jobs/{name}/rollback",
     status_code=202,
     response_model=DeploymentBody,
-    responses=_ACTION_RESPONSES,
+    responses=_OPTION_RESPONSES,
 )
 def roll_back_job(
     request: Request, caller: Authenticated, name: JobRef, body: RollbackRequestBody
