@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,8 +19,9 @@ from headrace.deploy.yaml_values import (
     YamlScalar,
     YamlValue,
 )
-from headrace.errors import Position
+from headrace.errors import InvalidSetting, Position
 from headrace.grammar.text import offset_at
+from headrace.model.retry_policy import read_retry_policy
 from headrace.variables import replace_variables
 
 _EXPECTED = {
@@ -57,11 +58,18 @@ def read_manifest(
         if key != META_KEY
     }
     try:
-        return JobManifest.model_validate(values)
+        manifest = JobManifest.model_validate(values)
     except ValidationError as error:
         for details in error.errors(include_url=False):
             reporter.report(details)
-    return None
+        return None
+    try:
+        read_retry_policy({}, manifest.spark_properties)
+    except InvalidSetting as error:
+        place = mapping.entries["spark-properties"].value.place
+        findings.add_problem(place, "invalid_value", error.message, error.hint)
+        return None
+    return manifest
 
 
 def read_meta(mapping: YamlMapping, findings: Findings) -> ManifestMeta | None:
@@ -72,9 +80,11 @@ def read_meta(mapping: YamlMapping, findings: Findings) -> ManifestMeta | None:
     try:
         return ManifestMeta.model_validate(to_plain(value))
     except ValidationError as error:
-        meta = value if isinstance(value, YamlMapping) else mapping
         for details in error.errors(include_url=False):
-            _Reporter(meta, {}, findings).report(details)
+            key = ".".join([META_KEY, *map(str, details["loc"])])
+            at = find_value(mapping, (META_KEY, *details["loc"]))
+            place = value.place if at is None else at.place
+            findings.add_problem(place, "invalid_value", *_describe(key, details, at))
     return None
 
 
@@ -102,6 +112,16 @@ def _to_texts(value: YamlValue) -> Any:
     }
 
 
+def find_value(mapping: YamlMapping, keys: Sequence[int | str]) -> YamlValue | None:
+    """Return the value below these keys, or None. The search ends at a value without keys."""
+    value: YamlValue | None = mapping
+    for key in keys:
+        if not isinstance(value, YamlMapping):
+            break
+        value = value.find(str(key))
+    return value
+
+
 class _Reporter:
     """Reports the errors of one mapping."""
 
@@ -114,29 +134,16 @@ class _Reporter:
 
     def report(self, details: ErrorDetails) -> None:
         """Report one error of pydantic's."""
-        if not details["loc"]:
+        if details["type"] == "missing" or not details["loc"]:
             return  # find_key_problems has reported it
         key = ".".join(str(part) for part in details["loc"])
-        value = self._find(details["loc"])
+        value = find_value(self._mapping, details["loc"])
         error = details.get("ctx", {}).get("error")
         if isinstance(error, TextProblem):
             self._report_text(key, value, error)
             return
-        if details["type"] == "missing":
-            self._findings.add_problem(
-                self._mapping.place, "missing_key", f"The key `{key}` is missing."
-            )
-            return
         place = self._mapping.place if value is None else value.place
         self._findings.add_problem(place, "invalid_value", *_describe(key, details, value))
-
-    def _find(self, location: tuple[int | str, ...]) -> YamlValue | None:
-        value: YamlValue | None = self._mapping
-        for part in location:
-            if not isinstance(value, YamlMapping):
-                break
-            value = value.find(str(part))
-        return value
 
     def _report_text(self, key: str, value: YamlValue | None, error: TextProblem) -> None:
         assert isinstance(value, YamlScalar)
@@ -160,6 +167,8 @@ def _describe(key: str, details: ErrorDetails, value: YamlValue | None) -> tuple
     shown = f" is {value.written!r}, which" if isinstance(value, YamlScalar) else ""
     if details["type"] == "extra_forbidden":
         return f"The key `{key}` is unknown.", "Delete it."
+    if details["type"] == "missing":
+        return f"The key `{key}` is missing.", None
     if expected is not None:
         return f"`{key}` must be {expected}.", None
     if details["type"] == "enum":

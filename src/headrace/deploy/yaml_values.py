@@ -65,10 +65,12 @@ class ScalarSource:
     def _parts(self) -> list[tuple[int, int, str]]:
         """Return line, column and text of what each line of the file adds to the content."""
         first, begin = self.start
-        last, end = self.end
+        last, end = self.end[0], self.end[1] or None
+        if end is None:
+            last -= 1
         if self.style in {"|", ">"}:
-            first, begin, end = first + 1, 0, 0
-        elif self.style is not None:
+            first, begin, end = first + 1, 0, None
+        elif self.style is not None and end is not None:
             begin, end = begin + 1, end - 1
         parts = []
         for number in range(first, min(last, len(self.lines) - 1) + 1):
