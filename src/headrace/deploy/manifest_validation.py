@@ -89,11 +89,13 @@ def read_meta(mapping: YamlMapping, findings: Findings) -> ManifestMeta | None:
 
 
 def to_plain(value: YamlValue) -> Any:
-    """Return a value without places: texts, numbers, booleans, lists and dictionaries."""
+    """Return a value without places: texts, numbers, booleans, None, lists and dictionaries."""
     if isinstance(value, YamlMapping):
         return {key: to_plain(entry.value) for key, entry in value.entries.items()}
     if isinstance(value, YamlList):
         return [to_plain(item) for item in value.items]
+    if value.kind is ScalarKind.NULL:
+        return None
     is_replaced = value.kind is ScalarKind.TEXT and value.text != value.written
     if value.kind is ScalarKind.BOOLEAN or (is_replaced and value.text in {"true", "false"}):
         return value.text.lower() == "true"
