@@ -118,6 +118,8 @@ PROBLEMS = {
         "invalid_value",
         None,
     ),
+    SQL + "description: " + "9" * 5000: (4, 14, "invalid_value", None),
+    SQL + "description: 1.5": (4, 14, "invalid_value", None),
     SQL + "trigger: 5": (4, 10, "invalid_value", None),
     SQL + "output-mode: foo": (4, 14, "invalid_value", "`append`, `complete` or `update`"),
     SQL + "on-query-change: drop": (4, 18, "invalid_value", "`reset`, `keep-compatible`"),
@@ -218,6 +220,37 @@ def test_a_manifest_keeps_values_and_what_was_written() -> None:
     assert (item.manifest.trigger, item.manifest.metadata_columns) == ("once", False)
     assert item.written["spark-properties"] == {"p": "${PW}", "q": "$${x}"}
     assert (item.written["trigger"], item.written["metadata-columns"]) == ("${T}", "${M}")
+
+
+def test_a_value_of_a_variable_is_a_text_where_a_text_is_expected() -> None:
+    text = SQL + "description: ${D}\nspark-properties: {a: '${D}'}\n"
+    for value in ("true", "5", "null", ""):
+        manifest = load(text, D=value).manifests[0].manifest
+        assert (manifest.description, manifest.spark_properties) == (value, {"a": value})
+
+
+def test_a_variable_must_be_a_boolean_where_one_is_expected() -> None:
+    problem = single_problem(SQL + "metadata-columns: ${M}", M="maybe")
+
+    assert (problem.line, problem.column, problem.code) == (4, 19, "invalid_value")
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_noted"),
+    [
+        (">-\n  SELECT a -- x\n  FROM t", True),
+        ("SELECT a -- x\n  FROM t", True),
+        ('"SELECT a -- x\n  FROM t"', True),
+        ("|\n  SELECT a -- x\n  FROM t", False),
+        (">-\n  SELECT '-- x'\n  FROM t /* -- */", False),
+        ("SELECT a -- x", False),
+    ],
+)
+def test_lines_that_disappear_in_a_comment_are_noted(sql: str, is_noted: bool) -> None:
+    loaded = load(SQL.replace("SELECT 1", sql))
+
+    assert loaded.problems == ()
+    assert [note.line for note in loaded.notes] == ([3 + sql.startswith(">")] if is_noted else [])
 
 
 def test_variables_are_replaced_in_sql_and_code_and_cannot_add_keys() -> None:

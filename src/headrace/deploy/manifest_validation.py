@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,6 +20,7 @@ from headrace.deploy.yaml_values import (
     YamlMapping,
     YamlScalar,
     YamlValue,
+    find_scalar_kind,
 )
 from headrace.errors import InvalidSetting, Position
 from headrace.grammar.text import offset_at
@@ -32,6 +35,7 @@ _EXPECTED = {
     "int_parsing": "an integer",
 }
 """What a value must be, by the type of pydantic's error."""
+_MAX_DIGITS = 18
 _NAME_HINT = (
     "A name has at most 100 letters, digits, `.`, `_` and `-`, and begins with a letter or a digit."
 )
@@ -53,7 +57,7 @@ def read_manifest(
         place = mapping.place if problem.key is None else mapping.entries[problem.key].key_place
         findings.add_problem(place, problem.code, problem.message, problem.hint)
     values = {
-        key: _to_texts(entry.value) if key == "spark-properties" else to_plain(entry.value)
+        key: _READERS.get(key, to_plain)(entry.value)
         for key, entry in mapping.entries.items()
         if key != META_KEY
     }
@@ -96,12 +100,22 @@ def to_plain(value: YamlValue) -> Any:
         return [to_plain(item) for item in value.items]
     if value.kind is ScalarKind.NULL:
         return None
-    is_replaced = value.kind is ScalarKind.TEXT and value.text != value.written
-    if value.kind is ScalarKind.BOOLEAN or (is_replaced and value.text in {"true", "false"}):
+    if value.kind is ScalarKind.BOOLEAN:
         return value.text.lower() == "true"
-    if value.kind is ScalarKind.NUMBER and value.text.lstrip("+-").isdecimal():
-        return int(value.text)
-    return float("nan") if value.kind is ScalarKind.NUMBER else value.text
+    return _to_number(value.text) if value.kind is ScalarKind.NUMBER else value.text
+
+
+def _to_number(text: str) -> float:
+    """Return an integer; no key takes any other number, so that those need no value."""
+    is_integer = text.lstrip("+-").isdecimal() and len(text) <= _MAX_DIGITS
+    return int(text) if is_integer else math.nan
+
+
+def _to_boolean(value: YamlValue) -> Any:
+    """Return a boolean, which may come from a variable, or any other value as it is."""
+    if isinstance(value, YamlScalar) and value.text != value.written:
+        return to_plain(replace(value, kind=find_scalar_kind(value.text)))
+    return to_plain(value)
 
 
 def _to_texts(value: YamlValue) -> Any:
@@ -112,6 +126,13 @@ def _to_texts(value: YamlValue) -> Any:
         key: entry.value.text if isinstance(entry.value, YamlScalar) else to_plain(entry.value)
         for key, entry in value.entries.items()
     }
+
+
+_READERS: Mapping[str, Callable[[YamlValue], Any]] = {
+    "spark-properties": _to_texts,
+    "metadata-columns": _to_boolean,
+}
+"""What reads the value of a key, if not `to_plain`."""
 
 
 def find_value(mapping: YamlMapping, keys: Sequence[int | str]) -> YamlValue | None:

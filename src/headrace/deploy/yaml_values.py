@@ -46,6 +46,11 @@ class ScalarSource:
     style: str | None
     """`|`, `>`, a quote, or None for a plain scalar."""
 
+    @property
+    def joins_lines(self) -> bool:
+        """Whether the scalar has several lines, which YAML joins: every style but `|`."""
+        return self.style != "|" and self.end[0] > self.start[0] + (self.style == ">")
+
     def locate(self, content: str, offset: int) -> tuple[int, int]:
         """Return line and column, from 0, of an offset in the content of the scalar.
 
