@@ -21,9 +21,11 @@ from headrace.deploy.source_text import SourceText
 from headrace.deploy.template import check_template, merge_template
 from headrace.deploy.variables import replace_in_mapping
 from headrace.deploy.yaml_document import read_documents
-from headrace.deploy.yaml_values import ScalarKind, YamlMapping, YamlScalar
+from headrace.deploy.yaml_values import ScalarKind, YamlMapping, YamlScalar, YamlValue
+from headrace.grammar.lexer import TokenKind, tokenize
 
 _KEYS = (*MANIFEST_KEYS, META_KEY, FLINK_KEY)
+_SQL_KEYS = (JobKind.SQL, JobKind.SCRIPT)
 _SPELLINGS = {"flink-properties": FLINK_KEY}
 
 
@@ -113,6 +115,8 @@ class _ManifestLoader:
         mapping = translate_flink(replaced, self._findings)
         self._check_name(mapping)
         meta = read_meta(own, self._findings)
+        for key in _SQL_KEYS:
+            _note_swallowed_lines(mapping.find(key), key, self._findings)
         manifest = read_manifest(mapping, self._variables, self._findings)
         if manifest is not None:
             written = _list_written(mapping)
@@ -143,6 +147,21 @@ class _ManifestLoader:
             f"Two manifests have the name {name.text}{difference}. The first is at {place}.",
             "Rename one of the jobs.",
         )
+
+
+def _note_swallowed_lines(value: YamlValue | None, key: str, findings: Findings) -> None:
+    """Note a `--` comment in a text whose lines YAML joins: the lines after it are lost."""
+    if not isinstance(value, YamlScalar) or value.source is None or not value.source.joins_lines:
+        return
+    text = value.written
+    for token in tokenize(text):
+        if token.kind is TokenKind.COMMENT and text.startswith("--", token.start):
+            findings.add_note(
+                value.locate(token.start),
+                f"YAML joins the lines of `{key}`, so that the lines after this comment belong to"
+                f" it. Write the text as a block: `{key}: |`.",
+            )
+            return
 
 
 def _suggest(key: str) -> str:

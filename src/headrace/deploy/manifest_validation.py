@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,9 +20,11 @@ from headrace.deploy.yaml_values import (
     YamlMapping,
     YamlScalar,
     YamlValue,
+    find_scalar_kind,
 )
-from headrace.errors import Position
+from headrace.errors import InvalidSetting, Position
 from headrace.grammar.text import offset_at
+from headrace.model.retry_policy import read_retry_policy
 from headrace.variables import replace_variables
 
 _EXPECTED = {
@@ -31,6 +35,7 @@ _EXPECTED = {
     "int_parsing": "an integer",
 }
 """What a value must be, by the type of pydantic's error."""
+_MAX_DIGITS = 18
 _NAME_HINT = (
     "A name has at most 100 letters, digits, `.`, `_` and `-`, and begins with a letter or a digit."
 )
@@ -52,16 +57,23 @@ def read_manifest(
         place = mapping.place if problem.key is None else mapping.entries[problem.key].key_place
         findings.add_problem(place, problem.code, problem.message, problem.hint)
     values = {
-        key: _to_texts(entry.value) if key == "spark-properties" else to_plain(entry.value)
+        key: _READERS.get(key, to_plain)(entry.value)
         for key, entry in mapping.entries.items()
         if key != META_KEY
     }
     try:
-        return JobManifest.model_validate(values)
+        manifest = JobManifest.model_validate(values)
     except ValidationError as error:
         for details in error.errors(include_url=False):
             reporter.report(details)
-    return None
+        return None
+    try:
+        read_retry_policy({}, manifest.spark_properties)
+    except InvalidSetting as error:
+        place = mapping.entries["spark-properties"].value.place
+        findings.add_problem(place, "invalid_value", error.message, error.hint)
+        return None
+    return manifest
 
 
 def read_meta(mapping: YamlMapping, findings: Findings) -> ManifestMeta | None:
@@ -72,24 +84,38 @@ def read_meta(mapping: YamlMapping, findings: Findings) -> ManifestMeta | None:
     try:
         return ManifestMeta.model_validate(to_plain(value))
     except ValidationError as error:
-        meta = value if isinstance(value, YamlMapping) else mapping
         for details in error.errors(include_url=False):
-            _Reporter(meta, {}, findings).report(details)
+            key = ".".join([META_KEY, *map(str, details["loc"])])
+            at = find_value(mapping, (META_KEY, *details["loc"]))
+            place = value.place if at is None else at.place
+            findings.add_problem(place, "invalid_value", *_describe(key, details, at))
     return None
 
 
 def to_plain(value: YamlValue) -> Any:
-    """Return a value without places: texts, numbers, booleans, lists and dictionaries."""
+    """Return a value without places: texts, numbers, booleans, None, lists and dictionaries."""
     if isinstance(value, YamlMapping):
         return {key: to_plain(entry.value) for key, entry in value.entries.items()}
     if isinstance(value, YamlList):
         return [to_plain(item) for item in value.items]
-    is_replaced = value.kind is ScalarKind.TEXT and value.text != value.written
-    if value.kind is ScalarKind.BOOLEAN or (is_replaced and value.text in {"true", "false"}):
+    if value.kind is ScalarKind.NULL:
+        return None
+    if value.kind is ScalarKind.BOOLEAN:
         return value.text.lower() == "true"
-    if value.kind is ScalarKind.NUMBER and value.text.lstrip("+-").isdecimal():
-        return int(value.text)
-    return float("nan") if value.kind is ScalarKind.NUMBER else value.text
+    return _to_number(value.text) if value.kind is ScalarKind.NUMBER else value.text
+
+
+def _to_number(text: str) -> float:
+    """Return an integer; no key takes any other number, so that those need no value."""
+    is_integer = text.lstrip("+-").isdecimal() and len(text) <= _MAX_DIGITS
+    return int(text) if is_integer else math.nan
+
+
+def _to_boolean(value: YamlValue) -> Any:
+    """Return a boolean, which may come from a variable, or any other value as it is."""
+    if isinstance(value, YamlScalar) and value.text != value.written:
+        return to_plain(replace(value, kind=find_scalar_kind(value.text)))
+    return to_plain(value)
 
 
 def _to_texts(value: YamlValue) -> Any:
@@ -100,6 +126,23 @@ def _to_texts(value: YamlValue) -> Any:
         key: entry.value.text if isinstance(entry.value, YamlScalar) else to_plain(entry.value)
         for key, entry in value.entries.items()
     }
+
+
+_READERS: Mapping[str, Callable[[YamlValue], Any]] = {
+    "spark-properties": _to_texts,
+    "metadata-columns": _to_boolean,
+}
+"""What reads the value of a key, if not `to_plain`."""
+
+
+def find_value(mapping: YamlMapping, keys: Sequence[int | str]) -> YamlValue | None:
+    """Return the value below these keys, or None. The search ends at a value without keys."""
+    value: YamlValue | None = mapping
+    for key in keys:
+        if not isinstance(value, YamlMapping):
+            break
+        value = value.find(str(key))
+    return value
 
 
 class _Reporter:
@@ -114,29 +157,16 @@ class _Reporter:
 
     def report(self, details: ErrorDetails) -> None:
         """Report one error of pydantic's."""
-        if not details["loc"]:
+        if details["type"] == "missing" or not details["loc"]:
             return  # find_key_problems has reported it
         key = ".".join(str(part) for part in details["loc"])
-        value = self._find(details["loc"])
+        value = find_value(self._mapping, details["loc"])
         error = details.get("ctx", {}).get("error")
         if isinstance(error, TextProblem):
             self._report_text(key, value, error)
             return
-        if details["type"] == "missing":
-            self._findings.add_problem(
-                self._mapping.place, "missing_key", f"The key `{key}` is missing."
-            )
-            return
         place = self._mapping.place if value is None else value.place
         self._findings.add_problem(place, "invalid_value", *_describe(key, details, value))
-
-    def _find(self, location: tuple[int | str, ...]) -> YamlValue | None:
-        value: YamlValue | None = self._mapping
-        for part in location:
-            if not isinstance(value, YamlMapping):
-                break
-            value = value.find(str(part))
-        return value
 
     def _report_text(self, key: str, value: YamlValue | None, error: TextProblem) -> None:
         assert isinstance(value, YamlScalar)
@@ -160,6 +190,8 @@ def _describe(key: str, details: ErrorDetails, value: YamlValue | None) -> tuple
     shown = f" is {value.written!r}, which" if isinstance(value, YamlScalar) else ""
     if details["type"] == "extra_forbidden":
         return f"The key `{key}` is unknown.", "Delete it."
+    if details["type"] == "missing":
+        return f"The key `{key}` is missing.", None
     if expected is not None:
         return f"`{key}` must be {expected}.", None
     if details["type"] == "enum":

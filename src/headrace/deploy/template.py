@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from headrace.deploy.manifest_meta import META_KEY
 from headrace.deploy.problems import Findings
 from headrace.deploy.yaml_values import YamlEntry, YamlMapping, is_null
 
-_OWN_KEYS = ("name", "sql", "code", "script")
+_OWN_KEYS = ("name", "sql", "code", "script", META_KEY)
 """Keys that every manifest has for itself."""
 
 

@@ -46,6 +46,11 @@ class ScalarSource:
     style: str | None
     """`|`, `>`, a quote, or None for a plain scalar."""
 
+    @property
+    def joins_lines(self) -> bool:
+        """Whether the scalar has several lines, which YAML joins: every style but `|`."""
+        return self.style != "|" and self.end[0] > self.start[0] + (self.style == ">")
+
     def locate(self, content: str, offset: int) -> tuple[int, int]:
         """Return line and column, from 0, of an offset in the content of the scalar.
 
@@ -65,10 +70,12 @@ class ScalarSource:
     def _parts(self) -> list[tuple[int, int, str]]:
         """Return line, column and text of what each line of the file adds to the content."""
         first, begin = self.start
-        last, end = self.end
+        last, end = self.end[0], self.end[1] or None
+        if end is None:
+            last -= 1
         if self.style in {"|", ">"}:
-            first, begin, end = first + 1, 0, 0
-        elif self.style is not None:
+            first, begin, end = first + 1, 0, None
+        elif self.style is not None and end is not None:
             begin, end = begin + 1, end - 1
         parts = []
         for number in range(first, min(last, len(self.lines) - 1) + 1):
