@@ -59,7 +59,7 @@ def test_every_response_matches_the_openapi_document(
         check=False,
     )
     assert process.returncode == 0, process.stdout + process.stderr
-    assert "Tested: 23" in process.stdout, process.stdout
+    assert "Tested: 35" in process.stdout, process.stdout
 
 
 def test_the_openapi_document_lists_every_operation(node: InProcessNode) -> None:
@@ -85,6 +85,18 @@ def test_the_openapi_document_lists_every_operation(node: InProcessNode) -> None
         "GET /api/v1/statements/{statement_id}",
         "GET /api/v1/statements/{statement_id}/result",
         "POST /api/v1/statements/{statement_id}/cancel",
+        "POST /api/v1/deployments",
+        "GET /api/v1/deployments",
+        "GET /api/v1/deployments/{deployment}",
+        "POST /api/v1/deployments/{deployment}/apply",
+        "GET /api/v1/jobs",
+        "GET /api/v1/jobs/{name}",
+        "DELETE /api/v1/jobs/{name}",
+        "GET /api/v1/jobs/{name}/versions",
+        "POST /api/v1/jobs/{name}/stop",
+        "POST /api/v1/jobs/{name}/start",
+        "POST /api/v1/jobs/{name}/savepoint",
+        "POST /api/v1/jobs/{name}/rollback",
         "GET /api/v1/events",
         "GET /api/v1/nodes",
         "GET /health",

@@ -36,8 +36,6 @@ class JobToCheck(BaseModel):
     name: str
     queries: list[QueryToCheck] = []
     """Empty if only the state is looked for."""
-    is_clean_start: bool = False
-    """Whether the queries start without state, so that the log of a file sink must be empty."""
     checkpoint: str | None = None
     """Directory of the checkpoints of the last run."""
     savepoints: list[str] = []
@@ -130,6 +128,8 @@ class CheckedJob(BaseModel):
     """What could not be checked."""
     summaries: Annotated[dict[Name, PlanSummary], Field(max_length=_MAX_JOBS)] = {}
     """Plans by name of the query."""
+    used_logs: Annotated[list[Name], Field(max_length=_MAX_JOBS)] = []
+    """Queries whose sink of files has a log of earlier batches."""
     found_checkpoint: bool = False
     """Whether Spark could continue from the checkpoints of the last run."""
     found_savepoint: Name | None = None

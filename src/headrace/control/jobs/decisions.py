@@ -20,8 +20,10 @@ from headrace.model.deployment import (
 )
 from headrace.model.failure import Failure
 from headrace.model.job import JobDecision, OnQueryChange
-from headrace.model.job_messages import CheckedJob, CheckedJobs
+from headrace.model.job_messages import CheckedJob, CheckedJobs, JobProblem
 from headrace.model.stream_providers import SINKS
+
+_CLEAN = {JobDecision.START_CLEAN, JobDecision.RESTART_CLEAN}
 
 
 @dataclass(slots=True)
@@ -63,17 +65,7 @@ def decide_job(
     checked = checks.by_job.get(planned.name)
     if checked is None:
         return planned, [_session_error(planned, checks)]
-    errors = [
-        ManifestError(
-            path=planned.path,
-            line=problem.line,
-            column=problem.column,
-            code=problem.code,
-            message=problem.message,
-            job=planned.name,
-        )
-        for problem in checked.problems
-    ]
+    errors = [_convert(planned, problem) for problem in checked.problems]
     spec = spec.model_copy(update={"summaries": checked.summaries})
     found = _find_state(checked)
     decided = decide(
@@ -108,7 +100,37 @@ def decide_job(
             job=planned.name,
         )
         return complete, [*errors, error]
+    if decided.decision in _CLEAN and checked.used_logs:
+        errors.append(_log_error(planned, checked.used_logs))
     return _with_state(complete, checked, checks), errors
+
+
+def _convert(planned: PlannedJob, problem: JobProblem) -> ManifestError:
+    """Return the error of a manifest. Its position is that in the query, not in the file."""
+    place = ""
+    if problem.line is not None and problem.column is not None:
+        place = f" (line {problem.line}, column {problem.column} of the query)"
+    return ManifestError(
+        path=planned.path,
+        code=problem.code,
+        message=f"{planned.name}: {problem.message}{place}",
+        job=planned.name,
+    )
+
+
+def _log_error(planned: PlannedJob, queries: list[str]) -> ManifestError:
+    """Return the error of a job without state whose sink of files has a log."""
+    return ManifestError(
+        path=planned.path,
+        code="file_sink_has_log",
+        message=(
+            f"{planned.name}: the directory that {', '.join(queries)} writes to has the log of an"
+            " earlier run. Without its state, Spark would drop the first batches silently."
+        ),
+        hint="Choose another `path` for the sink, or leave `path` out: each version then gets a"
+        " directory of its own.",
+        job=planned.name,
+    )
 
 
 def _with_state(planned: PlannedJob, checked: CheckedJob, checks: Checks) -> PlannedJob:

@@ -318,7 +318,6 @@ def _job_to_check(planned: PlannedJob, plan: DeploymentPlan, deployed: _Deployed
             QueryToCheck(name=query.name, directory=query.directory, spec=query.spec)
             for query in planned.spec.queries
         ],
-        is_clean_start=planned.facts.is_new,
         checkpoint=checkpoint,
         savepoints=places,
     )

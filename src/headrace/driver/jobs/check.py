@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.driver.failures import describe_failure
+from headrace.driver.jobs.plan_summary import summarize
 from headrace.driver.jobs.savepoints import has_checkpoint, is_complete
 from headrace.driver.jobs.state_files import StateFiles
+from headrace.driver.jobs.target_check import check_output_mode, check_table, has_file_log
 from headrace.driver.py4j_bridge import Py4JBridge
-from headrace.driver.streams.job_rows import build_rows, run_setup
-from headrace.driver.streams.sources import open_source, register_streams
+from headrace.driver.streams.job_rows import open_job_rows, run_setup
 from headrace.errors import HeadraceError
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import SaveStream
+from headrace.model.job import PlanSummary
 from headrace.model.job_messages import (
     CheckedJob,
     CheckedJobs,
@@ -26,6 +29,16 @@ from headrace.model.job_messages import (
     JobToCheck,
     QueryToCheck,
 )
+
+
+@dataclass(slots=True)
+class _FoundOut:
+    """What the queries of a job show."""
+
+    problems: list[JobProblem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    summaries: dict[str, PlanSummary] = field(default_factory=dict)
+    used_logs: list[str] = field(default_factory=list)
 
 
 def check_jobs(
@@ -42,25 +55,25 @@ def check_jobs(
 def _check_job(
     job: JobToCheck, files: StateFiles, clone_session: Callable[[], SparkSession]
 ) -> CheckedJob:
-    problems, notes = list[JobProblem](), list[str]()
+    found_out = _FoundOut()
     for query in job.queries:
-        problem = _check_query(query, clone_session(), notes)
-        if problem is not None:
-            problems.append(problem)
+        _check_query(query, clone_session(), found_out)
     directories = [query.directory for query in job.queries]
-    found = next((place for place in job.savepoints if is_complete(files, place)), None)
+    found_place = next((place for place in job.savepoints if is_complete(files, place)), None)
     return CheckedJob(
         name=job.name,
-        problems=problems,
-        notes=notes,
+        problems=found_out.problems,
+        notes=found_out.notes,
+        summaries=found_out.summaries,
+        used_logs=found_out.used_logs,
         found_checkpoint=job.checkpoint is not None
         and has_checkpoint(files, job.checkpoint, directories),
-        found_savepoint=found,
+        found_savepoint=found_place,
     )
 
 
-def _check_query(query: QueryToCheck, session: SparkSession, notes: list[str]) -> JobProblem | None:
-    """Build the rows of a query as a run would. Return why that fails, or None."""
+def _check_query(query: QueryToCheck, session: SparkSession, found_out: _FoundOut) -> None:
+    """Build the rows of a query as a run would, and check its target."""
     spec, rows = query.spec, query.spec.rows
     assert rows is not None
     skipped = list[str]()
@@ -69,25 +82,26 @@ def _check_query(query: QueryToCheck, session: SparkSession, notes: list[str]) -
         for key, value in spec.conf.items():
             session.conf.set(key, value)
         skipped = run_setup(session, rows.setup, persists=False)
-        streams = register_streams(session, spec.definitions)
         command = parse(spec.text).command
         assert isinstance(command, SaveStream)
-        is_named = rows.sql is None and rows.code is None
-        source = open_source(session, command, streams) if is_named else None
-        build_rows(session, rows, source)
+        frame = open_job_rows(session, spec, rows, command)
+        problem = check_table(session, frame, command, skipped)
+        if frame.isStreaming:
+            check_output_mode(frame, command, spec)
+            found_out.summaries[query.name] = summarize(frame)
+        if has_file_log(session, spec):
+            found_out.used_logs.append(query.name)
     except (PySparkException, Py4JJavaError, HeadraceError) as error:
         failure = describe_failure(error, rows.sql or "")
         if skipped and failure.condition == "TABLE_OR_VIEW_NOT_FOUND":
-            notes.append(f"not analysed, because the deployment creates a table: {failure.message}")
-            return None
-        return JobProblem(
-            code=failure.code,
-            message=failure.message,
-            query=query.name,
-            line=failure.line,
-            column=failure.column,
+            message = f"not analysed, because the deployment creates a table: {failure.message}"
+            found_out.notes.append(message)
+            return
+        problem = JobProblem(
+            code=failure.code, message=failure.message, line=failure.line, column=failure.column
         )
-    return None
+    if problem is not None:
+        found_out.problems.append(problem.model_copy(update={"query": query.name}))
 
 
 def _check_location(files: StateFiles, location: str) -> str | None:

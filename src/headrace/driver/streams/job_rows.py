@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+from headrace.driver.failures import KnownFailure, describe_failure
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.streams.invalid_stream import InvalidStream
+from headrace.driver.streams.qualified_names import replace_qualified_names
+from headrace.driver.streams.sources import open_source, qualified, register_job_streams
+from headrace.grammar.stream_statements import SaveStream
 from headrace.model.job import METADATA_COLUMNS, JobMetadata, JobRows
+from headrace.model.stream_query import QuerySpec
 
 _CODE = "<code>"
 _RESULT = "execution_output"
@@ -76,24 +82,39 @@ def run_setup(session: SparkSession, statements: Iterable[str], *, persists: boo
     return skipped
 
 
-def build_rows(session: SparkSession, rows: JobRows, source: DataFrame | None) -> DataFrame:
-    """Return the rows of a query, with its metadata columns.
-
-    Args:
-        source: The rows that the statement names, if the job has neither SQL nor code.
+def open_job_rows(
+    session: SparkSession, spec: QuerySpec, rows: JobRows, command: SaveStream
+) -> DataFrame:
+    """Return the rows of a query of a job, with its metadata columns.
 
     Raises:
         InvalidStream: The code is not valid, or the rows have a metadata column already.
         PySparkException: Spark refuses the query.
     """
+    views = register_job_streams(session, spec.definitions)
     if rows.code is not None:
         frame = _run_code(session, rows.code)
     elif rows.sql is not None:
-        frame = session.sql(rows.sql)
+        frame = _run_sql(session, rows.sql, qualified(views))
     else:
-        assert source is not None
-        frame = source
+        view = views.get(tuple(part.casefold() for part in command.source))
+        source = command if view is None else replace(command, source=(view,))
+        frame = open_source(session, source, views.values())
     return frame if rows.metadata is None else _add_metadata(frame, rows.metadata)
+
+
+def _run_sql(session: SparkSession, sql: str, views: Mapping[tuple[str, ...], str]) -> DataFrame:
+    """Return the rows of a query. Positions in errors refer to the text as written."""
+    replaced = replace_qualified_names(session, sql, views)
+    try:
+        return session.sql(replaced.text)
+    except PySparkException as error:
+        failure = describe_failure(error, replaced.text)
+        if not replaced.edits or failure.line is None or failure.column is None:
+            raise
+        position = replaced.locate(failure.line, failure.column)
+        located = {"line": position.line, "column": position.column}
+        raise KnownFailure(failure.model_copy(update=located)) from error
 
 
 def _find_kind(session: SparkSession, statement: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
@@ -12,8 +13,10 @@ from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.streams.columns import columns_to_ddl, select_columns
 from headrace.driver.streams.connectors import check_connector
 from headrace.driver.streams.invalid_stream import InvalidStream
+from headrace.driver.streams.qualified_names import replace_qualified_names, view_of
 from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.parse import parse
+from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import CreateStream, CreateStreamAs, SaveStream
 from headrace.model.stream_options import KAFKA_PREFIX, KAFKA_SOURCE
 from headrace.model.stream_providers import FORMAT_OPTION
@@ -27,14 +30,37 @@ def register_streams(session: SparkSession, definitions: Iterable[str]) -> list[
 
     Raises InvalidStream and the errors of Spark.
     """
-    names = []
+    return list(register_job_streams(session, definitions).values())
+
+
+def register_job_streams(
+    session: SparkSession, definitions: Iterable[str]
+) -> dict[tuple[str, ...], str]:
+    """Create the temporary views of streams, which can have qualified names in a job.
+
+    Returns:
+        Names of the views, by the parts of the streams' names in lower case.
+
+    Raises InvalidStream and the errors of Spark.
+    """
+    views: dict[tuple[str, ...], str] = {}
     for text in definitions:
         command = parse(text).command
         if isinstance(command, CreateStream | CreateStreamAs):
+            if isinstance(command, CreateStreamAs):
+                query = replace_qualified_names(session, command.query, qualified(views)).text
+                command = replace(command, query=query)
             frame = open_stream(session, command)
-            frame.createOrReplaceTempView(f"`{command.name.replace('`', '``')}`")
-            names.append(command.name)
-    return names
+            view = view_of(command.name, command.qualifier)
+            frame.createOrReplaceTempView(quote_name(view))
+            parts = (*command.qualifier, command.name)
+            views[tuple(part.casefold() for part in parts)] = view
+    return views
+
+
+def qualified(views: Mapping[tuple[str, ...], str]) -> dict[tuple[str, ...], str]:
+    """Return the views of the streams that have qualified names."""
+    return {parts: view for parts, view in views.items() if len(parts) > 1}
 
 
 def open_stream(session: SparkSession, command: CreateStream | CreateStreamAs) -> DataFrame:

@@ -15,7 +15,7 @@ from headrace.driver.failures import describe_failure, describe_java_error
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.stream_end import has_ended_by_itself
 from headrace.driver.streams.classify import is_permanent, is_permanent_cause
-from headrace.driver.streams.job_rows import build_rows, run_setup
+from headrace.driver.streams.job_rows import open_job_rows, run_setup
 from headrace.driver.streams.progress import find_last_epoch, find_last_report, read_new_batches
 from headrace.driver.streams.sinks import start_query
 from headrace.driver.streams.sources import open_source, register_streams
@@ -132,13 +132,11 @@ class RunStarter:
                 session.conf.set(key, value)
             if desired.spec.scope is not None:
                 set_scope(session, desired.spec.scope)
-            if desired.spec.rows is not None:
-                run_setup(session, desired.spec.rows.setup, persists=True)
-            streams = register_streams(session, desired.spec.definitions)
             if isinstance(command, CreateMaterializedView):
+                register_streams(session, desired.spec.definitions)
                 query = start_refresh(session, desired, command)
             else:
-                rows = _open_rows(session, desired, command, streams)
+                rows = _open_rows(session, desired, command)
                 query = start_query(rows, desired, command, epoch=self._epoch)
         except (PySparkException, Py4JError, HeadraceError) as error:
             if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
@@ -149,15 +147,13 @@ class RunStarter:
         return SparkRun(session, query)
 
 
-def _open_rows(
-    session: SparkSession, desired: DesiredQuery, command: SaveStream, streams: list[str]
-) -> DataFrame:
-    rows = desired.spec.rows
-    if rows is None:
+def _open_rows(session: SparkSession, desired: DesiredQuery, command: SaveStream) -> DataFrame:
+    spec = desired.spec
+    if spec.rows is None:
+        streams = register_streams(session, spec.definitions)
         return open_source(session, command, streams)
-    is_named = rows.sql is None and rows.code is None
-    source = open_source(session, command, streams) if is_named else None
-    return build_rows(session, rows, source)
+    run_setup(session, spec.rows.setup, persists=True)
+    return open_job_rows(session, spec, spec.rows, command)
 
 
 def _text_of(desired: DesiredQuery) -> str:

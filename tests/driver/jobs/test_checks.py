@@ -1,0 +1,244 @@
+"""Checks of jobs in real Spark: rows, names, targets, and what a plan says about its state."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.streams import read_rows
+
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.model.job import METADATA_COLUMNS, JobMetadata, JobRows
+from headrace.model.job_messages import CheckedJob, CheckJobs, JobToCheck, QueryToCheck
+from headrace.model.stream_query import QuerySpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RATE = "CREATE STREAM ticks FROM `rate-micro-batch` OPTIONS ('rowsPerBatch' = '10')"
+QUALIFIED = (
+    "CREATE STREAM `kafka`.`some-input` FROM `rate-micro-batch` OPTIONS ('rowsPerBatch' = '10')"
+)
+METADATA = JobMetadata(
+    name="job",
+    description="A job",
+    query_id="q1",
+    version=3,
+    created_at=datetime(2026, 11, 23, 10, tzinfo=UTC),
+)
+
+
+class Checker:
+    """Checks one job with one query."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+
+    def check(
+        self,
+        rows: JobRows,
+        *definitions: str,
+        save: str = "SAVE STREAM job TO noop",
+        sink: str = "noop",
+        path: str | None = None,
+        location: str | None = None,
+    ) -> CheckedJob:
+        from headrace.driver.jobs.check import check_jobs
+
+        spec = QuerySpec(text=save, definitions=list(definitions), sink=sink, path=path, rows=rows)
+        job = JobToCheck(name="job", queries=[QueryToCheck(name="job", spec=spec)])
+        task = CheckJobs(state_location=location or str(self.folder), jobs=[job])
+        checked = check_jobs(self.spark, task, self._clone)
+        self.location_problem = checked.location_problem
+        return checked.jobs[0]
+
+    def summarize(self, sql: str) -> list[str]:
+        checked = self.check(
+            JobRows(sql=sql), RATE, save="SAVE STREAM job TO noop OUTPUT MODE UPDATE"
+        )
+        assert checked.problems == []
+        summary = checked.summaries["job"]
+        assert summary.is_complete
+        return summary.operators
+
+    def _clone(self) -> SparkSession:
+        from pyspark.sql import SparkSession
+
+        return SparkSession(self.spark.sparkContext, Py4JBridge(self.spark).session.cloneSession())
+
+
+@pytest.fixture
+def checker(spark: SparkSession, tmp_path: Path) -> Checker:
+    return Checker(spark, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT value FROM `kafka`.`some-input` WHERE value > 1",
+        "SELECT value FROM kafka.`some-input` -- `kafka`.`some-input`\nWHERE value > 1",
+        "WITH x AS (SELECT value FROM `kafka`.`some-input`) SELECT * FROM x",
+        "SELECT '\N{GRINNING FACE}' AS a, t.value FROM (SELECT * FROM `KAFKA`.`some-input` AS t) t",
+        "SELECT a.value FROM `kafka`.`some-input` a UNION ALL SELECT value FROM kafka.`some-input`",
+    ],
+)
+def test_a_query_can_read_streams_with_qualified_names(checker: Checker, sql: str) -> None:
+    checked = checker.check(JobRows(sql=sql), QUALIFIED)
+
+    assert checked.problems == []
+    assert checked.summaries["job"].sources[0].startswith("rate-micro-batch")
+
+
+def test_a_position_behind_a_qualified_name_is_that_in_the_users_text(checker: Checker) -> None:
+    sql = "SELECT value FROM `kafka`.`some-input` WHERE missing > 1"
+    [problem] = checker.check(JobRows(sql=sql), QUALIFIED).problems
+
+    assert (problem.line, problem.column) == (1, sql.index("missing") + 1)
+
+
+def test_a_stream_can_be_defined_over_one_with_a_qualified_name(checker: Checker) -> None:
+    over = "CREATE STREAM `kafka`.`large` AS SELECT * FROM `kafka`.`some-input` WHERE value > 5"
+    checked = checker.check(JobRows(sql="SELECT * FROM kafka.large"), QUALIFIED, over)
+
+    assert checked.problems == []
+
+
+def test_code_binds_the_rows(checker: Checker) -> None:
+    code = "execution_output = spark.table('ticks').where('value > 1')"
+
+    assert checker.check(JobRows(code=code), RATE).problems == []
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("x = 1\ny = missing_name", "line 2 of `code`: NameError"),
+        ("x = (", "line 1 of `code`"),
+        ("execution_output = 5", "It binds a int"),
+        ("x = 1", "It binds nothing"),
+    ],
+)
+def test_code_that_cannot_run_is_a_problem(checker: Checker, code: str, message: str) -> None:
+    [problem] = checker.check(JobRows(code=code), RATE).problems
+
+    assert message in problem.message
+
+
+def test_rows_get_the_metadata_columns(spark: SparkSession) -> None:
+    from headrace.driver.streams.job_rows import _add_metadata
+
+    [row] = read_rows(_add_metadata(spark.range(1), METADATA))
+
+    assert list(row) == ["id", *METADATA_COLUMNS]
+    assert row["__query_version"] == 3
+    assert row["__query_create_timestamp"] == "2026-11-23T15:45:00.000+05:45"
+
+
+def test_a_column_with_the_name_of_a_metadata_column_is_a_problem(checker: Checker) -> None:
+    rows = JobRows(sql="SELECT 1 AS __QUERY_ID FROM ticks", metadata=METADATA)
+    [problem] = checker.check(rows, RATE).problems
+
+    assert "__query_id" in problem.message
+
+
+def test_setup_cannot_write_rows(checker: Checker) -> None:
+    rows = JobRows(setup=["INSERT INTO t VALUES (1)"], sql="SELECT * FROM ticks")
+    [problem] = checker.check(rows, RATE).problems
+
+    assert "INSERT INTO t" in problem.message
+
+
+def test_a_missing_target_comes_with_the_statement_that_creates_it(checker: Checker) -> None:
+    save = "SAVE STREAM job TO TABLE absent_target"
+    rows = JobRows(sql="SELECT value FROM ticks", metadata=METADATA)
+    [problem] = checker.check(rows, RATE, save=save, sink="table").problems
+
+    assert problem.code == "target_missing"
+    assert "CREATE TABLE `absent_target` (`value` bigint, `__create_timestamp` timestamp" in (
+        problem.message
+    )
+
+
+def test_a_target_of_the_table_definitions_is_not_created_by_a_check(
+    spark: SparkSession, checker: Checker
+) -> None:
+    create = "CREATE TABLE IF NOT EXISTS future_target (value BIGINT)"
+    save = "SAVE STREAM job TO TABLE future_target"
+    rows = JobRows(setup=[create], sql="SELECT value, timestamp FROM ticks")
+    [problem] = checker.check(rows, RATE, save=save, sink="table").problems
+
+    assert problem.code == "target_columns_missing"
+    assert "ALTER TABLE `future_target` ADD COLUMNS (`timestamp` timestamp)" in problem.message
+    assert not spark.catalog.tableExists("future_target")
+
+
+def test_an_output_mode_that_spark_cannot_run_is_a_problem(checker: Checker) -> None:
+    rows = JobRows(sql="SELECT count(*) AS c FROM ticks")
+    [problem] = checker.check(rows, RATE).problems
+
+    assert "watermark" in problem.message.lower()
+
+
+def test_a_used_log_of_a_sink_of_files_is_found(checker: Checker, tmp_path: Path) -> None:
+    rows = JobRows(sql="SELECT value FROM ticks")
+    save = f"SAVE STREAM job TO json OPTIONS ('path' = '{tmp_path}/out')"
+    before = checker.check(rows, RATE, save=save, sink="json", path=f"{tmp_path}/out")
+    (tmp_path / "out" / "_spark_metadata").mkdir(parents=True)
+    (tmp_path / "out" / "_spark_metadata" / "0").write_text("v1")
+    after = checker.check(rows, RATE, save=save, sink="json", path=f"{tmp_path}/out")
+
+    assert before.used_logs == []
+    assert after.used_logs == ["job"]
+
+
+def test_a_state_location_that_cannot_be_written_is_reported(
+    checker: Checker, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    checker.check(JobRows(sql="SELECT * FROM ticks"), RATE, location=f"{tmp_path}/file/below")
+
+    assert checker.location_problem
+
+
+COUNT = "SELECT value % 2 AS k, count(*) AS c FROM ticks WHERE value > 0 GROUP BY value % 2"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        COUNT.replace("value > 0", "value > 10"),
+        COUNT.replace("WHERE value > 0 ", ""),
+        f"SELECT k, c, c * 2 AS twice FROM ({COUNT})",
+    ],
+)
+def test_filters_and_later_projections_keep_the_state(checker: Checker, changed: str) -> None:
+    assert checker.summarize(changed) == checker.summarize(COUNT)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        COUNT.replace("% 2", "% 3"),
+        COUNT.replace("count(*)", "sum(value)"),
+        "SELECT DISTINCT value FROM ticks",
+        COUNT.replace("FROM ticks", "FROM (SELECT value + 1 AS value FROM ticks)"),
+    ],
+)
+def test_keys_functions_and_earlier_computations_are_state(checker: Checker, changed: str) -> None:
+    assert checker.summarize(changed) != checker.summarize(COUNT)
+
+
+def test_the_width_of_a_window_is_state(checker: Checker) -> None:
+    text = "SELECT window(timestamp, '1 minute') AS w, count(*) AS c FROM ticks"
+    minutes = f"{text} GROUP BY window(timestamp, '1 minute')"
+    hours = minutes.replace("minute", "hour")
+
+    assert checker.summarize(minutes) == checker.summarize(minutes)
+    assert checker.summarize(minutes) != checker.summarize(hours)
+
+
+def test_a_stateless_query_has_no_operators(checker: Checker) -> None:
+    assert checker.summarize("SELECT value FROM ticks WHERE value > 1") == []

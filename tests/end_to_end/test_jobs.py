@@ -1,0 +1,222 @@
+"""Jobs on real Spark: every edge of the graph of deployments, with counts that prove the state."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.jobs import CountingJob
+from tests.support.node import NodeProcess
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    process = NodeProcess(
+        tmp_path_factory.mktemp("node") / "home", LEASE__DURATION="4s", LEASE__RENEW="1s"
+    )
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def reader(node: NodeProcess) -> str:
+    """Return the session that reads the counts: that of the jobs, as they share one."""
+    session_id = node.session(name="jobs-default")
+    node.wait_running(session_id)
+    return session_id
+
+
+@pytest.fixture
+def job(node: NodeProcess, tmp_path: Path, request: pytest.FixtureRequest) -> CountingJob:
+    name = f"counts{abs(hash(request.node.name)) % 10**6}"
+    return CountingJob(node, tmp_path, name=name)
+
+
+def test_every_edge_of_the_graph_keeps_or_resets_the_state(
+    node: NodeProcess, reader: str, job: CountingJob
+) -> None:
+    job.replace_file()
+    assert job.deploy()["decision"] == "start-clean"
+    job.wait_for_count(reader, 10)
+    unchanged = job.plan()
+    assert [each["decision"] for each in unchanged["jobs"]] == ["none"]
+
+    # Running, configuration changed: from the savepoint.
+    job.manifest["trigger"] = "2 seconds"
+    job.replace_file()
+    assert job.deploy()["decision"] == "restart-from-savepoint"
+    job.wait_for_count(reader, 20)
+
+    # Running, query changed: clean.
+    job.manifest["sql"] = job.manifest["sql"].replace("count(*)", "count(n)")
+    job.replace_file()
+    assert job.deploy()["decision"] == "restart-clean"
+    job.wait_for_count(reader, 10)
+    assert job.show()["version"] == 2
+
+    # Not running, unchanged: the latest state.
+    job.act("stop")
+    assert job.show()["state"] == "stopped"
+    runs = job.list_checkpoints()
+    job.replace_file()
+    assert job.deploy()["decision"] == "resume-latest"
+    job.wait_for_count(reader, 20)
+    assert job.list_checkpoints() == runs
+
+    # Not running, configuration changed: from the state that is found.
+    job.act("stop")
+    job.manifest["description"] = "Another description"
+    job.replace_file()
+    assert job.deploy()["decision"] == "restart-from-savepoint"
+    job.wait_for_count(reader, 30)
+
+    # Not running, query changed: clean.
+    job.act("stop")
+    job.manifest["sql"] = job.manifest["sql"].replace("count(n)", "count(1)")
+    job.replace_file()
+    assert job.deploy()["decision"] == "restart-clean"
+    job.wait_for_count(reader, 10)
+
+    # Not running, unchanged, no state: an error with three ways out.
+    job.act("stop")
+    shutil.rmtree(job.folder / "state")
+    planned = job.plan()
+    [error] = planned["errors"]
+    assert planned["state"] == "rejected"
+    assert error["code"] == "job_state_missing"
+    for way in ("--clean", "rollback", "deploy PATH"):
+        assert way in error["hint"]
+
+    history = node.http.get(f"/api/v1/jobs/{job.name}/versions").json()["items"]
+    assert [(each["version"], each["revision"]) for each in history] == [
+        (3, 5),
+        (2, 4),
+        (2, 3),
+        (1, 2),
+        (1, 1),
+    ]
+
+
+def test_a_rollback_continues_with_the_state_of_the_old_version(
+    reader: str, job: CountingJob
+) -> None:
+    job.replace_file()
+    job.deploy()
+    job.wait_for_count(reader, 10)
+    old_sql = job.manifest["sql"]
+    job.manifest["sql"] = old_sql.replace("count(*)", "1000 + count(*)")
+    job.replace_file()
+    job.deploy()
+    job.wait_for_count(reader, 1010)
+    job.replace_file()
+    rolled_back = job.act("rollback", version=None)
+
+    assert rolled_back["state"] == "applied"
+    # Ten of the first version, ten that it had not read, ten new ones... without the removed file.
+    job.wait_for_count(reader, 20)
+    current = job.show()["current"]
+    assert current["version"] == 3
+    assert old_sql in current["manifest"]
+
+
+def test_a_version_that_fails_leaves_the_old_one_running(
+    node: NodeProcess, reader: str, job: CountingJob
+) -> None:
+    job.replace_file()
+    job.deploy()
+    job.wait_for_count(reader, 10)
+    # It passes the analysis, and fails in its first batch.
+    job.manifest["sql"] = job.manifest["sql"].replace("count(*)", "sum(raise_error('broken'))")
+    job.manifest["spark-properties"]["spark.headrace.retry.min.backoff"] = "100ms"
+    failed = job.deploy()
+
+    assert failed["step"] == "failed"
+    assert "broken" in failed["failure"]["message"]
+    shown = job.show()
+    assert shown["state"] == "running"
+    assert shown["version"] == 1
+    assert "broken" in shown["failure"]["message"]
+    job.replace_file()
+    job.wait_for_count(reader, 20)
+    manifest = (job.folder / "state" / "manifests" / f"{job.name}.yaml").read_text()
+    assert "raise_error" not in manifest
+
+
+def test_a_manifest_that_spark_refuses_changes_nothing(reader: str, job: CountingJob) -> None:
+    job.manifest["sql"] = f"SELECT missing AS c FROM {job.name}_numbers"
+    planned = job.plan()
+
+    assert planned["state"] == "rejected"
+    [error] = planned["errors"]
+    assert error["code"] == "analysis_error"
+    assert "missing" in error["message"]
+    assert "line 1, column 8 of the query" in error["message"]
+    assert job.node.http.get(f"/api/v1/jobs/{job.name}").status_code == 404
+    refused = job.node.http.post(f"/api/v1/deployments/{planned['id']}/apply")
+    assert refused.status_code == 409
+    assert refused.json()["code"] == "plan_not_applicable"
+
+
+def test_a_second_deployer_is_refused_while_the_first_one_works(
+    reader: str, job: CountingJob
+) -> None:
+    job.replace_file()
+    first, second = job.plan(), job.plan()
+    job.begin_apply(first)
+    busy = job.node.http.post(f"/api/v1/deployments/{second['id']}/apply")
+    assert job.wait_for_end(first["id"])["state"] == "applied"
+    outdated = job.node.http.post(f"/api/v1/deployments/{second['id']}/apply")
+
+    assert busy.status_code == 409
+    assert busy.json()["code"] in {"plan_outdated", "job_busy"}
+    assert outdated.json()["code"] == "plan_outdated"
+
+
+def test_pruning_deletes_the_jobs_without_a_manifest(reader: str, job: CountingJob) -> None:
+    job.replace_file()
+    job.deploy()
+    other = CountingJob(job.node, job.folder / "other", name=f"{job.name}b")
+    other.replace_file()
+    planned = other.plan(prune=True, state_location=str(job.folder / "state"))
+    decisions = {each["name"]: each["decision"] for each in planned["jobs"]}
+    assert decisions == {other.name: "start-clean", job.name: "stop"}
+    other.apply(planned)
+
+    assert job.node.http.get(f"/api/v1/jobs/{job.name}").status_code == 404
+    manifests = job.folder / "state" / "manifests"
+    assert [file.name for file in manifests.glob("*.yaml")] == [f"{other.name}.yaml"]
+
+
+def test_a_compatible_change_of_the_query_keeps_the_state(reader: str, job: CountingJob) -> None:
+    job.manifest["on-query-change"] = "keep-compatible"
+    job.replace_file()
+    job.deploy()
+    job.wait_for_count(reader, 10)
+    job.manifest["sql"] += " WHERE n >= 5"
+    job.replace_file()
+    kept = job.deploy()
+    job.wait_for_count(reader, 15)
+    job.manifest["sql"] = job.manifest["sql"].replace("count(*)", "count(n)")
+    job.replace_file()
+    reset = job.deploy()
+    job.wait_for_count(reader, 5)
+
+    assert (kept["decision"], kept["version"]) == ("restart-from-savepoint", 2)
+    assert (reset["decision"], reset["version"]) == ("restart-clean", 3)
+    assert "stateful" in reset["reason"]
+
+
+def test_a_refused_change_of_the_query_is_an_error(reader: str, job: CountingJob) -> None:
+    job.manifest["on-query-change"] = "refuse"
+    job.replace_file()
+    job.deploy()
+    job.manifest["sql"] = job.manifest["sql"].replace("count(*)", "count(n)")
+    planned = job.plan()
+
+    [error] = planned["errors"]
+    assert error["code"] == "query_change_refused"
+    assert job.show()["state"] == "running"
