@@ -14,6 +14,7 @@ from headrace.model.deployment import (
     JobQuery,
     JobVersion,
     ManifestError,
+    PlannedFacts,
     PlannedJob,
     Savepoint,
     VersionSpec,
@@ -94,7 +95,7 @@ def decide_job(
     if decided.decision is JobDecision.ERROR:
         error = ManifestError(
             path=planned.path,
-            code="job_state_missing" if found is None else "query_change_refused",
+            code=_error_code(facts),
             message=f"{planned.name}: {decided.reason}",
             hint=decided.hint or "",
             job=planned.name,
@@ -116,6 +117,12 @@ def _convert(planned: PlannedJob, problem: JobProblem) -> ManifestError:
         message=f"{planned.name}: {problem.message}{place}",
         job=planned.name,
     )
+
+
+def _error_code(facts: PlannedFacts) -> str:
+    """Return why the graph has no way for a job."""
+    is_refused = facts.query_changed and facts.on_query_change is OnQueryChange.REFUSE
+    return "query_change_refused" if is_refused else "job_state_missing"
 
 
 def _log_error(planned: PlannedJob, queries: list[str]) -> ManifestError:

@@ -100,6 +100,11 @@ def open_job_rows(
         view = views.get(tuple(part.casefold() for part in command.source))
         source = command if view is None else replace(command, source=(view,))
         frame = open_source(session, source, views.values())
+    if not frame.isStreaming:
+        raise InvalidStream(
+            "The rows of the job are not a stream. Read a stream of the table definitions, or a"
+            " table as a stream: FROM STREAM t."
+        )
     return frame if rows.metadata is None else _add_metadata(frame, rows.metadata)
 
 
