@@ -10,7 +10,10 @@ from headrace.deploy.manifest import JobManifest
 from headrace.grammar.stream_clauses import OutputMode
 from headrace.model.job import OnQueryChange
 
-texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
+texts = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30),
+    st.sampled_from(["${a}", "$${a}", "${spark.a}", "$"]),
+)
 """Any text that a store can hold."""
 _lines = st.lists(
     st.one_of(texts, st.sampled_from(["", "  ", " a", "b ", "# c", "- d"])), max_size=4

@@ -114,6 +114,14 @@ def test_python_code_needs_the_names_in_its_strings_and_not_those_in_comments() 
     assert len(needed_for(code, kind="code").streams) == 1
 
 
+def test_names_inside_strings_of_sql_are_found() -> None:
+    assert len(needed_for("SELECT * FROM IDENTIFIER('other')").streams) == 1
+
+
+def test_a_stray_backtick_hides_no_plain_name() -> None:
+    assert len(needed_for("x = 'it`s other`s'", kind="code").streams) == 1
+
+
 def test_code_that_is_not_python_is_searched_as_text() -> None:
     assert len(needed_for("from x import y other = 1", kind="code").streams) == 1
 

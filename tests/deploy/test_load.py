@@ -164,6 +164,12 @@ PROBLEMS = {
     "name: j\nscript: SELECT 1": (2, 9, "missing_query", "SAVE STREAM"),
     SCRIPT + "  ;\n  STOP STREAM s": (6, 3, "statement_not_allowed", "Allowed: CREATE STREAM"),
     SCRIPT + "  ;\n  SAVE STREAM s TO": (6, 19, "invalid_statement", None),
+    SCRIPT.replace("STREAM s TO", "STREAM S TO") + "  ;\n  SAVE STREAM s TO console": (
+        6,
+        3,
+        "duplicate_query",
+        "IDENTIFIED BY",
+    ),
     SCRIPT + "  ;\n  SAVE STREAM d.S TO console": (6, 3, "duplicate_query", "IDENTIFIED BY"),
 }
 

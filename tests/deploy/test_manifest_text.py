@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -76,6 +76,14 @@ def test_a_written_manifest_is_read_with_its_references_and_its_meta() -> None:
     assert again.meta == META
 
 
+def test_the_instant_of_a_version_is_written_in_utc() -> None:
+    instant = datetime(2022, 12, 7, 10, 57, 42, tzinfo=timezone(timedelta(hours=2)))
+    meta = ManifestMeta.of_version("x", 2, instant)
+
+    assert meta.query_create_timestamp == "2022-12-07 08:57:42"
+    assert meta.created_at == instant
+
+
 @given(manifests())
 def test_a_manifest_that_is_written_and_read_again_is_equal(manifest: JobManifest) -> None:
     again = load(write_manifest(list_written(manifest), META), A="x", a="y")
@@ -126,7 +134,9 @@ def test_texts_that_look_like_yaml_are_read_again(text: str) -> None:
     assert load(write_manifest(list_written(manifest))).manifest == manifest
 
 
-@pytest.mark.parametrize("text", ["SELECT 1\n", "SELECT 1\nFROM t", "a\n\n  b\n", "é\n-- ü\n"])
+@pytest.mark.parametrize(
+    "text", ["SELECT 1\n", "SELECT\n\ta\tb\n", "SELECT 1\nFROM t", "a\n\n  b\n", "é\n-- ü\n"]
+)
 def test_queries_of_several_lines_are_blocks(text: str) -> None:
     written = write_manifest({"sql": text})
 

@@ -19,6 +19,7 @@ from headrace.grammar.masking import MASK, is_secret_key, mask_sql, mask_stateme
         "OPTIONS (a.b.access-key 'x')": f"OPTIONS (a.b.access-key '{MASK}')",
         "url 'jdbc:x://u:pw@h/?password=p&a=1'": f"url 'jdbc:x://u:{MASK}@h/?password={MASK}&a=1'",
         "'password' = '${PW}' -- 'password' = 'x'": "'password' = '${PW}' -- 'password' = 'x'",
+        """SELECT "x", r'y', 'it''s'""": """SELECT "x", r'y', 'it''s'""",
         "SELECT 'password', 'x'": "SELECT 'password', 'x'",
         "SELECT password FROM t WHERE a = 'x'": "SELECT password FROM t WHERE a = 'x'",
     }.items(),

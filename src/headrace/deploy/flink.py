@@ -161,7 +161,7 @@ class _Translation:
             )
             return
         duration = self._read_duration(_INTERVAL, scalar)
-        if duration is not None and "trigger" not in self._manifest.entries:
+        if duration is not None:
             self.trigger = YamlEntry(place, _convert(scalar, duration.to_trigger()))
 
     def _compare_name(self, place: Place, scalar: YamlScalar) -> None:

@@ -74,7 +74,7 @@ def _style_text(text: str) -> str:
     if _UNPRINTABLE.search(text):
         return _DOUBLE_QUOTED(text)
     if "\n" in text:
-        is_block = _LITERAL.fullmatch(text) is not None and "\t" not in text
+        is_block = _LITERAL.fullmatch(text) is not None
         return _LITERAL_BLOCK(text) if is_block else _DOUBLE_QUOTED(text)
     if _PLAIN.fullmatch(text) and find_scalar_kind(text) is ScalarKind.TEXT:
         return text

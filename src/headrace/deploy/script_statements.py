@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.errors import HeadraceError, MultipleStatements, Position
-from headrace.grammar.lexer import code_tokens
 from headrace.grammar.parse import parse
 from headrace.grammar.script import ScriptStatement, split_script
 from headrace.grammar.stream_statements import (
@@ -146,8 +145,3 @@ def _shift(start: Position, within: Position) -> Position:
     if within.line == 1:
         return Position(start.line, start.column + within.column - 1)
     return Position(start.line + within.line - 1, within.column)
-
-
-def list_words(text: str) -> list[str]:
-    """Return the tokens of a SQL text, without white space and comments."""
-    return [text[token.start : token.end] for token in code_tokens(text)]

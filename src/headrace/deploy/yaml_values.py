@@ -71,8 +71,6 @@ class ScalarSource:
         """Return line, column and text of what each line of the file adds to the content."""
         first, begin = self.start
         last, end = self.end[0], self.end[1] or None
-        if end is None:
-            last -= 1
         if self.style in {"|", ">"}:
             first, begin, end = first + 1, 0, None
         elif self.style is not None and end is not None:
