@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from headrace.control.streams.checks import check_retry_options, choose_sink
+from headrace.control.streams.checks import (
+    check_create_sink,
+    check_create_stream,
+    check_retry_options,
+    choose_sink,
+)
 from headrace.deploy.definitions import NeededDefinitions
 from headrace.deploy.manifest import DEDICATED, JobManifest
 from headrace.deploy.script_statements import read_statements
 from headrace.errors import InvalidStatement
+from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import (
     CreateSink,
     CreateStream,
@@ -136,13 +142,14 @@ def _compile_script(
 
 def _compile(
     command: SaveStream,
-    streams: Iterable[str],
+    streams: Sequence[str],
     sink_definition: CreateSink | None,
     rows: JobRows,
     conf: Mapping[str, str],
     *,
     directory: str,
 ) -> JobQuery:
+    _check_definitions(streams, sink_definition)
     text = command.to_sql()
     definition = None if sink_definition is None else replace(sink_definition, qualifier=())
     sinks = {} if definition is None else {definition.name.casefold(): definition}
@@ -169,3 +176,13 @@ def _compile(
         spec=spec,
         needs_path=sink.provider.has_default_path and spec.path is None,
     )
+
+
+def _check_definitions(streams: Iterable[str], sink: CreateSink | None) -> None:
+    """Raise InvalidStatement unless the streams and the sink of a query can exist."""
+    for text in streams:
+        command = parse(text).command
+        if isinstance(command, CreateStream):
+            check_create_stream(text, command)
+    if sink is not None:
+        check_create_sink(sink.to_sql(), sink)
