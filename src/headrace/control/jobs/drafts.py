@@ -38,8 +38,8 @@ class JobDraft:
         )
 
 
-def read_drafts(request: PlanRequest, settings: Settings) -> list[JobDraft]:
-    """Return the drafts of all manifests.
+def read_drafts(request: PlanRequest, settings: Settings) -> tuple[list[JobDraft], list[str]]:
+    """Return the drafts of all manifests, and the notes on other files.
 
     Raises:
         InvalidManifests: With every error of all files.
@@ -62,7 +62,13 @@ def read_drafts(request: PlanRequest, settings: Settings) -> list[JobDraft]:
             errors.append(_describe(manifest, error))
     errors += _find_session_conflicts(drafts)
     raise_errors(errors)
-    return drafts
+    manifests = {file.path for file in request.manifests}
+    others = [
+        f"{note.path}, line {note.line}: {note.message}"
+        for note in loaded.notes
+        if note.path not in manifests
+    ]
+    return drafts, others
 
 
 def raise_errors(errors: Sequence[ManifestError]) -> None:

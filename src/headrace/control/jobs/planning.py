@@ -75,7 +75,7 @@ class JobPlanner:
             InvalidManifests: With every error that the files alone show.
             InvalidSetting: The profile does not exist.
         """
-        drafts = read_drafts(request, self._settings)
+        drafts, notes = read_drafts(request, self._settings)
         location = self._choose_location(owner, request)
         with self._database.write("jobs.plan") as tx:
             deployed = _read_deployed(tx, owner)
@@ -83,7 +83,7 @@ class JobPlanner:
             planned = [_plan_job(draft, deployed) for draft in drafts]
             if request.prune:
                 planned += _plan_pruned(planned, deployed, location)
-            plan = DeploymentPlan(state_location=location, jobs=planned)
+            plan = DeploymentPlan(state_location=location, jobs=planned, notes=notes)
             checks = self._submit_checks(tx, owner, plan, deployed)
             plan = plan.model_copy(update={"check_ids": checks})
             deployment_id = job_changes.insert_deployment(tx, owner, JobAction.DEPLOY, plan)
