@@ -1,4 +1,4 @@
-"""Deletion of old history: statements, sessions, streams, nodes, events, idempotency keys."""
+"""Deletion of old history: statements, sessions, streams, jobs, nodes, events, idempotency keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from headrace.control.context import NodeContext
 from headrace.durations import seconds_of
-from headrace.store import history, idempotency
+from headrace.store import history, idempotency, job_history
 
 _BATCH = 500
 _BATCHES = 20
@@ -27,6 +27,7 @@ class HistoryRetention:
             _repeat(self._delete_statements, self._seconds)
             _repeat(self._delete_sessions, self._seconds)
             _repeat(self._delete_streams, self._seconds)
+            _repeat(self._delete_jobs, self._seconds)
             _repeat(self._delete_node_history, self._seconds)
 
     def _delete_idempotency_keys(self) -> int:
@@ -44,6 +45,10 @@ class HistoryRetention:
     def _delete_streams(self, seconds: float) -> int:
         with self._database.write("retention.streams") as tx:
             return history.delete_streams(tx, seconds, _BATCH)
+
+    def _delete_jobs(self, seconds: float) -> int:
+        with self._database.write("retention.jobs") as tx:
+            return job_history.delete_jobs(tx, seconds, _BATCH)
 
     def _delete_node_history(self, seconds: float) -> int:
         with self._database.write("retention.node_events") as tx:

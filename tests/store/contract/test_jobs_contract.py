@@ -1,0 +1,193 @@
+"""Jobs, operations and savepoints, on every store."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import JobNameTaken
+from headrace.model.deployment import ChangeRecord, DeploymentPlan, Job, JobAction
+from headrace.model.failure import Failure
+from headrace.model.ids import new_id
+from headrace.model.job import JobDecision, SavepointContent
+from headrace.model.lifecycle import ChangeStep, DeploymentState, JobState, SavepointState
+from headrace.store import job_changes, job_history, jobs, operations, savepoints
+from headrace.store.database import Database, Tx
+
+RECORD = ChangeRecord(
+    action=JobAction.DEPLOY, decision=JobDecision.START_CLEAN, reason="The job is new."
+)
+CONTENT = SavepointContent(
+    files=1, bytes=2, checksum="c", spark_version="4.1.3", is_clean=True, last_batches={"": 3}
+)
+
+
+def insert_job(tx: Tx, name: str = "j", owner: str = "o", location: str = "/state") -> Job:
+    return jobs.insert_job(tx, owner, name, location, actor=owner)
+
+
+def deploy(tx: Tx, *names: str) -> tuple[str, list[str]]:
+    """Begin a deployment of new jobs. Return its id, and those of its changes."""
+    plan = DeploymentPlan(state_location="/state")
+    deployment_id = job_changes.insert_deployment(tx, "o", JobAction.DEPLOY, plan)
+    for state in (DeploymentState.PLANNED, DeploymentState.APPLYING):
+        deployment = job_changes.lock_deployment(tx, deployment_id)
+        assert deployment is not None
+        job_changes.move_deployment(tx, deployment, state, actor="o")
+    changes = [
+        job_changes.insert_change(tx, deployment_id, insert_job(tx, name), RECORD) for name in names
+    ]
+    return deployment_id, changes
+
+
+def walk(tx: Tx, change_id: str, *steps: ChangeStep, failure: Failure | None = None) -> None:
+    for step in steps:
+        change = job_changes.get(tx, change_id)
+        assert change is not None
+        job_changes.step(tx, change, step, actor="n", failure=failure)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "location"), [("o", "J", "/elsewhere"), ("other", "J", "/state")]
+)
+def test_a_name_and_a_place_belong_to_one_live_job(
+    store: Database, owner: str, name: str, location: str
+) -> None:
+    with store.write("test") as tx:
+        insert_job(tx)
+    with pytest.raises(JobNameTaken), store.write("test") as tx:
+        insert_job(tx, name, owner, location)
+
+
+def test_a_deleted_job_frees_its_name(store: Database) -> None:
+    with store.write("test") as tx:
+        job = insert_job(tx)
+        for state in (JobState.STOPPED, JobState.STOPPING, JobState.DELETED):
+            locked = jobs.lock(tx, job.id)
+            assert locked is not None
+            jobs.transition(tx, locked, state, actor="o")
+        assert jobs.find(tx, "o", "j") is None
+        assert insert_job(tx).id != job.id
+
+
+def test_each_change_of_a_job_raises_its_generation(store: Database) -> None:
+    with store.write("test") as tx:
+        job = insert_job(tx)
+        jobs.transition(tx, job, JobState.RUNNING, actor="o", deployed=jobs.Deployed("jv", "run"))
+        changed = jobs.get(tx, job.id)
+        assert changed is not None
+        assert changed.generation == job.generation + 1
+        assert (changed.version_id, changed.run) == ("jv", "run")
+
+
+def test_a_job_follows_the_end_of_its_queries_only_while_it_runs(store: Database) -> None:
+    failure = Failure(code="c", message="m")
+    with store.write("test") as tx:
+        job = insert_job(tx)
+        jobs.end_with_query(tx, "o", "j", failure=failure, is_last=True, actor="d")
+        deploying = jobs.get(tx, job.id)
+        assert deploying is not None
+        jobs.transition(tx, deploying, JobState.RUNNING, actor="o")
+        jobs.end_with_query(tx, "o", "j", failure=None, is_last=False, actor="d")
+        running = jobs.get(tx, job.id)
+        jobs.end_with_query(tx, "o", "j", failure=failure, is_last=False, actor="d")
+        failed = jobs.get(tx, job.id)
+
+    assert deploying.state is JobState.DEPLOYING
+    assert running is not None
+    assert running.state is JobState.RUNNING
+    assert failed is not None
+    assert (failed.state, failed.failure) == (JobState.FAILED, failure)
+
+
+def test_a_deployment_ends_with_its_last_change(store: Database) -> None:
+    with store.write("test") as tx:
+        deployment_id, (first, second) = deploy(tx, "a", "b")
+        stopped = (ChangeStep.STOPPED, ChangeStep.VERIFIED)
+        walk(tx, first, *stopped, ChangeStep.APPLIED)
+        applying = job_changes.get_deployment(tx, deployment_id)
+        walk(tx, second, ChangeStep.STOPPED, ChangeStep.UNDOING, ChangeStep.FAILED)
+        ended = job_changes.get_deployment(tx, deployment_id)
+        freed = jobs.find(tx, "o", "a")
+
+    assert applying is not None
+    assert applying.state is DeploymentState.APPLYING
+    assert ended is not None
+    assert ended.state is DeploymentState.FAILED
+    assert freed is not None
+    assert freed.change_id is None
+
+
+def test_a_step_that_the_lifecycle_forbids_is_refused(store: Database) -> None:
+    with store.write("test") as tx:
+        _deployment, (change_id,) = deploy(tx, "a")
+        with pytest.raises(ValueError, match="cannot go from planned to proven"):
+            walk(tx, change_id, ChangeStep.PROVEN)
+
+
+def test_an_operation_has_one_node_until_its_lease_expires(store: Database) -> None:
+    with store.write("test") as tx:
+        operations.insert_operation(tx, "plan", "dp_1", actor="o")
+        [(first, kind, ref)] = operations.claim(tx, "n1", 60.0, 10)
+        assert operations.claim(tx, "n2", 60.0, 10) == []
+        assert operations.renew(tx, first, -1.0)
+        assert operations.has_free(tx)
+        [(second, _kind, _ref)] = operations.claim(tx, "n2", 60.0, 10)
+
+        assert (kind, ref) == ("plan", "dp_1")
+        assert not operations.renew(tx, first, 60.0)
+        assert operations.renew(tx, second, 60.0)
+        operations.finish(tx, second)
+        assert not operations.renew(tx, second, 60.0)
+        assert not operations.has_free(tx)
+
+
+def test_a_node_that_stops_releases_its_operations(store: Database) -> None:
+    with store.write("test") as tx:
+        operations.insert_operation(tx, "plan", "dp_1", actor="o")
+        operations.claim(tx, "n1", 60.0, 10)
+        operations.release(tx, "n1")
+        assert len(operations.claim(tx, "n2", 60.0, 10)) == 1
+
+
+def test_a_verified_savepoint_is_never_copied_again(store: Database) -> None:
+    savepoint_id = new_id("sp")
+    with store.write("test") as tx:
+        savepoints.insert_savepoint(
+            tx, savepoint_id, "jb_1", version=1, run="r", place="/p", actor="o"
+        )
+        verified = SavepointState.VERIFIED
+        assert savepoints.move(tx, savepoint_id, verified, actor="o", content=CONTENT)
+        assert not savepoints.move(tx, savepoint_id, SavepointState.COPYING, actor="o")
+        [savepoint] = savepoints.list_of_jobs(tx, ["jb_1"])
+        assert (savepoint.state, savepoint.content) == (verified, CONTENT)
+        assert savepoints.move(tx, savepoint_id, SavepointState.PRUNED, actor="o")
+        assert savepoints.list_of_jobs(tx, ["jb_1"]) == []
+
+
+def test_plans_expire(store: Database) -> None:
+    plan = DeploymentPlan(state_location="/state")
+    with store.write("test") as tx:
+        deployment_id = job_changes.insert_deployment(tx, "o", JobAction.DEPLOY, plan)
+        deployment = job_changes.lock_deployment(tx, deployment_id)
+        assert deployment is not None
+        job_changes.move_deployment(tx, deployment, DeploymentState.PLANNED, actor="o")
+        assert not job_changes.has_old_plan(tx, 60.0)
+        assert job_changes.has_old_plan(tx, -1.0)
+        job_changes.expire_plans(tx, -1.0, actor="n")
+        expired = job_changes.get_deployment(tx, deployment_id)
+
+    assert expired is not None
+    assert expired.state is DeploymentState.EXPIRED
+
+
+def test_history_deletes_ended_deployments_and_keeps_live_ones(store: Database) -> None:
+    with store.write("test") as tx:
+        ended_id, (change_id,) = deploy(tx, "a")
+        live_id, _changes = deploy(tx, "b")
+        walk(tx, change_id, ChangeStep.STOPPED, ChangeStep.VERIFIED, ChangeStep.APPLIED)
+        assert job_history.delete_jobs(tx, 60.0, 10) == 0
+        assert job_history.delete_jobs(tx, -1.0, 10) == 1
+        assert job_changes.get_deployment(tx, ended_id) is None
+        assert job_changes.get(tx, change_id) is None
+        assert job_changes.get_deployment(tx, live_id) is not None
+        assert jobs.find(tx, "o", "a") is not None
