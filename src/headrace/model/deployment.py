@@ -69,8 +69,9 @@ class VersionSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    text: str
-    """The manifest as YAML for display: without secrets and without values of variables."""
+    text: str = ""
+    """The manifest as YAML for display: without secrets and without values of variables. Empty in a
+    draft."""
     written: dict[str, str | bool | dict[str, str]]
     """The manifest with the defaults of the template and references to variables, by key."""
     manifest: dict[str, Any]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from urllib.parse import quote
 
 from headrace.control.streams.checks import (
@@ -181,8 +182,14 @@ def _compile(
 def _check_definitions(streams: Iterable[str], sink: CreateSink | None) -> None:
     """Raise InvalidStatement unless the streams and the sink of a query can exist."""
     for text in streams:
-        command = parse(text).command
-        if isinstance(command, CreateStream):
-            check_create_stream(text, command)
+        _check_stream(text)
     if sink is not None:
         check_create_sink(sink.to_sql(), sink)
+
+
+@lru_cache(maxsize=1000)
+def _check_stream(text: str) -> None:
+    """Raise InvalidStatement unless a stream can exist. Many jobs share a definition."""
+    command = parse(text).command
+    if isinstance(command, CreateStream):
+        check_create_stream(text, command)

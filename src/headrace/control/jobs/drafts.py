@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from headrace.control.conf import check_conf, check_session_conf
 from headrace.control.jobs.compile import choose_session, compile_queries
 from headrace.control.jobs.requests import PlanRequest
-from headrace.deploy.changes import mask_written
 from headrace.deploy.definitions import Definitions, load_definitions
 from headrace.deploy.fingerprint import configuration_fingerprint, query_fingerprint
 from headrace.deploy.load import LoadedManifest, load_manifests
-from headrace.deploy.manifest_text import write_manifest
 from headrace.deploy.problems import ManifestProblem
 from headrace.errors import HeadraceError, InvalidManifests
 from headrace.model.deployment import ManifestError, VersionDefinitions, VersionSpec
@@ -94,7 +92,6 @@ def _compile(
     session = choose_session(manifest, profile=request.profile, py_files=request.py_files)
     check_session_conf(session.spec, settings.conf_policy)
     spec = VersionSpec(
-        text=write_manifest(mask_written(loaded.written)),
         written=dict(loaded.written),
         manifest=manifest.model_dump(mode="json", by_alias=True, exclude_none=True),
         definitions=VersionDefinitions(

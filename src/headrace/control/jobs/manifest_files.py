@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.deploy.changes import diff_definitions, diff_manifests, list_changed_keys
+from headrace.deploy.changes import (
+    diff_definitions,
+    diff_manifests,
+    list_changed_keys,
+    mask_written,
+)
 from headrace.deploy.definitions import NeededDefinitions
 from headrace.deploy.manifest import JobManifest
 from headrace.deploy.manifest_meta import ManifestMeta
@@ -22,6 +27,11 @@ class Comparison:
     """Keys of the manifest."""
     diff: str
     """Unified diff of the manifests and of the definitions, without secrets."""
+
+
+def add_text(spec: VersionSpec) -> VersionSpec:
+    """Return a version with the text that users see."""
+    return spec.model_copy(update={"text": write_manifest(mask_written(spec.written))})
 
 
 def write_manifest_text(version: JobVersion) -> str:

@@ -15,7 +15,7 @@ from headrace.control.context import NodeContext
 from headrace.control.jobs.decisions import Checks, decide_job
 from headrace.control.jobs.drafts import JobDraft, raise_errors, read_drafts
 from headrace.control.jobs.job_sessions import open_check_session
-from headrace.control.jobs.manifest_files import Comparison, compare_versions
+from headrace.control.jobs.manifest_files import Comparison, add_text, compare_versions
 from headrace.control.jobs.places import JobPlaces
 from headrace.control.jobs.requests import PlanRequest
 from headrace.control.jobs.tasks import read_end, submit_task
@@ -270,7 +270,7 @@ def _plan_job(draft: JobDraft, deployed: _Deployed) -> PlannedJob:
         reason="it is being checked",
         changed=comparison.changed,
         diff=comparison.diff,
-        spec=draft.spec,
+        spec=add_text(draft.spec),
         facts=facts,
     )
 
