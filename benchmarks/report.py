@@ -119,6 +119,7 @@ CLAIMS = "claim with 1,000,000 finished statements, against 1,000"
 WARM = "new session on a warm driver, submit to rows"
 BACKEND_CALLS = "backend calls for 1,000 status reads of a running batch query"
 STREAMS = "streaming rows/s under supervision, against a bare `writeStream`"
+PLANS = "plan of 1,000 manifests"
 CTAS = "CTAS of 10 million rows, against plain Spark CTAS"
 
 UNMEASURED = [
@@ -137,5 +138,5 @@ UNMEASURED = [
     RatioRow(
         "SIGKILL of a node, until another node serves all that it owned", "≤ lease + 2 s", "later"
     ),
-    RatioRow("plan of 1,000 manifests", "≤ 2 s", "later"),
+    RatioRow(PLANS, "≤ 2 s", "not in this run"),
 ]

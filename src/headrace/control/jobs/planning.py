@@ -103,7 +103,7 @@ class JobPlanner:
             has_ended = all(read_end(tx, check_id) is not None for check_id in check_ids)
         if not has_ended:
             return _POLL_SECONDS
-        with self._database.write("operation.step") as tx:
+        with self._database.write("operation.plan") as tx:
             if not operations.renew(tx, lease, self._lease_seconds):
                 raise LeaseLost(f"Operation {lease.id} has another node.")
             deployment = job_changes.lock_deployment(tx, deployment_id)
