@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.jobs import CountingJob
 from tests.support.node import NodeProcess
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -16,7 +17,11 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     process = NodeProcess(
-        tmp_path_factory.mktemp("node") / "home", LEASE__DURATION="4s", LEASE__RENEW="1s"
+        tmp_path_factory.mktemp("node") / "home",
+        LEASE__DURATION="4s",
+        LEASE__RENEW="1s",
+        JOBS__SAVEPOINTS_KEPT="2",
+        JOBS__SAVEPOINT_RETENTION="1ms",
     )
     yield process
     process.close()
@@ -220,3 +225,23 @@ def test_a_refused_change_of_the_query_is_an_error(reader: str, job: CountingJob
     [error] = planned["errors"]
     assert error["code"] == "query_change_refused"
     assert job.show()["state"] == "running"
+
+
+def test_old_savepoints_and_their_checkpoints_are_deleted(reader: str, job: CountingJob) -> None:
+    job.replace_file()
+    job.deploy()
+    for number in range(4):
+        job.manifest["description"] = f"Change {number}"
+        job.deploy()
+
+    def is_pruned() -> bool:
+        return len(job.show()["savepoints"]) == 2
+
+    wait_until(is_pruned, seconds=60, what="two savepoints are left")
+    kept = {Path(each["place"]).name for each in job.show()["savepoints"]}
+    root = job.folder / "state" / "savepoints" / job.name
+    assert {place.name for place in root.glob("*/*")} == kept
+    # The run of each kept savepoint, and the current run.
+    assert len(job.list_checkpoints()) == 3
+    job.replace_file()
+    job.wait_for_count(reader, 20)

@@ -21,7 +21,7 @@ from headrace.control.history import HistoryRetention
 from headrace.control.home_token import load_or_create_token
 from headrace.control.host.idle_shutdown import IdleShutdown
 from headrace.control.host.metastore import Metastore
-from headrace.control.jobs import job_changer, planning
+from headrace.control.jobs import job_changer, planning, pruning
 from headrace.control.jobs.operation_runner import OperationRunner
 from headrace.control.jobs.plan_expiry import PlanExpiry
 from headrace.control.jobs.service import Jobs
@@ -119,6 +119,7 @@ class Node:
             {
                 planning.KIND: planner.advance,
                 job_changer.KIND: job_changer.JobChanger(self.context).advance,
+                pruning.KIND: pruning.Pruner(self.context).advance,
             },
         )
         self.events = EventLog(self.context)

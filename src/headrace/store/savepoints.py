@@ -11,7 +11,7 @@ from headrace.model.deployment import Savepoint
 from headrace.model.job import SavepointContent
 from headrace.model.lifecycle import SAVEPOINT, SavepointState
 from headrace.store import events
-from headrace.store.clock import clock
+from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.job_tables import savepoints as table
 
@@ -46,6 +46,31 @@ def list_of_jobs(tx: Tx, job_ids: Collection[str]) -> list[Savepoint]:
     query = select(table).where(table.c.job_id.in_(job_ids), table.c.ended_at.is_(None))
     rows = tx.execute(query.order_by(table.c.id.desc())).mappings()
     return [Savepoint(**row) for row in rows]
+
+
+def list_old(tx: Tx, job_id: str, *, kept: int, seconds: float) -> list[Savepoint]:
+    """Return the savepoints of a job that are not kept any more, oldest first.
+
+    Args:
+        kept: Number of the newest verified savepoints that stay in any case.
+        seconds: Age up to which the others stay too.
+    """
+    listed = list_of_jobs(tx, [job_id])
+    verified = [each.id for each in listed if each.state is SavepointState.VERIFIED][:kept]
+    aged = select(table.c.id).where(
+        table.c.job_id == job_id,
+        table.c.ended_at.is_(None),
+        table.c.state != SavepointState.COPYING,
+        seconds_since(table.c.created_at) > seconds,
+    )
+    old = set(tx.execute(aged).scalars()) - set(verified)
+    return [each for each in reversed(listed) if each.id in old]
+
+
+def list_at(tx: Tx, places: Collection[str]) -> list[str]:
+    """Return the ids of the savepoints at these places that are not pruned."""
+    query = select(table.c.id).where(table.c.place.in_(places), table.c.ended_at.is_(None))
+    return list(tx.execute(query).scalars())
 
 
 def move(

@@ -164,6 +164,26 @@ def test_a_verified_savepoint_is_never_copied_again(store: Database) -> None:
         assert savepoints.list_of_jobs(tx, ["jb_1"]) == []
 
 
+def test_the_newest_and_the_young_savepoints_are_kept(store: Database) -> None:
+    ids = [new_id("sp") for _ in range(4)]
+    with store.write("test") as tx:
+        for savepoint_id in ids:
+            place = f"/p/{savepoint_id}"
+            savepoints.insert_savepoint(
+                tx, savepoint_id, "jb_1", version=1, run="r", place=place, actor="o"
+            )
+        for savepoint_id in ids[:3]:
+            savepoints.move(tx, savepoint_id, SavepointState.VERIFIED, actor="o", content=CONTENT)
+        old = savepoints.list_old(tx, "jb_1", kept=2, seconds=-1.0)
+        young = savepoints.list_old(tx, "jb_1", kept=2, seconds=60.0)
+        found = savepoints.list_at(tx, [old[0].place, "/elsewhere"])
+
+    # The newest is still being copied.
+    assert [each.id for each in old] == ids[:1]
+    assert young == []
+    assert found == ids[:1]
+
+
 def test_plans_expire(store: Database) -> None:
     plan = DeploymentPlan(state_location="/state")
     with store.write("test") as tx:

@@ -23,6 +23,7 @@ from headrace.control.jobs.job_queries import (
 )
 from headrace.control.jobs.job_sessions import open_session
 from headrace.control.jobs.places import JobPlaces
+from headrace.control.jobs.pruning import begin_pruning
 from headrace.control.jobs.tasks import EndedTask, read_end
 from headrace.errors import HeadraceError
 from headrace.model.deployment import (
@@ -278,6 +279,8 @@ class ChangeSteps:
             last_run=record.new_run,
             from_state=from_state,
         )
+        version = get_version(tx, record.new_version_id)
+        begin_pruning(tx, self._settings, change.job_id, version.spec.session)
         step = ChangeStep.APPLIED if failure is None else ChangeStep.FAILED
         job_changes.step(tx, change, step, actor=self._actor, failure=failure)
         return StepResult.ADVANCED
