@@ -230,8 +230,10 @@ def test_a_refused_change_of_the_query_is_an_error(reader: str, job: CountingJob
 def test_old_savepoints_and_their_checkpoints_are_deleted(reader: str, job: CountingJob) -> None:
     job.replace_file()
     job.deploy()
-    for number in range(4):
+    for number in range(3):
+        job.wait_for_count(reader, 10 * (number + 1))
         job.manifest["description"] = f"Change {number}"
+        job.replace_file()
         job.deploy()
 
     def is_pruned() -> bool:
@@ -243,5 +245,4 @@ def test_old_savepoints_and_their_checkpoints_are_deleted(reader: str, job: Coun
     assert {place.name for place in root.glob("*/*")} == kept
     # The run of each kept savepoint, and the current run.
     assert len(job.list_checkpoints()) == 3
-    job.replace_file()
-    job.wait_for_count(reader, 20)
+    job.wait_for_count(reader, 40)
