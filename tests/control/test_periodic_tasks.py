@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -144,8 +145,11 @@ def test_readiness_reports_a_sweep_that_makes_no_progress(
 ) -> None:
     node = start_node(lease={"duration": "10s", "sweep": "1h"})
     assert node.http.get("/ready").status_code == 200
-    now = periodic_tasks.read_boot_clock()
-    monkeypatch.setattr(periodic_tasks, "read_boot_clock", lambda: now + 6 * 3600)
+    # Each reading is six hours later than the last one, so that also the end of a sweep that is
+    # under way is six hours old.
+    times = itertools.count(periodic_tasks.read_boot_clock(), 6 * 3600)
+    next(times)
+    monkeypatch.setattr(periodic_tasks, "read_boot_clock", lambda: next(times))
     response = node.http.get("/ready")
     assert (response.status_code, response.json()["code"]) == (503, "node_not_ready")
 
