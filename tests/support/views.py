@@ -126,3 +126,8 @@ class ViewWriter:
         """Return what DESCRIBE MATERIALIZED VIEW shows."""
         rows = self.node.rows(f"DESCRIBE MATERIALIZED VIEW {self.name}")
         return {str(name): value for name, value in rows}
+
+    def is_missing(self) -> bool:
+        """Return whether the view does not exist, not even incomplete."""
+        answer = self.node.run(f"DESCRIBE MATERIALIZED VIEW {self.name}")
+        return (answer["error"] or {}).get("code") == "materialized_view_not_found"

@@ -6,6 +6,7 @@ ends with its statement, or with the abort of the statement's table transaction.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +127,12 @@ def end_unfinished(tx: Tx, statement_id: str, *, actor: str) -> None:
     view = lock_unfinished(tx, statement_id)
     if view is not None and transactions.live(tx, statement_id) is None:
         end(tx, view, actor=actor)
+
+
+def creating_statements(tx: Tx, statement_ids: Collection[str]) -> list[str]:
+    """Return those of the statements that have begun to create a live view."""
+    query = select(table.c.writer_id).where(table.c.writer_id.in_(statement_ids))
+    return list(tx.execute(query.where(_LIVE, ~_COMPLETE)).scalars())
 
 
 def list_named(tx: Tx, owner: str, name: str) -> list[MaterializedView]:

@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, exists, func, select, update
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.statement import CancelReason
-from headrace.store import events, stream_queries, stream_transitions
+from headrace.store import events, stream_queries, stream_transitions, views
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import session_topic, statement_topic
@@ -103,5 +103,7 @@ def _end_chunk(
         stream_transitions.end_with_statement(
             tx, statement_id, target, actor=actor, failure=failure
         )
+    for statement_id in views.creating_statements(tx, ids):
+        views.end_unfinished(tx, statement_id, actor=actor)
     tx.wake(*map(statement_topic, ids), session_topic(session_id))
     return len(ids)

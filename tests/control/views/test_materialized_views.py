@@ -230,14 +230,6 @@ def test_a_refresh_waits_for_the_table_that_a_lost_driver_may_have_published(
     assert begin_generation(next_driver, statement).number == 3
 
 
-def test_a_driver_cannot_make_another_table_the_generation_of_a_view(node: InProcessNode) -> None:
-    writer = ViewWriter(node)
-    writer.statement = writer.submit_create()
-    writer.write(writer.driver, writer.statement, table="secret")
-
-    assert writer.describe()["state"] == "creating"
-
-
 def test_a_driver_cannot_choose_the_name_of_a_view(node: InProcessNode) -> None:
     writer = ViewWriter(node)
     statement = writer.submit_create()

@@ -23,6 +23,7 @@ from headrace.control.driver_link.table_journal import TableJournal, mark_commit
 from headrace.control.driver_link.table_writes import WriteLocks
 from headrace.control.driver_link.views import (
     ViewWrites,
+    check_written,
     find_view_to_refresh,
     list_streams_of_view,
     release_query,
@@ -215,6 +216,7 @@ class DriverLinkService:
             if locked is not None and state is StatementState.SUCCESS:
                 # The definition of a stream or sink is stored with the success of its statement.
                 failure = store_definition(tx, message.statement_id, locked)
+                failure = failure or check_written(tx, message, locked)
                 state = StatementState.FAILED if failure else state
             applied = locked is not None and statement_transitions.transition(
                 tx,

@@ -106,7 +106,6 @@ def apply_end(tx: Tx, lease: DriverLease, transaction_id: str, *, grace_seconds:
     assert transaction is not None
     if transaction.state is TransactionState.COMMITTED:
         commit_generation(tx, transaction, actor=lease.actor, grace_seconds=grace_seconds)
-        return
     statement = statements.get(tx, transaction.statement_id)
     if statement is not None and statement.state in STATEMENT.terminal:
         views.end_unfinished(tx, statement.id, actor=lease.actor)

@@ -29,6 +29,7 @@ from headrace.model.materialized_view import (
     ViewToRefresh,
     generation_name,
 )
+from headrace.model.messages import Ended
 from headrace.model.session import DriverLease
 from headrace.model.statement import CREATE_VIEW, REFRESH_VIEW, Statement
 from headrace.model.transaction import Transaction
@@ -41,7 +42,7 @@ from headrace.model.view_messages import (
 )
 from headrace.store import catalog_intents, statements, stream_queries, transactions, views
 from headrace.store.database import Tx
-from headrace.store.locks import lock_owned_state
+from headrace.store.locks import LockedStatement, lock_owned_state
 
 _LOG = logging.getLogger("headrace.views")
 _MAX_INTENTS = 10
@@ -143,7 +144,7 @@ def commit_generation(
     view = views.lock_of_writer(tx, transaction.statement_id)
     if view is None or view.generation == view.current_generation:
         return
-    if (transaction.staged.identity, transaction.staged.target) != (view.identity, _table(view)):
+    if not _holds_generation(transaction, view):
         _LOG.error(
             "transaction %s has published %s, which is no generation of %s",
             transaction.id,
@@ -167,6 +168,28 @@ def commit_generation(
         )
 
 
+def check_written(tx: Tx, message: Ended, statement: LockedStatement) -> Failure | None:
+    """Return why a statement on a view fails whose driver reports success; None if it does not.
+
+    A success needs the commit of the generation that the statement was to write.
+    """
+    if statement.command not in {CREATE_VIEW, REFRESH_VIEW}:
+        return None
+    view = views.lock_of_writer(tx, message.statement_id)
+    if view is not None and view.generation == view.current_generation:
+        return None
+    transaction = transactions.live(tx, message.statement_id)
+    is_reported = transaction is not None and transaction.id == message.committed
+    if view and transaction and is_reported and _holds_generation(transaction, view):
+        return None
+    return Failure.of(
+        InvalidMaterializedView(
+            "The driver reported success, but it has not committed the rows of the materialized"
+            " view. Submit the statement again."
+        )
+    )
+
+
 def release_query(tx: Tx, statement_id: str) -> None:
     """Let the driver start the query of a new view, after the success of its statement.
 
@@ -175,6 +198,12 @@ def release_query(tx: Tx, statement_id: str) -> None:
     query = stream_queries.of_statement(tx, statement_id)
     if query is not None:
         stream_queries.announce_change(tx, query.session_id)
+
+
+def _holds_generation(transaction: Transaction, view: MaterializedView) -> bool:
+    """Return whether the table of a transaction is the last generation of a view."""
+    staged = transaction.staged
+    return (staged.identity, staged.target) == (view.identity, _table(view))
 
 
 def _has_live_transaction(tx: Tx, view: MaterializedView, statement: Statement) -> bool:

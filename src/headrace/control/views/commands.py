@@ -57,7 +57,7 @@ def execute(
 
 def _drop(tx: Tx, owner: str, command: MaterializedViewStatement) -> ResultReport:
     """Drop a view. A driver with its catalog removes the view and its rows from the catalog."""
-    view = lock_view(tx, owner, command.name)
+    view = lock_view(tx, owner, command.name, incomplete=True)
     query = find_refresh_query(tx, view)
     if query is not None and query.state not in STREAM.terminal:
         sessions.lock(tx, query.session_id)

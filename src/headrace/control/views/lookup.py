@@ -9,7 +9,7 @@ from headrace.model.lifecycle import STATEMENT, MaterializedViewState
 from headrace.model.materialized_view import MaterializedView
 from headrace.model.statement import Statement
 from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
-from headrace.store import statements, stream_queries, views
+from headrace.store import statements, stream_queries, transactions, views
 from headrace.store.database import Tx
 
 
@@ -35,10 +35,17 @@ def find_view(tx: Tx, owner: str, name: Sequence[str]) -> MaterializedView:
     return found[0]
 
 
-def lock_view(tx: Tx, owner: str, name: Sequence[str]) -> MaterializedView:
+def lock_view(
+    tx: Tx, owner: str, name: Sequence[str], *, incomplete: bool = False
+) -> MaterializedView:
     """Return a view as `find_view` does, locked, if no statement writes to it.
 
-    Raise MaterializedViewBusy if one does, or if the view is still being created.
+    Args:
+        incomplete: Whether to return a view too whose creation has ended without a generation.
+
+    Raises:
+        MaterializedViewNotFound: As `find_view`.
+        MaterializedViewBusy: A statement writes to the view, or the view is incomplete.
     """
     view = views.lock(tx, find_view(tx, owner, name).id)
     assert view is not None
@@ -48,11 +55,17 @@ def lock_view(tx: Tx, owner: str, name: Sequence[str]) -> MaterializedView:
             f"The statement {writer.id} writes to the materialized view {view.qualified_name}.",
             hint=f"Wait for its end, or cancel it: CANCEL STATEMENT '{writer.id}'.",
         )
-    if view.state is MaterializedViewState.CREATING:
+    is_creating = view.state is MaterializedViewState.CREATING
+    if is_creating and transactions.live(tx, view.writer_id) is not None:
         raise MaterializedViewBusy(
             f"The materialized view {view.qualified_name} is not complete yet: the table of its"
             " first generation is still to be published, or removed.",
             hint="Run headrace recover.",
+        )
+    if is_creating and not incomplete:
+        raise MaterializedViewBusy(
+            f"The materialized view {view.qualified_name} was never completed.",
+            hint="Drop the view and create it again.",
         )
     return view
 
