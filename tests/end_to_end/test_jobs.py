@@ -70,7 +70,8 @@ def test_every_edge_of_the_graph_keeps_or_resets_the_state(
     job.replace_file()
     assert job.deploy()["decision"] == "resume-latest"
     job.wait_for_count(reader, 20)
-    assert job.list_checkpoints() == runs
+    # No new checkpoint; the deletion of old ones may have removed some.
+    assert set(job.list_checkpoints()) <= set(runs)
 
     # Not running, configuration changed: from the state that is found.
     job.act("stop")

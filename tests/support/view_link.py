@@ -18,6 +18,7 @@ from headrace.model.ids import new_id
 from headrace.model.materialized_view import (
     CatalogIntent,
     IntentAction,
+    SwitchedView,
     ViewRows,
     ViewToRefresh,
 )
@@ -107,11 +108,13 @@ class ViewLink(JournalLink):
     def resume(self, session: SparkSession, command: str) -> ExecutionPlan:
         """Run the statement again, in the driver after the one that was lost."""
         assert self.staged is not None
+        assert self.rows is not None
         entry = JournalEntry(
             id=self.transaction,
             state=self.steps[-1],
             staged=self.staged,
             staged_epoch=self.bootstrap.epoch,
+            view=SwitchedView(id=self.view, path=self.rows.path),
         )
         text = self.text if command == CREATE_VIEW else "REFRESH MATERIALIZED VIEW v"
         return self._run(session, text, command, earlier=entry)
@@ -130,7 +133,9 @@ class ViewLink(JournalLink):
         refreshed = None
         if command == REFRESH_VIEW:
             assert self.rows is not None
-            refreshed = ViewToRefresh(id=self.view, text=self.text, rows=self.rows)
+            refreshed = ViewToRefresh(
+                id=self.view, text=self.text, identity=self.identity, rows=self.rows
+            )
         if earlier is None:
             self.steps = []
         assignment = Assignment(

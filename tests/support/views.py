@@ -122,6 +122,12 @@ class ViewWriter:
 
     statement = ""
 
+    def carry_out_all(self) -> int:
+        """Carry out the due intents, and return their number."""
+        intents = carry_out(self.driver)
+        assert carry_out(self.driver, done=[each.id for each in intents]) == []
+        return len(intents)
+
     def describe(self) -> dict[str, str | None]:
         """Return what DESCRIBE MATERIALIZED VIEW shows."""
         rows = self.node.rows(f"DESCRIBE MATERIALIZED VIEW {self.name}")

@@ -21,6 +21,8 @@ AUTO_REFRESH_SINK = "materialized_view"
 """Name of the sink of a query that refreshes a view."""
 MATERIALIZED_VIEW_PROPERTY = "headrace.materialized_view"
 """Property of catalog views and tables: the id of the materialized view that they belong to."""
+REPLACED_AT_PROPERTY = "headrace.replaced_at"
+"""Property of the table of an old generation: when its query found it replaced, in Unix seconds."""
 
 MaterializedViewId = Annotated[str, StringConstraints(pattern=r"^mv_[0-9a-f]{32}$")]
 IntentId = Annotated[str, StringConstraints(pattern=r"^ci_[0-9a-f]{32}$")]
@@ -54,6 +56,15 @@ class ViewRows(BaseModel):
     scope: NameScope
 
 
+class SwitchedView(BaseModel):
+    """The materialized view whose next generation a table transaction publishes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: MaterializedViewId
+    path: ViewPath
+
+
 class ViewToRefresh(BaseModel):
     """A materialized view whose next generation a driver writes."""
 
@@ -62,6 +73,8 @@ class ViewToRefresh(BaseModel):
     id: MaterializedViewId
     text: str
     """The CREATE MATERIALIZED VIEW statement."""
+    identity: str
+    """Identity of the catalog that has the view."""
     rows: ViewRows
 
 

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from headrace.model.failure import Failure
 from headrace.model.job_messages import JobOutcome, JobTask
 from headrace.model.lifecycle import StatementState, TransactionState
-from headrace.model.materialized_view import NameScope, ViewToRefresh
+from headrace.model.materialized_view import NameScope, SwitchedView, ViewToRefresh
 from headrace.model.pending_hook_call import PendingHookCall
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport, ResultRequest
@@ -159,6 +159,8 @@ class JournalEntry(Message):
     staged: Staged
     staged_epoch: int
     """Epoch of the driver that prepared the transaction. Names of staged objects contain it."""
+    view: SwitchedView | None = None
+    """The view that the statement of the transaction writes; None if it writes none."""
 
 
 class Assignment(Message):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Select, delete, exists, or_, select
+from sqlalchemy import ColumnElement, Select, and_, delete, exists, or_, select
 
+from headrace.model.stream_query import ADHOC_SCOPE
 from headrace.store import job_tasks
 from headrace.store.clock import clock
 from headrace.store.database import Tx
@@ -84,14 +85,17 @@ def delete_streams(tx: Tx, seconds: float, limit: int) -> int:
     """Delete at most `limit` streaming queries that ended more than `seconds` ago.
 
     At most `limit` rows are deleted of each other kind too: replaced or dropped definitions,
-    dropped materialized views, and ended intents. Return the largest number.
+    dropped materialized views, and ended intents. The last query of a materialized view stays as
+    long as the view, because RESTART STREAM starts it again. Return the largest number.
     """
     deleted = 0
     for table in (stream_queries, definitions, materialized_views, catalog_intents):
         query = select(table.c.id).where(
             table.c.ended_at.is_not(None), table.c.ended_at < clock(-seconds)
         )
-        query = query.order_by(table.c.ended_at).with_for_update(skip_locked=True)
+        if table is stream_queries:
+            query = query.where(~_is_last_of_view())
+        query = query.order_by(table.c.ended_at).with_for_update(skip_locked=True, of=table)
         ids = _fetch(tx, query.limit(limit))
         if ids:
             tx.execute(delete(events).where(events.c.entity_id.in_(ids)))
@@ -99,6 +103,24 @@ def delete_streams(tx: Tx, seconds: float, limit: int) -> int:
             tx.execute(delete(table).where(table.c.id.in_(ids)))
         deleted = max(deleted, len(ids))
     return deleted
+
+
+def _is_last_of_view() -> ColumnElement[bool]:
+    """Return the condition that a streaming query is the last one of a live view."""
+    newer = stream_queries.alias("newer")
+    is_replaced = exists().where(
+        newer.c.owner == stream_queries.c.owner,
+        newer.c.scope == stream_queries.c.scope,
+        newer.c.name_key == stream_queries.c.name_key,
+        newer.c.id > stream_queries.c.id,
+    )
+    has_view = exists().where(
+        materialized_views.c.owner == stream_queries.c.owner,
+        materialized_views.c.name_key == stream_queries.c.name_key,
+        materialized_views.c.query_id.is_not(None),
+        materialized_views.c.ended_at.is_(None),
+    )
+    return and_(stream_queries.c.scope == ADHOC_SCOPE, has_view, ~is_replaced)
 
 
 def delete_registrations(tx: Tx, seconds: float, limit: int) -> int:

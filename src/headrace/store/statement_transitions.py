@@ -317,11 +317,10 @@ def _outcome_of_loss(
 
 def _can_retry(row: Row[Any], transaction: Transaction | None, max_attempts: int) -> bool:
     attempts_remain: bool = row.attempts < max_attempts
-    if row.is_query or row.command in RETRIED:
-        return attempts_remain
-    if transaction is None:
-        return False
-    return transaction.state is TransactionState.COMMITTING or attempts_remain
+    if transaction is not None:
+        # The next driver only has to publish the rows.
+        return transaction.state is TransactionState.COMMITTING or attempts_remain
+    return attempts_remain and (row.is_query or row.command in RETRIED)
 
 
 def _commit_in_doubt(failure: Failure) -> Failure:

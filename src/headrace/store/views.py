@@ -45,8 +45,8 @@ class NewMaterializedView:
 def insert_view(tx: Tx, new: NewMaterializedView, *, actor: str) -> MaterializedView:
     """Insert a view that is being created, and begin its first generation.
 
-    Numbers of generations are never used again, so that an old table cannot be mistaken for a new
-    one.
+    The numbers of generations continue those of the dropped views of that name that are still in
+    the store, so that a table that is to be dropped is not mistaken for a new one.
 
     Raises:
         MaterializedViewExists: A live view has the name in the same catalog.
@@ -129,6 +129,12 @@ def end_unfinished(tx: Tx, statement_id: str, *, actor: str) -> None:
         end(tx, view, actor=actor)
 
 
+def count_begun(tx: Tx, statement_id: str) -> int:
+    """Return the number of views that a statement has begun to create, live or not."""
+    query = select(func.count()).where(table.c.writer_id == statement_id)
+    return int(tx.execute(query).scalar_one())
+
+
 def creating_statements(tx: Tx, statement_ids: Collection[str]) -> list[str]:
     """Return those of the statements that have begun to create a live view."""
     query = select(table.c.writer_id).where(table.c.writer_id.in_(statement_ids))
@@ -157,16 +163,14 @@ def lock(tx: Tx, view_id: str) -> MaterializedView | None:
     return _first(tx, _SELECT.where(table.c.id == view_id).with_for_update())
 
 
-def lock_at(tx: Tx, identity: str, target: str) -> MaterializedView | None:
-    """Lock the live view with a name in a catalog, and return it, or None."""
-    query = _SELECT.where(table.c.identity == identity, table.c.target == target, _LIVE)
-    return _first(tx, query.with_for_update())
+def of_writer(tx: Tx, statement_id: str) -> MaterializedView | None:
+    """Return the view whose last generation a statement began, live or not, or None."""
+    return _first(tx, _select_of_writer(statement_id))
 
 
 def lock_of_writer(tx: Tx, statement_id: str) -> MaterializedView | None:
-    """Lock the view whose last generation a statement began, live or not; None if there is none."""
-    query = _SELECT.where(table.c.writer_id == statement_id).order_by(table.c.id.desc()).limit(1)
-    return _first(tx, query.with_for_update())
+    """Lock the view that `of_writer` returns, and return it."""
+    return _first(tx, _select_of_writer(statement_id).with_for_update())
 
 
 def assigned_to(tx: Tx, statement_id: str, owner: str) -> MaterializedView | None:
@@ -181,6 +185,10 @@ def lock_unfinished(tx: Tx, statement_id: str) -> MaterializedView | None:
     """Lock the live view that a statement has begun to create, and return it, or None."""
     query = _SELECT.where(table.c.writer_id == statement_id, _LIVE, ~_COMPLETE)
     return _first(tx, query.with_for_update())
+
+
+def _select_of_writer(statement_id: str) -> Select[Any]:
+    return _SELECT.where(table.c.writer_id == statement_id).order_by(table.c.id.desc()).limit(1)
 
 
 def _fetch(tx: Tx, query: Select[Any]) -> list[MaterializedView]:

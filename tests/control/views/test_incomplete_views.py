@@ -8,6 +8,9 @@ from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.views import ViewWriter, begin_generation, carry_out, new_view
 from tests.support.waiting import wait_until
 
+from headrace.model.lifecycle import StreamState
+from headrace.model.stream_query import QueryReport
+from headrace.store import history
 from headrace.store.view_tables import materialized_views
 
 
@@ -84,3 +87,38 @@ def test_a_view_that_no_statement_completes_can_only_be_dropped(node: InProcessN
     assert (refused.status_code, "never completed" in refused.json()["detail"]) == (409, True)
     assert (dropped["state"], len(intents)) == ("success", 1)
     assert view.is_missing()
+
+
+def test_a_committing_view_is_completed_also_after_the_last_attempt(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease={"sweep": "50ms"}, statements={"max_attempts": 1})
+    writer = ViewWriter(node)
+    statement = writer.submit_create()
+    generation = begin_generation(writer.driver, statement, new_view(writer.name))
+    transaction = writer.prepare(writer.driver, statement, generation.number)
+    node.launcher.report_exit(writer.session, "killed by SIGKILL")
+    with node.launcher.connect_driver(writer.session, launch=2) as second:
+        second.hello()
+        assert second.claim().statement_id == statement
+        assert second.succeed(statement, committed=transaction).applied
+
+    assert writer.describe()["state"] == "active"
+
+
+def test_the_last_query_of_a_view_stays_in_the_store(node: InProcessNode) -> None:
+    view = ViewWriter(node, properties="WITH (auto_refresh = true)").make()
+    node.act_on_stream(view.name, "stop")
+    [query] = view.driver.read_streams().queries
+    report = QueryReport(id=query.id, generation=2, state=StreamState.STOPPED)
+    view.driver.renew(queries=[report])
+    with node.database.write("test") as tx:
+        history.delete_streams(tx, -1, 100)
+    kept = node.stream(view.name)["state"]
+    node.run(f"DROP MATERIALIZED VIEW {view.name}")
+    assert view.carry_out_all() == 1
+    with node.database.write("test") as tx:
+        history.delete_streams(tx, -1, 100)
+
+    assert kept == "stopped"
+    assert node.http.get(f"/api/v1/streams/{view.name}").status_code == 404

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -198,3 +200,50 @@ def test_a_query_without_its_rows_fails_for_good(view: AutomaticView) -> None:
 
     assert caught.value.is_permanent
     assert "Drop the view and create it again" in caught.value.failure.message
+
+
+@for_lakes("parquet")
+def test_a_replaced_generation_stays_for_the_grace_period_after_the_switch(
+    view: AutomaticView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.driver.streams import view_refresh
+
+    view.create("SELECT count(*) AS c FROM numbers")
+    run = view.start(grace=60.0)
+    view.wait_for("c", (10,))
+    run.stop()
+    # The first generation is replaced now, long after the creation of both tables.
+    now = time.time()
+    monkeypatch.setattr(view_refresh, "time", SimpleNamespace(time=lambda: now + 50))
+    view.add_file()
+    run = view.start(grace=60.0)
+    view.wait_for("c", (20,))
+    wait_until(lambda: len(view.namespace.tables) == 4, what="two generations are replaced")
+    run.stop()
+    monkeypatch.setattr(view_refresh, "time", SimpleNamespace(time=lambda: now + 80))
+    view.add_file()
+    view.start(grace=60.0)
+    view.wait_for("c", (30,))
+
+    wait_until(
+        lambda: view.namespace.tables == ["__mv_mixed_2", "__mv_mixed_3", "__mv_mixed_4", "mixed"],
+        what="only the first generation is dropped",
+    )
+
+
+@for_lakes("iceberg-base")
+@pytest.mark.parametrize("query", ["SELECT n FROM numbers", "SELECT count(*) AS n FROM numbers"])
+def test_a_query_does_not_write_to_a_table_that_has_taken_the_name_of_its_view(
+    view: AutomaticView, query: str
+) -> None:
+    from headrace.driver.streams.supervised_query import RunFailed
+
+    view.create(query)
+    view.spark.sql(f"DROP TABLE {view.name}")
+    view.spark.sql(f"CREATE TABLE {view.name} USING iceberg AS SELECT 7L AS n")
+    with pytest.raises(RunFailed) as caught:
+        view.start()
+
+    assert caught.value.is_permanent
+    assert "does not belong to the materialized view" in caught.value.failure.message
+    assert view.read("n") == [(7,)]

@@ -19,7 +19,7 @@ from headrace.control.driver_link.streams import (
     list_definitions_to_read,
     store_definition,
 )
-from headrace.control.driver_link.table_journal import TableJournal, mark_committed
+from headrace.control.driver_link.table_journal import TableJournal, make_entry, mark_committed
 from headrace.control.driver_link.table_writes import WriteLocks
 from headrace.control.driver_link.views import (
     ViewWrites,
@@ -44,7 +44,6 @@ from headrace.model.messages import (
     Ended,
     Goodbye,
     Hello,
-    JournalEntry,
     Orders,
     Poll,
     Renew,
@@ -332,12 +331,7 @@ def _assign_again(tx: Tx, statement_id: str) -> Assignment | None:
 def _assignment(tx: Tx, statement: Statement, transaction: Transaction | None) -> Assignment:
     entry = None
     if transaction is not None:
-        entry = JournalEntry(
-            id=transaction.id,
-            state=transaction.state,
-            staged=transaction.staged,
-            staged_epoch=transaction.staged_epoch,
-        )
+        entry = make_entry(tx, transaction)
     spec = statement.spec
     return Assignment(
         statement_id=statement.id,

@@ -10,7 +10,15 @@ from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.driver_link.views import commit_generation
 from headrace.errors import InvalidRequest, TableBusy
 from headrace.model.lifecycle import STATEMENT, TRANSACTION, TransactionState
-from headrace.model.messages import OrphanedTransaction, Recover, Recovered, Transact, Transacted
+from headrace.model.materialized_view import SwitchedView
+from headrace.model.messages import (
+    JournalEntry,
+    OrphanedTransaction,
+    Recover,
+    Recovered,
+    Transact,
+    Transacted,
+)
 from headrace.model.session import DriverLease
 from headrace.model.transaction import Transaction
 from headrace.store import statements, transactions, views
@@ -68,18 +76,29 @@ class TableJournal:
             recovered = transactions.take_over_orphaned(
                 tx, message.identities, lease, limit=_MAX_RECOVERED
             )
-        return Recovered(
-            orphaned=[
+            orphaned = [
                 OrphanedTransaction(
-                    id=transaction.id,
-                    state=transaction.state,
-                    staged=transaction.staged,
-                    staged_epoch=transaction.staged_epoch,
-                    statement_id=transaction.statement_id,
+                    **dict(make_entry(tx, transaction)), statement_id=transaction.statement_id
                 )
                 for transaction in recovered
             ]
-        )
+        return Recovered(orphaned=orphaned)
+
+
+def make_entry(tx: Tx, transaction: Transaction) -> JournalEntry:
+    """Return what the next driver needs to finish a transaction, or to roll it back.
+
+    The record comes from an earlier driver. The view does not, because a forged one would let the
+    next driver change the view of another user.
+    """
+    view = views.of_writer(tx, transaction.statement_id)
+    return JournalEntry(
+        id=transaction.id,
+        state=transaction.state,
+        staged=transaction.staged,
+        staged_epoch=transaction.staged_epoch,
+        view=None if view is None else SwitchedView(id=view.id, path=view.rows.path),
+    )
 
 
 def mark_committed(

@@ -40,7 +40,14 @@ from headrace.model.view_messages import (
     Intents,
     NewView,
 )
-from headrace.store import catalog_intents, statements, stream_queries, transactions, views
+from headrace.store import (
+    catalog_intents,
+    statements,
+    stream_queries,
+    stream_transitions,
+    transactions,
+    views,
+)
 from headrace.store.database import Tx
 from headrace.store.locks import LockedStatement, lock_owned_state
 
@@ -107,6 +114,12 @@ class ViewWrites:
                 return begun
             # An earlier driver has resolved the name in another way.
             views.end(tx, begun, actor=lease.actor)
+            cancelled = StatementState.CANCELLED
+            stream_transitions.end_with_statement(
+                tx, statement.id, cancelled, actor=lease.actor, failure=None
+            )
+        if views.count_begun(tx, statement.id) >= statement.attempts:
+            raise InvalidMaterializedView("The driver has resolved the name of the view twice.")
         view = views.insert_view(tx, _to_row(statement, command, new), actor=lease.actor)
         if command.is_auto_refreshed:
             insert_query(tx, self._settings, statement, command, view=view, actor=lease.actor)
@@ -128,7 +141,9 @@ def find_view_to_refresh(tx: Tx, statement: Statement) -> ViewToRefresh | None:
     if statement.command != REFRESH_VIEW:
         return None
     view = views.assigned_to(tx, statement.id, statement.owner)
-    return None if view is None else ViewToRefresh(id=view.id, text=view.text, rows=view.rows)
+    if view is None:
+        return None
+    return ViewToRefresh(id=view.id, text=view.text, identity=view.identity, rows=view.rows)
 
 
 def commit_generation(

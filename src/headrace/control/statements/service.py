@@ -13,8 +13,8 @@ from headrace.control.sessions.opening import create_session, resolve_session
 from headrace.control.statements.cancel import request_cancel
 from headrace.control.statements.lookup import get_owned_statement, get_statement
 from headrace.control.statements.node_statements import NodeStatements
+from headrace.control.statements.session_locks import lock_sessions
 from headrace.control.streams import submission
-from headrace.control.streams.actions import lock_sessions
 from headrace.control.views import submission as view_submission
 from headrace.durations import seconds_of
 from headrace.errors import (
@@ -25,7 +25,6 @@ from headrace.errors import (
     ResultNotReady,
 )
 from headrace.grammar.parse import parse
-from headrace.grammar.stream_statements import QueryStatement
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition
@@ -110,8 +109,7 @@ class Statements:
             session_id = self._choose_session(
                 tx, caller, spec.kind, session, catalog, reusable=reusable
             )
-            if isinstance(parsed.command, QueryStatement):
-                lock_sessions(tx, caller.owner, parsed.command, session_id)
+            lock_sessions(tx, caller.owner, parsed.command, session_id)
             new = NewStatement(
                 id=statement_id or new_id("st"),
                 session_id=session_id,

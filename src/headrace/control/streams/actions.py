@@ -7,8 +7,7 @@ from enum import StrEnum
 from headrace.control.sessions.opening import create_session
 from headrace.control.streams.lookup import find_query, lock_query
 from headrace.durations import seconds_of
-from headrace.errors import SessionNotFound, StreamNotFound, StreamStateConflict
-from headrace.grammar.stream_statements import QueryAction, QueryStatement
+from headrace.errors import SessionNotFound, StreamStateConflict
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, SessionState
 from headrace.model.session import NewSession, SessionKind
@@ -40,8 +39,9 @@ def act(tx: Tx, settings: Settings, owner: str, name: str, action: StreamAction)
             checkpoint.
     """
     query = lock_query(tx, owner, name)
-    if action is StreamAction.RESTART and query.state in STREAM.terminal:
+    if action is StreamAction.RESTART:
         _check_view(tx, query)
+    if action is StreamAction.RESTART and query.state in STREAM.terminal:
         _check_job(query)
         session_id = _choose_session(tx, settings, query)
         query_id = stream_transitions.restart(tx, query, session_id, actor=owner)
@@ -62,10 +62,13 @@ def act(tx: Tx, settings: Settings, owner: str, name: str, action: StreamAction)
 
 
 def _check_view(tx: Tx, query: StreamQuery) -> None:
-    """Raise StreamStateConflict if the query refreshes a materialized view that is dropped."""
+    """Raise StreamStateConflict if the query refreshes a materialized view that is dropped.
+
+    The view stays locked, so that a DROP beside this restart sees the next attempt.
+    """
     if query.spec.view is None:
         return
-    view = views.get(tx, query.spec.view.id)
+    view = views.lock(tx, query.spec.view.id)
     if view is None or view.state is not MaterializedViewState.ACTIVE:
         raise StreamStateConflict(
             f"The query {query.qualified_name} cannot be restarted: its materialized view does not"
@@ -80,21 +83,6 @@ def _check_job(query: StreamQuery) -> None:
             f"The query {query.qualified_name} has ended and belongs to the job {query.scope}.",
             hint=f"Start the job: headrace job start {query.scope}.",
         )
-
-
-def lock_sessions(tx: Tx, owner: str, command: QueryStatement, session_id: str) -> None:
-    """Lock the session of a statement on a query together with the session of the query.
-
-    The insertion of the statement locks the first one, and the action the other one. Statements in
-    the sessions of each other's queries would otherwise wait for each other.
-    """
-    if command.action is QueryAction.SHOW:
-        return
-    try:
-        query = find_query(tx, owner, ".".join(command.query))
-    except StreamNotFound:
-        return
-    sessions.lock_all(tx, {session_id, query.session_id})
 
 
 def _choose_session(tx: Tx, settings: Settings, query: StreamQuery) -> str:

@@ -8,6 +8,7 @@ from headrace.control.views.lookup import (
     find_view,
     lock_view,
 )
+from headrace.errors import MaterializedViewBusy
 from headrace.grammar.masking import mask_statement
 from headrace.grammar.materialized_views import (
     CreateMaterializedView,
@@ -57,10 +58,19 @@ def execute(
 
 def _drop(tx: Tx, owner: str, command: MaterializedViewStatement) -> ResultReport:
     """Drop a view. A driver with its catalog removes the view and its rows from the catalog."""
+    found = find_refresh_query(tx, find_view(tx, owner, command.name))
+    if found is not None:
+        # A transaction locks the session of a query before the query, and the view last.
+        sessions.lock(tx, found.session_id)
     view = lock_view(tx, owner, command.name, incomplete=True)
     query = find_refresh_query(tx, view)
     if query is not None and query.state not in STREAM.terminal:
-        sessions.lock(tx, query.session_id)
+        if found is None or query.session_id != found.session_id:
+            raise MaterializedViewBusy(
+                f"The query of the materialized view {view.qualified_name} has just been restarted"
+                " in another session.",
+                hint="Submit the statement again.",
+            )
         locked = stream_queries.lock(tx, query.id)
         assert locked is not None
         stream_transitions.stop(tx, locked, actor=owner)

@@ -48,7 +48,11 @@ def lock_view(
         MaterializedViewBusy: A statement writes to the view, or the view is incomplete.
     """
     view = views.lock(tx, find_view(tx, owner, name).id)
-    assert view is not None
+    if view is None or view.ended_at is not None:
+        # Another statement has dropped the view while this one waited for the lock.
+        raise MaterializedViewNotFound(
+            f"The materialized view {'.'.join(name)} does not exist any more."
+        )
     writer = find_live_writer(tx, view)
     if writer is not None:
         raise MaterializedViewBusy(

@@ -129,10 +129,15 @@ def _make_query(
     places.check_retry_policy()
     name = command.name[-1]
     given = command.checkpoint_location
-    # A view that is created again must not continue the batches of the dropped one.
-    parts = (name,) if view is None else (name, view.id)
-    checkpoint = places.join_checkpoint(*parts) if given is None else places.normalize(given)
-    used = stream_queries.find_last_of_checkpoint(tx, statement.owner, checkpoint)
+    checkpoint = None if given is None else places.normalize(given)
+    if checkpoint is None and view is not None:
+        # A view that is created again must not continue the batches of the dropped one.
+        checkpoint = places.join_checkpoint(name, view.id)
+    used = (
+        None
+        if checkpoint is None
+        else stream_queries.find_last_of_checkpoint(tx, statement.owner, checkpoint)
+    )
     if used is not None and used.last_batch is not None:
         raise CheckpointOfOtherSink(
             f"The checkpoint {checkpoint} belongs to the query {used.qualified_name} ({used.id}).",

@@ -86,7 +86,9 @@ def restore_table(
             if stream_location is not None:
                 table = StreamedTable(table, stream_location, HadoopFiles(session))
             if switch is not None:
-                table = restore_switch(session, switch, table, journalled, catalog.catalog)
+                table = restore_switch(
+                    session, switch, table, journalled, catalog.catalog, entry.view
+                )
             return catalog, table
     raise CatalogError(
         f"The unfinished table in catalog {staged.catalog!r} cannot be recovered: this driver does"

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from headrace.driver.ctas.base import STAGING_PREFIX, RelationKind, TablePath
 from headrace.driver.ctas.v2_catalog import V2Catalog
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.grammar.quoting import quote_string
 
 _SET_LOCATION_COMMAND = "org.apache.spark.sql.execution.command.AlterTableSetLocationCommand"
 
@@ -67,10 +68,10 @@ class V1Catalog:
         # Hive's pattern ignores the case, and other characters have a meaning in it.
         return [path.sibling(name) for name in names if name.lower().startswith(prefix.lower())]
 
-    def created_at(self, path: TablePath) -> float:
-        """Return when an existing table was created: seconds since 1970."""
-        milliseconds = self._catalog.getTableMetadata(self._identifier(path)).createTime()
-        return float(milliseconds) / 1000
+    def set_property(self, path: TablePath, key: str, value: str) -> None:
+        """Set a property of an existing table."""
+        clause = f"{quote_string(key)} = {quote_string(value)}"
+        self._session.sql(f"ALTER TABLE {path.sql_name} SET TBLPROPERTIES ({clause})")
 
     def default_location(self, path: TablePath) -> str:
         """Return the URI that the catalog assigns to a table without a LOCATION."""

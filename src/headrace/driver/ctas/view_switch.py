@@ -20,6 +20,7 @@ from headrace.errors import CatalogError, StatementFailed, TableAlreadyExists
 from headrace.grammar.quoting import quote_name, quote_string
 from headrace.model.materialized_view import (
     MATERIALIZED_VIEW_PROPERTY,
+    SwitchedView,
     generation_name,
 )
 
@@ -39,7 +40,10 @@ class ViewSwitch:
 
     def selects_from(self, table: TablePath) -> bool:
         """Return whether the view selects from this table."""
-        if not self._find_own():
+        try:
+            if not self._find_own():
+                return False
+        except TableAlreadyExists:
             return False
         # The catalog lists its tables in lower case.
         text = self._catalog.view_text(self.path)
@@ -157,13 +161,24 @@ def restore_switch(
     table: TwoPhaseTable,
     journalled: JournalledTable,
     catalog: str,
+    written: SwitchedView | None,
 ) -> SwitchedTable:
     """Rebuild the table of a generation that another driver began.
 
+    Args:
+        written: The view that the statement of the transaction writes, as the node knows it.
+
     Raises:
-        CatalogError: The record contradicts the journal: the table is no generation of the view.
+        CatalogError: The record contradicts the journal: it names another view than the node, or
+            the table is no generation of the view.
     """
     view = record.view.in_catalog(catalog)
+    if (
+        written is None
+        or written.id != record.view_id
+        or written.path[1:] != list(record.view.parts[1:])
+    ):
+        raise journalled.refuse(f"it names the view {view.sql_name}, which its statement does not")
     number = journalled.target.rpartition("_")[2].rstrip("`")
     if not number.isdecimal():
         raise journalled.refuse("its table is no generation of a materialized view")

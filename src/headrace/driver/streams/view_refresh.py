@@ -19,6 +19,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from headrace.driver.ctas.base import TablePath
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.driver.ctas.view_query import open_query, path_of, set_scope
@@ -29,6 +30,7 @@ from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.quoting import quote_name, quote_string
 from headrace.model.materialized_view import (
     MATERIALIZED_VIEW_PROPERTY,
+    REPLACED_AT_PROPERTY,
     RowStorage,
     generation_name,
 )
@@ -45,12 +47,14 @@ def start_refresh(
     """Start a run of the query of a view, in a session that has the views of its streams.
 
     Raises:
-        InvalidStream: The rows of the view are gone.
+        InvalidStream: The rows of the view are gone, or its name belongs to another table.
         PySparkException: Spark refuses the query.
     """
     view = desired.spec.view
     assert view is not None
     text = desired.spec.text
+    if view.rows.storage is RowStorage.REPLACEMENT:
+        _check_owner(session, view)
     set_scope(session, view.rows.scope)
     frame = open_query(session, text, command)
     if not frame.isStreaming:
@@ -81,6 +85,7 @@ def write_generation(rows: DataFrame, view: RefreshedView, command: CreateMateri
     select = f"TBLPROPERTIES ({clauses}) AS SELECT * FROM {_BATCH_VIEW}"  # noqa: S608
     using = "" if command.format is None else f" USING {quote_name(command.format)}"
     if view.rows.storage is RowStorage.REPLACEMENT:
+        _check_owner(session, view)
         session.sql(f"CREATE OR REPLACE TABLE {path.sql_name}{using} {select}")
         return
     if not using:
@@ -90,6 +95,16 @@ def write_generation(rows: DataFrame, view: RefreshedView, command: CreateMateri
     session.sql(f"CREATE TABLE {table.sql_name}{using} {select}")
     ViewSwitch(session, path, view.id).switch_to(table)
     generations.drop_replaced(number)
+
+
+def _check_owner(session: SparkSession, view: RefreshedView) -> None:
+    """Raise InvalidStream unless the table that a query replaces belongs to its view."""
+    path = path_of(view.rows)
+    if IcebergCatalog(session, path.catalog).find_view_id(path) != view.id:
+        raise InvalidStream(
+            f"{path.sql_name} does not belong to the materialized view any more. Drop the"
+            " materialized view and create it again."
+        )
 
 
 class _Generations:
@@ -111,13 +126,21 @@ class _Generations:
         return number, table
 
     def drop_replaced(self, current: int) -> None:
-        """Drop the generations that were replaced longer ago than the grace period."""
-        replaced_at = time.time()
-        for number, table in reversed(self._list_own()):
-            if number < current and time.time() - replaced_at >= self._view.grace_seconds:
+        """Drop the generations that were replaced longer ago than the grace period.
+
+        A table has the time of the switch as a property. A run that was lost between the switch and
+        this call has not set it, so that the time begins now.
+        """
+        now = time.time()
+        for number, table in self._list_own():
+            if number >= current:
+                continue
+            replaced_at = self._v1_catalog.properties(table).get(REPLACED_AT_PROPERTY)
+            if replaced_at is None:
+                self._v1_catalog.set_property(table, REPLACED_AT_PROPERTY, str(now))
+                replaced_at = str(now)
+            if now - float(replaced_at) >= self._view.grace_seconds:
                 self._v1_catalog.drop(table)
-            else:
-                replaced_at = self._v1_catalog.created_at(table)
 
     def find_only(self) -> TablePath:
         """Return the table that the view selects from. Raise InvalidStream if it is gone."""

@@ -105,7 +105,8 @@ class ViewPlanner:
         """Return the view that the statement creates, after all checks of its query."""
         session, text = self._session, self._assignment.text
         command = parse(text).command
-        assert isinstance(command, CreateMaterializedView)
+        if not isinstance(command, CreateMaterializedView):
+            raise InvalidMaterializedView("The materialized view has been dropped.")
         query = blank_before_query(text, command)
         defined = register_streams(session, self._assignment.definitions)
         name = qualified_name_to_sql(command.name)
@@ -133,7 +134,12 @@ class ViewPlanner:
         name = path_of(view.rows).sql_name
         ctas = build_ctas(self._session, f"CREATE TABLE {name}{self._using(command)}", query)
         catalog = find_catalog(ctas)
-        assert catalog is not None
+        if catalog is None or catalog.identity() != view.identity:
+            raise InvalidMaterializedView(
+                f"The catalog {ctas.path.catalog} of this session is another one than the catalog"
+                f" that has the materialized view {name}. Submit the statement in a session with"
+                " the metastore or the catalog of the view."
+            )
         _check_query(ctas, command, [])
         return _ViewToWrite(
             command=command, query=query, rows=view.rows, catalog=catalog, is_new=False
