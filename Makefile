@@ -31,14 +31,14 @@ serve:
 test:
 	@scripts/setup test
 	@scripts/setup-postgres
-	@scripts/setup-jars yarn catalogs kafka-broker kafka-connector
+	@scripts/setup-jars yarn catalogs kafka-broker kafka-connector s3
 	@.venv/bin/python -m tests.support.short_lived_java
 	.venv/bin/pytest -n 2 --no-loadscope-reorder $(ARGS)
 
 chaos:
 	@scripts/setup test
 	@scripts/setup-postgres
-	@scripts/setup-jars catalogs kafka-broker kafka-connector
+	@scripts/setup-jars catalogs kafka-broker kafka-connector s3
 	@.venv/bin/python -m tests.support.short_lived_java
 	.venv/bin/python -m tests.faults $(N) $(SEED)
 	$(if $(SEED),,.venv/bin/python -m tests.model_explorer)

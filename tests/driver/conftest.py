@@ -11,6 +11,7 @@ import pytest
 from tests.support.kafka import kafka_jars
 from tests.support.lakes import lake_extensions, lake_jars
 from tests.support.results import Writer
+from tests.support.s3 import s3_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +34,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.sql.catalogImplementation", "in-memory")
             # As nodes configure drivers.
             .config("spark.sql.filesourceTableRelationCacheSize", "0")
-            .config("spark.jars", ",".join(map(str, [*lake_jars(), *kafka_jars()])))
+            .config("spark.jars", ",".join(map(str, [*lake_jars(), *kafka_jars(), *s3_jars()])))
             # Iceberg's extension is not needed here, and it does not support SQL functions.
             .config("spark.sql.extensions", lake_extensions(lake_jars("delta")))
             .config("spark.sql.session.timeZone", "Asia/Kathmandu")

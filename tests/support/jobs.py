@@ -19,10 +19,18 @@ class CountingJob:
     count tells whether the state was kept: a job without state cannot know the removed files.
     """
 
-    def __init__(self, node: NodeClient, folder: Path, *, name: str = "counts") -> None:
+    def __init__(
+        self,
+        node: NodeClient,
+        folder: Path,
+        *,
+        name: str = "counts",
+        state_location: str | None = None,
+    ) -> None:
         self.node = node
         self.name = name
         self.folder = folder
+        self.state_location = state_location or str(folder / "state")
         self.table = name
         self.manifest: Json = {
             "name": name,
@@ -51,7 +59,7 @@ class CountingJob:
         return {
             "manifests": [{"path": f"{self.name}.yaml", "text": json.dumps(self.manifest)}],
             "definitions": [{"path": "definitions.sql", "text": self.definitions}],
-            "state_location": str(self.folder / "state"),
+            "state_location": self.state_location,
             **fields,
         }
 

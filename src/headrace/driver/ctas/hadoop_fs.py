@@ -11,6 +11,10 @@ from pyspark.sql import SparkSession
 from headrace.driver.py4j_bridge import Py4JBridge
 
 
+_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
+"""Spark's writer of files that appear complete or not at all, on any file system."""
+
+
 class HadoopFiles:
     """Files of any Hadoop file system.
 
@@ -103,8 +107,33 @@ class HadoopFiles:
 
     def resolve(self, location: str) -> tuple[Any, Any]:
         """Return Hadoop's Path and FileSystem of a location."""
-        path = self._jvm.type("org.apache.hadoop.fs.Path")(location)
+        path = self._jvm.type("org.apache.hadoop.fs.Path")(self.to_hadoop(location))
         return path, path.getFileSystem(self._conf)
+
+    def to_hadoop(self, location: str) -> str:
+        """Return a location as Hadoop has to read it.
+
+        Hadoop's client of S3 has the scheme `s3a`. Some distributions, for example Amazon EMR, have
+        a client of their own for `s3`.
+        """
+        scheme, separator, rest = location.partition("://")
+        if scheme != "s3" or not separator or self._conf.get("fs.s3.impl") is not None:
+            return location
+        return f"s3a://{rest}"
+
+    def replace(self, location: str, text: str) -> None:
+        """Write a text to a file in one step: a reader sees the old file or the new one."""
+        path, _system = self.resolve(location)
+        manager = self._jvm.singleton(_CHECKPOINT_FILES).create(path.getParent(), self._conf)
+        manager.mkdirs(path.getParent())
+        overwrites = True
+        stream = manager.createAtomic(path, overwrites)
+        try:
+            stream.write(bytearray(text.encode()))
+        except BaseException:
+            stream.cancel()
+            raise
+        stream.close()
 
 
 def _is_empty_directory(path: Any, system: Any, ignore_prefix: str | None = None) -> bool:

@@ -107,19 +107,7 @@ class StateFiles:
 
     def write_text(self, location: str, text: str) -> None:
         """Write a file in one step: readers see the old text or the new one."""
-        directory, _, name = location.rpartition("/")
-        temporary = f"{directory}/.{name}.tmp"
-        path, system = self._files.resolve(temporary)
-        output = system.create(path, True)
-        try:
-            output.write(text.encode())
-        finally:
-            output.close()
-        target, _system = self._files.resolve(location)
-        if system.exists(target):
-            system.delete(target, False)
-        if not system.rename(path, target):
-            raise OSError(f"{location} could not be written: the rename failed")
+        self._files.replace(location, text)
 
     def _read_through(self, location: str, output: Any) -> tuple[int, int]:
         """Copy a file to a stream, close both, and return the size and the checksum."""

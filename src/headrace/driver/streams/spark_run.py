@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.view_query import set_scope
 from headrace.driver.failures import describe_failure, describe_java_error
 from headrace.driver.py4j_bridge import Py4JBridge
@@ -130,6 +131,7 @@ class RunStarter:
             Py4JBridge(session).activate()
             for key, value in desired.spec.conf.items():
                 session.conf.set(key, value)
+            desired = _with_hadoop_locations(session, desired)
             if desired.spec.scope is not None:
                 set_scope(session, desired.spec.scope)
             if isinstance(command, CreateMaterializedView):
@@ -160,3 +162,11 @@ def _text_of(desired: DesiredQuery) -> str:
     """Return the user's text to which the positions of errors refer."""
     rows = desired.spec.rows
     return desired.spec.text if rows is None or rows.sql is None else rows.sql
+
+
+def _with_hadoop_locations(session: SparkSession, desired: DesiredQuery) -> DesiredQuery:
+    """Return a query whose locations Hadoop can read."""
+    files, locations = HadoopFiles(session), (desired.spec.checkpoint, desired.spec.path)
+    checkpoint, path = (each if each is None else files.to_hadoop(each) for each in locations)
+    spec = desired.spec.model_copy(update={"checkpoint": checkpoint, "path": path})
+    return desired.model_copy(update={"spec": spec})
