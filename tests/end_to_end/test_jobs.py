@@ -1,8 +1,7 @@
-"""Jobs on real Spark: every edge of the graph of deployments, with counts that prove the state."""
+"""Jobs on real Spark: rollback, failing versions, other deployers, and the deletion of states."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,72 +38,6 @@ def reader(node: NodeProcess) -> str:
 def job(node: NodeProcess, tmp_path: Path, request: pytest.FixtureRequest) -> CountingJob:
     name = f"counts{abs(hash(request.node.name)) % 10**6}"
     return CountingJob(node, tmp_path, name=name)
-
-
-def test_every_edge_of_the_graph_keeps_or_resets_the_state(
-    node: NodeProcess, reader: str, job: CountingJob
-) -> None:
-    job.replace_file()
-    assert job.deploy()["decision"] == "start-clean"
-    job.wait_for_count(reader, 10)
-    unchanged = job.plan()
-    assert [each["decision"] for each in unchanged["jobs"]] == ["none"]
-
-    # Running, configuration changed: from the savepoint.
-    job.manifest["trigger"] = "2 seconds"
-    job.replace_file()
-    assert job.deploy()["decision"] == "restart-from-savepoint"
-    job.wait_for_count(reader, 20)
-
-    # Running, query changed: clean.
-    job.manifest["sql"] = job.manifest["sql"].replace("count(*)", "count(n)")
-    job.replace_file()
-    assert job.deploy()["decision"] == "restart-clean"
-    job.wait_for_count(reader, 10)
-    assert job.show()["version"] == 2
-
-    # Not running, unchanged: the latest state.
-    job.act("stop")
-    assert job.show()["state"] == "stopped"
-    runs = job.list_checkpoints()
-    job.replace_file()
-    assert job.deploy()["decision"] == "resume-latest"
-    job.wait_for_count(reader, 20)
-    # No new checkpoint; the deletion of old ones may have removed some.
-    assert set(job.list_checkpoints()) <= set(runs)
-
-    # Not running, configuration changed: from the state that is found.
-    job.act("stop")
-    job.manifest["description"] = "Another description"
-    job.replace_file()
-    assert job.deploy()["decision"] == "restart-from-savepoint"
-    job.wait_for_count(reader, 30)
-
-    # Not running, query changed: clean.
-    job.act("stop")
-    job.manifest["sql"] = job.manifest["sql"].replace("count(n)", "count(1)")
-    job.replace_file()
-    assert job.deploy()["decision"] == "restart-clean"
-    job.wait_for_count(reader, 10)
-
-    # Not running, unchanged, no state: an error with three ways out.
-    job.act("stop")
-    shutil.rmtree(job.folder / "state")
-    planned = job.plan()
-    [error] = planned["errors"]
-    assert planned["state"] == "rejected"
-    assert error["code"] == "job_state_missing"
-    for way in ("--clean", "rollback", "deploy PATH"):
-        assert way in error["hint"]
-
-    history = node.http.get(f"/api/v1/jobs/{job.name}/versions").json()["items"]
-    assert [(each["version"], each["revision"]) for each in history] == [
-        (3, 5),
-        (2, 4),
-        (2, 3),
-        (1, 2),
-        (1, 1),
-    ]
 
 
 def test_a_rollback_continues_with_the_state_of_the_old_version(

@@ -15,10 +15,10 @@ from headrace.model.stream_query import DesiredQuery, QuerySpec, Wanted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from headrace.driver.streams.spark_run import SparkRun
+    from headrace.driver.streams.supervised_query import Run
 
 NUMBERS = "CREATE STREAM numbers (n INT, even BOOLEAN) FROM json OPTIONS ('path' = '{input}')"
-StartRun = Callable[..., "SparkRun"]
+StartRun = Callable[..., "Run"]
 """Type of the fixture `start`."""
 
 
@@ -44,7 +44,7 @@ def make_desired(
     )
 
 
-def finish(run: SparkRun) -> None:
+def finish(run: Run) -> None:
     """Wait for the end of a run whose trigger ends it."""
     while not run.wait():
         pass

@@ -117,8 +117,8 @@ def test_code_binds_the_rows(checker: Checker) -> None:
     [
         ("x = 1\ny = missing_name", "line 2 of `code`: NameError"),
         ("x = (", "line 1 of `code`"),
-        ("execution_output = 5", "It binds a int"),
-        ("x = 1", "It binds nothing"),
+        ("execution_output = 5", "a value of the type int"),
+        ("x = 1", "did not bind `execution_output`"),
     ],
 )
 def test_code_that_cannot_run_is_a_problem(checker: Checker, code: str, message: str) -> None:

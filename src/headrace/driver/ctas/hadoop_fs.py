@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from headrace.driver.py4j_bridge import Py4JBridge
 
-
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 """Spark's writer of files that appear complete or not at all, on any file system."""
 

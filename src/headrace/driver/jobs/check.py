@@ -16,10 +16,13 @@ from headrace.driver.jobs.savepoints import has_checkpoint, is_complete
 from headrace.driver.jobs.state_files import StateFiles
 from headrace.driver.jobs.target_check import check_output_mode, check_table, has_file_log
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.streams.batch_sinks import check_batch
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
+from headrace.driver.streams.supervised_query import RunFailed
 from headrace.errors import HeadraceError
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import SaveStream
+from headrace.model.failure import Failure
 from headrace.model.job import PlanSummary
 from headrace.model.job_messages import (
     CheckedJob,
@@ -89,10 +92,12 @@ def _check_query(query: QueryToCheck, session: SparkSession, found_out: _FoundOu
         if frame.isStreaming:
             check_output_mode(frame, command, spec)
             found_out.summaries[query.name] = summarize(frame)
+        else:
+            check_batch(frame, spec, command)
         if has_file_log(session, spec):
             found_out.used_logs.append(query.name)
-    except (PySparkException, Py4JJavaError, HeadraceError) as error:
-        failure = describe_failure(error, rows.sql or "")
+    except (PySparkException, Py4JJavaError, HeadraceError, RunFailed) as error:
+        failure = _describe(error, rows.sql or "")
         if skipped and failure.condition == "TABLE_OR_VIEW_NOT_FOUND":
             message = f"not analysed, because the deployment creates a table: {failure.message}"
             found_out.notes.append(message)
@@ -102,6 +107,10 @@ def _check_query(query: QueryToCheck, session: SparkSession, found_out: _FoundOu
         )
     if problem is not None:
         found_out.problems.append(problem.model_copy(update={"query": query.name}))
+
+
+def _describe(error: Exception, text: str) -> Failure:
+    return error.failure if isinstance(error, RunFailed) else describe_failure(error, text)
 
 
 def _check_location(files: StateFiles, location: str) -> str | None:

@@ -19,6 +19,7 @@ from headrace.driver.jobs.state_files import (
     read_log,
     to_canonical_json,
 )
+from headrace.driver.streams.batch_run import FINISHED
 from headrace.errors import SavepointBroken
 from headrace.model.job import SavepointContent
 from headrace.model.job_messages import RestoreSavepoint, TakeSavepoint
@@ -109,10 +110,11 @@ def is_complete(files: StateFiles, savepoint: str) -> bool:
 
 
 def has_checkpoint(files: StateFiles, checkpoint: str, queries: Iterable[str]) -> bool:
-    """Return whether Spark can continue every query from its checkpoint."""
+    """Return whether every query can continue from its checkpoint, or has written its rows."""
     names = files.list_files(checkpoint)
     return all(
-        _within(names, query, "metadata") and any(_within(names, query, "offsets/"))
+        _within(names, query, FINISHED)
+        or (_within(names, query, "metadata") and _within(names, query, "offsets/"))
         for query in queries
     )
 

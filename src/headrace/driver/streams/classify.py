@@ -54,6 +54,11 @@ _PERMANENT_CONDITIONS = (
 )
 
 
+def is_lost_jvm(error: Exception) -> bool:
+    """Return whether an error says that the JVM is gone, or about to be."""
+    return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)
+
+
 def is_permanent(error: Exception) -> bool:
     """Return whether a query that failed with this error would fail again at once."""
     if isinstance(error, _PERMANENT_ERRORS):

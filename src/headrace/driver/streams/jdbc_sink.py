@@ -53,7 +53,7 @@ class JdbcSink:
 
     def __init__(self, options: Mapping[str, str], desired: DesiredQuery, epoch: int) -> None:
         by_key = {key.lower(): value for key, value in options.items()}
-        self._options = _with_driver(by_key)
+        self._options = with_driver(by_key)
         self._table = by_key["dbtable"]
         self._desired = desired
         self._epoch = epoch
@@ -122,7 +122,7 @@ class JdbcSink:
         rows.write.format("jdbc").options(**{**self._options, "dbtable": table}).mode(mode).save()
 
 
-def _with_driver(options: dict[str, str]) -> dict[str, str]:
+def with_driver(options: dict[str, str]) -> dict[str, str]:
     """Return the options, with the usual class of the database's driver if none is named.
 
     Java's DriverManager does not find a driver that spark.jars or ADD JAR has added.

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from headrace.driver.failures import KnownFailure, describe_failure
+from headrace.driver.failures import describe_failure
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.streams.classify import is_permanent
 from headrace.driver.streams.invalid_stream import InvalidStream
+from headrace.driver.streams.job_code import run_code
 from headrace.driver.streams.qualified_names import replace_qualified_names
 from headrace.driver.streams.sources import open_source, qualified, register_job_streams
+from headrace.driver.streams.supervised_query import RunFailed
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.job import METADATA_COLUMNS, JobMetadata, JobRows
 from headrace.model.stream_query import QuerySpec
 
-_CODE = "<code>"
-_RESULT = "execution_output"
 _SESSION_PLANS = {
     "SetCommand",
     "SetCatalogCommand",
@@ -88,70 +89,39 @@ def open_job_rows(
     """Return the rows of a query of a job, with its metadata columns.
 
     Raises:
-        InvalidStream: The code is not valid, or the rows have a metadata column already.
-        PySparkException: Spark refuses the query.
+        RunFailed: The code failed, or Spark refuses the query.
+        InvalidStream: The code binds no DataFrame, or the rows have a metadata column already.
+        PySparkException: Spark refuses a definition.
     """
     views = register_job_streams(session, spec.definitions)
     if rows.code is not None:
-        frame = _run_code(session, rows.code)
+        frame = run_code(session, rows.code)
     elif rows.sql is not None:
         frame = _run_sql(session, rows.sql, qualified(views))
     else:
         view = views.get(tuple(part.casefold() for part in command.source))
         source = command if view is None else replace(command, source=(view,))
         frame = open_source(session, source, views.values())
-    if not frame.isStreaming:
-        raise InvalidStream(
-            "The rows of the job are not a stream. Read a stream of the table definitions, or a"
-            " table as a stream: FROM STREAM t."
-        )
     return frame if rows.metadata is None else _add_metadata(frame, rows.metadata)
 
 
 def _run_sql(session: SparkSession, sql: str, views: Mapping[tuple[str, ...], str]) -> DataFrame:
-    """Return the rows of a query. Positions in errors refer to the text as written."""
+    """Return the rows of a query. Raise RunFailed, with a position in the text as written."""
     replaced = replace_qualified_names(session, sql, views)
     try:
         return session.sql(replaced.text)
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         failure = describe_failure(error, replaced.text)
-        if not replaced.edits or failure.line is None or failure.column is None:
-            raise
-        position = replaced.locate(failure.line, failure.column)
-        located = {"line": position.line, "column": position.column}
-        raise KnownFailure(failure.model_copy(update=located)) from error
+        if replaced.edits and failure.line is not None and failure.column is not None:
+            position = replaced.locate(failure.line, failure.column)
+            located = {"line": position.line, "column": position.column}
+            failure = failure.model_copy(update=located)
+        raise RunFailed(failure, is_permanent=is_permanent(error)) from error
 
 
 def _find_kind(session: SparkSession, statement: str) -> str:
     plan = Py4JBridge(session).state.sqlParser().parsePlan(statement)
     return str(plan.getClass().getSimpleName())
-
-
-def _run_code(session: SparkSession, code: str) -> DataFrame:
-    names: dict[str, object] = {"spark": session, "__name__": "__headrace_job__"}
-    try:
-        exec(compile(code, _CODE, "exec"), names)  # noqa: S102 - the code of the user's own job
-    except SyntaxError as error:
-        raise InvalidStream(f"line {error.lineno} of `code`: {error.msg}") from error
-    except Exception as error:
-        raise InvalidStream(
-            f"line {_find_line(error)} of `code`: {type(error).__name__}: {error}"
-        ) from error
-    frame = names.get(_RESULT)
-    if not isinstance(frame, DataFrame):
-        found = "nothing" if frame is None else f"a {type(frame).__name__}"
-        raise InvalidStream(f"The code must bind {_RESULT} to a DataFrame. It binds {found}.")
-    return frame
-
-
-def _find_line(error: Exception) -> int | None:
-    """Return the last line of the user's code in the trace of an error."""
-    lines = [
-        entry.lineno
-        for entry in traceback.extract_tb(error.__traceback__)
-        if entry.filename == _CODE
-    ]
-    return lines[-1] if lines else None
 
 
 def _add_metadata(frame: DataFrame, metadata: JobMetadata) -> DataFrame:

@@ -32,7 +32,7 @@ from headrace.model.stream_providers import (
     RETRY_PREFIXES,
     SINKS,
 )
-from headrace.model.stream_query import DesiredQuery
+from headrace.model.stream_query import DesiredQuery, QuerySpec
 
 _V1_SOURCES = {"StreamingRelation", "StreamingExecutionRelation"}
 _CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
@@ -56,17 +56,30 @@ class Target:
         return next(value for key, value in self.options.items() if key.lower() == name.lower())
 
 
-def find_target(desired: DesiredQuery, command: SaveStream) -> Target:
+def find_target(spec: QuerySpec, command: SaveStream) -> Target:
     """Return where a query writes."""
-    commands = (parse(text).command for text in desired.spec.definitions)
+    commands = (parse(text).command for text in spec.definitions)
     sink = next((each for each in commands if isinstance(each, CreateSink)), None)
     options = override_options(() if sink is None else sink.options, command.options)
     return Target(
-        provider=desired.spec.sink,
+        provider=spec.sink,
         options={key: value for key, value in options if not _is_of_headrace(key)},
         partitioned_on=command.partitioned_on or (() if sink is None else sink.partitioned_on),
         columns=None if sink is None else sink.columns,
     )
+
+
+def prepare_rows(frame: DataFrame, target: Target) -> DataFrame:
+    """Return the rows of a frame that go to a target, after all checks of the target.
+
+    Raises InvalidStream and AnalysisException.
+    """
+    rows = frame if target.columns is None else select_columns(frame, target.columns)
+    _check_partitions(rows, target)
+    check_connector(rows.sparkSession, target.provider)
+    if target.provider in FILE_SINKS:
+        check_file_columns(rows, target.provider, target.partitioned_on)
+    return rows
 
 
 def start_query(
@@ -81,22 +94,18 @@ def start_query(
         InvalidStream: A column is missing, or the sink cannot take the rows.
         PySparkException: Spark refuses the query.
     """
-    target = find_target(desired, command)
-    rows = frame if target.columns is None else select_columns(frame, target.columns)
-    _check_partitions(rows, target)
-    _check_trigger(rows, command.trigger)
-    check_connector(rows.sparkSession, target.provider)
-    if target.provider in FILE_SINKS:
-        check_file_columns(rows, target.provider, target.partitioned_on)
+    target = find_target(desired.spec, command)
+    rows = prepare_rows(frame, target)
+    check_trigger(rows, command.trigger)
     if desired.spec.checkpoint is None:
         # Spark would keep a checkpoint that the next run could not use.
         rows.sparkSession.conf.unset(_CHECKPOINTS)
     provider = target.provider
     if provider in {"table", "iceberg"}:
-        table = _find_table(rows.sparkSession, command, target)
+        table = find_table(rows.sparkSession, command, target)
         rows = table.prepare(rows, target.partitioned_on)
         writer = _make_writer(rows, desired, command, target)
-        return table.start(writer, _mode(command, provider))
+        return table.start(writer, choose_mode(command, provider))
     writer = _make_writer(rows, desired, command, target)
     if provider == "jdbc":
         sink = JdbcSink(target.options, desired, epoch)
@@ -113,7 +122,8 @@ def start_query(
     return query
 
 
-def _find_table(session: SparkSession, command: SaveStream, target: Target) -> TableSink:
+def find_table(session: SparkSession, command: SaveStream, target: Target) -> TableSink:
+    """Return the table that a query writes to. Raises InvalidStream."""
     if target.provider == "table":
         return TableSink(session, qualified_name_to_sql(command.target))
     table = TableSink(session, target.find_option("path"))
@@ -127,8 +137,10 @@ def _make_writer(
     provider = target.provider
     options = dict(target.options)
     if provider == "kafka":
-        rows, options = _encode_for_kafka(rows, options)
-    writer = rows.writeStream.queryName(desired.name).outputMode(_mode(command, provider).lower())
+        rows, options = encode_for_kafka(rows, options)
+    writer = rows.writeStream.queryName(desired.name).outputMode(
+        choose_mode(command, provider).lower()
+    )
     writer = _set_trigger(writer, command.trigger)
     if desired.spec.checkpoint is not None:
         writer = writer.option(CHECKPOINT_OPTION, desired.spec.checkpoint)
@@ -144,7 +156,8 @@ def _make_writer(
     return writer.format(provider).options(**options)
 
 
-def _mode(command: SaveStream, provider: str) -> OutputMode:
+def choose_mode(command: SaveStream, provider: str) -> OutputMode:
+    """Return the output mode of a query."""
     return command.output_mode or OutputMode(SINKS[provider].modes[0])
 
 
@@ -161,7 +174,7 @@ def _set_trigger(writer: DataStreamWriter, trigger: StreamTrigger | None) -> Dat
     return setters[trigger.kind]()
 
 
-def _encode_for_kafka(rows: DataFrame, options: dict[str, str]) -> tuple[DataFrame, dict[str, str]]:
+def encode_for_kafka(rows: DataFrame, options: dict[str, str]) -> tuple[DataFrame, dict[str, str]]:
     """Return rows with the columns of Kafka's sink, and the options of the sink itself."""
     by_key = {key.lower(): value for key, value in options.items()}
     writing = {key: value for key, value in options.items() if _is_of_kafka(key)}
@@ -197,7 +210,7 @@ def _check_partitions(rows: DataFrame, target: Target) -> None:
             )
 
 
-def _check_trigger(rows: DataFrame, trigger: StreamTrigger | None) -> None:
+def check_trigger(rows: DataFrame, trigger: StreamTrigger | None) -> None:
     """Raise InvalidStream for TRIGGER CONTINUOUS over a source that only has batches.
 
     Spark's own error does not name such a source if it is one of DataSource V1.

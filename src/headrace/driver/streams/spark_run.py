@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -15,12 +15,13 @@ from headrace.driver.ctas.view_query import set_scope
 from headrace.driver.failures import describe_failure, describe_java_error
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.stream_end import has_ended_by_itself
-from headrace.driver.streams.classify import is_permanent, is_permanent_cause
+from headrace.driver.streams.batch_run import start_batch
+from headrace.driver.streams.classify import is_lost_jvm, is_permanent, is_permanent_cause
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
 from headrace.driver.streams.progress import find_last_epoch, find_last_report, read_new_batches
 from headrace.driver.streams.sinks import start_query
 from headrace.driver.streams.sources import open_source, register_streams
-from headrace.driver.streams.supervised_query import RunFailed
+from headrace.driver.streams.supervised_query import Run, RunFailed
 from headrace.driver.streams.view_refresh import start_refresh
 from headrace.errors import HeadraceError
 from headrace.grammar.materialized_views import CreateMaterializedView
@@ -120,7 +121,7 @@ class RunStarter:
         self._clone_session = clone_session
         self._epoch = epoch
 
-    def start(self, desired: DesiredQuery) -> SparkRun:
+    def start(self, desired: DesiredQuery) -> Run:
         """Start a run, which continues from the checkpoint. Raises RunFailed."""
         command = parse(desired.spec.text).command
         assert isinstance(command, SaveStream | CreateMaterializedView)
@@ -139,10 +140,12 @@ class RunStarter:
                 query = start_refresh(session, desired, command)
             else:
                 rows = _open_rows(session, desired, command)
+                if not rows.isStreaming:
+                    return start_batch(rows, desired, command)
                 query = start_query(rows, desired, command, epoch=self._epoch)
         except (PySparkException, Py4JError, HeadraceError) as error:
-            if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
-                # The JVM is gone or about to be: the driver notices that by itself.
+            if is_lost_jvm(error):
+                # The driver notices that by itself.
                 raise RunFailed(describe_failure(error, ""), is_permanent=False) from error
             failure = describe_failure(error, _text_of(desired))
             raise RunFailed(failure, is_permanent=is_permanent(error)) from error

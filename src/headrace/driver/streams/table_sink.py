@@ -74,6 +74,10 @@ class TableSink:
             return writer.format("delta").toTable(self._name)
         return writer.foreachBatch(_insert_into(self._name, mode)).start()
 
+    def append(self, rows: DataFrame) -> None:
+        """Append prepared rows of a batch frame. Raises the errors of Spark."""
+        _insert_into(self._name, OutputMode.APPEND)(rows, 0)
+
 
 def _create_table(
     session: SparkSession, rows: DataFrame, name: str, partitioned_on: tuple[str, ...]

@@ -1,0 +1,105 @@
+"""Runs of batch queries: the rows of a job without a stream, which are written once.
+
+The write is at least once: a driver that is lost between the write and the marker repeats it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+
+from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.failures import describe_failure
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.streams.batch_sinks import write_batch
+from headrace.driver.streams.classify import is_lost_jvm, is_permanent
+from headrace.driver.streams.supervised_query import RunFailed
+from headrace.grammar.stream_statements import SaveStream
+from headrace.model.stream_query import DesiredQuery, QueryProgress
+
+FINISHED = "_finished"
+"""Name of the file in the checkpoint directory that says that the rows are written."""
+_LOG = logging.getLogger("headrace.driver.streams")
+_WAIT_SECONDS = 0.5
+_CANCEL_EVERY_SECONDS = 0.1
+_BATCH = 0
+"""Number of the only batch."""
+
+
+class BatchRun:
+    """One run of a batch query, in a thread of its own."""
+
+    def __init__(self, rows: DataFrame, desired: DesiredQuery, command: SaveStream) -> None:
+        self.run_id = str(uuid.uuid4())
+        self._rows = rows
+        self._desired = desired
+        self._command = command
+        self._error: RunFailed | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"headrace-batch-{desired.name}"[:100], daemon=True
+        )
+        self._thread.start()
+
+    def wait(self) -> bool:
+        """Wait for half a second for the end; return whether the rows are written.
+
+        Raises RunFailed.
+        """
+        if not self._ended.wait(_WAIT_SECONDS):
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def read_new_batches(self, after: int | None) -> list[QueryProgress]:  # noqa: ARG002
+        """Return no progress: Spark reports none for a batch query."""
+        return []
+
+    def find_new_epoch(self) -> int | None:
+        """Return the number of the only batch if its rows are written; or None."""
+        return _BATCH if self._ended.is_set() and self._error is None else None
+
+    def stop(self) -> None:
+        """Cancel the jobs of the write, and wait for its end."""
+        context = self._rows.sparkSession.sparkContext
+        while not self._ended.is_set():
+            try:
+                context.cancelJobsWithTag(self.run_id)
+            except (Py4JError, OSError) as error:
+                _LOG.warning("query %s: %s", self._desired.name, error)
+            # A job that starts after the cancel is cancelled by the next one.
+            self._ended.wait(_CANCEL_EVERY_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            self._write_once()
+        except Exception as error:  # noqa: BLE001 - `wait` raises it in the supervisor's thread
+            permanent = is_permanent(error) and not is_lost_jvm(error)
+            self._error = RunFailed(describe_failure(error, ""), is_permanent=permanent)
+        finally:
+            self._ended.set()
+
+    def _write_once(self) -> None:
+        session, checkpoint = self._rows.sparkSession, self._desired.spec.checkpoint
+        files = HadoopFiles(session)
+        marker = None if checkpoint is None else f"{checkpoint.rstrip('/')}/{FINISHED}"
+        if marker is not None and files.exists(marker):
+            return
+        Py4JBridge(session).activate()
+        session.sparkContext.addJobTag(self.run_id)
+        try:
+            write_batch(self._rows, self._desired, self._command)
+        finally:
+            session.sparkContext.removeJobTag(self.run_id)
+        if marker is not None:
+            files.replace(marker, "")
+
+
+def start_batch(rows: DataFrame, desired: DesiredQuery, command: SaveStream) -> BatchRun:
+    """Start to write the rows of a batch frame, unless an earlier run has written them."""
+    return BatchRun(rows, desired, command)
