@@ -35,6 +35,18 @@ class ReplacedText:
             written = written_end + max(0, offset - end)
         return written
 
+    def offset_of(self, written: int) -> int:
+        """Return the offset in `text` of an offset in the text as written.
+
+        An offset inside a reference is that of the start of its value.
+        """
+        text_end = written_end = 0
+        for start, end, next_written_end in self._edits:
+            if written < next_written_end:
+                return min(start, text_end + written - written_end)
+            text_end, written_end = end, next_written_end
+        return text_end + written - written_end
+
 
 def find_variables(text: str) -> set[str]:
     """Return the names that a text refers to."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.deploy.manifest import JobKind, JobManifest
 from headrace.deploy.names import MentionedNames, fold_name
 from headrace.deploy.problems import Findings, ManifestProblem, Place
-from headrace.deploy.script_statements import DefinitionCommand, JobStatement, read_statements
+from headrace.deploy.script_statements import (
+    DefinitionCommand,
+    JobStatement,
+    TextProblem,
+    describe_error,
+    read_statements,
+)
 from headrace.deploy.source_text import SourceText
 from headrace.deploy.variables import add_missing_variable
-from headrace.errors import Position
+from headrace.errors import HeadraceError, Position
 from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.lexer import code_tokens
 from headrace.grammar.quoting import unquote_name
@@ -123,14 +129,19 @@ class _Needed:
 
 
 def load_definitions(
-    files: Iterable[SourceText], variables: Mapping[str, str] | None = None
+    files: Iterable[SourceText],
+    variables: Mapping[str, str] | None = None,
+    *,
+    check: Callable[[str, DefinitionCommand], None] = lambda _text, _command: None,
 ) -> tuple[Definitions, tuple[ManifestProblem, ...]]:
     """Return the definitions of all files, and the problems of the files.
 
     Args:
         variables: Values of references such as `${NAME}`.
+        check: Raises a HeadraceError for a definition that cannot exist. Its position is one in the
+            text of the definition.
     """
-    loader = _DefinitionLoader(variables or {})
+    loader = _DefinitionLoader(variables or {}, check)
     for file in files:
         loader.load(file)
     return loader.finish()
@@ -139,8 +150,11 @@ def load_definitions(
 class _DefinitionLoader:
     """Loads the definition files of one deployment."""
 
-    def __init__(self, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self, variables: Mapping[str, str], check: Callable[[str, DefinitionCommand], None]
+    ) -> None:
         self._variables = variables
+        self._check = check
         self._findings = Findings()
         self._streams: dict[tuple[str, ...], _Stream] = {}
         self._sinks: dict[tuple[str, ...], CreateSink] = {}
@@ -155,16 +169,29 @@ class _DefinitionLoader:
             place = Place(file.path, position.line, position.column)
             add_missing_variable(place, name, self._findings)
         statements, problems = read_statements(replaced.text, allow_queries=False)
+        for statement in statements:
+            found = self._find_problem(statement)
+            if found is None:
+                self._add(statement, _find_place(file, replaced, statement.position))
+            else:
+                problems.append(found)
         for problem in problems:
             place = _find_place(file, replaced, problem.position)
             self._findings.add_problem(place, problem.code, problem.message, problem.hint)
-        for statement in statements:
-            self._add(statement, _find_place(file, replaced, statement.position))
 
     def finish(self) -> tuple[Definitions, tuple[ManifestProblem, ...]]:
         """Return everything that was loaded."""
         definitions = Definitions(self._streams, self._sinks, self._setup)
         return definitions, self._findings.problems
+
+    def _find_problem(self, statement: JobStatement) -> TextProblem | None:
+        if not isinstance(statement.command, DefinitionCommand):
+            return None
+        try:
+            self._check(statement.text, statement.command)
+        except HeadraceError as error:
+            return describe_error(error, statement.start)
+        return None
 
     def _add(self, statement: JobStatement, place: Place) -> None:
         command = statement.command

@@ -17,12 +17,14 @@ from headrace.deploy.manifest_meta import META_KEY, ManifestMeta
 from headrace.deploy.manifest_text import WrittenValue
 from headrace.deploy.manifest_validation import read_manifest, read_meta
 from headrace.deploy.problems import Findings, ManifestNote, ManifestProblem, Place
+from headrace.deploy.query_places import list_query_places
 from headrace.deploy.source_text import SourceText
 from headrace.deploy.template import check_template, merge_template
 from headrace.deploy.variables import replace_in_mapping
 from headrace.deploy.yaml_document import read_documents
 from headrace.deploy.yaml_values import ScalarKind, YamlMapping, YamlScalar, YamlValue
 from headrace.grammar.lexer import TokenKind, tokenize
+from headrace.model.deployment import QueryPlace
 
 _KEYS = (*MANIFEST_KEYS, META_KEY, FLINK_KEY)
 _SQL_KEYS = (JobKind.SQL, JobKind.SCRIPT)
@@ -41,6 +43,8 @@ class LoadedManifest:
     """The version that the file belongs to, if it is the manifest of a deployed job."""
     place: Place
     """Start of the document."""
+    query_places: Sequence[QueryPlace] = ()
+    """See `list_query_places`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,9 @@ class _ManifestLoader:
         manifest = read_manifest(mapping, self._variables, self._findings)
         if manifest is not None:
             written = _list_written(mapping)
-            self._manifests.append(LoadedManifest(manifest, written, meta, document.place))
+            query = mapping.find(manifest.kind)
+            places = list_query_places(query, document.place.path, self._variables)
+            self._manifests.append(LoadedManifest(manifest, written, meta, document.place, places))
 
     def _keep_known_keys(self, document: YamlMapping) -> YamlMapping:
         """Report the unknown keys of a document; return it without them."""

@@ -30,6 +30,8 @@ class JobStatement:
     """None: a statement of Spark's own."""
     position: Position
     """Position of its first word in the file or script."""
+    start: Position
+    """Position of the start of `text`, which can begin with a comment."""
 
 
 class TextProblem(ValueError):
@@ -58,7 +60,7 @@ def read_statements(
     try:
         check_text(text)
     except HeadraceError as error:
-        return [], [_describe(error, Position(1, 1))]
+        return [], [describe_error(error, Position(1, 1))]
     for part in split_script(text):
         try:
             statements.append(_read_statement(part, allow_queries=allow_queries))
@@ -104,7 +106,7 @@ def check_query(text: str) -> None:
             " `script`.",
         ) from error
     except HeadraceError as error:
-        raise _describe(error, Position(1, 1)) from error
+        raise describe_error(error, Position(1, 1)) from error
     if parsed.keyword is not None:
         raise TextProblem(
             "reserved_statement",
@@ -119,12 +121,12 @@ def _read_statement(part: ScriptStatement, *, allow_queries: bool) -> JobStateme
     try:
         parsed = parse(part.text)
     except HeadraceError as error:
-        raise _describe(error, start) from error
+        raise describe_error(error, start) from error
     command, position = parsed.command, _shift(start, parsed.position)
     if command is None or isinstance(command, _DEFINITIONS):
-        return JobStatement(part.text, command, position)
+        return JobStatement(part.text, command, position, start)
     if isinstance(command, SaveStream) and allow_queries:
-        return JobStatement(part.text, command, position)
+        return JobStatement(part.text, command, position, start)
     subject = "The script of a job" if allow_queries else "A file of table definitions"
     raise TextProblem(
         "statement_not_allowed",
@@ -135,7 +137,8 @@ def _read_statement(part: ScriptStatement, *, allow_queries: bool) -> JobStateme
     )
 
 
-def _describe(error: HeadraceError, start: Position) -> TextProblem:
+def describe_error(error: HeadraceError, start: Position) -> TextProblem:
+    """Return the problem that an error of a statement is, given where its text begins."""
     position = start if error.position is None else _shift(start, error.position)
     return TextProblem(error.code, error.message, position=position, hint=error.hint)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -57,15 +57,19 @@ class ScalarSource:
         Each line of the file is found again in the content. Where that fails, because of escapes
         or of doubled quotes, the start of the scalar is returned.
         """
+        for begin, length, line, column in self.find_parts(content):
+            if begin <= offset <= begin + length:
+                return line, column + offset - begin
+        return self.start
+
+    def find_parts(self, content: str) -> Iterator[tuple[int, int, int, int]]:
+        """Yield offset and length of each part of the content, with its line and column, from 0."""
         at = 0
         for line, column, text in self._parts():
             begin = content.find(text, at) if text else -1
-            if begin < 0:
-                continue
-            if begin <= offset <= begin + len(text):
-                return line, column + offset - begin
-            at = begin + len(text)
-        return self.start
+            if begin >= 0:
+                yield begin, len(text), line, column
+                at = begin + len(text)
 
     def _parts(self) -> list[tuple[int, int, str]]:
         """Return line, column and text of what each line of the file adds to the content."""

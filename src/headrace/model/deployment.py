@@ -225,6 +225,17 @@ class PlannedFacts(BaseModel):
     on_query_change: OnQueryChange = OnQueryChange.RESET
 
 
+class QueryPlace(BaseModel):
+    """Where a part of the text of a query stands in the file of the manifest."""
+
+    model_config = ConfigDict(frozen=True)
+
+    offset: int
+    """Offset of the part in the text."""
+    line: int
+    column: int
+
+
 class PlannedJob(BaseModel):
     """What a deployment is to do to one job."""
 
@@ -258,6 +269,8 @@ class PlannedJob(BaseModel):
     """Version whose sinks of files the new one continues, if it is not the last one."""
     facts: PlannedFacts | None = None
     """What decides, while drivers check the job."""
+    query_places: list[QueryPlace] = []
+    """Places of the parts of `sql` or `code`, in order, while drivers check the job."""
 
 
 class ManifestError(BaseModel):

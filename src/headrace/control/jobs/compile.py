@@ -16,7 +16,7 @@ from headrace.control.streams.checks import (
 )
 from headrace.deploy.definitions import NeededDefinitions
 from headrace.deploy.manifest import DEDICATED, JobManifest
-from headrace.deploy.script_statements import read_statements
+from headrace.deploy.script_statements import DefinitionCommand, read_statements
 from headrace.errors import InvalidStatement
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import (
@@ -70,6 +70,14 @@ def choose_session(manifest: JobManifest, *, profile: str, py_files: Iterable[st
     }
     spec = SessionSpec(profile=profile, conf=conf, py_files=list(py_files))
     return JobSession(name=name, spec=spec)
+
+
+def check_definition(text: str, command: DefinitionCommand) -> None:
+    """Raise InvalidStatement unless the stream or sink of a table definition can exist."""
+    if isinstance(command, CreateSink):
+        check_create_sink(text, command)
+    else:
+        _check_stream(text)
 
 
 def compile_queries(manifest: JobManifest, needed: NeededDefinitions) -> list[JobQuery]:

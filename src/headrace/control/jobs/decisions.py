@@ -7,6 +7,8 @@ from typing import Literal
 
 from headrace.deploy.compatibility import Compatibility, SinkSummary, judge
 from headrace.deploy.decision import JobFacts, decide
+from headrace.deploy.query_places import find_query_place
+from headrace.errors import Position
 from headrace.grammar.clauses import Options, override_options
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateSink, SaveStream
@@ -90,6 +92,7 @@ def decide_job(
             "notes": [*planned.notes, *checked.notes],
             "spec": spec,
             "version": _choose_number(decided.decision, current, spec),
+            "query_places": [],
         }
     )
     if decided.decision is JobDecision.ERROR:
@@ -107,16 +110,28 @@ def decide_job(
 
 
 def _convert(planned: PlannedJob, problem: JobProblem) -> ManifestError:
-    """Return the error of a manifest. Its position is that in the query, not in the file."""
-    place = ""
-    if problem.line is not None and problem.column is not None:
-        place = f" (line {problem.line}, column {problem.column} of the query)"
+    """Return the error of a manifest, with its place in the file if it has one."""
+    place = _find_place(planned, problem)
     return ManifestError(
         path=planned.path,
+        line=None if place is None else place.line,
+        column=None if place is None else place.column,
         code=problem.code,
-        message=f"{planned.name}: {problem.message}{place}",
+        message=f"{planned.name}: {problem.message}",
         job=planned.name,
     )
+
+
+def _find_place(planned: PlannedJob, problem: JobProblem) -> Position | None:
+    """Return the place in the file of a problem of `sql` or `code`."""
+    assert planned.spec is not None
+    rows = planned.spec.queries[0].spec.rows
+    text = None if rows is None else rows.sql or rows.code
+    # The position comes from a driver.
+    if text is None or problem.line is None or not 0 < problem.line <= text.count("\n") + 1:
+        return None
+    position = Position(problem.line, problem.column or 1)
+    return find_query_place(planned.query_places, text, position)
 
 
 def _error_code(facts: PlannedFacts) -> str:

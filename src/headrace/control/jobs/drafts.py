@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headrace.control.conf import check_conf, check_session_conf
-from headrace.control.jobs.compile import choose_session, compile_queries
+from headrace.control.jobs.compile import check_definition, choose_session, compile_queries
 from headrace.control.jobs.requests import PlanRequest
 from headrace.deploy.definitions import Definitions, load_definitions
 from headrace.deploy.fingerprint import configuration_fingerprint, query_fingerprint
 from headrace.deploy.load import LoadedManifest, load_manifests
 from headrace.deploy.problems import ManifestProblem
 from headrace.errors import HeadraceError, InvalidManifests
-from headrace.model.deployment import ManifestError, VersionDefinitions, VersionSpec
+from headrace.model.deployment import (
+    ManifestError,
+    QueryPlace,
+    VersionDefinitions,
+    VersionSpec,
+)
 from headrace.model.job import OnQueryChange
 from headrace.settings import Settings
 
@@ -27,6 +32,7 @@ class JobDraft:
     line: int
     spec: VersionSpec
     on_query_change: OnQueryChange
+    query_places: Sequence[QueryPlace]
     notes: list[str] = field(default_factory=list)
 
     def error(self, code: str, message: str, hint: str = "") -> ManifestError:
@@ -47,7 +53,9 @@ def read_drafts(request: PlanRequest, settings: Settings) -> tuple[list[JobDraft
     loaded = load_manifests(
         request.manifests, template=request.template, variables=request.variables
     )
-    definitions, problems = load_definitions(request.definitions, request.variables)
+    definitions, problems = load_definitions(
+        request.definitions, request.variables, check=check_definition
+    )
     errors = [_convert(problem) for problem in (*loaded.problems, *problems)]
     notes: dict[str, list[str]] = {}
     for note in loaded.notes:
@@ -111,6 +119,7 @@ def _compile(
         line=loaded.place.line,
         spec=spec,
         on_query_change=manifest.on_query_change,
+        query_places=loaded.query_places,
         notes=notes.get(loaded.place.path, []),
     )
 

@@ -272,6 +272,7 @@ def _plan_job(draft: JobDraft, deployed: _Deployed) -> PlannedJob:
         diff=comparison.diff,
         spec=add_text(draft.spec),
         facts=facts,
+        query_places=list(draft.query_places),
     )
 
 

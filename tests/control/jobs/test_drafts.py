@@ -1,0 +1,107 @@
+"""Errors in the files of a deployment, which a node finds without a driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.in_process_node import make_settings
+
+from headrace.control.jobs.drafts import JobDraft, read_drafts
+from headrace.control.jobs.requests import PlanRequest
+from headrace.deploy.source_text import SourceText
+from headrace.errors import InvalidManifests
+
+STREAM = "CREATE STREAM ticks FROM rate;\n"
+MANIFEST = "name: {name}\ntarget-table: out\nsql: SELECT value FROM ticks\n{more}"
+
+
+class Files:
+    """The files of a deployment."""
+
+    def __init__(self, home: Path) -> None:
+        self._settings = make_settings(home)
+
+    def read(self, *manifests: str, definitions: str = STREAM) -> list[JobDraft]:
+        files = [SourceText(f"{n}.yaml", text) for n, text in enumerate(manifests, 1)]
+        request = PlanRequest(
+            manifests=files,
+            definitions=[SourceText("tables.sql", definitions)],
+            variables={"RATE": "5"},
+        )
+        return read_drafts(request, self._settings)[0]
+
+    def find_errors(
+        self, *manifests: str, definitions: str = STREAM
+    ) -> list[tuple[str, int, int | None, str]]:
+        """Return path, line, column and code of each error."""
+        with pytest.raises(InvalidManifests) as caught:
+            self.read(*manifests, definitions=definitions)
+        found = [(e["path"], e["line"], e["column"], e["code"]) for e in caught.value.problems]
+        assert caught.value.message.startswith(f"{len(found)} error")
+        return found
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def make(name: str = "job", more: str = "") -> str:
+    return MANIFEST.format(name=name, more=more)
+
+
+def test_an_error_of_a_definition_is_reported_once_at_its_place(files: Files) -> None:
+    definitions = f"-- All streams.\n{STREAM}\n-- Spelt wrong.\nCREATE STREAM s\n  FROM rat;\n"
+    errors = files.find_errors(make("a"), make("b"), definitions=definitions)
+
+    assert errors == [("tables.sql", 6, 8, "invalid_statement")]
+
+
+def test_the_place_of_an_error_is_that_before_variables_are_replaced(files: Files) -> None:
+    options = "'rowsPerSecond' = '${RATE}', 'ramp' = '1'"
+    definitions = f"CREATE STREAM ticks FROM rate OPTIONS ({options});\n"
+    [(_path, line, column, _code)] = files.find_errors(make(), definitions=definitions)
+
+    assert column is not None
+    assert definitions.splitlines()[line - 1][column - 1 :].startswith("'ramp'")
+
+
+def test_errors_of_all_files_are_reported_at_once(files: Files) -> None:
+    wrong_conf = make("conf", "spark-properties: {spark.master: yarn}\n")
+    errors = files.find_errors(
+        make("one", "colour: red\n"),
+        make("ONE"),
+        "name: both\ntarget-table: out\nsql: SELECT 1\ncode: x = 1\n",
+        wrong_conf,
+        make("twice", "trigger: soon\n"),
+        definitions="CREATE SINK k TO nothing;\n",
+    )
+
+    assert [(path, line) for path, line, _column, _code in errors] == [
+        ("1.yaml", 4),
+        ("2.yaml", 1),
+        ("3.yaml", 4),
+        ("5.yaml", 4),
+        ("tables.sql", 1),
+        ("4.yaml", 1),
+    ]
+    assert [code for _path, _line, _column, code in errors][-1] == "setting_denied"
+
+
+def test_jobs_of_a_session_cannot_differ_in_properties_of_the_application(files: Files) -> None:
+    small = make("small", "spark-properties: {spark.executor.memory: 1g}\n")
+    big = make("big", "spark-properties: {spark.executor.memory: 8g}\n")
+    apart = make("apart", "session: dedicated\nspark-properties: {spark.executor.memory: 4g}\n")
+
+    assert [error[3] for error in files.find_errors(small, big, apart)] == ["session_conflict"]
+
+
+def test_each_line_of_a_query_has_its_place_in_the_file(files: Files) -> None:
+    text = "name: job\ntarget-table: out\nsql: >-\n  SELECT value\n  FROM ticks\n"
+    [draft] = files.read(text)
+
+    assert [(each.offset, each.line, each.column) for each in draft.query_places] == [
+        (0, 4, 3),
+        (13, 5, 3),
+    ]
