@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,7 +94,9 @@ def test_a_manifest_that_spark_refuses_changes_nothing(reader: str, job: Countin
     [error] = planned["errors"]
     assert error["code"] == "analysis_error"
     assert "missing" in error["message"]
-    assert "line 1, column 8 of the query" in error["message"]
+    manifest = json.dumps(job.manifest)
+    assert error["line"] == 1
+    assert manifest[error["column"] - 1 :].startswith("missing")
     assert job.node.http.get(f"/api/v1/jobs/{job.name}").status_code == 404
     refused = job.node.http.post(f"/api/v1/deployments/{planned['id']}/apply")
     assert refused.status_code == 409

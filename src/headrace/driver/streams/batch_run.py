@@ -17,6 +17,7 @@ from headrace.driver.failures import describe_failure
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.streams.batch_sinks import write_batch
 from headrace.driver.streams.classify import is_lost_jvm, is_permanent
+from headrace.driver.streams.scheduling import use_stream_pool
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.stream_query import DesiredQuery, QueryProgress
@@ -91,6 +92,7 @@ class BatchRun:
         if marker is not None and files.exists(marker):
             return
         Py4JBridge(session).activate()
+        use_stream_pool(session)
         session.sparkContext.addJobTag(self.run_id)
         try:
             write_batch(self._rows, self._desired, self._command)

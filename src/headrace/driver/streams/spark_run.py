@@ -19,6 +19,7 @@ from headrace.driver.streams.batch_run import start_batch
 from headrace.driver.streams.classify import is_lost_jvm, is_permanent, is_permanent_cause
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
 from headrace.driver.streams.progress import find_last_epoch, find_last_report, read_new_batches
+from headrace.driver.streams.scheduling import use_stream_pool
 from headrace.driver.streams.sinks import start_query
 from headrace.driver.streams.sources import open_source, register_streams
 from headrace.driver.streams.supervised_query import Run, RunFailed
@@ -128,6 +129,7 @@ class RunStarter:
         try:
             # Each run gets a session of its own, because a failed one may have changed it.
             session = self._clone_session()
+            use_stream_pool(session)
             # Catalogs and connectors, Delta's for one, read the active session of the thread.
             Py4JBridge(session).activate()
             for key, value in desired.spec.conf.items():
