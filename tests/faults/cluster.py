@@ -45,6 +45,9 @@ _QUICK = {
     "LEASE__SWEEP": "200ms",
     "LEASE__ORPHAN": f"{ORPHAN_SECONDS:g}s",
     "RESULTS__RETENTION": "40s",
+    "JOBS__PLAN_RETENTION": "20s",
+    "JOBS__SAVEPOINTS_KEPT": "1",
+    "JOBS__SAVEPOINT_RETENTION": "1ms",
 }
 _URI = "spark.hadoop.hive.metastore.uris"
 _STOPPED_BY_FAULT = {-signal.SIGKILL, -signal.SIGTERM, 0}

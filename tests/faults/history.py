@@ -9,7 +9,7 @@ from functools import partial
 import httpx
 import psutil
 from tests.faults.cluster import LEASE_SECONDS, DriverProcess, find_drivers
-from tests.faults.history_client import HistoryClient
+from tests.faults.job_steps import JobSteps
 from tests.faults.lane import ChaosLane
 from tests.faults.texts import LONG, SLOW, UNCANCELLABLE
 from tests.support.node import ENDED
@@ -21,7 +21,7 @@ from headrace.store.waiting_statements import CHUNK
 _RESTFUL = {"dead", "failed", "running"}
 
 
-class History(HistoryClient):
+class History(JobSteps):
     """Plays steps in a lane. Each public method without arguments is a step of recipes.py."""
 
     def __init__(self, lane: ChaosLane, seed: str) -> None:
@@ -41,6 +41,7 @@ class History(HistoryClient):
         for ids in self.answers.values():
             self._wait_ended(ids[0])
             self._check_result(ids[0])
+        self._wait_operations()
         self._close_other_sessions()
         self.survivors = self._find_survivors()
         wait_until(

@@ -13,12 +13,20 @@ from typing import Any, TypeVar
 
 from headrace.model.lifecycle import (
     CATALOG_INTENT,
+    DEPLOYMENT,
+    JOB,
+    OPERATION,
+    SAVEPOINT,
     SESSION,
     STATEMENT,
     STREAM,
     TRANSACTION,
+    DeploymentState,
     IntentState,
+    JobState,
     Lifecycle,
+    OperationState,
+    SavepointState,
     SessionState,
     StatementState,
     StreamState,
@@ -27,10 +35,25 @@ from headrace.model.lifecycle import (
 from headrace.model.statement import RETRIED
 
 Row = Mapping[str, Any]
-S = TypeVar("S", SessionState, StatementState, StreamState, TransactionState)
+S = TypeVar(
+    "S",
+    SessionState,
+    StatementState,
+    StreamState,
+    TransactionState,
+    IntentState,
+    JobState,
+    DeploymentState,
+    OperationState,
+    SavepointState,
+)
 
 # A launch or a takeover of a session in one of these states is an event without a new state.
 _RELAUNCHABLE = frozenset({SessionState.STARTING, SessionState.RECOVERING, SessionState.CLOSING})
+
+
+_JOB_AT_REST = frozenset({JobState.STOPPED, JobState.FAILED, JobState.DELETED})
+"""The histories stop their jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +67,10 @@ class Rows:
     transactions: Sequence[Row] = field(default_factory=list)
     stream_queries: Sequence[Row] = field(default_factory=list)
     catalog_intents: Sequence[Row] = field(default_factory=list)
+    jobs: Sequence[Row] = field(default_factory=list)
+    deployments: Sequence[Row] = field(default_factory=list)
+    operations: Sequence[Row] = field(default_factory=list)
+    savepoints: Sequence[Row] = field(default_factory=list)
     max_attempts: int = 2
 
 
@@ -59,6 +86,7 @@ def find_violations(rows: Rows) -> list[str]:
         check_tables_match_statements,
         check_streams_end_as_users_want,
         check_intents,
+        check_jobs,
     ]
     return [violation for check in checks for violation in check(rows)]
 
@@ -178,6 +206,29 @@ def check_intents(rows: Rows) -> Iterator[str]:
     for row in intents:
         if row["state"] is IntentState.FAILED:
             yield f"the intent {row['id']} failed: {row['last_error']}"
+
+
+def check_jobs(rows: Rows) -> Iterator[str]:
+    """Check that every deployment has ended, and that no job or savepoint is left half-way."""
+    yield from _check_lifecycle(JOB, JobState, rows.events, rows.jobs, frozenset())
+    yield from _check_lifecycle(
+        DEPLOYMENT, DeploymentState, rows.events, rows.deployments, frozenset()
+    )
+    yield from _check_lifecycle(
+        OPERATION, OperationState, rows.events, rows.operations, frozenset()
+    )
+    yield from _check_lifecycle(
+        SAVEPOINT, SavepointState, rows.events, rows.savepoints, frozenset()
+    )
+    for row in rows.jobs:
+        if row["change_id"] is not None or row["state"] not in _JOB_AT_REST:
+            yield f"the job {row['name']} is {row['state']}, in the change {row['change_id']}"
+    for row in rows.deployments:
+        if row["state"] not in DEPLOYMENT.terminal | {DeploymentState.PLANNED}:
+            yield f"the deployment {row['id']} has not ended: {row['state']}"
+    for row in rows.savepoints:
+        if row["state"] in {SavepointState.COPYING, SavepointState.BROKEN}:
+            yield f"the savepoint {row['place']} is {row['state']}"
 
 
 def check_healthy_drivers_keep_their_leases(rows: Rows, *, after: int) -> Iterator[str]:

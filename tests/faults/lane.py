@@ -17,6 +17,7 @@ from tests.faults.points import Point
 from tests.support.postgres import PostgresServer, running_server
 from tests.support.processes import end
 
+from headrace.store.job_tables import deployments, jobs, operations, savepoints
 from headrace.store.stream_tables import stream_queries
 from headrace.store.tables import events, results, sessions, statements, transactions
 from headrace.store.view_tables import catalog_intents
@@ -150,6 +151,10 @@ class ChaosLane:
                     "transactions": select(transactions),
                     "stream_queries": select(stream_queries),
                     "catalog_intents": select(catalog_intents),
+                    "jobs": select(jobs),
+                    "deployments": select(deployments.c.id, deployments.c.state),
+                    "operations": select(operations),
+                    "savepoints": select(savepoints),
                 }.items()
             }
         engine.dispose()

@@ -26,11 +26,11 @@ USUAL = [
     *CHEAP,
     *("cancel", "cancel", "timeout", "queue_timeout", "bounce", "killed_node"),
     *FREEZES,
-    *("terminated_driver", "full_queue", "stream", "view"),
+    *("terminated_driver", "full_queue", "stream", "view", "job"),
 ]
 HARMS_DRIVERS = {"stuck", "stuck_beside", "terminated_driver", "lost_host"}
 """Steps after which a driver is gone. Only these, and faults in drivers, may cost a lease."""
-HARMS_DRIVERS_OF_EMBEDDED_NODE = {"bounce"}
+HARMS_DRIVERS_OF_EMBEDDED_NODE = {"bounce", "bounced_job"}
 """Steps that end the drivers of an embedded node, in addition."""
 
 LAUNCH_CLAIMED = "store launch.claim"
@@ -59,6 +59,7 @@ def find_recipe(point: str) -> Recipe | None:
 
 _NEW_SESSION = Recipe(("renew_session", "query"))
 _SLOW = Recipe(("slow", "query"))
+_JOB = Recipe(("job",))
 _STUCK = Recipe(("stuck", "query"))
 _FREEZE_DRIVER = Fault(LEASE_RENEWED, "before", "freeze", hit=2)
 _KILL_WRITER = Recipe(("insert", "query"), (Fault(WRITE_LOCK_REQUESTED, "after", "kill"),))
@@ -71,6 +72,16 @@ RECIPES = {
     "link planner:begin_generation": Recipe(("view",)),
     "store link.carry_out": Recipe(("view",)),
     "link intents:carry_out": Recipe(("view",)),
+    "store jobs.plan": _JOB,
+    "store jobs.apply": _JOB,
+    "store jobs.act": _JOB,
+    "store jobs.expire_plans": Recipe(("old_plan",)),
+    "store operation.plan": _JOB,
+    "store operation.claim": _JOB,
+    "store operation.step": _JOB,
+    "store operation.renew": _JOB,
+    "store operation.prune": _JOB,
+    "store operation.release": Recipe(("bounced_job",)),
     "store session.cancel_queue": Recipe(("long_queue",)),
     "store session.expire": Recipe(("aged",)),
     "store statement.time_out": Recipe(("timeout",)),
@@ -119,6 +130,7 @@ RECIPES = {
     "store retention.statements": Recipe(("query", "killed_node")),
     "store retention.sessions": Recipe(("query", "killed_node")),
     "store retention.streams": Recipe(("query", "killed_node")),
+    "store retention.jobs": Recipe(("query", "killed_node")),
     "store retention.node_events": Recipe(("query", "killed_node")),
     "store statement.note_cancel": Recipe(("stuck_beside",)),
     "store takeover.fence": _STUCK,

@@ -13,18 +13,36 @@ from tests.faults.invariants import (
     find_violations,
 )
 
-from headrace.model.lifecycle import SessionState, StatementState, StreamState, TransactionState
+from headrace.model.lifecycle import (
+    DeploymentState,
+    JobState,
+    OperationState,
+    SavepointState,
+    SessionState,
+    StatementState,
+    StreamState,
+    TransactionState,
+)
 
 Event = dict[str, Any]
 _FIRST_DRIVER = "driver:se_1:1"
 _SECOND_DRIVER = "driver:se_1:3"
+_IDS = {
+    "session": "se_1",
+    "statement": "st_1",
+    "transaction": "tx_1",
+    "stream": "sq_1",
+    "job": "jo_1",
+    "deployment": "dp_1",
+    "operation": "op_1",
+    "savepoint": "sp_1",
+}
 
 
 def make_event(
     entity: str, source: str | None, target: str, actor: str = "no_1", **detail: Any
 ) -> Event:
-    keys = {"session": "se_1", "statement": "st_1", "transaction": "tx_1", "stream": "sq_1"}
-    key = keys[entity]
+    key = _IDS[entity]
     return {
         "entity": entity,
         "entity_id": key,
@@ -198,6 +216,63 @@ def test_a_stopped_query_violates_nothing_although_its_statement_was_retried() -
     ],
 )
 def test_a_query_that_does_not_end_as_its_users_want_is_reported(rows: Rows, message: str) -> None:
+    violations = find_violations(rows)
+    assert any(message in violation for violation in violations), violations
+
+
+_JOB = [
+    make_event("deployment", None, "checking"),
+    make_event("deployment", "checking", "planned"),
+    make_event("operation", None, "pending"),
+    make_event("operation", "pending", "claimed"),
+    make_event("deployment", "planned", "applying"),
+    make_event("job", None, "deploying"),
+    make_event("savepoint", None, "copying"),
+    make_event("savepoint", "copying", "verified"),
+    make_event("job", "deploying", "stopped"),
+    make_event("deployment", "applying", "applied"),
+    make_event("operation", "claimed", "done"),
+]
+
+
+def make_job_rows(events: list[Event] = _JOB, **changes: Any) -> Rows:
+    """Return the rows of a job with these events. Changes apply to the job, or as named."""
+    job = {"id": "jo_1", "name": "j", "state": JobState.STOPPED, "change_id": None}
+    savepoint = {"id": "sp_1", "place": "p", "state": SavepointState.VERIFIED}
+    deployment = {"id": "dp_1", "state": DeploymentState.APPLIED}
+    for name, value in changes.items():
+        {"savepoint": savepoint, "deployment": deployment}.get(name, job).update(value)
+    return replace(
+        make_rows([*EVENTS, *events]),
+        jobs=[job],
+        deployments=[deployment],
+        operations=[{"id": "op_1", "state": OperationState.DONE}],
+        savepoints=[savepoint],
+    )
+
+
+def test_a_deployed_and_stopped_job_violates_nothing() -> None:
+    assert find_violations(make_job_rows()) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (make_job_rows(job={"change_id": "ch_1"}), "in the change ch_1"),
+        (make_job_rows(_JOB[:8], job={"state": JobState.DEPLOYING}), "the job j is deploying"),
+        (
+            make_job_rows(_JOB[:9], deployment={"state": DeploymentState.APPLYING}),
+            "dp_1 has not ended: applying",
+        ),
+        (
+            make_job_rows(_JOB[:7], savepoint={"state": SavepointState.COPYING}),
+            "the savepoint p is copying",
+        ),
+        (make_job_rows(_JOB[:-1]), "its last event is claimed"),
+        (make_job_rows([*_JOB[:9], *_JOB[10:]]), "deployment dp_1 is applied, but its last event"),
+    ],
+)
+def test_a_job_that_is_left_half_way_is_reported(rows: Rows, message: str) -> None:
     violations = find_violations(rows)
     assert any(message in violation for violation in violations), violations
 
