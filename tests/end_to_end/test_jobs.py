@@ -183,3 +183,22 @@ def test_old_savepoints_and_their_checkpoints_are_deleted(reader: str, job: Coun
     # The run of each kept savepoint, and the current run.
     assert len(job.list_checkpoints()) == 3
     job.wait_for_count(reader, 40)
+
+
+def test_the_rows_of_a_batch_job_are_written_once_per_clean_start(
+    node: NodeProcess, reader: str, job: CountingJob
+) -> None:
+    del job.manifest["output-mode"], job.manifest["trigger"], job.manifest["sql"]
+    job.manifest["code"] = "execution_output = spark.range(3).selectExpr('id AS c')"
+    assert job.deploy()["decision"] == "start-clean"
+
+    def wait_for_rows(count: int) -> None:
+        wait_until(lambda: job.show()["state"] == "stopped", seconds=60, what="the job has ended")
+        ended = node.run(f"SELECT count(*) FROM {job.table}", reader)
+        assert node.result(ended["id"])["rows"] == [[str(count)]]
+
+    wait_for_rows(3)
+    assert job.deploy()["decision"] == "resume-latest"
+    wait_for_rows(3)
+    assert job.act("start", clean=True)["state"] == "applied"
+    wait_for_rows(6)
