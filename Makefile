@@ -12,8 +12,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo     install the requirements, then run SQL on the flights data"
 	@echo "make serve    install the requirements, then start a node on port $(PORT)"
-	@echo "make test     install the requirements, PostgreSQL, YARN, Delta, Iceberg and Kafka included; run all tests;"
-	@echo "              ARGS='-k NAME' is passed to pytest"
+	@echo "make test     install the requirements, PostgreSQL, nginx, YARN, Delta, Iceberg and Kafka included; run all"
+	@echo "              tests; ARGS='-k NAME' is passed to pytest"
 	@echo "make chaos    run N=200 random histories with faults; SEED=… repeats a run or a history"
 	@echo "make check    check format, lint, types and imports; run the tests that need no service"
 	@echo "make bench    measure Headrace, plain Spark, Spark Connect and the Spark Thrift Server"
@@ -31,6 +31,8 @@ serve:
 test:
 	@scripts/setup test
 	@scripts/setup-postgres
+	@scripts/setup-nginx
+	@scripts/setup-systemd
 	@scripts/setup-jars yarn catalogs kafka-broker kafka-connector s3
 	@.venv/bin/python -m tests.support.short_lived_java
 	.venv/bin/pytest -n 2 --no-loadscope-reorder $(ARGS)
@@ -53,7 +55,7 @@ check:
 	.venv/bin/ruff check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/pytest -q -m "not spark and not postgres and not yarn and not catalogs and not kafka" $(ARGS)
+	.venv/bin/pytest -q -m "not spark and not postgres and not yarn and not catalogs and not kafka and not nginx" $(ARGS)
 
 bench:
 	@scripts/setup bench

@@ -6,11 +6,12 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks import load, plans, report, streams
+from benchmarks import load, plans, postgres_node, report, streams
 from benchmarks.backend_calls import calls_for_status_reads
 from benchmarks.claims import FEW, MANY, claim_times
 from benchmarks.measure import interleaved, memory_growth
@@ -22,7 +23,7 @@ from benchmarks.report import Report
 from benchmarks.warm import new_sessions
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-PARTS = ("select", "rows", "ctas", "load", "claims", "warm", "backend", "streams", "plans")
+PARTS = ("select", "rows", "ctas", "load", "claims", "warm", "backend", "streams", "plans", "idle")
 
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
 ROWS_WARM_UP, ROWS_ROUNDS = 3, 30
@@ -55,22 +56,10 @@ def main() -> int:
         folder = Path(name)
         if parts & {"select", "rows", "ctas", "load"}:
             _with_spark(results, folder, parts)
-        if "claims" in parts:
-            say("claims: inserting finished statements into the stores")
-            _claims(results, folder)
-        if "warm" in parts:
-            say(f"new sessions on warm drivers: {2 * WARM_ROUNDS} drivers in succession")
-            _warm(results, folder)
-        if "backend" in parts:
-            say("calls to the backend")
-            calls = calls_for_status_reads(folder)
-            results.add(report.BACKEND_CALLS, "0", f"{calls:g}", reached=calls == 0)
-        if "streams" in parts:
-            say(f"streaming queries: {STREAMS_WARM_UP + STREAMS_ROUNDS} rounds")
-            _streams(results, folder)
-        if "plans" in parts:
-            say(f"plans of {plans.JOBS:,} manifests: {PLAN_ROUNDS} rounds")
-            _plans(results, folder)
+        for part, (text, measure) in ALONE.items():
+            if part in parts:
+                say(text)
+                measure(results, folder)
     sys.stdout.write(f"\n{results.table()}\n\n" + "\n\n".join(results.details) + "\n")
     if only is None:
         results.write(RESULTS)
@@ -270,6 +259,25 @@ def _streams(results: Report, folder: Path) -> None:
     )
 
 
+def _postgres(results: Report, folder: Path) -> None:
+    reads, submits = postgres_node.capacity(folder)
+    for name, target, minimum, sample in (
+        (report.POSTGRES_READS, "≥ 1,000/s", 1000, reads),
+        (report.POSTGRES_SUBMITS, "≥ 300/s", 300, submits),
+    ):
+        results.add(name, target, f"{sample.median:,.0f}/s", reached=sample.median >= minimum)
+    idle = postgres_node.idle_load(folder)
+    added = idle.with_sessions - idle.without_sessions
+    results.add(report.IDLE, "< 50/s", f"{added:.0f}/s", reached=added < 50)
+    results.details.append(
+        "## One node with PostgreSQL\nWithout Spark; client, node and PostgreSQL share the machine."
+        f" Load as above. Idle: PostgreSQL counts {idle.without_sessions:.0f} transactions per"
+        f" second for the node alone, and {idle.with_sessions:.0f} with"
+        f" {postgres_node.SESSIONS:,} sessions whose drivers poll, over"
+        f" {postgres_node.WINDOW_SECONDS:.0f} s each. The renewals of leases are not included."
+    )
+
+
 def _plans(results: Report, folder: Path) -> None:
     sample = plans.plan_times(folder, rounds=PLAN_ROUNDS)
     first, last = sample.spread
@@ -282,8 +290,24 @@ def _plans(results: Report, folder: Path) -> None:
     )
 
 
+def _backend(results: Report, folder: Path) -> None:
+    calls = calls_for_status_reads(folder)
+    results.add(report.BACKEND_CALLS, "0", f"{calls:g}", reached=calls == 0)
+
+
 def say(text: str) -> None:
     sys.stderr.write(f"==> {text}\n")
+
+
+ALONE: dict[str, tuple[str, Callable[[Report, Path], None]]] = {
+    "claims": ("claims: inserting finished statements into the stores", _claims),
+    "warm": (f"new sessions on warm drivers: {2 * WARM_ROUNDS} drivers in succession", _warm),
+    "backend": ("calls to the backend", _backend),
+    "streams": (f"streaming queries: {STREAMS_WARM_UP + STREAMS_ROUNDS} rounds", _streams),
+    "plans": (f"plans of {plans.JOBS:,} manifests: {PLAN_ROUNDS} rounds", _plans),
+    "idle": (f"a node with PostgreSQL: load, {postgres_node.SESSIONS:,} idle sessions", _postgres),
+}
+"""The parts that need no session of a node beside others, with what they measure."""
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ SendRequest = Callable[[http.client.HTTPConnection], None]
 def status_reads(node: NodeClient) -> Sample:
     """Measure `GET /statements/{id}` of a finished statement, in requests per second."""
     path = f"/api/v1/statements/{node.run('SELECT 1')['id']}"
-    return _measure_rates(node, lambda connection: _request(connection, "GET", path, 200))
+    return measure_rates(node, lambda connection: send_request(connection, "GET", path, 200))
 
 
 def submits(node: NodeClient) -> Sample:
@@ -35,12 +35,12 @@ def submits(node: NodeClient) -> Sample:
     )
     node.call("POST", "/api/v1/statements", {"statement": sleep, "session": SESSION})
     body = json.dumps({"statement": "SELECT 1", "session": SESSION})
-    return _measure_rates(
-        node, lambda connection: _request(connection, "POST", "/api/v1/statements", 201, body)
+    return measure_rates(
+        node, lambda connection: send_request(connection, "POST", "/api/v1/statements", 201, body)
     )
 
 
-def _measure_rates(node: NodeClient, send: SendRequest) -> Sample:
+def measure_rates(node: NodeClient, send: SendRequest) -> Sample:
     """Return the requests per second in many short windows; a first window is not counted."""
     windows = [_measure_window(node, send) for _ in range(MEDIAN_OF + 1)]
     return Sample(windows[1:])
@@ -79,7 +79,7 @@ def _measure_window(node: NodeClient, send: SendRequest) -> float:
     return sum(counts) / (time.perf_counter() - start)
 
 
-def _request(
+def send_request(
     connection: http.client.HTTPConnection,
     method: str,
     path: str,

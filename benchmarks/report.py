@@ -115,6 +115,9 @@ ROWS = "5 million rows to an Arrow client, against in-process `toArrow()`"
 NODE_MEMORY = "growth of the node's memory meanwhile"
 READS = "status reads on one node"
 SUBMITS = "submits on one node"
+POSTGRES_READS = "status reads on one node with PostgreSQL"
+POSTGRES_SUBMITS = "submits on one node with PostgreSQL"
+IDLE = "reads of the store for 1,000 idle sessions"
 CLAIMS = "claim with 1,000,000 finished statements, against 1,000"
 WARM = "new session on a warm driver, submit to rows"
 BACKEND_CALLS = "backend calls for 1,000 status reads of a running batch query"
@@ -138,5 +141,8 @@ UNMEASURED = [
     RatioRow(
         "SIGKILL of a node, until another node serves all that it owned", "≤ lease + 2 s", "later"
     ),
+    RatioRow(POSTGRES_READS, "≥ 1,000/s", "not in this run"),
+    RatioRow(POSTGRES_SUBMITS, "≥ 300/s", "not in this run"),
+    RatioRow(IDLE, "< 50/s", "not in this run"),
     RatioRow(PLANS, "≤ 2 s", "not in this run"),
 ]

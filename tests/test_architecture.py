@@ -63,6 +63,7 @@ MODULES = {
     "private_files",
     "profiles",
     "settings",
+    "settings_sections",
     "spark_log",
     "spark_properties",
     "variables",

@@ -13,7 +13,7 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-_FOLDERS = ("benchmarks", "docs", "examples", "requirements", "scripts", "src", "tests")
+_FOLDERS = ("benchmarks", "deploy", "docs", "examples", "requirements", "scripts", "src", "tests")
 
 
 def headings(page: Path) -> set[str]:

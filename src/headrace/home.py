@@ -123,6 +123,11 @@ class HomeLayout:
         """Output of the embedded node, and of a node that `serve --background` starts."""
         return self.path / "logs" / "node.log"
 
+    @property
+    def session_logs(self) -> Path:
+        """Folder of the logs of drivers."""
+        return self.path / "logs"
+
     def session_log(self, session_id: str) -> Path:
         """Return the file with the output of a session's drivers."""
-        return self.path / "logs" / f"{session_id}.log"
+        return self.session_logs / f"{session_id}.log"

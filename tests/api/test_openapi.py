@@ -59,7 +59,7 @@ def test_every_response_matches_the_openapi_document(
         check=False,
     )
     assert process.returncode == 0, process.stdout + process.stderr
-    assert "Tested: 35" in process.stdout, process.stdout
+    assert "Tested: 37" in process.stdout, process.stdout
 
 
 def test_the_openapi_document_lists_every_operation(node: InProcessNode) -> None:
@@ -99,6 +99,8 @@ def test_the_openapi_document_lists_every_operation(node: InProcessNode) -> None
         "POST /api/v1/jobs/{name}/rollback",
         "GET /api/v1/events",
         "GET /api/v1/nodes",
+        "POST /api/v1/nodes/{node_id}/drain",
+        "POST /api/v1/nodes/{node_id}/gone",
         "GET /health",
         "GET /metrics",
         "GET /ready",

@@ -145,6 +145,7 @@ class ScriptedNode:
             ("DELETE", f"{api}/sessions/([^/]+)", self._close_session),
             ("GET", f"{api}/sessions/([^/]+)/log", self._get_log),
             ("GET", f"{api}/nodes", self._list_nodes),
+            ("POST", f"{api}/nodes/([^/]+)/(drain|gone)", self._act_on_node),
             ("GET", f"{api}/transactions", self._list_transactions),
             ("GET", f"{api}/transactions/([^/]+)", self._get_transaction),
         ]
@@ -313,6 +314,12 @@ class ScriptedNode:
     def _list_nodes(self, _request: Request) -> Response:
         node = {"id": self.node_id, "state": "up", "started_at": _CREATED_AT}
         return 200, {"items": [node], "next": None}
+
+    def _act_on_node(self, _request: Request, id_: str, action: str) -> Response:
+        if id_ != self.node_id:
+            return 404, _problem(404, "node_not_found", f"There is no node {id_!r}.")
+        state = "gone" if action == "gone" else "draining"
+        return 202, {"id": id_, "state": state}
 
     def _list_transactions(self, request: Request) -> Response:
         orphaned_only = request.query.get("orphaned") == "true"

@@ -15,7 +15,7 @@ def test_a_working_installation_passes_all_checks(
     completed = headrace("doctor", "--format", "json", HEADRACE_HTTP__PORT="0")
     checks = {check["name"]: check for check in json.loads(completed.stdout)}
     assert list(checks) == [
-        *("python", "java", "spark", "store", "catalog", "results", "port", "node"),
+        *("python", "java", "spark", "store", "catalog", "results", "port", "cluster", "node"),
     ]
     assert completed.returncode == 0, completed.stdout
     assert {check["status"] for check in checks.values()} <= {"ok", "warning"}

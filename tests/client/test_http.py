@@ -160,3 +160,37 @@ def test_a_download_in_a_format_that_cannot_hold_the_result_is_refused() -> None
 def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(errors.InvalidSetting):
         Transport(Endpoint(address))
+
+
+def test_requests_go_to_the_next_node_while_one_does_not_respond() -> None:
+    with ScriptedNode() as node, connect(f"http://127.0.0.1:1, {node.address}") as client:
+        assert client.health()["node_id"] == node.node_id
+        assert client.address == node.address
+
+
+def test_requests_go_to_the_next_node_while_one_cannot_serve() -> None:
+    with (
+        ScriptedNode() as draining,
+        ScriptedNode() as node,
+        connect(f"{draining.address},{node.address}") as client,
+    ):
+        draining.outages = 10**6
+        statement = client.submit({"statement": "SELECT 1"})
+        assert client.statement(statement["id"])["state"] == "success"
+        assert client.address == node.address
+        # The other node takes its turn when this one fails.
+        draining.outages, node.outages = 0, 1
+        with pytest.raises(errors.StatementNotFound):
+            client.statement("st_0")
+        assert client.address == draining.address
+
+
+@pytest.mark.parametrize("address", ["http://a:1,", "http://a:1,b", "http://a:1,http://b:x"])
+def test_an_invalid_address_among_several_is_refused(address: str) -> None:
+    with pytest.raises(errors.InvalidSetting):
+        Client(address)
+
+
+def test_an_unknown_host_among_several_is_left() -> None:
+    with ScriptedNode() as node, connect(f"http://no.invalid:1,{node.address}") as client:
+        assert client.health()["node_id"] == node.node_id

@@ -211,3 +211,15 @@ def test_a_stream_and_a_sink_can_have_one_name() -> None:
 )
 def test_the_name_that_a_statement_creates_is_found(text: str, name: str | None) -> None:
     assert find_created_name(text) == name
+
+
+def test_a_chain_of_streams_can_be_long() -> None:
+    length = 1500
+    chain = (f"CREATE STREAM s{n} AS SELECT * FROM s{n - 1};" for n in range(length, 0, -1))
+    definitions = load("CREATE STREAM s0 FROM rate;", "\n".join(chain))
+    manifest = JobManifest(name="j", sql=f"SELECT * FROM s{length}", target_table="t")
+    needed = definitions.needed_for(manifest)
+
+    assert len(needed.streams) == length + 1
+    assert needed.streams[0] == "CREATE STREAM s0 FROM rate"
+    assert needed.streams[-1].startswith(f"CREATE STREAM s{length} ")

@@ -20,6 +20,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
         tmp_path_factory.mktemp("node") / "home",
         LEASE__DURATION="4s",
         LEASE__RENEW="1s",
+        # A version that finds no new file commits no batch.
+        JOBS__HEALTHY_PERIOD="3s",
         JOBS__SAVEPOINTS_KEPT="2",
         JOBS__SAVEPOINT_RETENTION="1ms",
     )
@@ -48,15 +50,15 @@ def test_a_rollback_continues_with_the_state_of_the_old_version(
     job.deploy()
     job.wait_for_count(reader, 10)
     old_sql = job.manifest["sql"]
+    # No file is replaced before the deployment: the old version might still read it.
     job.manifest["sql"] = old_sql.replace("count(*)", "1000 + count(*)")
-    job.replace_file()
     job.deploy()
     job.wait_for_count(reader, 1010)
     job.replace_file()
     rolled_back = job.act("rollback", version=None)
 
     assert rolled_back["state"] == "applied"
-    # Ten of the first version, ten that it had not read, ten new ones... without the removed file.
+    # Ten that the first version had counted, and ten of the file that it had not read.
     job.wait_for_count(reader, 20)
     current = job.show()["current"]
     assert current["version"] == 3
@@ -139,11 +141,10 @@ def test_a_compatible_change_of_the_query_keeps_the_state(reader: str, job: Coun
     job.deploy()
     job.wait_for_count(reader, 10)
     job.manifest["sql"] += " WHERE n >= 5"
-    job.replace_file()
     kept = job.deploy()
+    job.replace_file()
     job.wait_for_count(reader, 15)
     job.manifest["sql"] = job.manifest["sql"].replace("count(*)", "count(n)")
-    job.replace_file()
     reset = job.deploy()
     job.wait_for_count(reader, 5)
 
@@ -202,3 +203,16 @@ def test_the_rows_of_a_batch_job_are_written_once_per_clean_start(
     wait_for_rows(3)
     assert job.act("start", clean=True)["state"] == "applied"
     wait_for_rows(6)
+
+
+def test_a_job_that_was_never_deployed_can_be_deleted(reader: str, job: CountingJob) -> None:
+    job.replace_file()
+    job.manifest["sql"] = job.manifest["sql"].replace("count(*)", "sum(raise_error('broken'))")
+    job.manifest["spark-properties"]["spark.headrace.retry.min.backoff"] = "100ms"
+    job.apply(job.plan())
+    assert job.show()["state"] == "failed"
+    deleted = job.node.http.delete(f"/api/v1/jobs/{job.name}")
+    ended = job.wait_for_end(deleted.json()["id"])
+
+    assert ended["state"] == "applied"
+    assert job.node.http.get(f"/api/v1/jobs/{job.name}").status_code == 404

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -147,7 +148,9 @@ def test_every_statement_of_the_seed_runs_as_it_is_written(
     for text in (ticks, f"CREATE STREAM foo AS SELECT {columns} FROM ticks"):
         assert node.run(text, session)["state"] == "success"
     for number, (text, name) in enumerate(SEED_EXAMPLES.items()):
-        # The examples are jobs of their own: most have the same name, and sinks of other kinds.
+        # The examples are jobs of their own: most have the same name, and sinks of other kinds. No
+        # query writes to a folder with the log of another one.
+        shutil.rmtree(node.home / "streams", ignore_errors=True)
         conf = {"spark.sql.streaming.checkpointLocation": f"{tmp_path}/{number}"}
         statement = node.run(text.replace("{folder}", str(tmp_path)), session, conf=conf)
         assert statement["state"] == "success", (text, statement)

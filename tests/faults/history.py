@@ -213,6 +213,24 @@ class History(JobSteps):
         node.stop()
         node.ensure()
 
+    def drained_node(self) -> None:
+        """Let a node drain, and wait until it has left. It is started again."""
+        self._request("POST", "/nodes/no_missing/gone", json={"confirmed": True})
+        up = [each for each in self._list_nodes() if each["state"] == "up"]
+        if not up:
+            return
+        drained = self._random.choice(up)
+        self._request("POST", f"/nodes/{drained['id']}/drain")
+        self._wait_until(
+            lambda: (
+                not any(
+                    each["started_at"] == drained["started_at"] and each["ended_at"] is None
+                    for each in self._list_nodes()
+                )
+            ),
+            f"the node {drained['id']} has left",
+        )
+
     def store_restart(self) -> None:
         self._submit(SLOW)
         self._lane.restart_store()

@@ -88,6 +88,10 @@ class HistoryClient:
                 return answer
         raise AssertionError(f"No node has answered {method} {path}.")
 
+    def _list_nodes(self) -> list[dict[str, Any]]:
+        nodes: list[dict[str, Any]] = self._request("GET", "/nodes").json()["items"]
+        return nodes
+
     def _wait_until(self, condition: Callable[[], bool], what: str) -> None:
         wait_until(condition, seconds=_TIMEOUT_SECONDS, what=what, every=0.1)
 

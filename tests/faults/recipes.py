@@ -26,11 +26,11 @@ USUAL = [
     *CHEAP,
     *("cancel", "cancel", "timeout", "queue_timeout", "bounce", "killed_node"),
     *FREEZES,
-    *("terminated_driver", "full_queue", "stream", "view", "job"),
+    *("terminated_driver", "full_queue", "stream", "view", "job", "drained_node"),
 ]
 HARMS_DRIVERS = {"stuck", "stuck_beside", "terminated_driver", "lost_host"}
 """Steps after which a driver is gone. Only these, and faults in drivers, may cost a lease."""
-HARMS_DRIVERS_OF_EMBEDDED_NODE = {"bounce", "bounced_job"}
+HARMS_DRIVERS_OF_EMBEDDED_NODE = {"bounce", "bounced_job", "drained_node"}
 """Steps that end the drivers of an embedded node, in addition."""
 
 LAUNCH_CLAIMED = "store launch.claim"
@@ -123,6 +123,9 @@ RECIPES = {
     "store link.close_batch": Recipe(("batch",)),
     "store node.register": Recipe(("killed_node", "query")),
     "store node.expire": Recipe(("killed_node", "query")),
+    "store node.drain": Recipe(("query", "drained_node", "query")),
+    "store node.request_drain": Recipe(("query", "drained_node", "query")),
+    "store node.confirm_gone": Recipe(("drained_node",)),
     "store node.stop": Recipe(("query", "bounce", "query")),
     "store node.close_sessions": Recipe(("query", "bounce", "query")),
     "store retention.results": Recipe(("query", "killed_node")),
@@ -135,6 +138,7 @@ RECIPES = {
     "store statement.note_cancel": Recipe(("stuck_beside",)),
     "store takeover.fence": _STUCK,
     "launcher takeover:kill": _STUCK,
+    "store backend.pace": _STUCK,
     "store takeover.finish": _STUCK,
     "store takeover.reclaim": Recipe(_STUCK.steps, (Fault(DRIVER_FENCED, "after", "kill"),)),
     "launcher takeover:find": Recipe(_NEW_SESSION.steps, (Fault(LAUNCH_CLAIMED, "after", "kill"),)),

@@ -120,7 +120,7 @@ def test_a_part_is_opened_when_its_first_batch_is_read(stored: Path) -> None:
     assert _ids([next(batches)]) == [[0, 1, 2]]
     (stored / B).unlink()
     assert _ids([next(batches)]) == [[3, 4]]
-    with pytest.raises(ResultGone, match=rf"has no {B}$"):
+    with pytest.raises(ResultGone, match=rf"has no {B}\.$"):
         next(batches)
 
 

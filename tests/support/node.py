@@ -28,10 +28,16 @@ class NodeProcess(NodeClient):
     """`headrace serve` on a free port."""
 
     def __init__(
-        self, home: Path, *, environment: dict[str, str] | None = None, **settings: str
+        self,
+        home: Path,
+        *,
+        python: str = sys.executable,
+        environment: dict[str, str] | None = None,
+        **settings: str,
     ) -> None:
         """Start the node. `settings` are environment variables without HEADRACE_: STORE__URL."""
         self.home = home
+        self._python = python
         # The tests are the operator, who may set every key.
         self._settings = {"HEADRACE_CONF_POLICY__DENY": "[]"}
         self._settings |= {f"HEADRACE_{key}": value for key, value in settings.items()}
@@ -47,7 +53,7 @@ class NodeProcess(NodeClient):
         log_file.touch(mode=0o600)
         with log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "headrace.api", "--port", "0", "--home", str(self.home)],
+                [self._python, "-m", "headrace.api", "--port", "0", "--home", str(self.home)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

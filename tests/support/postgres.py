@@ -59,8 +59,11 @@ class Postgres:
 class PostgresServer(Postgres):
     """A server that the tests start and stop, on a free port."""
 
-    def __init__(self, programs: Path, folder: Path) -> None:
-        self._programs = programs
+    def __init__(
+        self, programs: Path, folder: Path, *, copy_of: PostgresServer | None = None
+    ) -> None:
+        """Create and start a server in an empty folder, or a copy of another server."""
+        self.programs = programs
         self._data = folder / "data"
         self._log = folder / "log"
         self._as_owner: list[str] = []
@@ -78,10 +81,26 @@ class PostgresServer(Postgres):
             "port": str(self.port),
             "unix_socket_directories": str(folder),
         }
-        self._run(
-            "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"
-        )
+        if copy_of is None:
+            access = ["-U", "postgres", "-A", "trust"]
+            self._run("initdb", "-D", self._data, *access, "-E", "UTF8", "--no-sync")
+        else:
+            self._copy(copy_of)
         self.start()
+
+    def _copy(self, other: PostgresServer) -> None:
+        """Copy the files of another server, and let the copy end its recovery with this state."""
+        source = ["--host", "127.0.0.1", "--port", str(other.port), "--username", "postgres"]
+        self._run("pg_basebackup", *source, "--pgdata", self._data, "--checkpoint", "fast")
+        # The signal makes the start a recovery from an archive, which begins a new timeline.
+        signal = self._data / "recovery.signal"
+        signal.touch()
+        shutil.chown(signal, self._data.owner(), self._data.group())
+        self._options |= {
+            "restore_command": "false",
+            "recovery_target": "immediate",
+            "recovery_target_action": "promote",
+        }
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
@@ -100,7 +119,7 @@ class PostgresServer(Postgres):
             self.start()
 
     def _run(self, program: str, *arguments: str | Path) -> None:
-        command = [*self._as_owner, str(self._programs / program), *map(str, arguments)]
+        command = [*self._as_owner, str(self.programs / program), *map(str, arguments)]
         # The server keeps inherited files open, so a pipe would never report its end.
         with tempfile.TemporaryFile() as output:
             run = subprocess.run(
@@ -113,6 +132,21 @@ class PostgresServer(Postgres):
             )
             output.seek(0)
             assert run.returncode == 0, f"{' '.join(command)}: {output.read().decode()}"
+
+
+def use_transaction_ids(url: str, *, beyond: str) -> None:
+    """Let a server number more transactions than another server has numbered."""
+    current = "SELECT pg_current_xact_id()::text::bigint"
+    with psycopg.connect(url, autocommit=True) as server, psycopg.connect(beyond) as other:
+        used = server.execute(current).fetchone()
+        target = other.execute(current).fetchone()
+        assert used is not None
+        assert target is not None
+        count = max(0, target[0] - used[0]) + 100_000
+        server.execute(
+            f"DO $$BEGIN FOR i IN 1..{count} LOOP PERFORM pg_current_xact_id(); COMMIT;"
+            " END LOOP; END$$"
+        )
 
 
 def dump_and_restore(source_url: str, target_url: str) -> None:
@@ -128,12 +162,16 @@ def dump_and_restore(source_url: str, target_url: str) -> None:
 
 
 @contextmanager
-def running_server() -> Iterator[PostgresServer]:
-    """Start a server for the block; fail the test if none is installed."""
+def running_server(*, copy_of: PostgresServer | None = None) -> Iterator[PostgresServer]:
+    """Start a server for the block; fail the test if none is installed.
+
+    Args:
+        copy_of: A server that is restored from its files, in its state at the moment.
+    """
     programs = _find_programs()
     folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-", dir="/tmp"))
     try:
-        server = PostgresServer(programs, folder)
+        server = PostgresServer(programs, folder, copy_of=copy_of)
         try:
             yield server
         finally:

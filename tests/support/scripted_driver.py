@@ -7,6 +7,7 @@ answers every statement by itself. Its token comes from the launch request of it
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -269,6 +270,8 @@ class ScriptedLauncher:
         """Called before a kill takes effect."""
         self.call_count = 0
         """Number of calls of start, find, poll and kill."""
+        self.question_times: list[float] = []
+        """Monotonic time of each call of find and poll."""
 
     def connect_driver(self, session_id: str, *, launch: int = 1) -> ScriptedDriver:
         """Wait for a launch request of a session, and return its driver."""
@@ -313,11 +316,13 @@ class ScriptedLauncher:
         return handle
 
     def find(self, name: str, profile: Profile) -> Handle | None:
+        self.question_times.append(time.monotonic())
         self._count_call()
         alive = (handle for handle in self.started if self._is_alive(handle))
         return next((handle for handle in alive if handle["name"] == name), None)
 
     def poll(self, handle: Handle) -> DriverStatus:
+        self.question_times.append(time.monotonic())
         self._count_call()
         alive = self._is_alive(handle)
         return DriverStatus(alive=alive, message="it runs" if alive else "it was killed")
@@ -358,8 +363,8 @@ class AutoReplyLauncher(ScriptedLauncher):
     def start(self, request: LaunchRequest) -> Handle:
         handle = super().start(request)
         thread = threading.Thread(target=self._serve, args=(request,), daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)
         return handle
 
     def close(self) -> None:

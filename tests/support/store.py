@@ -96,8 +96,10 @@ def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def postgres_url(migrated_postgres: str) -> str:
-    """Return the URL of a migrated PostgreSQL store, empty but for the generation of its events."""
-    tables = ", ".join(set(metadata.tables) - {"event_generations"})
+    """Return the URL of a PostgreSQL store that holds only the rows of its migrations."""
+    tables = ", ".join(
+        set(metadata.tables) - {"event_generations", "limit_locks", "schema_support"}
+    )
     with psycopg.connect(migrated_postgres) as connection:
         connection.execute(f"TRUNCATE {tables} RESTART IDENTITY")
     return migrated_postgres
@@ -163,10 +165,10 @@ def new_session(
 
 
 def running_session(
-    store: Database, *, lease_seconds: float = 60.0, parallelism: int = 1
+    store: Database, *, owner: str = OWNER, lease_seconds: float = 60.0, parallelism: int = 1
 ) -> DriverLease:
     """Insert a session whose driver has reported `hello`. Return the driver's lease."""
-    session_id = new_session(store, parallelism=parallelism)
+    session_id = new_session(store, owner=owner, parallelism=parallelism)
     with store.write("test") as tx:
         epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="hash")
         assert epoch is not None

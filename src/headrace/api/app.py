@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from headrace import __version__
-from headrace.api.auth import AUTHENTICATED, OPENAPI_PATH, Authentication
+from headrace.api.auth import OPENAPI_PATH, PUBLIC_PATHS, SECURITY_SCHEMES, Authentication
 from headrace.api.authentication_failures import AuthenticationFailures
 from headrace.api.http.allowed_hosts import AllowedHosts
 from headrace.api.http.body_limit import BodyLimit
@@ -51,7 +51,7 @@ def create_app(node: Node) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.node = node
-    app.state.long_polls = LongPolls()
+    app.state.long_polls = LongPolls(hears_wake_ups=node.hears_wake_ups)
     app.state.link_calls = LinkCalls()
     app.state.authentication_failures = AuthenticationFailures()
     renderers = ErrorRenderers(render_problem, {opensearch.PREFIX: render_opensearch_error})
@@ -67,11 +67,10 @@ def create_app(node: Node) -> FastAPI:
         app.include_router(
             resource.router,
             prefix="/api/v1",
-            dependencies=[AUTHENTICATED],
             responses=problems(400, 401, 403, 421, 503),
         )
-    app.include_router(opensearch.router, dependencies=[AUTHENTICATED])
-    app.include_router(metrics.router, dependencies=[AUTHENTICATED])
+    app.include_router(opensearch.router)
+    app.include_router(metrics.router)
     app.include_router(health.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
@@ -83,9 +82,12 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         schema = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes
         )
-        for path in schema["paths"].values():
-            for operation in path.values():
+        for path, operations in schema["paths"].items():
+            for operation in operations.values():
                 operation["responses"].pop("422", None)
+                if path not in PUBLIC_PATHS:
+                    operation["security"] = [{name: [] for name in SECURITY_SCHEMES}]
+        schema["components"]["securitySchemes"] = SECURITY_SCHEMES
         schemas = schema["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import secrets
 from typing import Annotated
 
-from fastapi import Depends, Request, Security
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi import Depends, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.api.authentication_failures import log_authentication_failure
@@ -21,10 +20,16 @@ from headrace.errors import Unauthorized
 from headrace.model.messages import LINK_PREFIX
 
 OPENAPI_PATH = "/api/v1/openapi.json"
-_PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH})
-_SCHEME = HTTPBearer(
-    auto_error=False, scheme_name="token", description="Needed if the node has a token."
-)
+PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH})
+"""Paths that need no token."""
+SECURITY_SCHEMES = {
+    "token": {
+        "type": "http",
+        "description": "Needed if the node has a token.",
+        "scheme": "bearer",
+    }
+}
+"""Description of the token for OpenAPI. A dependency of FastAPI would delay every request."""
 
 
 class Authentication:
@@ -58,9 +63,7 @@ def bearer_token(request: Request) -> str:
     return token.strip()
 
 
-async def _authenticated_caller(
-    request: Request, _scheme: Annotated[HTTPAuthorizationCredentials | None, Security(_SCHEME)]
-) -> Caller:
+async def _authenticated_caller(request: Request) -> Caller:
     """Return the caller of a request, whom the middleware has authenticated."""
     caller: Caller = request.state.caller
     return caller
@@ -68,12 +71,10 @@ async def _authenticated_caller(
 
 Authenticated = Annotated[Caller, Depends(_authenticated_caller)]
 """Parameter of a handler: the caller of the request."""
-AUTHENTICATED = Depends(_authenticated_caller)
-"""Dependency of a router: every route needs an authenticated caller."""
 
 
 def _is_exempt(path: str) -> bool:
-    return path in _PUBLIC_PATHS or path.startswith(f"{LINK_PREFIX}/")
+    return path in PUBLIC_PATHS or path.startswith(f"{LINK_PREFIX}/")
 
 
 def _identify(request: Request) -> Caller:

@@ -47,7 +47,7 @@ class LinkCalls:
         try:
             yield poll
         finally:
-            if self._polls[lease] is poll:
+            if self._polls.get(lease) is poll:
                 del self._polls[lease]
 
 

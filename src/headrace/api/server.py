@@ -26,7 +26,8 @@ from headrace.control.host.home_ownership import own_home, refuse_second_node
 from headrace.control.node import Node
 from headrace.errors import InvalidSetting
 from headrace.node_file import END_ALL_SIGNAL, REPLACE_SIGNAL
-from headrace.settings import HttpSettings, Settings
+from headrace.settings import Settings
+from headrace.settings_sections import HttpSettings
 
 _OPEN_FILES = 65_536
 """Soft limit of open files that a node tries to get."""
@@ -59,7 +60,7 @@ def serve(settings: Settings, *, embedded: bool) -> int:
         node = Node(settings, address=address, embedded=embedded)
         app = create_app(node)
         config = LimitedConfig(app, connection_limits(settings.http))
-        server = _Server(app, config, on_stop=node.withdraw)
+        server = _Server(app, config, drain=node.drain, on_stop=node.withdraw)
         for number in (signal.SIGTERM, signal.SIGINT):
             # uvicorn handles the signal itself and raises it again when it has stopped.
             signal.signal(number, lambda _signal, _frame: server.request_stop())
@@ -107,9 +108,21 @@ class _Server(uvicorn.Server):
     """A server that releases long polls before it waits for open requests to end."""
 
     def __init__(
-        self, app: FastAPI, config: uvicorn.Config, *, on_stop: Callable[[], None]
+        self,
+        app: FastAPI,
+        config: uvicorn.Config,
+        *,
+        drain: Callable[[], bool],
+        on_stop: Callable[[], None],
     ) -> None:
+        """Create a server that does not listen yet.
+
+        Args:
+            drain: Begins to drain the node; returns False if the server is to stop at once.
+            on_stop: Called before the server stops to listen.
+        """
         super().__init__(config)
+        self._drain = drain
         self._long_polls: LongPolls = app.state.long_polls
         self._on_stop = on_stop
 
@@ -120,7 +133,9 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle a signal (a hook of uvicorn)."""
+        """Handle a signal (a hook of uvicorn). The first SIGTERM drains the node."""
+        if sig == signal.SIGTERM and self._drain():
+            return
         self._on_stop()
         self._long_polls.release()
         super().handle_exit(sig, frame)

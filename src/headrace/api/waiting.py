@@ -20,7 +20,14 @@ Subscribe = Callable[[Callable[[], None]], AbstractContextManager[object]]
 class LongPolls:
     """All waiting requests of this node. They are released when the node stops."""
 
-    def __init__(self, *, poll_seconds: float = 1.0) -> None:
+    def __init__(self, *, hears_wake_ups: Callable[[], bool], poll_seconds: float = 1.0) -> None:
+        """Create it without any request.
+
+        Args:
+            hears_wake_ups: Returns whether the wake-ups of other nodes arrive.
+            poll_seconds: Time between two checks without a wake-up.
+        """
+        self._hears_wake_ups = hears_wake_ups
         self._poll_seconds = poll_seconds
         self._wake_callbacks: set[Callable[[], None]] = set()
         self._stopping = False
@@ -36,21 +43,27 @@ class LongPolls:
         for wake in list(self._wake_callbacks):
             wake()
 
-    async def wait(self, subscribe: Subscribe, check: Check[T], *, seconds: float) -> T | None:
+    async def wait(
+        self, subscribe: Subscribe, check: Check[T], *, seconds: float, is_idle: bool = False
+    ) -> T | None:
         """Call `check` at once, after each wake-up, and once per poll interval.
+
+        Args:
+            is_idle: Whether most requests of this kind end without an answer. Then `check` is not
+                called once per poll interval while wake-ups arrive.
 
         Returns:
             The first result of `check` that is not None. None after `seconds`, or when the node
             stops.
         """
         with self.subscribed(subscribe) as poll:
-            return await check() or await poll.wait(check, seconds=seconds)
+            return await check() or await poll.wait(check, seconds=seconds, is_idle=is_idle)
 
     @contextmanager
     def subscribed(self, subscribe: Subscribe) -> Iterator[LongPoll]:
         """Collect wake-ups for `LongPoll.wait` from now to the end of the block."""
         loop = asyncio.get_running_loop()
-        poll = LongPoll(self, self._poll_seconds)
+        poll = LongPoll(self, self._hears_wake_ups, self._poll_seconds)
 
         def wake() -> None:
             loop.call_soon_threadsafe(poll.woken.set)
@@ -66,21 +79,27 @@ class LongPolls:
 class LongPoll:
     """One waiting request, with the wake-ups that it has not handled yet."""
 
-    def __init__(self, long_polls: LongPolls, poll_seconds: float) -> None:
+    def __init__(
+        self, long_polls: LongPolls, hears_wake_ups: Callable[[], bool], poll_seconds: float
+    ) -> None:
         self.woken = asyncio.Event()
         self._long_polls = long_polls
+        self._hears_wake_ups = hears_wake_ups
         self._poll_seconds = poll_seconds
 
-    async def wait(self, check: Check[T], *, seconds: float) -> T | None:
+    async def wait(self, check: Check[T], *, seconds: float, is_idle: bool = False) -> T | None:
         """Call `check` after each wake-up and once per poll interval, for up to `seconds`.
 
         Return its first result that is not None, or None when the time is over or the node stops.
+        If `is_idle`, see `LongPolls.wait`.
         """
         deadline = time.monotonic() + seconds
         while (remaining := deadline - time.monotonic()) > 0 and not self._long_polls.stopping:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(remaining, self._poll_seconds)):
                     await self.woken.wait()
+            if is_idle and not self.woken.is_set() and self._hears_wake_ups():
+                continue
             self.woken.clear()
             result = await check()
             if result is not None:

@@ -96,7 +96,7 @@ def deploy(
             _check_terminal()
         request = files | {
             "profile": profile,
-            "state_location": state_location,
+            "state_location": _find_location(state_location),
             "py_files": [str(Path(path).absolute()) for path in py_files],
             "prune": prune,
         }
@@ -108,6 +108,13 @@ def deploy(
             raise Exit(EXIT_CHANGES if detailed_exitcode and deployment["has_changes"] else 0)
         if deployment["has_changes"]:
             _apply(context, client, deployment, yes=yes)
+
+
+def _find_location(written: str | None) -> str | None:
+    """Return a location with an absolute path: a relative one is that of the user's folder."""
+    if written is None or ":" in written:
+        return written
+    return str(Path(written).absolute())
 
 
 def _plan(context: CommandContext, client: Client, request: Json) -> Json:

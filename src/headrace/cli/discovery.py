@@ -25,7 +25,7 @@ from headrace.home import HomeLayout
 from headrace.node_file import choose_token, find_running_node
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8040"
-"""Port 8040 is headrace.settings.DEFAULT_PORT."""
+"""Port 8040 is headrace.settings_sections.DEFAULT_PORT."""
 _PROBE_SECONDS = 2.0
 """Longest time to wait for a node on the default port, which may belong to any program."""
 CONNECT_SECONDS = 30.0

@@ -24,6 +24,9 @@ _VERSION_FIELDS = (
 _SAVEPOINT_FIELDS = ("id", "version", "state", "files", "bytes", "is_clean", "created_at")
 
 _name_argument = click.argument("name", metavar="JOB")
+_savepoint_option = click.option(
+    "--no-savepoint", is_flag=True, help="Do not copy the state, for example if it is lost."
+)
 
 
 @click.group()
@@ -94,10 +97,16 @@ def schema() -> None:
 
 @job.command()
 @_name_argument
+@_savepoint_option
 @options.connection_options
-def stop(*, name: str, server: str | None, home: str | None, debug: bool) -> None:
+def stop(
+    *, name: str, no_savepoint: bool, server: str | None, home: str | None, debug: bool
+) -> None:
     """Stop a job with a savepoint."""
-    _act(name, "stop", None, server=server, home=home, debug=debug)
+    with command_context(server=server, home=home, debug=debug) as context:
+        client = context.connect()
+        deployment = client.stop_job(name, savepoint=not no_savepoint)
+        raise Exit(follow(client, deployment, context.terminal))
 
 
 @job.command()
@@ -137,14 +146,25 @@ def rollback(
 @job.command()
 @_name_argument
 @click.option("--yes", "-y", is_flag=True, help="Delete without a question.")
+@_savepoint_option
 @options.connection_options
-def delete(*, name: str, yes: bool, server: str | None, home: str | None, debug: bool) -> None:
+def delete(
+    *,
+    name: str,
+    yes: bool,
+    no_savepoint: bool,
+    server: str | None,
+    home: str | None,
+    debug: bool,
+) -> None:
     """Stop a job with a savepoint, and remove it. Its savepoints stay."""
     if not yes:
         click.confirm(f"Delete the job {name}?", abort=True, err=True)
     with command_context(server=server, home=home, debug=debug) as context:
         client = context.connect()
-        raise Exit(follow(client, client.delete_job(name), context.terminal))
+        raise Exit(
+            follow(client, client.delete_job(name, savepoint=not no_savepoint), context.terminal)
+        )
 
 
 def _act(

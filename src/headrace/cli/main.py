@@ -8,6 +8,7 @@ from headrace import __version__
 from headrace.cli.deploy import deploy
 from headrace.cli.doctor import doctor
 from headrace.cli.job import job
+from headrace.cli.node import node
 from headrace.cli.recover import recover
 from headrace.cli.serve import serve
 from headrace.cli.session import session
@@ -26,7 +27,7 @@ def headrace() -> None:
 
 _COMMANDS = (
     *(serve, stop, status, sql, session, statement, stream, deploy, job),
-    *(recover, doctor),
+    *(node, recover, doctor),
 )
 for _command in _COMMANDS:
     headrace.add_command(_command)

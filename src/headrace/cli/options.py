@@ -31,9 +31,10 @@ class OnError(StrEnum):
 
 server = click.option(
     "--server",
-    metavar="URL",
-    help="Address of the node; `embedded` allows only the node of this home. Default: the node of "
-    "this home, else a node on port 8040, else an embedded node that the command starts.",
+    metavar="URL[,URL…]",
+    help="Address of the node, or of several nodes of one cluster; `embedded` allows only the node "
+    "of this home. Default: the node of this home, else a node on port 8040, else an embedded node "
+    "that the command starts.",
 )
 home = click.option(
     "--home", metavar="DIR", help="Folder that holds all state. Default: ./.headrace."

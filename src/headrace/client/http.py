@@ -6,12 +6,13 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import cycle
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
 from headrace.client.errors import error_from_response
-from headrace.client.transport import Endpoint, HttpRequest, HttpResponse, Transport
+from headrace.client.transport import Endpoint, HttpRequest, HttpResponse, Transport, parse_address
 from headrace.errors import NodeUnreachable
 
 Json = dict[str, Any]
@@ -23,7 +24,7 @@ _RESPONSE_MARGIN = 20.0
 
 
 class Client:
-    """Client of one node.
+    """Client of a node, or of a cluster.
 
     Every method raises the HeadraceError that the node responded with. It raises NodeUnreachable
     if no node responds within `retry_seconds`.
@@ -36,25 +37,35 @@ class Client:
         *,
         retry_seconds: float = 30.0,
         parse_float: Callable[[str], Any] = float,
-        relocate: Callable[[], Endpoint | None] = lambda: None,
+        relocate: Callable[[], Endpoint | None] | None = None,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Create a client; the first request opens the connection.
 
         Args:
-            address: URL of the node, for example `http://127.0.0.1:8040`.
-            token: Bearer token of the node.
+            address: URL of the node, for example `http://127.0.0.1:8040`. Or the URLs of several
+                nodes of one cluster, separated by commas: while a node does not respond, requests
+                go to the next one.
+            token: Bearer token of the nodes.
             retry_seconds: How long requests are repeated while no node responds.
             parse_float: Converts the text of each JSON number that is not an integer.
             relocate: Called while no node responds. Returns the endpoint of the node to use from
-                then on, or None if it is not known.
+                then on, or None if it is not known. By default, the next of several URLs.
             report: Receives a line when an outage lasts, and a line when it is over.
 
         Raises:
             InvalidSetting: The address is not an HTTP URL.
         """
+        endpoints = [Endpoint(each.strip(), token) for each in address.split(",")]
+        for endpoint in endpoints:
+            parse_address(endpoint.address)
+        following = cycle([*endpoints[1:], endpoints[0]])
         self._transport = Transport(
-            Endpoint(address, token), retry_seconds=retry_seconds, relocate=relocate, report=report
+            endpoints[0],
+            retry_seconds=retry_seconds,
+            has_others=len(endpoints) > 1,
+            relocate=relocate or (lambda: next(following)),
+            report=report,
         )
         self._parse_float = parse_float
 
@@ -117,6 +128,15 @@ class Client:
         """Return every node that the store has a record of."""
         nodes: list[Json] = self._call("GET", "/api/v1/nodes")["items"]
         return nodes
+
+    def drain_node(self, node_id: str) -> Json:
+        """Ask a node to leave, and return the node."""
+        return self._call("POST", f"/api/v1/nodes/{_quote(node_id)}/drain")
+
+    def confirm_node_gone(self, node_id: str) -> Json:
+        """Confirm that a node and the drivers of its host have ended. Return the node."""
+        path = f"/api/v1/nodes/{_quote(node_id)}/gone"
+        return self._call("POST", path, body={"confirmed": True})
 
     # Statements.
 
@@ -207,9 +227,15 @@ class Client:
         query = {"state": state, "before": before, "limit": limit}
         return self._call("GET", "/api/v1/sessions", query=query)
 
-    def session_log(self, session: str, tail: int | None = None) -> str:
-        """Return the log of a session's driver, or the last `tail` bytes of it."""
+    def session_log(self, session: str, tail: int | None = None, *, forward: bool = True) -> str:
+        """Return the log of a session's driver, or the last `tail` bytes of it.
+
+        Args:
+            forward: Whether the node asks the node that has launched the driver.
+        """
         query = {} if tail is None else {"tail": str(tail)}
+        if not forward:
+            query["forward"] = "false"
         path = f"/api/v1/sessions/{_quote(session)}/log"
         response = self._transport.send(self._request("GET", path, query=query))
         _raise_for_status(response)
@@ -266,13 +292,19 @@ class Client:
         return self._call("GET", path, query={"limit": limit})
 
     def act_on_job(self, name: str, action: str, options: Mapping[str, Any] | None = None) -> Json:
-        """Stop, start, copy or roll back a job. Return the deployment that does it."""
+        """Start, copy or roll back a job. Return the deployment that does it."""
         path = f"/api/v1/jobs/{_quote(name)}/{action}"
         return self._call("POST", path, body=options, idempotent=False)
 
-    def delete_job(self, name: str) -> Json:
+    def stop_job(self, name: str, *, savepoint: bool = True) -> Json:
+        """Stop a job. Return the deployment that does it."""
+        path = f"/api/v1/jobs/{_quote(name)}/stop"
+        return self._call("POST", path, query={"savepoint": savepoint}, idempotent=False)
+
+    def delete_job(self, name: str, *, savepoint: bool = True) -> Json:
         """Stop a job and remove it. Return the deployment that does it."""
-        return self._call("DELETE", f"/api/v1/jobs/{_quote(name)}", idempotent=False)
+        path = f"/api/v1/jobs/{_quote(name)}"
+        return self._call("DELETE", path, query={"savepoint": savepoint}, idempotent=False)
 
     # Table transactions.
 

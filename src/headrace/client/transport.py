@@ -13,13 +13,15 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 from headrace.errors import InvalidSetting, NodeUnreachable
 
 BLOCK = 256 * 1024
 """Largest number of bytes in a block of a streamed body."""
 _RETRIED_STATUSES = frozenset({502, 503, 504})
+_CONNECT_SECONDS = 3.0
+"""Longest time to open a connection if other nodes can take the place of this one."""
 _REPORT_SECONDS = 1.0
 """Length of an outage after which it is reported."""
 
@@ -56,6 +58,23 @@ class HttpRequest:
     """Whether the request carries the token. Probes do not: any process may hold the port."""
 
 
+def parse_address(address: str) -> SplitResult:
+    """Return the parts of the address of a node. Raise InvalidSetting if it is no URL of one."""
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise InvalidSetting(
+            f"{address!r} is not the address of a node. Write http://HOST:PORT or "
+            "https://HOST:PORT."
+        )
+    try:
+        _ = parts.port
+    except ValueError:
+        raise InvalidSetting(
+            f"The port in {address!r} is not valid. Write a number from 1 to 65535."
+        ) from None
+    return parts
+
+
 class Transport:
     """Connection to one node. It must not be used by several threads at once."""
 
@@ -64,6 +83,7 @@ class Transport:
         endpoint: Endpoint,
         *,
         retry_seconds: float = 30.0,
+        has_others: bool = False,
         relocate: Callable[[], Endpoint | None] = lambda: None,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -72,6 +92,8 @@ class Transport:
         Args:
             endpoint: Node to connect to.
             retry_seconds: Seconds for which requests are repeated while no node responds.
+            has_others: Whether `relocate` names other nodes. Then a node that cannot be reached
+                soon is left.
             relocate: Called while no node responds. Returns the endpoint of the node to use from
                 then on, or None if it is not known.
             report: Receives a line when an outage lasts, and a line when it is over.
@@ -79,6 +101,7 @@ class Transport:
         Raises:
             InvalidSetting: The address is not an HTTP or HTTPS URL.
         """
+        self._has_others = has_others
         self.retry_seconds = retry_seconds
         self._relocate = relocate
         self._report = report
@@ -134,10 +157,10 @@ class Transport:
                 response = read(self._send_once(request))
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                if not _may_retry(request, error) or outage.is_too_long:
+                if not self._may_retry(request, error) or outage.is_too_long:
                     raise self._unreachable(error) from error
                 outage.wait(self.address, str(error) or type(error).__name__)
-                self._use(self._relocate() or self._endpoint)
+                self._move()
             except BaseException:
                 # An interrupt: the next request must not read the rest of this response.
                 self.close()
@@ -148,24 +171,31 @@ class Transport:
                     outage.end()
                     return response
                 outage.wait(self.address, f"status {response.status}")
+                self._move()
+
+    def _may_retry(self, request: HttpRequest, error: Exception) -> bool:
+        """Return whether the request can be repeated without harm after this error."""
+        if isinstance(error, ssl.SSLCertVerificationError | http.client.InvalidURL):
+            return False
+        if isinstance(error, socket.gaierror):
+            return self._has_others or error.errno != socket.EAI_NONAME
+        # A refused connection never reached the node.
+        return request.idempotent or isinstance(error, ConnectionRefusedError)
+
+    def _move(self) -> None:
+        """Continue with the node that takes the place of this one, if it is known."""
+        endpoint = self._relocate()
+        if endpoint is not None and endpoint != self._endpoint:
+            self.close()
+            self._use(endpoint)
 
     def _use(self, endpoint: Endpoint) -> None:
         """Send the following requests to this endpoint. Raise InvalidSetting if it is no URL."""
-        parts = urlsplit(endpoint.address)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise InvalidSetting(
-                f"{endpoint.address!r} is not the address of a node. Write http://HOST:PORT or "
-                "https://HOST:PORT."
-            )
-        try:
-            self._port = parts.port
-        except ValueError:
-            raise InvalidSetting(
-                f"The port in {endpoint.address!r} is not valid. Write a number from 1 to 65535."
-            ) from None
+        parts = parse_address(endpoint.address)
         self._endpoint = endpoint
+        self._port = parts.port
         self._secure = parts.scheme == "https"
-        self._host = parts.hostname
+        self._host = parts.hostname or ""
         self._prefix = parts.path.rstrip("/")
 
     def _read_blocks(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
@@ -189,6 +219,9 @@ class Transport:
         if self._connection is None:
             self._connection = self._connect()
         connection = self._connection
+        if connection.sock is None and self._has_others:
+            connection.timeout = min(request.timeout, _CONNECT_SECONDS)
+            connection.connect()
         connection.timeout = request.timeout
         if connection.sock is not None:
             connection.sock.settimeout(request.timeout)
@@ -248,13 +281,3 @@ class _Outage:
 
 def _read_response(response: http.client.HTTPResponse) -> HttpResponse:
     return HttpResponse(response.status, dict(response.getheaders()), response.read())
-
-
-def _may_retry(request: HttpRequest, error: Exception) -> bool:
-    """Return whether the request can be repeated without harm after this error."""
-    if isinstance(error, ssl.SSLCertVerificationError | http.client.InvalidURL):
-        return False
-    if isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME:
-        return False
-    # A refused connection never reached the node.
-    return request.idempotent or isinstance(error, ConnectionRefusedError)

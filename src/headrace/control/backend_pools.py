@@ -44,6 +44,12 @@ class BackendPools:
         with self._lock:
             return self._by_backend[backend]
 
+    @property
+    def has_work(self) -> bool:
+        """Whether any call runs or waits for a thread."""
+        with self._lock:
+            return any(self._by_backend.values())
+
     def is_busy(self, session_id: str) -> bool:
         """Return whether work for a session runs, or waits for a thread."""
         with self._lock:

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from headrace import __version__
 from headrace.conf_policy import NO_CONF_POLICY
 from headrace.control.context import NodeContext
+from headrace.control.drain import Drain
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.control.event_log import EventLog
 from headrace.control.expiry import Expiry
@@ -21,21 +22,26 @@ from headrace.control.history import HistoryRetention
 from headrace.control.home_token import load_or_create_token
 from headrace.control.host.idle_shutdown import IdleShutdown
 from headrace.control.host.metastore import Metastore
+from headrace.control.host.process_identity import this_host
 from headrace.control.jobs import job_changer, planning, pruning
 from headrace.control.jobs.operation_runner import OperationRunner
 from headrace.control.jobs.plan_expiry import PlanExpiry
 from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
+from headrace.control.limits import FreePlaces
 from headrace.control.metrics import StoreMetrics
 from headrace.control.node_lease import ExpiredNodes, NodeLease
+from headrace.control.nodes import Nodes
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
+from headrace.control.placement import check_placement
 from headrace.control.retention import Retention
 from headrace.control.sessions.closing import Closings
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.forced_cancel import ForcedCancels
 from headrace.control.sessions.launch import Launches
 from headrace.control.sessions.service import Sessions
+from headrace.control.sessions.session_logs import SessionLogs
 from headrace.control.sessions.takeover import Takeovers
 from headrace.control.sessions.warm_pool import WarmPool
 from headrace.control.statements.node_statements import NodeStatements
@@ -44,10 +50,10 @@ from headrace.control.streams.service import Streams
 from headrace.control.transactions import Transactions
 from headrace.control.wake_ups import WakeUps
 from headrace.control.worker_pool import WorkerPool
-from headrace.errors import InvalidSetting, StoreUnavailable
+from headrace.errors import InvalidSetting, NodeNotReady, StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import NodeState
-from headrace.model.node import NodeRecord
+from headrace.model.messages import LINK_VERSION
 from headrace.model.session import DriverLease, Session
 from headrace.node_file import NodeFile
 from headrace.private_files import write_private
@@ -110,6 +116,8 @@ class Node:
         StoreMetrics(self.database, self.metrics)
         self.statements = Statements(self.context, NodeStatements(self.context))
         self.sessions = Sessions(self.context)
+        self.session_logs = SessionLogs(self.context, token=self.token)
+        self.nodes = Nodes(self.context)
         self.transactions = Transactions(self.context)
         self.streams = Streams(self.context)
         planner = planning.JobPlanner(self.context)
@@ -140,12 +148,21 @@ class Node:
             takeovers=self._takeovers,
             metastore=self._metastore,
             profiles=self._profiles,
+            is_draining=lambda: self._drain.has_begun,
         )
         self._idle_shutdown = IdleShutdown(
             settings.layout, settings.embedded.linger.total_seconds()
         )
         self._warm_pool = WarmPool(self.context, embedded=embedded)
-        self._lease = NodeLease(self.context, register=self._register)
+        self._drain = Drain(
+            self.context,
+            hand_over=self._operations.stop,
+            is_busy=lambda: self._launches.has_work or self._takeovers.has_work,
+            leave=self._leave,
+        )
+        self._lease = NodeLease(
+            self.context, register=self._register, on_draining=self._drain.begin
+        )
         self._tasks = self._make_tasks()
         self._request_stop: Callable[[], None] = lambda: None
 
@@ -155,13 +172,18 @@ class Node:
         return self.context.node_id
 
     def start(self, *, request_stop: Callable[[], None]) -> None:
-        """Register the node and start its background work. Raise StoreUnavailable.
+        """Register the node and start its background work.
+
+        Raises:
+            StoreUnavailable: The store does not answer.
+            UnsharedLocation: Nodes on other hosts cannot reach the files of this node.
 
         Args:
             request_stop: Asks the server to stop; an embedded node calls it when it is unused.
         """
         self._request_stop = request_stop
         with self.database.write("node.register") as tx:
+            check_placement(tx, self.settings)
             self._register(tx)
         self.database.listen()
         self._launchers.announce([self.context.address])
@@ -171,6 +193,13 @@ class Node:
         self._operations.start()
         self._describe().write(self.settings.layout)
         _LOG.info("node %s serves %s from %s", self.id, self.context.address, self.database.dialect)
+
+    def drain(self) -> bool:
+        """Begin to leave. Return False if the node has begun before, or hands nothing over."""
+        if self.embedded or self._drain.has_begun:
+            return False
+        self._drain.begin()
+        return True
 
     def withdraw(self) -> None:
         """Remove the node file before the node stops to listen, so that no command uses it."""
@@ -196,13 +225,14 @@ class Node:
             self._metastore.stop() if self.ends_drivers else self._metastore.release()
         self.database.close()
 
-    def list_nodes(self) -> list[NodeRecord]:
-        """Return the record of every node in the store, including nodes that are gone."""
-        with self.database.read() as tx:
-            return nodes.page(tx)
+    def hears_wake_ups(self) -> bool:
+        """Return whether the wake-ups of other nodes arrive at present."""
+        return self.database.hears_wake_ups(self.context.lease_seconds)
 
     def check_ready(self) -> None:
         """Raise StoreUnavailable or NodeNotReady if the node cannot serve at the moment."""
+        if self._drain.has_begun:
+            raise NodeNotReady("The node drains: it serves what it has begun, and leaves.")
         self.database.ping()
         self._tasks.check_recent()
 
@@ -215,6 +245,8 @@ class Node:
             seconds=self.context.lease_seconds,
             profiles=sorted(self._profiles),
             backends=self._launchers.backends,
+            host=this_host().to_record(),
+            link_version=LINK_VERSION,
         )
 
     def _make_tasks(self) -> PeriodicTasks:
@@ -224,6 +256,7 @@ class Node:
             PeriodicTask("expiry", Expiry(self.context).run),
             PeriodicTask("forced cancels", ForcedCancels(self.context, self._takeovers).run),
             PeriodicTask("warm pool", self._warm_pool.run),
+            PeriodicTask("free places", FreePlaces(self.context).run),
             PeriodicTask("launches", self._launches.start_pending),
             PeriodicTask("history", HistoryRetention(self.context).run, _HISTORY_SECONDS),
             PeriodicTask("expired nodes", ExpiredNodes(self.context).run, _EXPIRED_NODES_SECONDS),
@@ -252,6 +285,9 @@ class Node:
             version=__version__,
             embedded=self.embedded,
         )
+
+    def _leave(self) -> None:
+        self._request_stop()
 
     def _stop_if_unused(self) -> None:
         if self.embedded and self._idle_shutdown.is_due(self.database):

@@ -11,8 +11,10 @@ from collections.abc import Callable
 
 from headrace.control.context import NodeContext
 from headrace.errors import StoreUnavailable
+from headrace.model.lifecycle import NodeState
 from headrace.store import nodes
 from headrace.store.database import Tx
+from headrace.store.notifications import HEARTBEAT
 
 _LOG = logging.getLogger("headrace.node")
 _GONE_SECONDS = 600.0
@@ -22,14 +24,22 @@ _GONE_SECONDS = 600.0
 class NodeLease:
     """A thread that renews the lease of one node until it is stopped."""
 
-    def __init__(self, context: NodeContext, *, register: Callable[[Tx], None]) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        *,
+        register: Callable[[Tx], None],
+        on_draining: Callable[[], None],
+    ) -> None:
         """Create the thread, without starting it.
 
         Args:
             register: Registers the node again, if another node has ended its registration.
+            on_draining: Called when the store says that the node is to drain.
         """
         self._context = context
         self._register = register
+        self._on_draining = on_draining
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-lease", daemon=True)
 
@@ -60,9 +70,13 @@ class NodeLease:
 
     def _renew(self) -> None:
         with self._context.database.write("node.renew") as tx:
-            if not nodes.renew(tx, self._context.node_id, self._context.lease_seconds):
+            tx.wake(HEARTBEAT)
+            state = nodes.renew(tx, self._context.node_id, self._context.lease_seconds)
+            if state is None:
                 # The node was away for so long that it counted as gone.
                 self._register(tx)
+        if state is NodeState.DRAINING:
+            self._on_draining()
 
 
 class ExpiredNodes:

@@ -6,6 +6,7 @@ No task may wait for a file system: `Retention` deletes files in a thread of its
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,8 @@ _LOG = logging.getLogger("headrace.tasks")
 _MISSED_SWEEPS = 5
 """Number of sweeps without which a node counts as away or not ready, if a sweep is long."""
 _STOP_SECONDS = 30.0
+_JITTER = (0.8, 1.2)
+"""Bounds of the factor by which the pause between two sweeps varies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class PeriodicTasks:
         self._next_run = {task.name: 0.0 for task in tasks}
         self._is_away = True
         self._began_at = self._ended_at = read_boot_clock()
+        # Tests of other code compare the state of the module's own generator.
+        self._random = random.SystemRandom()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-tasks", daemon=True)
 
@@ -95,7 +100,8 @@ class PeriodicTasks:
                     self._is_away = True
                 except Exception:  # noqa: BLE001 - the next sweep must still check the leases
                     _LOG.exception("the node could not return to work")
-                launch.wait(self._interval)
+                # Nodes that start at the same time should not sweep at the same time.
+                launch.wait(self._interval * self._random.uniform(*_JITTER))
 
     def _sweep(self) -> None:
         self._detect_freeze()

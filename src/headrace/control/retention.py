@@ -1,4 +1,4 @@
-"""Deletion of files: expired results, and what killed drivers leave.
+"""Work with files: deletion of expired results and of leftovers, copies of logs.
 
 The schema and the counts of an expired result stay with the statement.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from headrace.control.context import NodeContext
 from headrace.control.leftovers import AbandonedFolders, AbandonedResults
+from headrace.control.sessions.kept_logs import KeptLogs
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import HeadraceError, StoreUnavailable
 from headrace.model.result import is_location_of
@@ -28,7 +29,7 @@ _STOP_SECONDS = 5.0
 
 
 class Retention:
-    """Deletes expired results of the whole store, and files of killed drivers.
+    """Deletes expired results of the whole store and files of killed drivers, and keeps logs.
 
     Several nodes may do so at the same time. The work has a thread of its own, because a results
     location may answer slowly or not at all.
@@ -39,6 +40,7 @@ class Retention:
         self._deletions = WorkerPool("deletions", threads=_DELETE_THREADS, seconds=_DELETE_SECONDS)
         self._abandoned_results = AbandonedResults(context, self._deletions)
         self._abandoned_folders = AbandonedFolders(context)
+        self._kept_logs = KeptLogs(context, self._deletions)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="headrace-retention", daemon=True)
 
@@ -82,6 +84,7 @@ class Retention:
         while not self._stopping.is_set():
             self._attempt(self.run, "expired results could not be deleted")
             self._attempt(self._abandoned_folders.run, "temporary folders could not be deleted")
+            self._attempt(self._kept_logs.run, "logs of ended sessions could not be kept")
             if round_number % _ROUNDS_PER_SEARCH == 0:
                 self._attempt(
                     self._abandoned_results.run, "abandoned result files could not be deleted"

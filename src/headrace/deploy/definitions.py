@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.deploy.manifest import JobKind, JobManifest
@@ -115,17 +115,33 @@ class _Needed:
 
     def add(self, mentioned: MentionedNames) -> None:
         """Add the definitions that these names need, each stream after those it reads."""
+        # A chain of streams can be longer than Python's stack.
+        stack: list[tuple[Iterator[_Stream | _Setup], _Stream | None]] = [
+            (self._find_new(mentioned), None)
+        ]
+        while stack:
+            pending, reader = stack[-1]
+            found = next(pending, None)
+            if found is not None:
+                own = found if isinstance(found, _Stream) else None
+                stack.append((self._find_new(found.mentioned), own))
+                continue
+            stack.pop()
+            if reader is not None:
+                self.streams[reader.parts] = reader.text
+
+    def _find_new(self, mentioned: MentionedNames) -> Iterator[_Stream | _Setup]:
+        """Return each definition that these names need and that was not found before."""
         for item in self._setup:
             is_needed = item.created is None or mentioned.has(item.created)
             if is_needed and id(item) not in self.setup:
                 self.setup.add(id(item))
-                self.add(item.mentioned)
+                yield item
         for parts, stream in self._streams.items():
             # Spark reports a stream that reads itself as a table that does not exist.
             if mentioned.has(parts) and parts not in self._visited:
                 self._visited.add(parts)
-                self.add(stream.mentioned)
-                self.streams[parts] = stream.text
+                yield stream
 
 
 def load_definitions(

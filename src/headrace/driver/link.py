@@ -68,7 +68,8 @@ from headrace.model.view_messages import (
 )
 
 _LOG = logging.getLogger("headrace.link")
-_POLL_SECONDS = 20.0
+POLL_SECONDS = 45.0
+"""How long a poll waits for orders."""
 _CALL_SECONDS = 10.0
 _SHORTEST_ATTEMPT_SECONDS = 1.0
 _FIRST_BACKOFF_SECONDS = 0.05
@@ -160,7 +161,7 @@ class NodeLink:
     def poll(
         self, in_flight: list[str], cancels_received: list[str], *, streams_generation: int = 0
     ) -> Orders:
-        """Wait for orders, for up to 20 seconds, and return them.
+        """Wait for orders, for up to 45 seconds, and return them.
 
         Args:
             in_flight: Statements whose end the node has not acknowledged yet.
@@ -168,12 +169,12 @@ class NodeLink:
             streams_generation: Generation of the desired queries that the driver has.
         """
         message = Poll(
-            wait_seconds=_POLL_SECONDS,
+            wait_seconds=POLL_SECONDS,
             in_flight=in_flight,
             cancels_received=cancels_received,
             streams_generation=streams_generation,
         )
-        return self._call("poll", message, Orders, seconds=_POLL_SECONDS + _CALL_SECONDS)
+        return self._call("poll", message, Orders, seconds=POLL_SECONDS + _CALL_SECONDS)
 
     def renew(self, streams: int = 0, queries: Sequence[QueryReport] = ()) -> Renewed:
         """Renew the lease, report the streaming queries, and update the node addresses.

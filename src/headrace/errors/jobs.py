@@ -42,6 +42,12 @@ class JobBusy(Conflict):
     code = "job_busy"
 
 
+class SessionConflict(Conflict):
+    """The session of the job has another configuration, and cannot be replaced."""
+
+    code = "session_conflict"
+
+
 class JobStateConflict(Conflict):
     """The state of the job does not allow the action."""
 

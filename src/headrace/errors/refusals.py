@@ -255,9 +255,17 @@ class LeaseLost(Conflict):
 
 
 class QueueFull(HeadraceError):
-    """Too many statements wait in the session."""
+    """Too many statements wait."""
 
     code = "queue_full"
+    status = 429
+    exit_code = EXIT_CONFLICT
+
+
+class TooManySessions(HeadraceError):
+    """The user, or all users together, have too many live sessions."""
+
+    code = "too_many_sessions"
     status = 429
     exit_code = EXIT_CONFLICT
 
@@ -287,6 +295,24 @@ class StoreUnavailable(HeadraceError):
     code = "store_unavailable"
     status = 503
     exit_code = EXIT_CONNECTION
+
+
+class UnsharedLocation(InvalidSetting):
+    """A setting names a place that only one host of the cluster can reach."""
+
+    code = "unshared_location"
+
+
+class NodeNotFound(NotFound):
+    """The node does not exist."""
+
+    code = "node_not_found"
+
+
+class NodeStateConflict(Conflict):
+    """The state of the node does not allow the action."""
+
+    code = "node_state_conflict"
 
 
 class NodeNotReady(HeadraceError):

@@ -113,6 +113,17 @@ class JobVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VersionOrigin:
+    """Where the state of a version comes from."""
+
+    version: int
+    revision: int
+    has_state: bool
+    parent: int | None
+    """Version whose state it has continued; None: it began without state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A job as the store holds it."""
 
@@ -126,6 +137,7 @@ class Job:
     version_id: str | None
     """The deployed version; None while the first one is being deployed."""
     run: str | None
+    """Directory of its checkpoints below those of the job: version and id."""
     change_id: str | None
     """The change in progress, which no other change can join."""
     failure: Failure | None
@@ -171,6 +183,8 @@ class ChangeRecord(BaseModel):
     """Whether the new run begins with a savepoint."""
     restore_id: str | None = None
     """That savepoint; None: the copy."""
+    is_other_lineage: bool = False
+    """Whether that savepoint belongs to a version whose state the old run has not continued."""
     task_id: str | None = None
     """Statement of the task in progress."""
     task_attempts: int = 0
@@ -261,10 +275,12 @@ class PlannedJob(BaseModel):
     """What is to run; None: nothing changes, or the job is to stop."""
     restores_from: str | None = None
     """Savepoint that the new run begins with, if it exists already."""
+    is_other_lineage: bool = False
+    """Whether that savepoint belongs to a version whose state the job has not continued."""
     keeps_run: bool = False
-    """Whether the job continues with the checkpoint of an earlier run."""
-    run_to_keep: str | None = None
-    """That run, if it is not the last one."""
+    """Whether the job continues with the checkpoint of its last run."""
+    takes_savepoint: bool = True
+    """Whether the state of a job that is to stop is copied."""
     path_source: VersionSpec | None = None
     """Version whose sinks of files the new one continues, if it is not the last one."""
     facts: PlannedFacts | None = None

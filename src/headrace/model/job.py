@@ -81,7 +81,8 @@ class PlanSummary(BaseModel):
 
     is_streaming: bool
     sources: Annotated[list[Name], Field(max_length=1000)] = []
-    """Each streaming source: its provider, and the options that identify its data. Sorted."""
+    """Each streaming source: its provider, and the options that identify its data. In the order of
+    the plan."""
     operators: Annotated[list[MessageText], Field(max_length=1000)] = []
     """Each stateful operator: its kind, keys, functions and types. In the order of the plan."""
     columns: Annotated[list[tuple[Name, MessageText]], Field(max_length=10_000)] = []

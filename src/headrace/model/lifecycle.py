@@ -292,8 +292,9 @@ CHANGE: Lifecycle[ChangeStep] = Lifecycle(
     _CH.PLANNED,
     {
         # Stopped: no query of the job runs.
-        _CH.PLANNED: frozenset({_CH.STOP_WANTED, _CH.STOPPED}),
-        _CH.STOP_WANTED: frozenset({_CH.STOPPED}),
+        # Undoing: a step has failed again and again.
+        _CH.PLANNED: frozenset({_CH.STOP_WANTED, _CH.STOPPED, _CH.UNDOING}),
+        _CH.STOP_WANTED: frozenset({_CH.STOPPED, _CH.UNDOING}),
         _CH.STOPPED: frozenset({_CH.VERIFIED, _CH.UNDOING}),
         # Applied: the job was to stop.
         _CH.VERIFIED: frozenset({_CH.RESTORED, _CH.UNDOING, _CH.PROVEN, _CH.APPLIED}),

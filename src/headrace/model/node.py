@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from headrace.model.lifecycle import NodeState
 
@@ -26,3 +27,9 @@ class NodeRecord:
     """Last time at which the node came back: from a restart, a freeze or an outage of the store."""
     lease_until: datetime
     ended_at: datetime | None
+    host: dict[str, Any] | None
+    """Identity of its host; None: a version before 0.1 has registered it."""
+    link_version: int
+    """Version of the messages that it exchanges with drivers."""
+    confirmed_gone_at: datetime | None
+    """When an operator confirmed that the node and the drivers of its host have ended."""

@@ -112,6 +112,8 @@ class NewSession:
     """Largest number of its queries that run at once."""
     warm: bool = False
     """Whether the session only keeps a driver warm and belongs to no user yet."""
+    for_jobs: bool = False
+    """Whether a deployment has opened the session, which may also replace it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,7 @@ class Session:
     ttl_seconds: float | None
     parallelism: int
     warm: bool
+    for_jobs: bool
     streams: int
     """Streaming queries that run in its driver."""
     epoch: int

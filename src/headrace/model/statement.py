@@ -26,6 +26,8 @@ CREATE_VIEW = "CREATE MATERIALIZED VIEW"
 REFRESH_VIEW = "REFRESH MATERIALIZED VIEW"
 JOB_TASK = "JOB TASK"
 """A task of a deployment. No text of a user begins with it."""
+JOB_WRITE = "JOB WRITE"
+"""A task of a deployment that writes where others read."""
 RETRIED = frozenset({SAVE_STREAM, CREATE_STREAM, CREATE_SINK, CREATE_VIEW, REFRESH_VIEW})
 """Statements that another driver may run again: a query continues from its checkpoint, a definition
 is stored with the success of its statement, and each run of a refresh writes a generation anew."""

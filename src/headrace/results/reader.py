@@ -78,14 +78,23 @@ def open_rows(info: ResultInfo, inline: bytes | None) -> Rows:
         InvalidResult: The schema or the manifest is not valid.
     """
     if info.gone:
-        raise ResultGone
+        raise _build_expired(info)
     schema = parse_schema(info.spark_schema)
     if info.disposition is Disposition.INLINE:
         if inline is None:
-            raise ResultGone
+            raise _build_expired(info)
         return InlineRows(schema, info.row_count, inline)
     assert info.location is not None
     return StoredRows(schema, info.location)
+
+
+def _build_expired(info: ResultInfo) -> ResultGone:
+    return ResultGone(
+        f"The rows of the result were kept until {info.expires_at:%Y-%m-%d %H:%M:%S} UTC and are"
+        " deleted.",
+        hint="Submit the statement again. The setting results.retention says how long rows are"
+        " kept.",
+    )
 
 
 def select_batches(rows: Rows, chunk: int | None) -> Iterator[pa.RecordBatch]:
@@ -285,7 +294,10 @@ def _convert_read_errors(location: str, name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise ResultGone(f"The result is no longer kept: {location} has no {name}") from error
+        raise ResultGone(
+            f"The files of the result were deleted before their time: {location} has no {name}.",
+            hint="Submit the statement again.",
+        ) from error
     except InvalidResult as error:
         raise InvalidResult(f"Cannot read {name} in {location}: {error.message}") from error
     except HeadraceError:

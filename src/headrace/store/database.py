@@ -8,11 +8,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Self
 
-from sqlalchemy import URL, Connection, CursorResult, Engine, Executable, make_url, select, text
+from sqlalchemy import (
+    URL,
+    Connection,
+    CursorResult,
+    Engine,
+    Executable,
+    event,
+    make_url,
+    select,
+    text,
+)
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from headrace.errors import InvalidSetting
-from headrace.store import event_generations, migrate, postgres, sqlite
+from headrace.store import event_generations, late_indexes, migrate, postgres, sqlite
 from headrace.store.listener import CHANNEL, Listener, NotifyCodec
 from headrace.store.notifications import Notifications
 from headrace.store.outages import to_outage
@@ -115,8 +125,13 @@ class Database:
             SchemaTooNew: A newer Headrace has migrated the store.
         """
         with self._writer_turn(), _convert_outages(), self._writers.begin() as connection:
-            migrate.upgrade(connection)
+            is_own_schema = migrate.upgrade(connection)
+            if is_own_schema and self.dialect == "sqlite":
+                late_indexes.create(connection)
             event_generations.start_if_restored(connection)
+        if is_own_schema and self.dialect == "postgresql":
+            with _convert_outages(), self._readers.connect() as connection:
+                late_indexes.create_concurrently(connection)
 
     @contextmanager
     def read(self) -> Iterator[Tx]:
@@ -159,13 +174,25 @@ class Database:
         """Wait until wake-ups of other nodes arrive. Return False after `timeout` seconds."""
         return self._listener is None or self._listener.wait_until_listening(timeout)
 
+    def hears_wake_ups(self, within: float) -> bool:
+        """Return whether wake-ups of other nodes have arrived within the last `within` seconds.
+
+        True for a SQLite store, which has no other nodes. Nodes send a wake-up when they renew
+        their leases, so that silence means a broken connection.
+        """
+        if self.dialect == "sqlite":
+            return True
+        return self._listener is not None and self._listener.has_heard(within)
+
     def close(self) -> None:
         """Close all connections and release the SQLite file. A repeated call does nothing."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-        self._readers.dispose()
-        self._writers.dispose()
+        for engine in (self._readers, self._writers):
+            # A thread may still use a connection, which then returns to the disposed pool.
+            event.listen(engine.pool, "checkin", _close_connection)
+            engine.dispose()
         if self._lock is not None:
             self._lock.release()
 
@@ -190,6 +217,11 @@ def _convert_outages() -> Iterator[None]:
         if outage is None:
             raise
         raise outage from error
+
+
+def _close_connection(connection: Any, _record: Any) -> None:
+    if connection is not None:
+        connection.close()
 
 
 def _parse(url: str) -> URL:

@@ -9,11 +9,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import RowMapping, Select, func, insert, select, update
+from sqlalchemy import RowMapping, Select, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.errors import JobNameTaken
-from headrace.model.deployment import Job, JobVersion, VersionSpec
+from headrace.model.deployment import Job, JobVersion, VersionOrigin, VersionSpec
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.job import JobDecision
@@ -21,7 +21,7 @@ from headrace.model.lifecycle import JOB, JobState
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
-from headrace.store.job_tables import job_versions, jobs
+from headrace.store.job_tables import job_versions, jobs, savepoints
 
 _ENTITY = "job"
 _LIVE = jobs.c.ended_at.is_(None)
@@ -160,12 +160,40 @@ def history(tx: Tx, job_id: str, limit: int) -> list[JobVersion]:
     return [JobVersion(**row) for row in rows]
 
 
-def find_deployed(tx: Tx, job_id: str, version: int) -> JobVersion | None:
-    """Return the newest deployed manifest with this number of a query, or None."""
+def list_origins(tx: Tx, job_id: str) -> list[VersionOrigin]:
+    """Return where the state of each version of a job comes from."""
+    begun = savepoints.c.id == job_versions.c.from_state
+    query = (
+        select(
+            job_versions.c.version,
+            job_versions.c.revision,
+            job_versions.c.outcome,
+            job_versions.c.last_run,
+            savepoints.c.version.label("parent"),
+        )
+        .select_from(job_versions.outerjoin(savepoints, begun))
+        .where(job_versions.c.job_id == job_id)
+    )
+    return [
+        VersionOrigin(
+            version=row.version,
+            revision=row.revision,
+            has_state=row.outcome == "deployed" or row.last_run is not None,
+            parent=row.parent,
+        )
+        for row in tx.execute(query)
+    ]
+
+
+def find_with_state(tx: Tx, job_id: str, version: int) -> JobVersion | None:
+    """Return the newest manifest with this number of a query that has run, or None.
+
+    That is a deployed manifest, or one whose rollback to another lineage has failed.
+    """
     query = _SELECT_VERSION.where(
         job_versions.c.job_id == job_id,
         job_versions.c.version == version,
-        job_versions.c.outcome == "deployed",
+        or_(job_versions.c.outcome == "deployed", job_versions.c.last_run.is_not(None)),
     )
     return _first_version(tx, query.order_by(job_versions.c.revision.desc()).limit(1))
 

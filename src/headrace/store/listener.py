@@ -7,6 +7,7 @@ import os
 import random
 import selectors
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import uuid4
@@ -59,12 +60,20 @@ class Listener:
         self._notifications = notifications
         self._stop_reader, self._stop_writer = os.pipe()
         self._listening = threading.Event()
+        self._heard_at = 0.0
         self._thread = threading.Thread(target=self._run, name="store-listener", daemon=True)
         self._thread.start()
 
     def wait_until_listening(self, timeout: float) -> bool:
         """Wait for the connection. Return False if there is none after `timeout` seconds."""
         return self._listening.wait(timeout)
+
+    def has_heard(self, within: float) -> bool:
+        """Return whether the connection has worked within the last `within` seconds.
+
+        A connection whose peer has vanished looks intact until its keepalive fails.
+        """
+        return self._listening.is_set() and time.monotonic() - self._heard_at < within
 
     def close(self) -> None:
         """Stop the thread and wait for its end."""
@@ -89,6 +98,7 @@ class Listener:
     def _listen(self) -> None:
         with psycopg.connect(**self._address, autocommit=True) as connection:
             connection.execute(f"LISTEN {CHANNEL}")
+            self._heard_at = time.monotonic()
             self._listening.set()
             self._notifications.publish_all()
             self._forward(connection)
@@ -103,6 +113,7 @@ class Listener:
                 if self._stop_reader in ready:
                     return
                 for notice in connection.notifies(timeout=0):
+                    self._heard_at = time.monotonic()
                     self._notifications.publish(self._notify_codec.decode(notice.payload))
 
     def _wait_for_stop(self, timeout: float) -> bool:

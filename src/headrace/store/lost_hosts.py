@@ -1,15 +1,18 @@
 """Drivers on hosts that no node can reach: when a session may continue without them.
 
 No backend can confirm the end of such a driver. The session may continue if the driver cannot
-change files or tables, or if the driver must have ended itself.
+change files or tables, if the driver must have ended itself, or if an operator has confirmed its
+end.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import exists, select
+from sqlalchemy import exists, or_, select
 
 from headrace.model.lifecycle import StatementState
 from headrace.model.session import DriverLease
+from headrace.model.statement import JOB_WRITE
+from headrace.store import nodes
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.stream_queries import HAS_LIVE_QUERY
@@ -32,7 +35,7 @@ def may_continue_without(
     writing_statement = exists().where(
         statements.c.session_id == sessions.c.id,
         statements.c.state.in_(_IN_FLIGHT),
-        statements.c.is_query.is_(False),
+        or_(statements.c.is_query.is_(False), statements.c.command == JOB_WRITE),
     )
     # A driver also works on transactions of other sessions, which it recovers.
     open_transaction = exists().where(
@@ -40,6 +43,7 @@ def may_continue_without(
         transactions.c.epoch == lost.epoch,
         transactions.c.ended_at.is_(None),
     )
+    confirmed = nodes.is_confirmed_gone(sessions.c.launched_by, sessions.c.last_update_time)
     row = tx.execute(
         select(
             has_ended_itself.label("ended"),
@@ -48,9 +52,10 @@ def may_continue_without(
             sessions.c.fenced_driver,
             writing_statement.label("writes"),
             open_transaction.label("publishes"),
+            confirmed.label("confirmed"),
         ).where(sessions.c.id == lost.session_id)
     ).one_or_none()
-    if row is None or row.ended:
+    if row is None or row.ended or row.confirmed:
         return True
     # Fencing a driver resets the number of streams in its session.
     streams = row.streams if row.fenced_driver is None else row.fenced_driver.streams

@@ -9,9 +9,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, delete, insert, inspect, select, text
 
 from headrace.errors import SchemaTooNew
+from headrace.store.tables import schema_support
 
 # An arbitrary key that no other program is likely to use for an advisory lock.
 _LOCK_KEY = 0x68656164
@@ -20,8 +21,13 @@ _LOCK_KEY = 0x68656164
 _alembic_lock = threading.Lock()
 
 
-def upgrade(connection: Connection) -> None:
+def upgrade(connection: Connection) -> bool:
     """Run the missing migration steps in the connection's transaction.
+
+    Do nothing if a newer version has migrated the store and its schema supports this version.
+
+    Returns:
+        Whether the schema is that of this version.
 
     Raises:
         SchemaTooNew: A newer version has run a step that this version does not have.
@@ -36,7 +42,10 @@ def upgrade(connection: Connection) -> None:
     scripts = ScriptDirectory.from_config(config)
     supported = {script.revision for script in scripts.walk_revisions()}
     current = set(MigrationContext.configure(connection).get_current_heads())
-    if unknown := current - supported:
+    unknown = current - supported
+    if unknown and _find_oldest_code(connection) in supported:
+        return False
+    if unknown:
         raise SchemaTooNew(
             f"The store has schema version {', '.join(sorted(unknown))}. This Headrace supports "
             f"versions up to {scripts.get_current_head()}.",
@@ -45,3 +54,15 @@ def upgrade(connection: Connection) -> None:
     if current != set(scripts.get_heads()):
         with _alembic_lock:
             command.upgrade(config, "head")
+        head = scripts.get_revision("head")
+        connection.execute(delete(schema_support))
+        connection.execute(insert(schema_support).values(oldest_code=head.module.oldest_code))
+    return True
+
+
+def _find_oldest_code(connection: Connection) -> str | None:
+    """Return the oldest schema version whose code can use the schema, if the store says so."""
+    if not inspect(connection).has_table(schema_support.name):
+        return None
+    oldest: str | None = connection.scalar(select(schema_support.c.oldest_code))
+    return oldest

@@ -8,8 +8,10 @@ ends the previous one. So does a node that returns after its registration has en
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 
-from sqlalchemy import ColumnElement, case, exists, func, select, update
+from sqlalchemy import ColumnElement, case, exists, func, or_, select, update
 
 from headrace.model.lifecycle import NODE, NodeState
 from headrace.model.node import NodeRecord
@@ -32,12 +34,16 @@ def register(
     seconds: float,
     profiles: Sequence[str] = (),
     backends: Sequence[str] = (),
+    host: dict[str, Any] | None = None,
+    link_version: int = 1,
 ) -> int:
     """Register a node that has started, with a lease. Return the number of the registration.
 
     Args:
         profiles: Profiles whose drivers the node can start.
         backends: Backends that the node can call.
+        host: Identity of its host.
+        link_version: Version of the messages that it exchanges with drivers.
     """
     transition(tx, node_id, NodeState.GONE, actor=node_id, detail={"reason": "restarted"})
     row = {
@@ -47,6 +53,8 @@ def register(
         "state": NODE.initial,
         "profiles": list(profiles),
         "backends": list(backends),
+        "host": host,
+        "link_version": link_version,
     }
     query = (
         nodes.insert()
@@ -58,18 +66,19 @@ def register(
     return registration
 
 
-def renew(tx: Tx, node_id: str, seconds: float) -> bool:
-    """Renew a node's lease.
+def renew(tx: Tx, node_id: str, seconds: float) -> NodeState | None:
+    """Renew a node's lease, and return the state of the node; None: it is gone.
 
     If the last renewal was more than half a lease ago, the node was away: it is present from now.
-
-    Return whether the lease was renewed; it is not if the node is gone.
     """
     renewal = update(nodes).where(nodes.c.id == node_id, _LIVE)
     was_away = nodes.c.lease_until < clock(seconds / 2)
     present_since = case((was_away, clock()), else_=nodes.c.present_since)
     values = {"lease_until": clock(seconds), "present_since": present_since}
-    return tx.execute(renewal.values(values)).rowcount > 0
+    state: NodeState | None = tx.execute(
+        renewal.values(values).returning(nodes.c.state)
+    ).scalar_one_or_none()
+    return state
 
 
 def mark_return(tx: Tx, node_id: str, seconds: float) -> None:
@@ -175,10 +184,52 @@ def page(tx: Tx) -> list[NodeRecord]:
     return [NodeRecord(**row) for row in tx.execute(query).mappings()]
 
 
+def has_lease(node_id: ColumnElement[str]) -> ColumnElement[bool]:
+    """Return the condition that a node, given by a column, has a valid lease."""
+    return exists().where(nodes.c.id == node_id, _LIVE, nodes.c.lease_until > clock())
+
+
+def is_confirmed_gone(
+    node_id: ColumnElement[str], since: ColumnElement[datetime]
+) -> ColumnElement[bool]:
+    """Return the condition that an operator has confirmed the end of a node after a time."""
+    return exists().where(nodes.c.id == node_id, nodes.c.confirmed_gone_at > since)
+
+
+def page_live(tx: Tx) -> list[NodeRecord]:
+    """Return the nodes that have a valid lease."""
+    query = _SELECT.where(_LIVE, nodes.c.lease_until > clock()).order_by(nodes.c.id)
+    return [NodeRecord(**row) for row in tx.execute(query).mappings()]
+
+
 def is_live(tx: Tx, node_id: str) -> bool:
     """Return whether a node has a valid lease."""
     query = select(nodes.c.id).where(nodes.c.id == node_id, _LIVE, nodes.c.lease_until > clock())
     return tx.execute(query).first() is not None
+
+
+def get(tx: Tx, node_id: str) -> NodeRecord | None:
+    """Return the newest registration of a node, or None if there is none."""
+    query = _SELECT.where(nodes.c.id == node_id).order_by(nodes.c.registration.desc()).limit(1)
+    row = tx.execute(query).mappings().first()
+    return None if row is None else NodeRecord(**row)
+
+
+def confirm_gone(tx: Tx, node_id: str, *, actor: str) -> bool:
+    """Record that an operator has confirmed the end of a node whose lease has expired.
+
+    Return whether the lease has expired.
+    """
+    newest = select(func.max(nodes.c.registration)).where(nodes.c.id == node_id)
+    confirmed = update(nodes).where(
+        nodes.c.registration == newest.scalar_subquery(),
+        or_(nodes.c.ended_at.is_not(None), nodes.c.lease_until < clock()),
+    )
+    if not tx.execute(confirmed.values(confirmed_gone_at=clock())).rowcount:
+        return False
+    detail = {"reason": "an operator has confirmed its end"}
+    transition(tx, node_id, NodeState.GONE, actor=actor, detail=detail)
+    return True
 
 
 def addresses(tx: Tx) -> list[str]:

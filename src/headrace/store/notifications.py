@@ -1,8 +1,8 @@
 """Wake-ups inside one process.
 
 Wake-ups are hints: a lost wake-up only costs a poll interval. Topics are `session:<id>`,
-`statement:<id>`, LAUNCH (a session needs a driver), OPERATIONS (a node has work to do) and EVENTS
-(the event log has grown).
+`statement:<id>`, LAUNCH (a session needs a driver), OPERATIONS (a node has work to do), EVENTS (the
+event log has grown) and HEARTBEAT (a node has renewed its lease).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 LAUNCH = "launch"
+HEARTBEAT = "heartbeat"
 EVENTS = "events"
 OPERATIONS = "operations"
 

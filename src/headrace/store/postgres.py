@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import time
+from functools import partial
 from typing import Any
 
 import psycopg
-from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy import URL, Dialect, Engine, create_engine, event
+from sqlalchemy.exc import InvalidatePoolError
 
 # A node that hangs must not block other nodes for ever: the end of its transaction frees its locks.
 _LIMITS = {
@@ -15,6 +18,8 @@ _LIMITS = {
     "statement_timeout": "60s",
     "idle_in_transaction_session_timeout": "30s",
 }
+_USED_AT = "used_at"
+_UNTESTED_SECONDS = 0.1
 # libpq detects a peer that vanished within half a minute. tcp_user_timeout is in milliseconds.
 _KEEPALIVE = {
     "keepalives": 1,
@@ -23,6 +28,24 @@ _KEEPALIVE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
+
+
+def _remember_use(_connection: Any, record: Any) -> None:
+    record.info[_USED_AT] = time.monotonic()
+
+
+def _test_if_old(dialect: Dialect, connection: Any, record: Any, _proxy: Any) -> None:
+    """Raise InvalidatePoolError if the server has closed a connection of the pool.
+
+    A test takes as long as a small query. A restart of the server takes longer than the pause.
+    """
+    used_at = record.info.get(_USED_AT)
+    if used_at is None or time.monotonic() - used_at < _UNTESTED_SECONDS:
+        return
+    try:
+        dialect.do_ping(connection)
+    except psycopg.Error as error:
+        raise InvalidatePoolError from error
 
 
 def connect_arguments(url: URL, connect_timeout: float) -> dict[str, Any]:
@@ -46,8 +69,8 @@ def create_engines(
 ) -> tuple[Engine, Engine]:
     """Return an engine for readers and one for writers, over the same pool.
 
-    Readers run without BEGIN. The pool tests a connection before use, so that a restart of the
-    server goes unnoticed.
+    Readers run without BEGIN. The pool tests a connection that was not used for a while, so that a
+    restart of the server goes unnoticed.
     """
     writers = create_engine(
         "postgresql+psycopg://",
@@ -57,6 +80,7 @@ def create_engines(
         # Parameters contain the data of users, and errors are logged.
         hide_parameters=True,
         pool_timeout=timeout,
-        pool_pre_ping=True,
     )
+    event.listen(writers, "checkin", _remember_use)
+    event.listen(writers, "checkout", partial(_test_if_old, writers.dialect))
     return writers.execution_options(isolation_level="AUTOCOMMIT"), writers

@@ -44,7 +44,7 @@ def get(tx: Tx, savepoint_id: str) -> Savepoint | None:
 def list_of_jobs(tx: Tx, job_ids: Collection[str]) -> list[Savepoint]:
     """Return the savepoints of jobs that are not pruned, newest first."""
     query = select(table).where(table.c.job_id.in_(job_ids), table.c.ended_at.is_(None))
-    rows = tx.execute(query.order_by(table.c.id.desc())).mappings()
+    rows = tx.execute(query.order_by(table.c.created_at.desc(), table.c.id.desc())).mappings()
     return [Savepoint(**row) for row in rows]
 
 
@@ -54,8 +54,12 @@ def list_old(tx: Tx, job_id: str, *, kept: int, seconds: float) -> list[Savepoin
     Args:
         kept: Number of the newest verified savepoints that stay in any case.
         seconds: Age up to which the others stay too.
+
+    The newest savepoint of each run stays as well: if it is broken, it says that the end of the run
+    was not saved.
     """
     listed = list_of_jobs(tx, [job_id])
+    newest = {(each.version, each.run): each.id for each in reversed(listed)}
     verified = [each.id for each in listed if each.state is SavepointState.VERIFIED][:kept]
     aged = select(table.c.id).where(
         table.c.job_id == job_id,
@@ -63,7 +67,7 @@ def list_old(tx: Tx, job_id: str, *, kept: int, seconds: float) -> list[Savepoin
         table.c.state != SavepointState.COPYING,
         seconds_since(table.c.created_at) > seconds,
     )
-    old = set(tx.execute(aged).scalars()) - set(verified)
+    old = set(tx.execute(aged).scalars()) - {*verified, *newest.values()}
     return [each for each in reversed(listed) if each.id in old]
 
 

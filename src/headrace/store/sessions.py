@@ -46,6 +46,12 @@ _ID_OF_NAME = select(sessions.c.id).where(
 _ID_IF_OWNED = select(sessions.c.id).where(
     sessions.c.owner == bindparam("caller"), sessions.c.id == bindparam("session")
 )
+_drivers = (
+    select(sessions.c.owner, func.count().label("number"))
+    .where(_LIVE, sessions.c.lease_until.is_not(None))
+    .group_by(sessions.c.owner)
+    .subquery()
+)
 _IDLE = _SELECT.where(
     _LIVE,
     sessions.c.state.in_([SessionState.RUNNING, SessionState.RECOVERING]),
@@ -92,6 +98,7 @@ def insert(tx: Tx, new: NewSession, *, actor: str) -> None:
         "ttl_seconds": new.ttl_seconds,
         "parallelism": new.parallelism,
         "warm": new.warm,
+        "for_jobs": new.for_jobs,
     }
     query = sessions.insert().values(epoch=0, next_ordinal=0, created_at=clock())
     try:
@@ -159,7 +166,9 @@ def launchable(
     profiles: Collection[str] | None = None,
     other_than: Collection[str] | None = None,
 ) -> list[Session]:
-    """Return at most `limit` sessions that need a driver and have none, oldest first.
+    """Return at most `limit` sessions that need a driver and have none.
+
+    Users take turns: users with fewer drivers come first, then older sessions.
 
     A session whose driver was lost needs a new driver only when a statement waits in it, or when a
     streaming query is to run in it.
@@ -174,12 +183,25 @@ def launchable(
         and_(sessions.c.state == SessionState.RECOVERING, or_(_HAS_LIVE, NEEDS_DRIVER)),
     )
     has_none = (sessions.c.lease_until.is_(None), sessions.c.fenced_driver.is_(None))
-    query = _SELECT.where(_LIVE, needs_driver, *has_none)
+    place_in_turn = func.coalesce(_drivers.c.number, 0) + func.row_number().over(
+        partition_by=sessions.c.owner, order_by=sessions.c.id
+    )
+    query = _SELECT.outerjoin(_drivers, _drivers.c.owner == sessions.c.owner).where(
+        _LIVE, needs_driver, *has_none
+    )
     if profiles is not None:
         query = query.where(sessions.c.profile.in_(profiles))
     if other_than is not None:
         query = query.where(sessions.c.profile.not_in(other_than))
-    return fetch(tx, query.order_by(sessions.c.id).limit(limit))
+    return fetch(tx, query.order_by(place_in_turn, sessions.c.id).limit(limit))
+
+
+def find_ended(tx: Tx, session_ids: Collection[str]) -> list[str]:
+    """Return those of the sessions that have ended."""
+    query = select(sessions.c.id).where(
+        sessions.c.id.in_(session_ids), sessions.c.ended_at.is_not(None)
+    )
+    return list(tx.execute(query).scalars())
 
 
 def live(tx: Tx, *, launched_by: str | None = None) -> list[Session]:

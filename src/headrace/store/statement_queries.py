@@ -20,7 +20,7 @@ _LIVE = statements.c.ended_at.is_(None)
 
 # The lock serialises the claims of one session, and makes a takeover wait for a claim.
 LOCK_CLAIMING_SESSION = (
-    select(sessions.c.parallelism)
+    select(sessions.c.owner, sessions.c.parallelism)
     .where(
         sessions.c.id == bindparam("session"),
         sessions.c.epoch == bindparam("lease_epoch"),

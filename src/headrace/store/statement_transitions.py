@@ -28,6 +28,7 @@ from headrace.store import (
 )
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.limits import Limit, may_claim
 from headrace.store.locks import LockedStatement, lock_owned_statement, lock_statement
 from headrace.store.notifications import session_topic, statement_topic
 from headrace.store.records import row_to_statement
@@ -52,11 +53,14 @@ def lock(tx: Tx, statement_id: str) -> StatementState | None:
     return None if statement is None else statement.state
 
 
-def claim_next(tx: Tx, lease: DriverLease) -> Statement | None:
+def claim_next(tx: Tx, lease: DriverLease, limit: Limit | None = None) -> Statement | None:
     """Claim the oldest waiting statement of a session for its driver.
 
     Queries run beside other queries, up to the session's parallelism. Any other statement runs
     alone, and no statement overtakes it.
+
+    Args:
+        limit: Limit on statements in flight.
 
     Returns:
         The statement, now `launched`. None if no statement can be claimed now, if the session is
@@ -64,7 +68,7 @@ def claim_next(tx: Tx, lease: DriverLease) -> Statement | None:
     """
     names = {"session": lease.session_id, "lease_epoch": lease.epoch}
     session = tx.execute(LOCK_CLAIMING_SESSION, names).one_or_none()
-    if session is None:
+    if session is None or (limit is not None and not may_claim(tx, limit, session.owner)):
         return None
     claim = tx.execute(claim_oldest(), names | {"max_queries": session.parallelism})
     row = claim.mappings().one_or_none()

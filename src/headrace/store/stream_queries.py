@@ -160,6 +160,24 @@ def find_last_of_checkpoint(tx: Tx, owner: str, checkpoint: str) -> StreamQuery 
     return _first(tx, query.order_by(stream_queries.c.id.desc()).limit(1))
 
 
+def find_last_batches(tx: Tx, owner: str, checkpoints: Collection[str]) -> dict[str, int]:
+    """Return the last batch that is known of each checkpoint, by the name of the query.
+
+    A checkpoint without a committed batch is missing.
+    """
+    last = func.max(stream_queries.c.last_batch)
+    query = (
+        select(stream_queries.c.name, last.label("batch"))
+        .where(
+            stream_queries.c.owner == owner,
+            stream_queries.c.checkpoint.in_(checkpoints),
+            stream_queries.c.last_batch.is_not(None),
+        )
+        .group_by(stream_queries.c.name)
+    )
+    return {row.name: row.batch for row in tx.execute(query)}
+
+
 def page(
     tx: Tx, *, owner: str, live: bool, before: str | None = None, limit: int
 ) -> list[StreamQuery]:

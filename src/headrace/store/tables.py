@@ -75,6 +75,9 @@ nodes = Table(
     Column("present_since", Instant, nullable=False),
     Column("lease_until", Instant, nullable=False),
     Column("ended_at", Instant),
+    Column("host", JSON),
+    Column("link_version", Integer, nullable=False, server_default="1"),
+    Column("confirmed_gone_at", Instant),
     CheckConstraint("(ended_at IS NOT NULL) = (state = 'gone')", name="ended"),
     Index("nodes_live", "id", unique=True, sqlite_where=LIVE, postgresql_where=LIVE),
     Index("nodes_by_id", "id", "registration"),
@@ -102,6 +105,7 @@ sessions = Table(
     Column("ttl_seconds", Float),
     Column("parallelism", Integer, nullable=False, server_default="1"),
     Column("warm", Boolean, nullable=False, server_default=false()),
+    Column("for_jobs", Boolean, nullable=False, server_default=false()),
     Column("streams", Integer, nullable=False, server_default="0"),
     Column("streams_generation", Integer, nullable=False, server_default="0"),
     Column("epoch", Integer, nullable=False),
@@ -138,6 +142,12 @@ sessions = Table(
     Index("sessions_warm", "profile", "id", sqlite_where=WARM, postgresql_where=WARM),
     sqlite_autoincrement=True,
 )
+
+limit_locks = Table("limit_locks", metadata, Column("counted", Text, primary_key=True))
+"""One row for each limit on live rows. A transaction locks the row while it counts."""
+
+schema_support = Table("schema_support", metadata, Column("oldest_code", Text, primary_key=True))
+"""One row: the oldest schema version whose code can use this schema."""
 
 snapshots = Table(
     "snapshots",
@@ -208,6 +218,13 @@ statements = Table(
         postgresql_where=TIMED,
     ),
     Index("statements_by_owner", "owner", "id"),
+    Index(
+        "statements_live_by_owner",
+        "owner",
+        "state",
+        sqlite_where=LIVE,
+        postgresql_where=LIVE,
+    ),
     Index("statements_by_session", "session_id", "id"),
     Index(
         "statements_by_end",
@@ -349,4 +366,11 @@ idempotency = Table(
     Column("statement_id", id_type(), nullable=False),
     Column("created_at", Instant, nullable=False),
     Index("idempotency_age", "created_at"),
+)
+
+backend_budgets = Table(
+    "backend_budgets",
+    metadata,
+    Column("backend", Text, primary_key=True),
+    Column("next_at", Instant, nullable=False),
 )

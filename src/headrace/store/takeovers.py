@@ -26,6 +26,7 @@ from headrace.store.timeouts import has_other_work
 
 _ENTITY = "session"
 _EXIT_SECONDS = 60.0
+_STARTING = [SessionState.STARTING, SessionState.RECOVERING]
 _LAUNCHABLE = [SessionState.NOT_STARTED, SessionState.STARTING, SessionState.RECOVERING]
 
 
@@ -36,7 +37,8 @@ def overdue(tx: Tx, limit: int, *, node: str, seconds: float, offset: int = 0) -
     reach their host.
 
     The expired lease belongs to the node of an unfinished takeover, or to a driver. A driver is
-    overdue only for a node that may judge it (`store.nodes.may_judge`).
+    overdue only for a node that may judge it (`store.nodes.may_judge`). A launch is overdue as soon
+    as the node that has claimed it has no lease.
 
     Args:
         node: Id of the node that asks.
@@ -44,7 +46,7 @@ def overdue(tx: Tx, limit: int, *, node: str, seconds: float, offset: int = 0) -
         offset: Number of sessions to skip.
     """
     may_act = or_(sessions.c.fenced_driver.is_not(None), nodes.may_judge(node, seconds))
-    query = select_leased().where(sessions.c.lease_until < clock(), may_act)
+    query = select_leased().where(_is_overdue(), may_act)
     is_foreign = case((sessions.c.launched_by == node, 0), else_=1)
     return fetch(tx, query.order_by(is_foreign, sessions.c.id).limit(limit).offset(offset))
 
@@ -104,7 +106,7 @@ def fence(
     """
     conditions = []
     if only_if_overdue:
-        conditions = [sessions.c.lease_until < clock(), nodes.may_judge(actor, seconds)]
+        conditions = [_is_overdue(), nodes.may_judge(actor, seconds)]
     session = _lock_driven(tx, lease, conditions, only_if_alone_with=only_if_alone_with)
     if session is None:
         return None
@@ -273,6 +275,18 @@ def launch_has_ended(tx: Tx, lease: DriverLease) -> bool:
     ended = sessions.c.ended_at < clock(-_EXIT_SECONDS)
     query = select(sessions.c.id).where(sessions.c.id == lease.session_id, or_(superseded, ended))
     return tx.execute(query).one_or_none() is not None
+
+
+def _is_overdue() -> ColumnElement[bool]:
+    """Return the condition that the lease of a session has expired, or that of its launch."""
+    is_abandoned_launch = and_(
+        sessions.c.state.in_(_STARTING),
+        sessions.c.handle.is_(None),
+        sessions.c.fenced_driver.is_(None),
+        sessions.c.launched_by.is_not(None),
+        ~nodes.has_lease(sessions.c.launched_by),
+    )
+    return or_(sessions.c.lease_until < clock(), is_abandoned_launch)
 
 
 def _has_epoch(lease: DriverLease) -> tuple[ColumnElement[bool], ...]:

@@ -269,6 +269,8 @@ def test_an_expired_result_gets_410_but_keeps_its_metadata(node: InProcessNode) 
     for format_ in ("json", "arrow", "csv", "parquet"):
         response = read_result(node, statement_id, format=format_)
         assert (response.status_code, response.json()["code"]) == (410, "result_gone")
+        assert "kept until 20" in response.json()["detail"]
+        assert "results.retention" in response.json()["hint"]
     metadata = node.statement(statement_id)["result"]
     assert (metadata["gone"], metadata["row_count"], len(metadata["schema"])) == (True, 3, 3)
 

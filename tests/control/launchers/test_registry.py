@@ -15,7 +15,8 @@ from headrace.control.launchers.registry import LauncherRegistry, installed_laun
 from headrace.errors import DriverOnOtherHost, InvalidSetting, LaunchFailed
 from headrace.home import HomeLayout
 from headrace.profiles import Profile
-from headrace.settings import CatalogSettings, Settings
+from headrace.settings import Settings
+from headrace.settings_sections import CatalogSettings
 
 EMR_PROFILE = {
     "backend": "emr-serverless",

@@ -8,9 +8,11 @@ from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver, ScriptedLauncher
 from tests.support.waiting import wait_until
 
+from headrace.control.jobs.tasks import submit_task
 from headrace.control.launchers.base import DriverStatus, Handle
 from headrace.errors import DriverOnOtherHost
 from headrace.model.ids import new_id
+from headrace.model.job_messages import WriteManifests
 from headrace.model.lifecycle import TransactionState
 from headrace.model.transaction import Staged
 from headrace.store import nodes
@@ -75,7 +77,9 @@ def test_a_session_with_only_queries_in_flight_leaves_a_lost_host_at_once(
     assert (assignment.statement_id, assignment.attempt) == (query, 2)
 
 
-@pytest.mark.parametrize("work", ["a statement that writes", "a transaction", "a stream"])
+@pytest.mark.parametrize(
+    "work", ["a statement that writes", "a transaction", "a stream", "a task that writes"]
+)
 def test_a_driver_on_a_lost_host_that_could_write_is_not_replaced(
     start_node: StartNode, launcher: OtherHostLauncher, work: str
 ) -> None:
@@ -84,6 +88,9 @@ def test_a_driver_on_a_lost_host_that_could_write_is_not_replaced(
     session_id, driver, statement_id = start_statement(node, text, launcher)
     if work == "a stream":
         driver.renew(streams=1)
+    if work == "a task that writes":
+        driver.succeed(statement_id)
+        statement_id = _start_task(node, session_id, driver)
     if work == "a transaction":
         _open_recovered_transaction(node, session_id)
     wait_for_checks(launcher, 3)
@@ -132,6 +139,35 @@ def test_a_fenced_driver_on_a_lost_host_blocks_its_session_until_it_must_have_en
     assert node.statement(insert)["state"] == "running"
     ended = node.statement(insert, wait_timeout="20s")
     assert (ended["state"], ended["error"]["code"]) == ("failed", "driver_lost")
+
+
+def test_a_session_leaves_a_lost_host_when_an_operator_confirms_its_end(
+    start_node: StartNode, launcher: OtherHostLauncher
+) -> None:
+    node = start_node(launcher, lease=QUICK)
+    with node.database.write("test.other_node") as tx:
+        nodes.register(tx, "no_other", address="http://b", version="1", seconds=-1)
+    session_id, _, insert = start_statement(node, "INSERT INTO t VALUES (1)", launcher)
+    with node.database.write("test.launched_by") as tx:
+        tx.execute(update(sessions).values(launched_by="no_other"))
+    wait_for_checks(launcher, 2)
+    assert node.statement(insert)["state"] == "running"
+    confirmed = node.http.post("/api/v1/nodes/no_other/gone", json={"confirmed": True})
+    ended = node.statement(insert, wait_timeout="20s")
+
+    assert confirmed.json()["state"] == "gone"
+    assert (ended["state"], ended["error"]["code"]) == ("failed", "driver_lost")
+    assert node.session_state(session_id) == "recovering"
+
+
+def _start_task(node: InProcessNode, session_id: str, driver: ScriptedDriver) -> str:
+    """Start a task of a job, and return its statement."""
+    task = WriteManifests(texts={"/state/manifests/job.yaml": "name: job"})
+    with node.database.write("test.task") as tx:
+        task_id = submit_task(tx, "anonymous", session_id, task, "write the manifest of job")
+    assert driver.claim().statement_id == task_id
+    driver.report_start(task_id)
+    return task_id
 
 
 def _open_recovered_transaction(node: InProcessNode, session_id: str) -> None:

@@ -242,3 +242,60 @@ def test_the_width_of_a_window_is_state(checker: Checker) -> None:
 
 def test_a_stateless_query_has_no_operators(checker: Checker) -> None:
     assert checker.summarize("SELECT value FROM ticks WHERE value > 1") == []
+
+
+def test_the_sources_of_a_summary_are_in_the_order_of_the_plan(checker: Checker) -> None:
+    fast = "CREATE STREAM a FROM `rate-micro-batch` OPTIONS ('rowsPerBatch' = '20')"
+    slow = "CREATE STREAM b FROM rate"
+
+    def list_sources(sql: str) -> list[str]:
+        checked = checker.check(JobRows(sql=sql), fast, slow)
+        return [source.partition("(")[0] for source in checked.summaries["job"].sources]
+
+    first = list_sources("SELECT value FROM a UNION ALL SELECT value FROM b")
+    second = list_sources("SELECT value FROM b UNION ALL SELECT value FROM a")
+
+    assert first == list(reversed(second))
+    assert len(set(first)) == 2
+
+
+def test_a_long_description_of_a_source_is_cut_and_stays_unequal_to_others() -> None:
+    from headrace.driver.jobs.plan_summary import _shorten
+
+    one, other = _shorten("x" * 5000 + "1"), _shorten("x" * 5000 + "2")
+
+    assert one != other
+    assert len(one) < 1000
+    assert _shorten("short") == "short"
+
+
+@pytest.mark.parametrize(
+    ("setup", "sql"),
+    [
+        ("CREATE VIEW checked_view AS SELECT 1 AS x", "SELECT * FROM ticks, checked_view"),
+        (
+            "CREATE FUNCTION checked_function (x BIGINT) RETURNS BIGINT RETURN x + 1",
+            "SELECT checked_function(value) AS value FROM ticks",
+        ),
+    ],
+)
+def test_a_check_creates_no_persistent_view_or_function(
+    checker: Checker, setup: str, sql: str
+) -> None:
+    checked = checker.check(JobRows(setup=[setup], sql=sql), RATE)
+
+    assert checked.problems == []
+    assert "because the deployment creates it" in checked.notes[0]
+    assert not checker.spark.catalog.tableExists("checked_view")
+    assert not checker.spark.catalog.functionExists("checked_function")
+
+
+def test_a_check_uses_temporary_views_and_functions(checker: Checker) -> None:
+    setup = [
+        "CREATE TEMPORARY VIEW checked_once AS SELECT 1 AS x",
+        "CREATE TEMPORARY FUNCTION add_one (x BIGINT) RETURNS BIGINT RETURN x + 1",
+    ]
+    sql = "SELECT add_one(value) AS value FROM ticks, checked_once"
+    checked = checker.check(JobRows(setup=setup, sql=sql), RATE)
+
+    assert (checked.problems, checked.notes) == ([], [])

@@ -55,11 +55,13 @@ def start(stream_session: SparkSession, tmp_path: Path) -> Iterator[StartRun]:
         epoch: int = 1,
         conf: dict[str, str] | None = None,
         scope: NameScope | None = None,
+        last_batch: int | None = None,
     ) -> SparkRun:
         desired = make_desired(text, definitions, tmp_path, conf or {})
         spec = desired.spec.model_copy(update={"scope": scope})
         starter = RunStarter(clone, epoch=epoch)
-        started.append(starter.start(desired.model_copy(update={"spec": spec})))
+        update = {"spec": spec, "last_batch": last_batch}
+        started.append(starter.start(desired.model_copy(update=update)))
         return started[-1]
 
     yield start

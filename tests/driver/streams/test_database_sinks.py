@@ -116,3 +116,33 @@ def test_two_queries_share_a_ledger(start: StartRun, numbers: str, target: Targe
 
     assert target.count() == (20, 10)
     assert len(target.execute("SELECT * FROM headrace_ledger")) == 2
+
+
+def test_a_checkpoint_that_is_older_than_the_table_writes_nothing(
+    start: StartRun, numbers: str, target: Target, tmp_path: Path
+) -> None:
+    from headrace.driver.streams.supervised_query import RunFailed
+
+    finish(start(SAVE, numbers, target.sink))
+    target.execute("UPDATE headrace_ledger SET batch = 7")
+    forget_commits(tmp_path)
+    with pytest.raises(RunFailed, match="the checkpoint is older than the table"):
+        finish(start(SAVE, numbers, target.sink))
+
+    assert target.count() == (10, 10)
+
+
+def test_a_batch_that_is_planned_anew_does_not_count_as_written(
+    start: StartRun, numbers: str, target: Target, tmp_path: Path
+) -> None:
+    """The checkpoint is one batch older than the table, and the new batch has other rows."""
+    from headrace.driver.streams.supervised_query import RunFailed
+
+    finish(start(SAVE, numbers, target.sink))
+    forget_commits(tmp_path)
+    for offsets in tmp_path.rglob("offsets/*"):
+        offsets.unlink()
+    with pytest.raises(RunFailed, match="the checkpoint is older than the table"):
+        finish(start(SAVE, numbers, target.sink))
+
+    assert target.count() == (10, 10)

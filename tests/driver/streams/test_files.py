@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,3 +70,42 @@ def test_files_that_cannot_hold_the_rows_are_refused_before_the_query_starts(
 
     assert caught.value.is_permanent
     assert list(tmp_path.glob("wal-*")) == []
+
+
+def test_a_run_whose_files_are_ahead_of_its_checkpoint_is_refused(
+    start: StartRun, numbers: str, tmp_path: Path
+) -> None:
+    save = "SAVE STREAM numbers TO json TRIGGER AVAILABLE NOW"
+    finish(start(save, numbers))
+    saved = tmp_path / "saved"
+    shutil.copytree(tmp_path / "wal-numbers", saved)
+    (tmp_path / "input" / "10.json").write_text('{"n": 10, "even": true}')
+    finish(start(save, numbers))
+    shutil.rmtree(tmp_path / "wal-numbers")
+    shutil.copytree(saved, tmp_path / "wal-numbers")
+
+    with pytest.raises(
+        RunFailed, match=r"has batches up to 1, and the checkpoint .* up to 0"
+    ) as older:
+        start(save, numbers)
+    shutil.rmtree(tmp_path / "wal-numbers")
+    with pytest.raises(RunFailed, match="this run begins without state") as without:
+        start(save, numbers)
+
+    assert older.value.is_permanent
+    assert without.value.is_permanent
+
+
+def test_a_query_whose_checkpoint_is_gone_does_not_begin_anew(
+    start: StartRun, numbers: str, tmp_path: Path
+) -> None:
+    save = "SAVE STREAM numbers TO noop TRIGGER AVAILABLE NOW"
+    finish(start(save, numbers))
+    finish(start(save, numbers, last_batch=0))
+    shutil.rmtree(tmp_path / "wal-numbers")
+    with pytest.raises(
+        RunFailed, match=r"has committed batch 0, and its checkpoint .* not exist"
+    ) as gone:
+        start(save, numbers, last_batch=0)
+
+    assert gone.value.is_permanent

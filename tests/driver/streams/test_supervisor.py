@@ -374,3 +374,18 @@ def test_an_abandoned_query_is_stopped_and_not_reported(supervisor: Supervisor, 
 
     assert run.is_stopped.wait(10)
     assert supervisor.report() == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_code_of_a_user_that_ends_its_thread_fails_the_query(
+    supervisor: Supervisor, runs: Runs, error: type[BaseException]
+) -> None:
+    def end_thread() -> None:
+        raise error("from the code of a user")
+
+    runs.on_start = end_thread
+    order(supervisor, desired())
+
+    failed = wait_for_state(supervisor, StreamState.FAILED)
+    assert failed.error is not None
+    assert "from the code of a user" in failed.error.message

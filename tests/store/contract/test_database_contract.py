@@ -25,3 +25,13 @@ def test_an_error_of_the_database_does_not_show_parameters(store: Database) -> N
         with pytest.raises(SQLAlchemyError) as caught, connect() as tx:
             tx.execute(text("SELECT missing(:secret)"), {"secret": "hunter2"})
         assert "hunter2" not in str(caught.value)
+
+
+def test_a_connection_in_use_is_closed_when_it_returns_to_a_closed_store(store: Database) -> None:
+    with store.read() as tx:
+        in_use = tx.connection.connection.dbapi_connection
+        store.close()
+        tx.execute(text("SELECT 1"))
+
+    with pytest.raises(Exception, match="closed"):
+        in_use.cursor().execute("SELECT 1")

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import psycopg
 import pytest
-from tests.support.postgres import Postgres, dump_and_restore
+from tests.support.postgres import (
+    PostgresServer,
+    dump_and_restore,
+    running_server,
+    use_transaction_ids,
+)
 from tests.support.store import new_session, new_statement
+from tests.support.waiting import wait_until
 
 from headrace.errors import InvalidRequest
 from headrace.model.event import Event
@@ -15,6 +24,24 @@ from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease
 from headrace.store import events, sessions
 from headrace.store.database import Database
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """Open an empty store, on PostgreSQL on a server that no other test uses meanwhile.
+
+    A transaction of any database of a server delays the events of the others.
+    """
+    fixture = "sqlite_url" if request.param == "sqlite" else "stoppable_url"
+    with closing(Database.open(request.getfixturevalue(fixture))) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def other_server() -> Iterator[PostgresServer]:
+    """Start another server, on which stores are restored."""
+    with running_server() as server:
+        yield server
 
 
 def _read(store: Database, after: str | None = None, limit: int = 1000) -> list[Event]:
@@ -82,9 +109,9 @@ def test_an_invalid_cursor_is_refused(store: Database, cursor: str) -> None:
         _read(store, cursor)
 
 
-def test_readers_wait_for_a_transaction_that_commits_late(postgres_url: str) -> None:
+def test_readers_wait_for_a_transaction_that_commits_late(stoppable_url: str) -> None:
     """The first writer commits last. Until then, readers do not see the second event."""
-    store = Database.open(postgres_url)
+    store = Database.open(stoppable_url)
     try:
         first, second = new_session(store), new_session(store)
         start = _read(store)[-1].cursor
@@ -99,10 +126,10 @@ def test_readers_wait_for_a_transaction_that_commits_late(postgres_url: str) -> 
 
 
 def test_readers_wait_for_an_older_transaction_whose_event_has_a_higher_id(
-    postgres_url: str,
+    stoppable_url: str,
 ) -> None:
     """The order of the ids is the reverse of the order of the transactions."""
-    store = Database.open(postgres_url)
+    store = Database.open(stoppable_url)
     try:
         first, second = new_session(store), new_session(store)
         start = _read(store)[-1].cursor
@@ -123,10 +150,16 @@ def test_a_follower_misses_no_event_of_many_writers(store: Database) -> None:
         writing = [pool.submit(new_statement, store, session_id) for _ in range(40)]
         cursor: str | None = None
         seen: list[str] = []
-        while not all(submit.done() for submit in writing) or _read(store, cursor):
+
+        def read_on() -> bool:
+            nonlocal cursor
             for event in _read(store, cursor, limit=3):
                 seen.append(event.entity_id)
                 cursor = event.cursor
+            # A transaction of another database of the server delays the newest events.
+            return all(submit.done() for submit in writing) and len(seen) > len(writing)
+
+        wait_until(read_on, every=0.001, what="all events are read")
     statement_ids = {submit.result() for submit in writing}
     assert len(seen) == len(statement_ids) + 1
     assert set(seen) == {session_id, *statement_ids}
@@ -134,11 +167,11 @@ def test_a_follower_misses_no_event_of_many_writers(store: Database) -> None:
 
 @pytest.mark.finding("B12")
 def test_events_and_cursors_survive_a_restore_on_another_server(
-    stoppable_url: str, postgres: Postgres
+    stoppable_url: str, other_server: PostgresServer
 ) -> None:
     """The new server has numbered fewer transactions than the one that wrote the events."""
-    restored_url = postgres.url(postgres.new_database())
-    _use_transaction_ids(stoppable_url, beyond=restored_url)
+    restored_url = other_server.url(other_server.new_database())
+    use_transaction_ids(stoppable_url, beyond=restored_url)
     original = Database.open(stoppable_url)
     session_id = new_session(original)
     cursor = _read(original)[-1].cursor
@@ -164,15 +197,15 @@ def test_events_and_cursors_survive_a_restore_on_another_server(
         assert len(_read(restored, last)) == 1
     finally:
         restored.close()
-        postgres.drop(restored_url.rpartition("/")[2])
+        other_server.drop(restored_url.rpartition("/")[2])
 
 
 @pytest.mark.finding("B12")
 def test_readers_wait_for_late_commits_after_a_restore_too(
-    stoppable_url: str, postgres: Postgres
+    stoppable_url: str, other_server: PostgresServer
 ) -> None:
-    restored_url = postgres.url(postgres.new_database())
-    _use_transaction_ids(stoppable_url, beyond=restored_url)
+    restored_url = other_server.url(other_server.new_database())
+    use_transaction_ids(stoppable_url, beyond=restored_url)
     original = Database.open(stoppable_url)
     first, second = new_session(original), new_session(original)
     start = _read(original)[-1].cursor
@@ -190,19 +223,60 @@ def test_readers_wait_for_late_commits_after_a_restore_too(
         assert [event.actor for event in _read(restored, start)] == ["late", "early"]
     finally:
         restored.close()
-        postgres.drop(restored_url.rpartition("/")[2])
+        other_server.drop(restored_url.rpartition("/")[2])
 
 
-def _use_transaction_ids(url: str, *, beyond: str) -> None:
-    """Let a server number more transactions than another server has numbered."""
-    current = "SELECT pg_current_xact_id()::text::bigint"
-    with psycopg.connect(url, autocommit=True) as server, psycopg.connect(beyond) as other:
-        used = server.execute(current).fetchone()
-        target = other.execute(current).fetchone()
-        assert used is not None
-        assert target is not None
-        count = max(0, target[0] - used[0]) + 100_000
-        server.execute(
-            f"DO $$BEGIN FOR i IN 1..{count} LOOP PERFORM pg_current_xact_id(); COMMIT;"
-            " END LOOP; END$$"
-        )
+def test_a_second_restore_of_one_dump_hides_no_event_from_readers_of_the_first(
+    stoppable_url: str, other_server: PostgresServer
+) -> None:
+    """The first restored store is lost too, after readers have read events in it."""
+    with closing(Database.open(stoppable_url)) as original:
+        session_id = new_session(original)
+    with running_server() as lost:
+        lost_url = lost.url(lost.new_database())
+        use_transaction_ids(lost_url, beyond=other_server.url())
+        dump_and_restore(stoppable_url, lost_url)
+        with closing(Database.open(lost_url)) as restored:
+            restored.migrate()
+            new_statement(restored, session_id)
+            cursor = _read(restored)[-1].cursor
+    restored_at = time.time()
+    # A generation is named by the second of its start.
+    wait_until(lambda: time.time() > restored_at + 1, what="another second has begun")
+    url = other_server.url(other_server.new_database())
+    dump_and_restore(stoppable_url, url)
+    with closing(Database.open(url)) as restored:
+        restored.migrate()
+        later = new_statement(restored, session_id)
+
+        assert [event.entity_id for event in _read(restored, cursor)] == [later]
+
+
+def test_readers_continue_on_a_server_that_is_recovered_to_an_earlier_time(
+    stoppable_postgres: PostgresServer, stoppable_url: str
+) -> None:
+    """The recovered server numbers its transactions again from an earlier number."""
+    with closing(Database.open(stoppable_url)) as original:
+        session_id = new_session(original)
+        before = _read(original)
+        with running_server(copy_of=stoppable_postgres) as copy:
+            new_statement(original, session_id)
+            use_transaction_ids(stoppable_url, beyond=copy.url())
+            new_statement(original, session_id)
+            cursor = _read(original)[-1].cursor
+
+            with closing(Database.open(copy.url(stoppable_url.rpartition("/")[2]))) as recovered:
+                wait_until(lambda: _accepts_writes(copy), what="the recovery has ended")
+                recovered.migrate()
+                later = new_statement(recovered, session_id)
+
+                assert _read(recovered)[: len(before)] == before
+                assert [event.entity_id for event in _read(recovered, cursor)] == [later]
+
+
+def _accepts_writes(server: PostgresServer) -> bool:
+    with psycopg.connect(server.url()) as connection:
+        row = connection.execute(
+            "SELECT NOT pg_is_in_recovery() AND timeline_id > 1 FROM pg_control_checkpoint()"
+        ).fetchone()
+    return row is not None and bool(row[0])

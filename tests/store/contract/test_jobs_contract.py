@@ -184,6 +184,21 @@ def test_the_newest_and_the_young_savepoints_are_kept(store: Database) -> None:
     assert found == ids[:1]
 
 
+def test_a_broken_savepoint_at_the_end_of_a_run_is_kept(store: Database) -> None:
+    """Without it, the savepoint before it would count as the last state of the run."""
+    ids = [new_id("sp") for _ in range(3)]
+    states = [SavepointState.VERIFIED, SavepointState.BROKEN, SavepointState.BROKEN]
+    with store.write("test") as tx:
+        for savepoint_id, state in zip(ids, states, strict=True):
+            savepoints.insert_savepoint(
+                tx, savepoint_id, "jb_1", version=1, run="r", place="/p", actor="o"
+            )
+            savepoints.move(tx, savepoint_id, state, actor="o")
+        old = savepoints.list_old(tx, "jb_1", kept=1, seconds=-1.0)
+
+    assert [each.id for each in old] == ids[1:2]
+
+
 def test_plans_expire(store: Database) -> None:
     plan = DeploymentPlan(state_location="/state")
     with store.write("test") as tx:

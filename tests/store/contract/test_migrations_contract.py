@@ -12,11 +12,14 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import CheckConstraint, inspect, text
 from tests.support.postgres import Postgres
-from tests.support.store import new_session
+from tests.support.store import new_session, new_statement
+from tests.support.waiting import wait_until
 
 from headrace.errors import SchemaTooNew
 from headrace.store.database import Database
 from headrace.store.tables import metadata
+
+_INDEX = "statements_live_by_owner"
 
 
 @pytest.fixture
@@ -91,6 +94,7 @@ def newer_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Data
     database.migrate()
     with database.write("test") as tx:
         tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        tx.execute(text("UPDATE schema_support SET oldest_code = '9998'"))
     yield database
     database.close()
 
@@ -100,6 +104,59 @@ def test_a_newer_schema_is_refused_and_not_changed(newer_store: Database) -> Non
         newer_store.migrate()
     with newer_store.read() as tx:
         assert tx.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == "9999"
+
+
+def test_a_newer_schema_that_supports_this_version_is_used(newer_store: Database) -> None:
+    with newer_store.write("test") as tx:
+        tx.execute(text("UPDATE schema_support SET oldest_code = '0004'"))
+
+    newer_store.migrate()
+
+    with newer_store.read() as tx:
+        assert tx.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == "9999"
+    new_session(newer_store)
+
+
+def test_indexes_are_created_while_other_nodes_write(empty_postgres: str) -> None:
+    store = Database.open(empty_postgres)
+    store.migrate()
+    session_id = new_session(store)
+    with store.write("test") as tx:
+        tx.execute(text("DROP INDEX statements_live_by_owner"))
+    migrating, other = threading.Thread(target=store.migrate), Database.open(empty_postgres)
+
+    # CREATE INDEX CONCURRENTLY waits for the transaction, and does not block it.
+    with other.write("test") as tx:
+        tx.execute(text("UPDATE statements SET note = NULL"))
+        migrating.start()
+        wait_until(lambda: _has_index(store), what="the index is being created")
+        new_statement(store, session_id)
+        assert migrating.is_alive()
+    migrating.join(60)
+
+    assert _has_index(store, valid=True)
+    for each in (store, other):
+        each.close()
+
+
+def test_an_index_that_is_not_valid_is_created_again(empty_postgres: str) -> None:
+    store = Database.open(empty_postgres)
+    store.migrate()
+    with store.write("test") as tx:
+        interrupt = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = to_regclass(:index)"
+        tx.execute(text(interrupt), {"index": _INDEX})
+
+    store.migrate()
+
+    assert _has_index(store, valid=True)
+    store.close()
+
+
+def _has_index(store: Database, *, valid: bool | None = None) -> bool:
+    query = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:index)"
+    with store.read() as tx:
+        found = tx.execute(text(query), {"index": _INDEX}).scalar_one_or_none()
+    return found is not None and (valid is None or found == valid)
 
 
 def test_a_failed_migration_leaves_no_table(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from headrace.store import sessions, statement_transitions, statements
 from headrace.store.database import Database
 from headrace.store.notifications import (
     EVENTS,
+    HEARTBEAT,
     LAUNCH,
     Subscription,
     session_topic,
@@ -153,3 +154,34 @@ def test_wake_ups_resume_after_a_restart_of_the_server(
             return wait.wait(1)
 
         wait_until(wakes, what="wake-ups pass again")
+
+
+def test_a_sqlite_store_always_hears_its_wake_ups(sqlite_url: str) -> None:
+    store = Database.open(sqlite_url)
+
+    assert store.hears_wake_ups(within=0.0)
+    store.close()
+
+
+def test_a_node_hears_a_heartbeat_of_any_node(two_nodes: tuple[Database, Database]) -> None:
+    first, second = two_nodes
+    for sender in (first, second):
+        wait_until(lambda: not first.hears_wake_ups(within=0.2), what="silence")
+        with sender.write("test") as tx:
+            tx.wake(HEARTBEAT)
+        wait_until(lambda: first.hears_wake_ups(within=0.2), every=0.01, what="the heartbeat")
+
+
+def test_a_node_without_its_connection_hears_nothing(
+    stoppable_postgres: PostgresServer, stoppable_url: str
+) -> None:
+    store = Database.open(stoppable_url)
+    store.listen()
+    assert store.wait_until_listening(_SOON)
+    assert store.hears_wake_ups(within=60.0)
+
+    stoppable_postgres.stop()
+    wait_until(lambda: not store.hears_wake_ups(within=60.0), what="the loss of the connection")
+    stoppable_postgres.start_again()
+    wait_until(lambda: store.hears_wake_ups(within=60.0), what="the next connection")
+    store.close()

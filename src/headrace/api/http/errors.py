@@ -25,6 +25,8 @@ from headrace.errors import (
 )
 
 _LOG = logging.getLogger("headrace.api")
+_RETRY_AFTER = {HTTPStatus.TOO_MANY_REQUESTS: "5", HTTPStatus.SERVICE_UNAVAILABLE: "1"}
+"""Seconds after which a client may repeat a refused request, by status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +138,8 @@ def _describe(error: HeadraceError) -> RequestError:
     headers = {}
     if error.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
-    if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
-        headers["Retry-After"] = "1"
+    if error.status in _RETRY_AFTER:
+        headers["Retry-After"] = _RETRY_AFTER[HTTPStatus(error.status)]
     return RequestError(
         status=error.status,
         code=error.code,

@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer
 
 from headrace.durations import Duration
 from headrace.model.lifecycle import (
-    NodeState,
     SessionState,
     StatementState,
     StreamState,
@@ -188,6 +187,9 @@ class StatementBody(ResponseModel):
     """Why a requested cancel is not done yet."""
     ended_at: Instant | None
     attempts: int
+    queue_position: int | None = None
+    """In the response for one statement: its position among the waiting statements of its session,
+    from 1; null if it does not wait."""
     atomic: bool | None
     """For a CTAS that ran: whether its table appeared whole."""
     note: str | None
@@ -311,21 +313,6 @@ class StreamBody(ResponseModel):
     """The last batches, oldest first; in a list, only the last one."""
 
 
-class NodeBody(ResponseModel):
-    """A node."""
-
-    id: str
-    address: str
-    version: str
-    state: NodeState
-    profiles: list[str]
-    """Profiles whose drivers the node can start."""
-    backends: list[str]
-    """Backends that the node can call."""
-    started_at: Instant
-    ended_at: Instant | None
-
-
 class EventBody(ResponseModel):
     """A change of state."""
 
@@ -368,13 +355,6 @@ class TransactionPage(ResponseModel):
     """A page of transactions."""
 
     items: list[TransactionBody]
-    next: str | None
-
-
-class NodePage(ResponseModel):
-    """A page of nodes."""
-
-    items: list[NodeBody]
     next: str | None
 
 

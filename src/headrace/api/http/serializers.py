@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from headrace.api.http.node_schemas import NodeBody
 from headrace.api.http.schemas import (
     BatchBody,
     ColumnBody,
     ErrorBody,
     EventBody,
-    NodeBody,
     ResultBody,
     SessionBody,
     StatementBody,
@@ -29,13 +29,18 @@ from headrace.results.schema import parse_schema
 
 
 def statement_body(
-    statement: Statement, *, trace: bool = False, in_list: bool = False
+    statement: Statement,
+    *,
+    trace: bool = False,
+    in_list: bool = False,
+    queue_position: int | None = None,
 ) -> StatementBody:
     """Return the body of a statement, without rows.
 
     Args:
         trace: Whether to include the stack trace of the error.
         in_list: Whether to shorten the message of the error.
+        queue_position: Position in the queue of the session, if the response tells it.
     """
     failure = statement.failure
     if failure is not None and in_list:
@@ -56,6 +61,7 @@ def statement_body(
         cancel_note=statement.cancel_note,
         ended_at=statement.ended_at,
         attempts=statement.attempts,
+        queue_position=queue_position,
         atomic=statement.atomic,
         note=statement.note,
         progress=statement.progress,
@@ -117,8 +123,12 @@ def node_body(node: NodeRecord) -> NodeBody:
         state=node.state,
         profiles=node.profiles,
         backends=node.backends,
+        host=None if node.host is None else node.host.get("name"),
+        link_version=node.link_version,
         started_at=node.started_at,
+        lease_until=node.lease_until,
         ended_at=node.ended_at,
+        confirmed_gone_at=node.confirmed_gone_at,
     )
 
 

@@ -142,7 +142,9 @@ async def _poll(
             with wake_ups.on_session_change(lease.session_id, wake), open_poll.subscribe(wake):
                 yield
 
-        orders = await long_polls_of(request).wait(subscribe, check, seconds=message.wait_seconds)
+        orders = await long_polls_of(request).wait(
+            subscribe, check, seconds=message.wait_seconds, is_idle=True
+        )
     return orders or _NO_ORDERS
 
 

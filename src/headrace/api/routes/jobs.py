@@ -108,6 +108,8 @@ def list_versions(
     return json_response(VersionPage(items=[version_body(version) for version in found]))
 
 
+TakesSavepoint = Annotated[bool, Query(description="Whether the state of the job is copied.")]
+
 _ACTION_RESPONSES = problems(404, 409)
 _OPTION_RESPONSES = problems(404, 409, 415)
 
@@ -118,9 +120,12 @@ _OPTION_RESPONSES = problems(404, 409, 415)
     response_model=DeploymentBody,
     responses=_ACTION_RESPONSES,
 )
-def stop_job(request: Request, caller: Authenticated, name: JobRef) -> Response:
+def stop_job(
+    request: Request, caller: Authenticated, name: JobRef, savepoint: TakesSavepoint = True
+) -> Response:
     """Stop a job with a savepoint."""
-    return json_response(deployment_body(node_of(request).jobs.stop(caller, name)), 202)
+    status = node_of(request).jobs.stop(caller, name, takes_savepoint=savepoint)
+    return json_response(deployment_body(status), 202)
 
 
 @router.post(
@@ -168,6 +173,9 @@ def roll_back_job(
     response_model=DeploymentBody,
     responses=_ACTION_RESPONSES,
 )
-def delete_job(request: Request, caller: Authenticated, name: JobRef) -> Response:
+def delete_job(
+    request: Request, caller: Authenticated, name: JobRef, savepoint: TakesSavepoint = True
+) -> Response:
     """Stop a job with a savepoint, and remove it and its manifest. The savepoints stay."""
-    return json_response(deployment_body(node_of(request).jobs.delete(caller, name)), 202)
+    status = node_of(request).jobs.delete(caller, name, takes_savepoint=savepoint)
+    return json_response(deployment_body(status), 202)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -25,7 +26,9 @@ router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=StrictRout
 _LOG_BYTES = 256 * 1024
 
 
-@router.post("", status_code=201, response_model=SessionBody, responses=problems(409, 413, 415))
+@router.post(
+    "", status_code=201, response_model=SessionBody, responses=problems(409, 413, 415, 429)
+)
 def open_session(request: Request, caller: Authenticated, body: SessionRequest) -> Response:
     """Open a session. A node then starts its driver."""
     session = node_of(request).sessions.open(
@@ -71,7 +74,7 @@ def close_session(request: Request, caller: Authenticated, session: SessionRef) 
     return json_response(session_body(node_of(request).sessions.close(caller, session)), 202)
 
 
-@router.get("/{session}/log", response_class=PlainTextResponse, responses=problems(404))
+@router.get("/{session}/log", response_class=PlainTextResponse, responses=problems(404, 503))
 async def session_log(
     request: Request,
     caller: Authenticated,
@@ -79,9 +82,12 @@ async def session_log(
     tail: Annotated[
         int, Query(ge=1, le=16 * 1024 * 1024, description="largest number of bytes")
     ] = _LOG_BYTES,
+    forward: Annotated[
+        bool,
+        Query(description="Whether the node that has launched the driver is asked for its log."),
+    ] = True,
 ) -> Response:
     """Read the end of the driver's log. It is empty before the driver has started."""
     node = node_of(request)
-    return PlainTextResponse(
-        await node.log_reads.run(node.sessions.read_log, caller, session, tail)
-    )
+    read = partial(node.session_logs.read, forward=forward)
+    return PlainTextResponse(await node.log_reads.run(read, caller, session, tail))

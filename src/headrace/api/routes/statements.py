@@ -143,7 +143,11 @@ async def show_statement(
     statement = await run_in_threadpool(get, statement_id)
     if seconds > 0:
         statement = await _wait_for_end(request, caller, statement, seconds)
-    return json_response(statement_body(statement, trace=trace))
+    position = None
+    if statement.state is StatementState.WAITING:
+        find_position = node_of(request).statements.find_queue_position
+        position = await run_in_threadpool(find_position, statement)
+    return json_response(statement_body(statement, trace=trace, queue_position=position))
 
 
 @router.post(

@@ -28,6 +28,7 @@ from headrace.control.driver_link.views import (
     list_streams_of_view,
     release_query,
 )
+from headrace.control.limits import running_limit
 from headrace.control.sessions.launch import hash_token
 from headrace.errors import (
     DriverLost,
@@ -53,12 +54,13 @@ from headrace.model.messages import (
     Started,
 )
 from headrace.model.session import DriverLease
-from headrace.model.statement import JOB_TASK, Statement
+from headrace.model.statement import JOB_TASK, JOB_WRITE, Statement
 from headrace.model.stream_query import DesiredQueries
 from headrace.model.transaction import Transaction
 from headrace.store import (
     catalog_intents,
     job_tasks,
+    limits,
     nodes,
     pending_hook_calls,
     progress,
@@ -75,6 +77,7 @@ from headrace.store import (
 from headrace.store.database import Tx
 from headrace.store.driver_view import DriverView
 from headrace.store.locks import lock_owned_statement
+from headrace.store.notifications import session_topic
 
 _MAX_TOKEN_HASHES = 10_000
 """Largest number of drivers whose token hash a node keeps in memory."""
@@ -88,6 +91,7 @@ class DriverLinkService:
         self._lease_seconds = context.lease_seconds
         self._retention_seconds = context.retention_seconds
         self._grace_seconds = context.view_grace_seconds
+        self._running_limit = running_limit(context.settings)
         self.tables = TableJournal(context)
         self.writes = WriteLocks(context.database)
         self.views = ViewWrites(context)
@@ -235,6 +239,7 @@ class DriverLinkService:
             if not applied:
                 load_owned_view(tx, lease)
             else:
+                tx.wake(*map(session_topic, limits.choose_next(tx, self._running_limit)))
                 _save_report(tx, lease, message, grace_seconds=self._grace_seconds)
                 if state is StatementState.SUCCESS:
                     release_query(tx, message.statement_id)
@@ -291,7 +296,7 @@ class DriverLinkService:
 
     def _claim(self, lease: DriverLease) -> Assignment | None:
         with self._database.write("link.claim") as tx:
-            statement = statement_transitions.claim_next(tx, lease)
+            statement = statement_transitions.claim_next(tx, lease, self._running_limit)
             if statement is None:
                 return None
             transaction = None
@@ -347,7 +352,9 @@ def _assignment(tx: Tx, statement: Statement, transaction: Transaction | None) -
         query=find_query_to_start(tx, statement),
         definitions=list_definitions_to_read(tx, statement) + list_streams_of_view(tx, statement),
         view=find_view_to_refresh(tx, statement),
-        task=job_tasks.get_task(tx, statement.id) if statement.command == JOB_TASK else None,
+        task=job_tasks.get_task(tx, statement.id)
+        if statement.command in {JOB_TASK, JOB_WRITE}
+        else None,
     )
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 import psutil
 
 from headrace.control.host.java import find_java
+from headrace.control.placement import find_unshared
 from headrace.errors import HeadraceError, InvalidSetting, StoreInUse
 from headrace.settings import Settings, load
 from headrace.storage import locations
@@ -147,6 +148,23 @@ def check_port(settings: Settings) -> CheckResult:
     return CheckResult("port", CheckStatus.OK, f"{host}:{port} is free")
 
 
+def check_cluster(settings: Settings) -> CheckResult:
+    """Check whether nodes of other hosts could use the store of this one."""
+    if settings.store_url.startswith("sqlite:"):
+        return CheckResult("cluster", CheckStatus.OK, "one node: the store is a file of this host")
+    unshared = find_unshared(settings)
+    if not unshared:
+        return CheckResult("cluster", CheckStatus.OK, "nodes can run on several hosts")
+    values = ", ".join(f"{name} ({value})" for name, value in sorted(unshared.items()))
+    return CheckResult(
+        "cluster",
+        CheckStatus.WARNING,
+        f"nodes can run on this host only, because of: {values}",
+        "use catalog.kind external and object storage, or list shared mounts in"
+        " cluster.shared_paths",
+    )
+
+
 CHECKS: dict[str, Callable[[Settings], CheckResult]] = {
     "java": check_java,
     "spark": check_spark,
@@ -154,6 +172,7 @@ CHECKS: dict[str, Callable[[Settings], CheckResult]] = {
     "catalog": check_catalog,
     "results": check_results,
     "port": check_port,
+    "cluster": check_cluster,
 }
 _DEFAULT_FIXES = {
     "settings": "correct the setting in the environment or in headrace.toml",
@@ -163,6 +182,7 @@ _DEFAULT_FIXES = {
     "catalog": "set catalog.kind to managed or external",
     "results": "check the setting results.location, and the credentials for it",
     "port": "set http.host to an address of this host",
+    "cluster": "check the settings of the cluster",
 }
 """Fix to suggest for a check that fails with an error without a hint."""
 

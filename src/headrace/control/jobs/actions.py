@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from headrace.errors import JobStateConflict, JobStateMissing, VersionNotFound
-from headrace.model.deployment import DeploymentPlan, Job, JobAction, JobVersion, PlannedJob
+from headrace.control.jobs.job_sessions import find_conflict, find_session
+from headrace.control.jobs.rollback import plan_rollback
+from headrace.errors import JobStateConflict, JobStateMissing
+from headrace.model.deployment import (
+    DeploymentPlan,
+    Job,
+    JobAction,
+    JobSession,
+    JobVersion,
+    PlannedJob,
+)
 from headrace.model.job import JobDecision
-from headrace.model.lifecycle import JobState, SavepointState
-from headrace.store import jobs, savepoints
+from headrace.model.lifecycle import JobState
+from headrace.store import jobs, stream_queries
 from headrace.store.database import Tx
-
-_SHOWN = 100
 
 
 def plan_action(
@@ -19,14 +26,17 @@ def plan_action(
     *,
     clean: bool = False,
     version: int | None = None,
+    takes_savepoint: bool = True,
 ) -> DeploymentPlan:
     """Return the plan of an action on a locked job.
 
     Args:
         clean: For a start: begin without state.
         version: For a rollback: number of the version; None: the one deployed before.
+        takes_savepoint: For a stop or a deletion: whether the state is copied.
 
     Raises:
+        SessionConflict: The session of the job has another configuration, and is in use.
         JobStateConflict: The state of the job does not allow the action.
         JobStateMissing: The job has no state to continue from.
         VersionNotFound: The job has no such version.
@@ -38,28 +48,56 @@ def plan_action(
             hint="Deploy its manifest again.",
         )
     if action in {JobAction.STOP, JobAction.DELETE}:
-        planned = _plan_stop(job, action)
+        planned = _plan_stop(tx, job, action, takes_savepoint=takes_savepoint)
     elif action is JobAction.SAVEPOINT:
         planned = _plan_savepoint(job)
     elif action is JobAction.START:
         planned = _plan_start(job, current, clean=clean)
     else:
-        planned = _plan_rollback(tx, job, current, version)
+        assert current is not None
+        planned = plan_rollback(tx, job, current, version)
+    starts = planned.decision is not JobDecision.STOP
+    version_spec = planned.spec or (None if current is None else current.spec)
+    if starts and version_spec is not None:
+        _check_session(tx, job, version_spec.session)
     complete = planned.model_copy(
         update={
             "job_id": job.id,
             "generation": job.generation,
-            "session": "" if current is None else current.spec.session.name,
+            "session": "" if version_spec is None else version_spec.session.name,
         }
     )
     return DeploymentPlan(state_location=job.state_location, jobs=[complete])
 
 
-def _plan_stop(job: Job, action: JobAction) -> PlannedJob:
-    if action is JobAction.STOP and job.state is not JobState.RUNNING:
+def _check_session(tx: Tx, job: Job, wanted: JobSession) -> None:
+    """Raise SessionConflict if a job that is to start would wait for its session in vain."""
+    running = [
+        other
+        for other in jobs.list_live(tx, job.owner)
+        if other.state is JobState.RUNNING and other.id != job.id
+    ]
+    versions = jobs.list_versions(tx, [each.version_id for each in running if each.version_id])
+    others = [(each, versions[each.version_id]) for each in running if each.version_id in versions]
+    conflict = find_conflict(wanted, find_session(tx, job.owner, wanted), others)
+    if conflict is not None:
+        raise conflict
+
+
+def _plan_stop(tx: Tx, job: Job, action: JobAction, *, takes_savepoint: bool) -> PlannedJob:
+    # A job that has failed can have another query that still runs.
+    runs = job.state is JobState.RUNNING or stream_queries.has_live(tx, job.owner, job.name)
+    if action is JobAction.STOP and not runs:
         raise JobStateConflict(f"The job {job.name} cannot be stopped: it is {job.state}.")
     reason = "it is deleted" if action is JobAction.DELETE else "a user stops it"
-    return PlannedJob(name=job.name, decision=JobDecision.STOP, reason=reason)
+    if not takes_savepoint:
+        reason += ", without a savepoint"
+    return PlannedJob(
+        name=job.name,
+        decision=JobDecision.STOP,
+        reason=reason,
+        takes_savepoint=takes_savepoint,
+    )
 
 
 def _plan_savepoint(job: Job) -> PlannedJob:
@@ -95,52 +133,4 @@ def _plan_start(job: Job, current: JobVersion | None, *, clean: bool) -> Planned
     raise JobStateMissing(
         f"The job {job.name} has no state to continue from.",
         hint=f"Start it without state: headrace job start {job.name} --clean.",
-    )
-
-
-def _plan_rollback(tx: Tx, job: Job, current: JobVersion | None, number: int | None) -> PlannedJob:
-    target = _find_target(tx, job, current, number)
-    verified = [
-        savepoint
-        for savepoint in savepoints.list_of_jobs(tx, [job.id])
-        if savepoint.version == target.version and savepoint.state is SavepointState.VERIFIED
-    ]
-    reason = f"a user returns to version {target.version} (revision {target.revision})"
-    planned = PlannedJob(
-        name=job.name,
-        decision=JobDecision.RESTART_FROM_SAVEPOINT,
-        reason=reason,
-        spec=target.spec,
-        path_source=target.spec,
-    )
-    if verified:
-        return planned.model_copy(update={"restores_from": verified[0].id})
-    is_same_query = current is not None and current.version == target.version
-    if is_same_query and job.run is not None:
-        return planned
-    return planned.model_copy(
-        update={
-            "decision": JobDecision.RESTART_CLEAN,
-            "reason": f"{reason}; no savepoint of that version exists, so that it begins anew",
-            "path_source": None,
-        }
-    )
-
-
-def _find_target(tx: Tx, job: Job, current: JobVersion | None, number: int | None) -> JobVersion:
-    deployed = [
-        version for version in jobs.history(tx, job.id, _SHOWN) if version.outcome == "deployed"
-    ]
-    others = [
-        version
-        for version in deployed
-        if (current is None or version.id != current.id)
-        and (number is None or version.version == number)
-    ]
-    if others:
-        return others[0]
-    wanted = "an earlier version" if number is None else f"version {number}"
-    known = ", ".join(str(version.version) for version in deployed) or "none"
-    raise VersionNotFound(
-        f"The job {job.name} has no {wanted} to return to. Deployed versions: {known}."
     )

@@ -25,6 +25,8 @@ from headrace.store import job_changes, jobs, operations, stream_queries
 from headrace.store.database import Tx
 
 _STOPPING = {JobAction.STOP, JobAction.DELETE}
+_ID_DIGITS = 8
+"""Digits of the id of a job in the names of its directories."""
 _CLEAN = {JobDecision.START_CLEAN, JobDecision.RESTART_CLEAN}
 
 
@@ -80,7 +82,9 @@ def _begin_change(
         was=was,
     )
     if action in _STOPPING:
-        record = record.model_copy(update={"takes_savepoint": job.run is not None})
+        record = record.model_copy(
+            update={"takes_savepoint": planned.takes_savepoint and job.run is not None}
+        )
     else:
         update = _plan_run(tx, settings, deployment, planned, job, old)
         record = record.model_copy(update=update)
@@ -124,18 +128,20 @@ def _plan_run(
     if planned.spec is not None:
         version = _insert_version(tx, settings, deployment, planned, job, old)
     assert version is not None
-    update: dict[str, object] = {"new_version_id": version.id, "new_run": new_run()}
-    is_running = job.state is JobState.RUNNING
+    update: dict[str, object] = {"new_version_id": version.id}
     if planned.keeps_run:
+        is_running = job.state is JobState.RUNNING
         is_copied = is_running or deployment.action is JobAction.SAVEPOINT
-        run = planned.run_to_keep or job.run
-        return update | {"new_run": run, "takes_savepoint": is_copied}
+        return update | {"new_run": job.run, "takes_savepoint": is_copied}
+    # The state of the replaced run is copied even if the new one does not need it: a rollback may.
+    update |= {"new_run": new_run(version.version), "takes_savepoint": job.run is not None}
     if planned.restores_from is not None:
-        restored = {"restores": True, "restore_id": planned.restores_from}
-        return update | restored | {"takes_savepoint": is_running}
-    if planned.decision is JobDecision.RESTART_FROM_SAVEPOINT:
-        return update | {"restores": True, "takes_savepoint": True}
-    return update | {"takes_savepoint": is_running and job.run is not None}
+        return update | {
+            "restores": True,
+            "restore_id": planned.restores_from,
+            "is_other_lineage": planned.is_other_lineage,
+        }
+    return update | {"restores": planned.decision is JobDecision.RESTART_FROM_SAVEPOINT}
 
 
 def _insert_version(
@@ -152,6 +158,8 @@ def _insert_version(
         old is not None
         and old.spec.query_fingerprint == spec.query_fingerprint
         and planned.decision not in _CLEAN
+        # Another lineage has another state, whatever its query is.
+        and not planned.is_other_lineage
     )
     number = jobs.newest_version_number(tx, job.id) + 1
     if is_same_query and old is not None:
@@ -161,7 +169,7 @@ def _insert_version(
     return jobs.insert_version(
         tx,
         job,
-        _choose_paths(settings, spec, base, owner=job.owner, name=job.name, version=number),
+        _choose_paths(settings, spec, base, job=job, version=number),
         version=number,
         query_id=old.query_id if is_same_query and old is not None else str(uuid.uuid4()),
         decision=planned.decision,
@@ -176,8 +184,7 @@ def _choose_paths(
     spec: VersionSpec,
     base: VersionSpec | None,
     *,
-    owner: str,
-    name: str,
+    job: Job,
     version: int,
 ) -> VersionSpec:
     """Choose where the sinks of files without a path write.
@@ -193,7 +200,9 @@ def _choose_paths(
             before = known.get(query.name)
             path = None if before is None or before.sink != query.spec.sink else before.path
             if path is None:
-                parts = [settings.streams_location, f"jobs-{owner}", name, str(version)]
+                # A job that was deleted and is deployed again begins with version 1 again.
+                own = f"{job.name}-{job.id[-_ID_DIGITS:]}"
+                parts = [settings.streams_location, f"jobs-{job.owner}", own, str(version)]
                 path = "/".join([*parts, query.directory]).rstrip("/")
         chosen = query.spec.model_copy(update={"path": path})
         queries.append(query.model_copy(update={"spec": chosen}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.control.jobs.job_sessions import open_check_session, open_session
+from headrace.control.jobs.job_sessions import open_check_session
 from headrace.control.jobs.manifest_files import write_manifest_text
 from headrace.control.jobs.places import JobPlaces
 from headrace.control.jobs.tasks import submit_task
@@ -46,7 +46,7 @@ def submit_savepoint(tx: Tx, settings: Settings, change: JobChange) -> ChangeRec
         actor=job.owner,
     )
     task = TakeSavepoint(
-        checkpoint=places.checkpoint(version.version, record.old_run),
+        checkpoint=places.checkpoint(record.old_run),
         queries=[query.directory for query in version.spec.queries],
         savepoint=place,
     )
@@ -55,22 +55,16 @@ def submit_savepoint(tx: Tx, settings: Settings, change: JobChange) -> ChangeRec
     return _submit(tx, change, record, task, session_id, "copy a savepoint of")
 
 
-def submit_restore(tx: Tx, settings: Settings, change: JobChange) -> ChangeRecord | None:
-    """Submit the copy of a savepoint to the new run. Return None if the session is not ready."""
+def submit_restore(tx: Tx, change: JobChange, session_id: str) -> ChangeRecord:
+    """Submit the copy of a savepoint to the new run. Return the record that names the task."""
     record, job = change.record, get_job(tx, change)
-    version = get_version(tx, record.new_version_id)
-    session_id = open_session(tx, settings, job.owner, version.spec.session)
-    if session_id is None:
-        return None
     source = record.restore_id or record.savepoint_id
     assert source is not None
     assert record.new_run is not None
     savepoint = savepoints.get(tx, source)
     assert savepoint is not None
     places = JobPlaces(job.state_location, job.name)
-    task = RestoreSavepoint(
-        savepoint=savepoint.place, checkpoint=places.checkpoint(version.version, record.new_run)
-    )
+    task = RestoreSavepoint(savepoint=savepoint.place, checkpoint=places.checkpoint(record.new_run))
     return _submit(tx, change, record, task, session_id, "restore a savepoint of")
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from urllib.parse import quote
 
+from headrace.control.file_names import to_file_name
 from headrace.control.streams.checks import (
     check_create_sink,
     check_create_stream,
@@ -143,7 +143,7 @@ def _compile_script(
             None if command.to_table else sinks.get(command.target[-1].casefold()),
             JobRows(setup=setup),
             conf,
-            directory="" if len(commands) == 1 else quote(command.name, safe=""),
+            directory="" if len(commands) == 1 else to_file_name(command.name),
         )
         for command in commands
     ]

@@ -189,11 +189,16 @@ def _judge(
     is_judged = facts.on_query_change is OnQueryChange.KEEP_COMPATIBLE and facts.query_changed
     if current is None or not is_judged:
         return None
+    return judge_versions(current.spec, spec)
+
+
+def judge_versions(old: VersionSpec, new: VersionSpec) -> Compatibility:
+    """Return whether a version can continue from the state of another one."""
     return judge(
-        current.spec.summaries,
-        spec.summaries,
-        _summarize_sinks(current.spec.queries),
-        _summarize_sinks(spec.queries),
+        old.summaries,
+        new.summaries,
+        _summarize_sinks(old.queries),
+        _summarize_sinks(new.queries),
     )
 
 

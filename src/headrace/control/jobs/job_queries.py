@@ -11,8 +11,8 @@ from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.job import JobMetadata
 from headrace.model.lifecycle import STREAM, StreamState
-from headrace.model.stream_query import NewStreamQuery, QuerySpec, StreamQuery
-from headrace.settings import JobSettings
+from headrace.model.stream_query import NewStreamQuery, QuerySpec, StreamQuery, Wanted
+from headrace.settings_sections import JobSettings
 from headrace.store import sessions, stream_queries, stream_transitions
 from headrace.store.database import Tx
 
@@ -39,7 +39,7 @@ def build_query_spec(
             created_at=version.query_created_at,
         )
         rows = rows.model_copy(update={"metadata": metadata})
-    checkpoint = places.checkpoint_of(version.version, run, query)
+    checkpoint = places.checkpoint_of(run, query)
     return query.spec.model_copy(update={"checkpoint": checkpoint, "rows": rows})
 
 
@@ -98,6 +98,22 @@ def stop_queries(tx: Tx, query_ids: Collection[str], *, actor: str) -> bool:
     return bool(live)
 
 
+def stop_job(tx: Tx, owner: str, name: str, *, actor: str) -> list[str]:
+    """Request the end of every live query of a job. Return the ids of these queries."""
+    sessions.lock_all(tx, {query.session_id for query in _list_live(tx, owner, name)})
+    # A driver may have reported the end of one just now, and a requested restart begun the next.
+    live = _list_live(tx, owner, name)
+    for query in live:
+        locked = stream_queries.lock(tx, query.id)
+        if locked is not None:
+            stream_transitions.stop(tx, locked, actor=actor)
+    return [query.id for query in live]
+
+
+def _list_live(tx: Tx, owner: str, name: str) -> list[StreamQuery]:
+    return [each for each in stream_queries.list_live_of_jobs(tx, owner) if each.scope == name]
+
+
 def have_ended(tx: Tx, query_ids: Collection[str]) -> bool:
     """Return whether none of these queries is live."""
     queries = stream_queries.list_by_id(tx, query_ids)
@@ -132,6 +148,9 @@ def judge_queries(
     failed = next((query for query in queries if _has_failed(query, settings)), None)
     if failed is not None:
         return Verdict(False, _describe_failure(failed))
+    stopped = next((query for query in queries if _was_stopped(query)), None)
+    if stopped is not None:
+        return Verdict(False, _describe_stop(stopped))
     unproven = [
         query
         for query in queries
@@ -160,9 +179,14 @@ def _has_failed(query: StreamQuery, settings: JobSettings) -> bool:
     return query.state is StreamState.FAILED or query.failures >= settings.start_failures
 
 
+def _was_stopped(query: StreamQuery) -> bool:
+    """Return whether the end of its session has stopped a query."""
+    return query.state is StreamState.STOPPED and query.wanted is not Wanted.RUNNING
+
+
 def _is_proven(tx: Tx, query: StreamQuery, base: int | None, settings: JobSettings) -> bool:
-    # Stopped: its sources have ended, or a user has stopped it.
-    if query.state in {StreamState.STOPPED, StreamState.PAUSED}:
+    if query.state is StreamState.STOPPED:
+        # Its sources have ended.
         return True
     if query.last_batch is not None and (base is None or query.last_batch > base):
         return True
@@ -176,6 +200,13 @@ def _describe_failure(query: StreamQuery) -> Failure:
     if error is None:
         return Failure(code="stream_failed", message=f"The query {query.qualified_name} failed.")
     return error
+
+
+def _describe_stop(query: StreamQuery) -> Failure:
+    return Failure(
+        code="stream_stopped",
+        message=f"The query {query.qualified_name} was stopped: its session was closed.",
+    )
 
 
 def _describe_timeout(query: StreamQuery) -> Failure:

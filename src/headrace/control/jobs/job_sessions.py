@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session
 from headrace.durations import seconds_of
-from headrace.model.deployment import JobSession
+from headrace.errors import SessionConflict
+from headrace.model.deployment import Job, JobSession, JobVersion
 from headrace.model.ids import new_id
-from headrace.model.lifecycle import SessionState
-from headrace.model.session import NewSession, Session, SessionKind
+from headrace.model.lifecycle import SESSION, SessionState
+from headrace.model.session import NewSession, Session, SessionKind, SessionSpec
 from headrace.settings import Settings
 from headrace.store import sessions, statements, stream_queries
 from headrace.store.database import Tx
 
+_OWN_HINT = "Close that session, or give the job another `session`."
+_ACCEPTING = SESSION.live - {SessionState.CLOSING}
 _TASKS_AT_ONCE = 4
 """Parallelism of the session of jobs: a long copy does not delay the other tasks."""
 
@@ -51,19 +56,66 @@ def open_session(tx: Tx, settings: Settings, owner: str, wanted: JobSession) -> 
     """Return the session in which a job can run now; None: ask again a moment later.
 
     A session with another configuration is closed as soon as it has no work, and replaced.
+
+    Raises:
+        SessionConflict: A user has opened the session, so that no deployment closes it.
     """
     present = find_session(tx, owner, wanted)
     if present is None:
         return _create(tx, settings, owner, wanted)
     if present.state is SessionState.CLOSING:
         return None
-    if present.spec == wanted.spec:
-        return present.id
     sessions.lock(tx, present.id)
+    locked = sessions.get(tx, present.id)
+    if locked is None or locked.state not in _ACCEPTING:
+        # Another node has closed the session meanwhile.
+        return None
+    if locked.spec == wanted.spec:
+        return present.id
+    if not locked.for_jobs:
+        raise SessionConflict(_describe_own(wanted, locked), hint=_OWN_HINT)
     is_used = stream_queries.count_live(tx, present.id) or statements.live_ids(tx, present.id)
     if not is_used:
         close_session(tx, present.id, actor=owner, reason="the configuration of its jobs changed")
     return None
+
+
+def find_conflict(
+    wanted: JobSession, present: Session | None, others: Iterable[tuple[Job, JobVersion]]
+) -> SessionConflict | None:
+    """Return why a job cannot run in its session, or None if it can.
+
+    Args:
+        wanted: The session of the job.
+        present: The live session with its name.
+        others: Running jobs besides this one, with their versions.
+    """
+    for job, version in others:
+        session = version.spec.session
+        if session.name == wanted.name and session.spec != wanted.spec:
+            keys = _list_differences(wanted.spec, session.spec)
+            return SessionConflict(
+                f"The session {wanted.name} also runs the job {job.name}, which has other"
+                f" properties of the Spark application: {keys}.",
+                hint=f"Stop {job.name}, or deploy both together with the same properties.",
+            )
+    if present is not None and not present.for_jobs and present.spec != wanted.spec:
+        return SessionConflict(_describe_own(wanted, present), hint=_OWN_HINT)
+    return None
+
+
+def _describe_own(wanted: JobSession, present: Session) -> str:
+    keys = _list_differences(wanted.spec, present.spec)
+    return (
+        f"A user has opened the session {wanted.name} ({present.id}) with other properties of the"
+        f" Spark application: {keys}."
+    )
+
+
+def _list_differences(first: SessionSpec, second: SessionSpec) -> str:
+    one, two = first.model_dump() | first.conf, second.model_dump() | second.conf
+    keys = sorted({*one, *two} - {"conf"})
+    return ", ".join(key for key in keys if one.get(key) != two.get(key))
 
 
 def _create(tx: Tx, settings: Settings, owner: str, wanted: JobSession) -> str:
@@ -74,5 +126,6 @@ def _create(tx: Tx, settings: Settings, owner: str, wanted: JobSession) -> str:
         name=wanted.name,
         spec=wanted.spec,
         parallelism=_TASKS_AT_ONCE,
+        for_jobs=True,
     )
     return create_session(tx, settings, new)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from headrace.control.context import NodeContext
 from headrace.control.jobs.decisions import Checks, decide_job
 from headrace.control.jobs.drafts import JobDraft, raise_errors, read_drafts
-from headrace.control.jobs.job_sessions import open_check_session
+from headrace.control.jobs.job_sessions import find_conflict, find_session, open_check_session
 from headrace.control.jobs.manifest_files import Comparison, add_text, compare_versions
-from headrace.control.jobs.places import JobPlaces
+from headrace.control.jobs.places import JobPlaces, normalize_location
 from headrace.control.jobs.requests import PlanRequest
 from headrace.control.jobs.tasks import read_end, submit_task
 from headrace.errors import LeaseLost
@@ -79,7 +79,7 @@ class JobPlanner:
         location = self._choose_location(owner, request)
         with self._database.write("jobs.plan") as tx:
             deployed = _read_deployed(tx, owner)
-            raise_errors(_find_conflicts(drafts, deployed, location))
+            raise_errors(_find_conflicts(tx, owner, drafts, deployed, location))
             planned = [_plan_job(draft, deployed) for draft in drafts]
             if request.prune:
                 planned += _plan_pruned(planned, deployed, location)
@@ -117,7 +117,7 @@ class JobPlanner:
 
     def _choose_location(self, owner: str, request: PlanRequest) -> str:
         chosen = request.state_location or self._settings.jobs.state_location
-        return (chosen or f"{self._settings.jobs_location}/{owner}").rstrip("/")
+        return normalize_location(chosen or f"{self._settings.jobs_location}/{owner}")
 
     def _submit_checks(
         self, tx: Tx, owner: str, plan: DeploymentPlan, deployed: _Deployed
@@ -186,18 +186,18 @@ def _read_current_versions(tx: Tx, job_ids: list[str]) -> dict[str, JobVersion]:
 
 
 def _find_conflicts(
-    drafts: list[JobDraft], deployed: _Deployed, location: str
+    tx: Tx, owner: str, drafts: list[JobDraft], deployed: _Deployed, location: str
 ) -> list[ManifestError]:
     """Return the errors that only the deployed jobs show."""
     errors = []
     drafted = {draft.name.casefold() for draft in drafts}
-    in_session = {
-        version.spec.session.name: (job, version)
+    others = [
+        (job, version)
         for job in deployed.jobs.values()
         if job.name.casefold() not in drafted and job.state is JobState.RUNNING
         for version in [deployed.version_of(job)]
         if version is not None
-    }
+    ]
     for draft in drafts:
         job = deployed.jobs.get(draft.name.casefold())
         if job is not None and job.state_location != location:
@@ -206,23 +206,11 @@ def _find_conflicts(
                 " The state location of a job cannot change."
             )
             errors.append(draft.error("state_location_changed", message))
-        other = in_session.get(draft.spec.session.name)
-        if other is not None and other[1].spec.session.spec != draft.spec.session.spec:
-            keys = _list_differences(draft.spec.session, other[1].spec.session)
-            message = (
-                f"The session {draft.spec.session.name} also runs the job {other[0].name}, which is"
-                f" not part of this deployment and has other application properties: {keys}."
-            )
-            errors.append(draft.error("session_conflict", message))
+        session = draft.spec.session
+        conflict = find_conflict(session, find_session(tx, owner, session), others)
+        if conflict is not None:
+            errors.append(draft.error(conflict.code, conflict.message, conflict.hint or ""))
     return errors
-
-
-def _list_differences(first: JobSession, second: JobSession) -> str:
-    one, two = first.spec.conf, second.spec.conf
-    keys = sorted(key for key in {*one, *two} if one.get(key) != two.get(key))
-    if first.spec.profile != second.spec.profile:
-        keys.append("profile")
-    return ", ".join(keys) or "py_files"
 
 
 def _plan_job(draft: JobDraft, deployed: _Deployed) -> PlannedJob:
@@ -305,9 +293,7 @@ def _job_to_check(planned: PlannedJob, plan: DeploymentPlan, deployed: _Deployed
     checkpoint, places = None, list[str]()
     if job is not None and version is not None and not planned.facts.is_running:
         if job.run is not None:
-            checkpoint = JobPlaces(plan.state_location, job.name).checkpoint(
-                version.version, job.run
-            )
+            checkpoint = JobPlaces(plan.state_location, job.name).checkpoint(job.run)
         places = [
             savepoint.place
             for savepoint in deployed.savepoints.get(job.id, [])

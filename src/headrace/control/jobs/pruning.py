@@ -40,7 +40,7 @@ def begin_pruning(tx: Tx, settings: Settings, job_id: str, session: JobSession) 
     if not old:
         return
     places = JobPlaces(job.state_location, job.name)
-    checkpoints = {each.run: places.checkpoint(each.version, each.run) for each in old}
+    checkpoints = {each.run: places.checkpoint(each.run) for each in old}
     checkpoints.pop(job.run or "", None)
     task = DeleteStates(directories=[*(each.place for each in old), *checkpoints.values()])
     session_id = open_check_session(tx, settings, job.owner, session)

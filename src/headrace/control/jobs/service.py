@@ -124,25 +124,30 @@ class Jobs:
         with self._database.read() as tx:
             return jobs.history(tx, _find(tx, caller, name).id, limit)
 
-    def stop(self, caller: Caller, name: str) -> DeploymentStatus:
+    def stop(self, caller: Caller, name: str, *, takes_savepoint: bool = True) -> DeploymentStatus:
         """Stop a job with a savepoint. Raise JobNotFound, JobBusy and JobStateConflict."""
-        return self._act(caller, name, JobAction.STOP)
+        return self._act(caller, name, JobAction.STOP, takes_savepoint=takes_savepoint)
 
     def savepoint(self, caller: Caller, name: str) -> DeploymentStatus:
         """Copy the state of a job. Raise as `stop` does, and JobStateMissing."""
         return self._act(caller, name, JobAction.SAVEPOINT)
 
     def start(self, caller: Caller, name: str, *, clean: bool) -> DeploymentStatus:
-        """Start a job from its latest state, or without state. Raise as `savepoint` does."""
+        """Start a job from its latest state, or without state.
+
+        Raise as `savepoint` does, and SessionConflict.
+        """
         return self._act(caller, name, JobAction.START, clean=clean)
 
     def roll_back(self, caller: Caller, name: str, version: int | None) -> DeploymentStatus:
-        """Return to an earlier version. Raise as `stop` does, and VersionNotFound."""
+        """Return to an earlier version. Raise as `start` does, and VersionNotFound."""
         return self._act(caller, name, JobAction.ROLLBACK, version=version)
 
-    def delete(self, caller: Caller, name: str) -> DeploymentStatus:
+    def delete(
+        self, caller: Caller, name: str, *, takes_savepoint: bool = True
+    ) -> DeploymentStatus:
         """Stop a job with a savepoint, and remove it. Raise as `stop` does."""
-        return self._act(caller, name, JobAction.DELETE)
+        return self._act(caller, name, JobAction.DELETE, takes_savepoint=takes_savepoint)
 
     def _act(
         self,
@@ -152,13 +157,16 @@ class Jobs:
         *,
         clean: bool = False,
         version: int | None = None,
+        takes_savepoint: bool = True,
     ) -> DeploymentStatus:
         with self._database.write("jobs.act") as tx:
             job = jobs.lock(tx, _find(tx, caller, name).id)
             assert job is not None
             if job.change_id is not None:
                 raise describe_busy(tx, job)
-            plan = plan_action(tx, job, action, clean=clean, version=version)
+            plan = plan_action(
+                tx, job, action, clean=clean, version=version, takes_savepoint=takes_savepoint
+            )
             deployment_id = job_changes.insert_deployment(tx, caller.owner, action, plan)
             deployment = job_changes.lock_deployment(tx, deployment_id)
             assert deployment is not None

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.control.jobs.outcome_check import answers
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
-from headrace.model.job_messages import JobOutcome, JobTask
+from headrace.model.job_messages import CheckJobs, JobOutcome, JobTask, TakeSavepoint
 from headrace.model.lifecycle import STATEMENT, StatementState
-from headrace.model.statement import JOB_TASK, NewStatement, StatementSpec
+from headrace.model.statement import JOB_TASK, JOB_WRITE, NewStatement, StatementSpec
 from headrace.store import job_tasks, statements
 from headrace.store.database import Tx
 
 _LOST = Failure(code="task_lost", message="The statement of the task is deleted.")
 _NO_OUTCOME = Failure(
     code="invalid_report", message="The driver did not report what its task has done."
+)
+
+_WRONG_OUTCOME = Failure(
+    code="invalid_report", message="The driver reported something else than what its task was."
 )
 
 
@@ -29,7 +34,8 @@ class EndedTask:
 def submit_task(tx: Tx, owner: str, session_id: str, task: JobTask, description: str) -> str:
     """Submit a task to a session, and return the id of its statement.
 
-    A task is safe to run again, so that it counts as a query.
+    Every task is safe to run again, and runs beside the other tasks of its session as queries do. A
+    task that writes where others read runs again only when its first driver is gone for certain.
 
     Raise SessionEnded if the session accepts no more statements.
 
@@ -42,7 +48,7 @@ def submit_task(tx: Tx, owner: str, session_id: str, task: JobTask, description:
         owner=owner,
         spec=StatementSpec(text=f"{JOB_TASK}: {description}"),
         is_query=True,
-        command=JOB_TASK,
+        command=JOB_TASK if isinstance(task, CheckJobs | TakeSavepoint) else JOB_WRITE,
     )
     statement = statements.insert(tx, new, actor=owner)
     job_tasks.insert_task(tx, statement.id, task)
@@ -58,8 +64,12 @@ def read_end(tx: Tx, statement_id: str) -> EndedTask | None:
         return None
     if statement.state is not StatementState.SUCCESS:
         return EndedTask(None, statement.failure or _describe_end(statement.state))
-    outcome = job_tasks.get_outcome(tx, statement_id)
-    return EndedTask(outcome, _NO_OUTCOME if outcome is None else None)
+    task, outcome = job_tasks.get_task(tx, statement_id), job_tasks.get_outcome(tx, statement_id)
+    if outcome is None:
+        return EndedTask(None, _NO_OUTCOME)
+    if task is None or not answers(task, outcome):
+        return EndedTask(None, _WRONG_OUTCOME)
+    return EndedTask(outcome, None)
 
 
 def _describe_end(state: StatementState) -> Failure:

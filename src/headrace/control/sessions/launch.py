@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
+from headrace.control.backend_pace import BackendPace
 from headrace.control.backend_pools import BackendPools
 from headrace.control.conf import artifact_conf
 from headrace.control.context import NodeContext
@@ -60,11 +61,13 @@ class Launches:
         takeovers: Takeovers,
         metastore: Metastore | None,
         profiles: Mapping[str, Profile],
+        is_draining: Callable[[], bool],
     ) -> None:
         """Create the threads when they are needed.
 
         Args:
             profiles: Profiles whose drivers this node can start.
+            is_draining: Returns whether the node begins nothing new.
         """
         self._context = context
         self._database = context.database
@@ -74,7 +77,14 @@ class Launches:
         self._takeovers = takeovers
         self._metastore = metastore
         self._profiles = profiles
+        self._is_draining = is_draining
         self._pools = BackendPools("launch", threads=_THREADS)
+        self._pace = BackendPace(context.database, context.settings)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a driver is being started."""
+        return self._pools.has_work
 
     def stop(self) -> None:
         """Wait for the starts that are in progress."""
@@ -97,6 +107,7 @@ class Launches:
     def _adopt(self, session: Session, profile: Profile) -> None:
         lease = DriverLease(session.id, session.epoch)
         try:
+            self._pace.wait(profile.backend)
             handle = self._launchers.find(launch_name(lease), profile, session.host)
         except HeadraceError as error:
             # When the lease expires, a takeover looks for the driver again.
@@ -108,8 +119,7 @@ class Launches:
             return
         if handle is not None:
             _LOG.info("session %s: found the driver of epoch %d", session.id, session.epoch)
-            with self._database.write("launch.adopt") as tx:
-                sessions.set_handle(tx, lease, handle)
+            self._takeovers.adopt(lease, handle)
         elif session.state is not SessionState.RUNNING:
             self._takeovers.declare_lost(lease, "the node ended before it started the driver")
 
@@ -119,6 +129,8 @@ class Launches:
         A session with a profile that only other nodes have is left to them. If no node has the
         profile, the session fails.
         """
+        if self._is_draining():
+            return
         for backend in {profile.backend for profile in self._profiles.values()}:
             self._start_on(backend)
         with self._database.read() as tx:

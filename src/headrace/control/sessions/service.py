@@ -1,13 +1,13 @@
-"""The service for sessions: open, find, list, close, read the driver's log."""
+"""The service for sessions: open, find, list, close."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 
 from headrace.control.caller import Caller
 from headrace.control.conf import check_session_conf
 from headrace.control.context import NodeContext
+from headrace.control.limits import check_sessions
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.opening import create_session, get_session, resolve_session
 from headrace.errors import InvalidRequest
@@ -20,7 +20,6 @@ from headrace.model.session import (
     SessionSpec,
     is_session_name,
 )
-from headrace.storage import locations
 from headrace.store import sessions
 
 
@@ -49,6 +48,7 @@ class Sessions:
             InvalidSetting: If the profile does not exist, or for a key in `conf`.
             SettingDenied: For a key or artifact that is reserved for the operator.
             SessionNameExists: If a live session of the caller has the name.
+            TooManySessions: If a limit on live sessions is reached.
         """
         self._settings.profile(spec.profile)
         check_session_conf(spec, self._settings.conf_policy)
@@ -65,6 +65,7 @@ class Sessions:
             parallelism=parallelism,
         )
         with self._database.write("session.open") as tx:
+            check_sessions(tx, self._settings, caller.owner)
             return get_session(tx, create_session(tx, self._settings, new))
 
     def get(self, caller: Caller, name_or_id: str) -> Session:
@@ -94,25 +95,6 @@ class Sessions:
             session_id = resolve_session(tx, caller.owner, name_or_id)
             close_session(tx, session_id, actor=caller.owner)
             return get_session(tx, session_id)
-
-    def read_log(self, caller: Caller, name_or_id: str, tail: int) -> str:
-        """Return the last `tail` bytes of the driver's log; empty before the driver has started.
-
-        The driver's process can replace the file. A link is not followed, and a pipe not read.
-
-        Raises:
-            SessionNotFound: If the caller has no such session.
-            ResultsUnavailable: If the file is not a regular file, or cannot be read.
-        """
-        file = self._settings.layout.session_log(self.get(caller, name_or_id).id)
-        try:
-            with locations.open_driver_file(str(file.parent), file.name) as stream:
-                size = stream.seek(0, os.SEEK_END)
-                stream.seek(max(0, size - tail))
-                content: bytes = stream.read(tail)
-                return content.decode(errors="replace")
-        except FileNotFoundError:
-            return ""
 
 
 def _check_name(name: str) -> None:

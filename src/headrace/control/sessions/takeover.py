@@ -12,9 +12,10 @@ import logging
 import time
 from functools import partial
 
+from headrace.control.backend_pace import BackendPace
 from headrace.control.backend_pools import BackendPools
 from headrace.control.context import NodeContext
-from headrace.control.launchers.base import Handle, launch_name
+from headrace.control.launchers.base import DriverStatus, Handle, launch_name
 from headrace.control.launchers.registry import LauncherRegistry
 from headrace.control.periodic_tasks import isolate_errors
 from headrace.control.sessions.ending import close_session, fail_session, finish_close
@@ -66,6 +67,7 @@ class Takeovers:
         self._close_seconds = context.settings.lease.close_grace.total_seconds()
         self._launchers = launchers
         self._pools = BackendPools("takeover", threads=_THREADS)
+        self._pace = BackendPace(context.database, context.settings)
 
     def run(self) -> None:
         """Start takeovers: of drivers that have exited, that are overdue, or that do not close."""
@@ -145,6 +147,11 @@ class Takeovers:
         if backend in self._launchers.backends:
             self._pools.submit(backend, lease.session_id, partial(self._finish, fenced))
 
+    @property
+    def has_work(self) -> bool:
+        """Whether a takeover is in progress on this node."""
+        return self._pools.has_work
+
     def stop(self) -> None:
         """Wait for the takeovers in flight. Another node continues unfinished takeovers."""
         self._pools.stop()
@@ -201,7 +208,11 @@ class Takeovers:
         try:
             handle = session.handle or self._find_process(session, lease)
             if handle is not None:
-                status = self._launchers.poll(handle)
+                status = self._poll(handle)
+                if is_starting and session.handle is None and status.alive:
+                    # The node that has started it could not store the handle.
+                    self.adopt(lease, handle)
+                    return
                 if is_starting or not status.alive:
                     reason = status.message
         except BackendUnreachable as error:
@@ -216,6 +227,11 @@ class Takeovers:
         )
         if fenced is not None:
             self._finish(fenced)
+
+    def adopt(self, lease: DriverLease, handle: Handle) -> None:
+        """Store the handle of a live driver whose start its node could not confirm."""
+        with self._database.write("launch.adopt") as tx:
+            sessions.set_handle(tx, lease, handle)
 
     def _reclaim(self, lease: DriverLease) -> bool:
         with self._database.write("takeover.reclaim") as tx:
@@ -295,17 +311,28 @@ class Takeovers:
                 tx, lost, orphan_seconds=orphan_seconds, end_seconds=self._lease_seconds
             )
 
+    def _is_alive(self, handle: Handle) -> bool:
+        if "host" in handle:
+            # A process of this host is asked without a backend.
+            return self._launchers.poll(handle).alive
+        return self._poll(handle).alive
+
+    def _poll(self, handle: Handle) -> DriverStatus:
+        self._pace.wait(handle["backend"])
+        return self._launchers.poll(handle)
+
     def _wait_for_exit(self, handle: Handle) -> None:
         """Give a driver that closes its application time to exit. Raise BackendUnreachable."""
         deadline = time.monotonic() + _EXIT_SECONDS
         pause = _FIRST_POLL_SECONDS
-        while self._launchers.poll(handle).alive and time.monotonic() < deadline:
+        while self._is_alive(handle) and time.monotonic() < deadline:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_POLL_SECONDS)
 
     def _find_process(self, session: Session, lease: DriverLease) -> Handle | None:
         """Return the handle of a live driver whose handle was never stored, or None."""
         profile = self._settings.profile(session.spec.profile)
+        self._pace.wait(profile.backend)
         return self._launchers.find(launch_name(lease), profile, session.host)
 
     def _resolve(self, tx: Tx, session: Session, fenced_driver: FencedDriver) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from headrace.control.caller import Caller
 from headrace.control.conf import check_conf
 from headrace.control.context import NodeContext
+from headrace.control.limits import check_sessions, check_waiting
 from headrace.control.sessions.opening import create_session, resolve_session
 from headrace.control.statements.cancel import request_cancel
 from headrace.control.statements.lookup import get_owned_statement, get_statement
@@ -37,7 +38,7 @@ from headrace.model.statement import (
     StatementSpec,
 )
 from headrace.results.reader import Rows, open_rows
-from headrace.store import idempotency, results, sessions, statements
+from headrace.store import idempotency, results, sessions, statements, waiting_statements
 from headrace.store.database import Tx
 from headrace.store.paging import Page
 
@@ -91,7 +92,8 @@ class Statements:
             MaterializedViewBusy: If another statement writes to the view to refresh.
             SessionNotFound: If the named session does not exist.
             SessionEnded: If the named session accepts no more statements.
-            QueueFull: If too many statements wait in the named session.
+            QueueFull: If too many statements wait in the named session, or in all sessions.
+            TooManySessions: If the statement needs a new session and a limit is reached.
             IdempotencyConflict: If the key was used for a different request.
         """
         parsed = parse(spec.text, reserved=self._settings.reserved_statements)
@@ -106,9 +108,12 @@ class Statements:
             first = _find_repeated(tx, caller, repeatable)
             if first is not None:
                 return first
+            is_local = spec.kind is SessionKind.LOCAL
             session_id = self._choose_session(
                 tx, caller, spec.kind, session, catalog, reusable=reusable
             )
+            if not is_local:
+                check_waiting(tx, self._settings, caller.owner)
             lock_sessions(tx, caller.owner, parsed.command, session_id)
             new = NewStatement(
                 id=statement_id or new_id("st"),
@@ -118,7 +123,6 @@ class Statements:
                 is_query=parsed.is_query,
                 command=parsed.keyword,
             )
-            is_local = spec.kind is SessionKind.LOCAL
             # A full queue does not refuse a statement that never waits in it.
             max_waiting = None if is_local else self._settings.statements.max_waiting
             statement = statements.insert(tx, new, actor=caller.owner, max_waiting=max_waiting)
@@ -137,6 +141,12 @@ class Statements:
         """Return a statement of the caller. Raise StatementNotFound if there is none."""
         with self._database.read() as tx:
             return get_owned_statement(tx, caller.owner, statement_id)
+
+    def find_queue_position(self, statement: Statement) -> int:
+        """Return the position of a waiting statement in the queue of its session, from 1."""
+        with self._database.read() as tx:
+            before = waiting_statements.count_before(tx, statement.session_id, statement.ordinal)
+        return before + 1
 
     def page(
         self,
@@ -228,6 +238,7 @@ class Statements:
         if kind is SessionKind.LOCAL:
             sessions.insert(tx, new, actor=caller.owner)
             return new.id
+        check_sessions(tx, self._settings, caller.owner)
         return create_session(tx, self._settings, new)
 
 

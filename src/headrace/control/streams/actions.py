@@ -13,7 +13,7 @@ from headrace.model.lifecycle import SESSION, STREAM, MaterializedViewState, Ses
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
 from headrace.settings import Settings
-from headrace.store import sessions, stream_queries, stream_transitions, views
+from headrace.store import jobs, sessions, stream_queries, stream_transitions, views
 from headrace.store.database import Tx
 
 _ACCEPTING = SESSION.live - {SessionState.CLOSING}
@@ -39,6 +39,7 @@ def act(tx: Tx, settings: Settings, owner: str, name: str, action: StreamAction)
             checkpoint.
     """
     query = lock_query(tx, owner, name)
+    _check_deployment(tx, query)
     if action is StreamAction.RESTART:
         _check_view(tx, query)
     if action is StreamAction.RESTART and query.state in STREAM.terminal:
@@ -73,6 +74,23 @@ def _check_view(tx: Tx, query: StreamQuery) -> None:
         raise StreamStateConflict(
             f"The query {query.qualified_name} cannot be restarted: its materialized view does not"
             " exist any more."
+        )
+
+
+def _check_deployment(tx: Tx, query: StreamQuery) -> None:
+    """Raise StreamStateConflict if the query belongs to a job that a deployment changes now.
+
+    The job stays locked, so that a deployment that begins beside this action sees its effect.
+    """
+    if query.scope == ADHOC_SCOPE:
+        return
+    found = jobs.find(tx, query.owner, query.scope)
+    job = None if found is None else jobs.lock(tx, found.id)
+    if job is not None and job.change_id is not None:
+        raise StreamStateConflict(
+            f"The query {query.qualified_name} belongs to the job {job.name}, which is being"
+            " changed.",
+            hint=f"headrace job show {job.name} shows the deployment. Wait until it has ended.",
         )
 
 

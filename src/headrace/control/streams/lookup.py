@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from headrace.errors import StreamNotFound
 from headrace.model.ids import looks_like_id
+from headrace.model.lifecycle import STREAM
 from headrace.model.stream_query import ADHOC_SCOPE, StreamQuery
 from headrace.store import sessions, stream_queries
 from headrace.store.database import Tx
 
+_MAX_DOTS = 10
+"""Largest number of ways in which a name is read."""
 _SHOWN = 200
 """Largest number of characters of a name in a message."""
 
@@ -35,7 +38,10 @@ def lock_query(tx: Tx, owner: str, name: str) -> StreamQuery:
 
 def _find_by_name(tx: Tx, owner: str, name: str) -> StreamQuery | None:
     query = stream_queries.find(tx, owner, ADHOC_SCOPE, name)
-    if query is None and "." in name:
-        scope, _, rest = name.partition(".")
-        query = stream_queries.find(tx, owner, scope, rest)
-    return query
+    if query is not None:
+        return query
+    # The name of a job, and that of a query, can contain a dot.
+    dots = [at for at, character in enumerate(name) if character == "."][:_MAX_DOTS]
+    found = [stream_queries.find(tx, owner, name[:dot], name[dot + 1 :]) for dot in dots]
+    known = [each for each in found if each is not None]
+    return max(known, key=lambda each: (each.state not in STREAM.terminal, each.id), default=None)

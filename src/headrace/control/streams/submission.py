@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import quote
 
+from headrace.control.file_names import to_file_name
 from headrace.control.streams.checks import (
     ChosenSink,
     check_create_sink,
@@ -216,10 +216,7 @@ def _choose_checkpoint(places: QueryPlaces, sink: ChosenSink, name: str) -> str 
 
 
 def _join(location: str, *names: str) -> str:
-    # A name can contain any character, and no name may leave the location.
-    parts = [quote(name, safe="") for name in names]
-    parts = [part.replace(".", "%2E") if part in {".", ".."} else part for part in parts]
-    return "/".join([_normalize(location), *parts])
+    return "/".join([_normalize(location), *map(to_file_name, names)])
 
 
 def _normalize(location: str) -> str:

@@ -6,20 +6,20 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from headrace.driver.failures import describe_failure
 from headrace.driver.jobs.plan_summary import summarize
 from headrace.driver.jobs.savepoints import has_checkpoint, is_complete
 from headrace.driver.jobs.state_files import StateFiles
-from headrace.driver.jobs.target_check import check_output_mode, check_table, has_file_log
+from headrace.driver.jobs.target_check import check_output_mode, check_table
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.streams.batch_sinks import check_batch
+from headrace.driver.streams.classify import is_lost_jvm
+from headrace.driver.streams.file_sink import has_file_log
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
 from headrace.driver.streams.supervised_query import RunFailed
-from headrace.errors import HeadraceError
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.failure import Failure
@@ -32,6 +32,9 @@ from headrace.model.job_messages import (
     JobToCheck,
     QueryToCheck,
 )
+
+_MISSING = {"TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_ROUTINE"}
+"""Conditions of errors that a skipped statement can explain."""
 
 
 @dataclass(slots=True)
@@ -96,10 +99,12 @@ def _check_query(query: QueryToCheck, session: SparkSession, found_out: _FoundOu
             check_batch(frame, spec, command)
         if has_file_log(session, spec):
             found_out.used_logs.append(query.name)
-    except (PySparkException, Py4JJavaError, HeadraceError, RunFailed) as error:
+    except Exception as error:
+        if is_lost_jvm(error):
+            raise
         failure = _describe(error, rows.sql or "")
-        if skipped and failure.condition == "TABLE_OR_VIEW_NOT_FOUND":
-            message = f"not analysed, because the deployment creates a table: {failure.message}"
+        if skipped and failure.condition in _MISSING:
+            message = f"not analysed, because the deployment creates it: {failure.message}"
             found_out.notes.append(message)
             return
         problem = JobProblem(

@@ -6,6 +6,7 @@ a key is computed: every computed column below a stateful operator belongs to th
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,9 @@ _STATEFUL = {
     *("Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "GlobalLimit"),
     *("EventTimeWatermark", "UpdateEventTimeWatermarkColumn"),
 }
+_MAX_TEXT = 1000
+"""Longest description that a summary contains as it is."""
+_SHOWN_TEXT = 800
 _SECRETS = ("password", "secret", "token", "sasl", "ssl", "credential", "user")
 
 
@@ -46,8 +50,9 @@ def summarize(frame: DataFrame) -> PlanSummary:
             is_complete = False
     return PlanSummary(
         is_streaming=frame.isStreaming,
-        sources=sorted(sources),
-        operators=operators,
+        # In their order: Spark finds the offsets of a source by its position.
+        sources=[_shorten(source) for source in sources],
+        operators=[_shorten(operator) for operator in operators],
         columns=[
             (field.name, field.dataType.simpleString())
             for field in frame.schema.fields
@@ -55,6 +60,13 @@ def summarize(frame: DataFrame) -> PlanSummary:
         ],
         is_complete=is_complete,
     )
+
+
+def _shorten(text: str) -> str:
+    """Return a text, or its beginning and its hash if it is long."""
+    if len(text) <= _MAX_TEXT:
+        return text
+    return f"{text[:_SHOWN_TEXT]}… sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _walk(jvm: Py4JBridge, plan: Any) -> Iterator[Any]:

@@ -6,16 +6,13 @@ from collections.abc import Iterable
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.job_messages import JobProblem
-from headrace.model.stream_providers import FILE_SINKS, SINKS
+from headrace.model.stream_providers import SINKS
 from headrace.model.stream_query import QuerySpec
-
-_LOG = "_spark_metadata"
 
 
 def check_table(
@@ -49,16 +46,6 @@ def check_table(
         message=f"The target table {name} lacks columns of the job. Add them: ALTER TABLE {name}"
         f" ADD COLUMNS ({missing})",
     )
-
-
-def has_file_log(session: SparkSession, spec: QuerySpec) -> bool:
-    """Return whether a sink of files has a log already.
-
-    A run without state counts its batches from 0, and Spark skips the batches that the log has.
-    """
-    if spec.sink not in FILE_SINKS or spec.path is None:
-        return False
-    return not HadoopFiles(session).is_empty(f"{spec.path.rstrip('/')}/{_LOG}")
 
 
 def check_output_mode(rows: DataFrame, command: SaveStream, spec: QuerySpec) -> None:

@@ -1,15 +1,19 @@
-"""Checks of the rows that a query writes to files, before the query starts.
+"""Checks of a query that writes to files, before the query starts.
 
 Spark's file sink checks the columns of each batch, when the query is already running.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
+from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.streams.invalid_stream import InvalidStream
+from headrace.model.stream_providers import FILE_SINKS
+from headrace.model.stream_query import QuerySpec
 
+_LOG = "_spark_metadata"
 _DATA_SOURCES = "org.apache.spark.sql.execution.datasources"
 
 
@@ -44,3 +48,51 @@ def _check_types(rows: DataFrame, provider: str) -> None:
     is_for_reading = False
     utilities = jvm.singleton(f"{_DATA_SOURCES}.DataSourceUtils")
     utilities.verifySchema(file_format, schema, is_for_reading)
+
+
+def has_file_log(session: SparkSession, spec: QuerySpec) -> bool:
+    """Return whether a sink of files has a log already.
+
+    A run without state counts its batches from 0, and Spark skips the batches that the log has.
+    """
+    if spec.sink not in FILE_SINKS or spec.path is None:
+        return False
+    return not HadoopFiles(session).is_empty(f"{spec.path.rstrip('/')}/{_LOG}")
+
+
+def check_file_log(session: SparkSession, spec: QuerySpec) -> None:
+    """Raise InvalidStream if the log of a sink of files has batches that the checkpoint lacks.
+
+    Spark would skip these batches silently, whatever rows they have now.
+    """
+    if spec.checkpoint is None or spec.path is None or spec.sink not in FILE_SINKS:
+        return
+    files = HadoopFiles(session)
+    written = _find_last_number(files, f"{spec.path.rstrip('/')}/{_LOG}")
+    if written is None:
+        return
+    begun = find_last_planned(session, spec)
+    if begun is None:
+        raise InvalidStream(
+            f"The directory {spec.path} has the log of an earlier run, and this run begins without"
+            " state. Spark would drop its first batches silently. Choose another `path`."
+        )
+    if written > begun:
+        raise InvalidStream(
+            f"The directory {spec.path} has batches up to {written}, and the checkpoint"
+            f" {spec.checkpoint} up to {begun}. Spark would drop the batches in between silently."
+            " Choose another `path`, or begin without state."
+        )
+
+
+def find_last_planned(session: SparkSession, spec: QuerySpec) -> int | None:
+    """Return the last batch for which the checkpoint has offsets, or None if there is none."""
+    if spec.checkpoint is None:
+        return None
+    return _find_last_number(HadoopFiles(session), f"{spec.checkpoint.rstrip('/')}/offsets")
+
+
+def _find_last_number(files: HadoopFiles, directory: str) -> int | None:
+    """Return the largest number of a batch in a log of Spark: `7`, or `9.compact`."""
+    names = (name.partition(".")[0] for name in files.list_files(directory))
+    return max((int(name) for name in names if name.isdecimal()), default=None)

@@ -51,12 +51,25 @@ _START_SECONDS = 60.0
 class JdbcSink:
     """Writes the batches of one query."""
 
-    def __init__(self, options: Mapping[str, str], desired: DesiredQuery, epoch: int) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        desired: DesiredQuery,
+        epoch: int,
+        *,
+        planned: int | None,
+    ) -> None:
+        """Create a sink for one run.
+
+        Args:
+            planned: Last batch for which the checkpoint has offsets at the start of the run.
+        """
         by_key = {key.lower(): value for key, value in options.items()}
         self._options = with_driver(by_key)
         self._table = by_key["dbtable"]
         self._desired = desired
         self._epoch = epoch
+        self._planned = -1 if planned is None else planned
         self._query_id = ""
         self._is_bound = threading.Event()
 
@@ -71,8 +84,15 @@ class JdbcSink:
             raise RuntimeError("the query did not start")
         connections = _Connections(batch.sparkSession, self._options)
         with connections.open() as connection:
-            if self._read_last(connection) >= number:
-                return
+            last = self._read_last(connection)
+        # A batch that this run has planned anew has other rows than the one in the table.
+        if last > number or last == number > self._planned:
+            raise RuntimeError(
+                f"the table {LEDGER} has batch {last} of this query, and batch {number} is to be"
+                f" written to {self._table}: the checkpoint is older than the table"
+            )
+        if last == number:
+            return
         staging = self._staging_table()
         self._save(batch, staging, "overwrite")
         # Spark creates a missing table with the types of its dialect.

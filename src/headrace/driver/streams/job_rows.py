@@ -30,17 +30,24 @@ _SESSION_PLANS = {
     "SetCatalogAndNamespace",
     "UseStatement",
     "CreateViewCommand",
-    "CreateView",
     "CreateTempViewUsing",
     "CreateFunctionCommand",
-    "CreateFunction",
     "CreateSQLFunctionCommand",
-    "CreateUserDefinedFunction",
     "CreateVariable",
     "AddJarsCommand",
     "AddFilesCommand",
 }
-_CATALOG_PLANS = {"CreateTable", "CreateTableCommand", "CreateNamespace", "CreateTableLikeCommand"}
+"""Plans whose effect ends with the session. Spark's parser has other plans for what a catalog
+keeps, also for views and functions."""
+_CATALOG_PLANS = {
+    "CreateTable",
+    "CreateTableCommand",
+    "CreateTableLikeCommand",
+    "CreateNamespace",
+    "CreateView",
+    "CreateFunction",
+    "CreateUserDefinedFunction",
+}
 _EXISTS = {
     "TABLE_OR_VIEW_ALREADY_EXISTS",
     "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS",
@@ -55,7 +62,7 @@ def run_setup(session: SparkSession, statements: Iterable[str], *, persists: boo
     """Run the statements that a job needs before its query. An object that exists stays.
 
     Args:
-        persists: Whether statements may create tables and databases. Otherwise they are skipped.
+        persists: Whether statements may change a catalog. Otherwise they are skipped.
 
     Returns:
         The skipped statements.

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.streams.columns import select_columns
 from headrace.driver.streams.connectors import check_connector
-from headrace.driver.streams.file_sink import check_file_columns
+from headrace.driver.streams.file_sink import check_file_columns, find_last_planned
 from headrace.driver.streams.invalid_stream import InvalidStream
 from headrace.driver.streams.jdbc_sink import JdbcSink
 from headrace.driver.streams.memory_view import publish_memory_view
@@ -108,7 +108,8 @@ def start_query(
         return table.start(writer, choose_mode(command, provider))
     writer = _make_writer(rows, desired, command, target)
     if provider == "jdbc":
-        sink = JdbcSink(target.options, desired, epoch)
+        planned = find_last_planned(rows.sparkSession, desired.spec)
+        sink = JdbcSink(target.options, desired, epoch, planned=planned)
         query = writer.foreachBatch(sink.write).start()
         sink.bind(query.id)
         return query

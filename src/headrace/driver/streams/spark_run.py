@@ -16,7 +16,9 @@ from headrace.driver.failures import describe_failure, describe_java_error
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.stream_end import has_ended_by_itself
 from headrace.driver.streams.batch_run import start_batch
+from headrace.driver.streams.checkpoints import check_checkpoint
 from headrace.driver.streams.classify import is_lost_jvm, is_permanent, is_permanent_cause
+from headrace.driver.streams.file_sink import check_file_log
 from headrace.driver.streams.job_rows import open_job_rows, run_setup
 from headrace.driver.streams.progress import find_last_epoch, find_last_report, read_new_batches
 from headrace.driver.streams.scheduling import use_stream_pool
@@ -82,11 +84,18 @@ class SparkRun:
         return None if epoch == self._first_epoch else epoch
 
     def stop(self) -> None:
-        """Stop the query, and wait until it has stopped."""
-        try:
-            self._query.stop()
-        except (PySparkException, Py4JError) as error:
-            _LOG.warning("query %s: %s", self._query.name, error)
+        """Stop the query, and wait until it has stopped.
+
+        `stop` raises an error after `spark.sql.streaming.stopTimeout`, while the query still runs.
+        """
+        while True:
+            try:
+                self._query.stop()
+            except (PySparkException, Py4JError) as error:
+                _LOG.warning("query %s: %s", self._query.name, error)
+                if not is_lost_jvm(error) and self._query.isActive:
+                    continue
+            return
 
     def _read_epoch(self) -> int | None:
         try:
@@ -137,6 +146,7 @@ class RunStarter:
             desired = _with_hadoop_locations(session, desired)
             if desired.spec.scope is not None:
                 set_scope(session, desired.spec.scope)
+            check_checkpoint(session, desired)
             if isinstance(command, CreateMaterializedView):
                 register_streams(session, desired.spec.definitions)
                 query = start_refresh(session, desired, command)
@@ -156,6 +166,7 @@ class RunStarter:
 
 def _open_rows(session: SparkSession, desired: DesiredQuery, command: SaveStream) -> DataFrame:
     spec = desired.spec
+    check_file_log(session, spec)
     if spec.rows is None:
         streams = register_streams(session, spec.definitions)
         return open_source(session, command, streams)

@@ -168,7 +168,7 @@ class SupervisedQuery:
         try:
             while self._wait_for_start():
                 self._run_once()
-        except Exception as error:  # noqa: BLE001 - the thread must not end without a report
+        except BaseException as error:  # noqa: BLE001 - the thread must not end without a report
             _LOG.exception("query %s: its supervisor failed", self._desired.name)
             self._fail(Failure(code="internal_error", message=str(error)))
 

@@ -1,0 +1,75 @@
+"""Copies of the logs of ended sessions in the results location, where every node can read them.
+
+The results location of a single host is in the home, as the logs are: nothing is copied there.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from headrace.control.context import NodeContext
+from headrace.control.sessions.log_files import read_end
+from headrace.control.worker_pool import WorkerPool
+from headrace.errors import HeadraceError
+from headrace.storage import locations
+from headrace.store import sessions
+
+_LOG = logging.getLogger("headrace.logs")
+_BATCH = 200
+_LIMIT = 16 * 1024 * 1024
+"""Largest number of bytes that are kept of a log: its end."""
+_NAME = re.compile(r"(se_[0-9a-f]{32})\.log")
+
+
+def kept_log_name(session_id: str) -> str:
+    """Return the name of a kept log in the results location."""
+    return f"{session_id}.log"
+
+
+class KeptLogs:
+    """Copies the logs of this node's home. The thread of `Retention` runs it."""
+
+    def __init__(self, context: NodeContext, calls: WorkerPool) -> None:
+        """Use a pool for the calls to the results location, which may hang."""
+        self._database = context.database
+        self._folder = context.settings.layout.session_logs
+        self._location = context.settings.results.location
+        self._calls = calls
+        self._kept: set[str] | None = None
+
+    def run(self) -> int:
+        """Copy the logs of sessions that have ended; return their number.
+
+        Raises:
+            ResultsUnavailable: The results location cannot be listed.
+            StoreUnavailable: The store does not answer.
+        """
+        if self._location is None:
+            return 0
+        if self._kept is None:
+            self._kept = _session_ids(self._calls.call(locations.list_names, self._location))
+        missing = sorted(_session_ids(locations.list_names(str(self._folder))) - self._kept)
+        count = 0
+        for start in range(0, len(missing), _BATCH):
+            with self._database.read() as tx:
+                ended = sessions.find_ended(tx, missing[start : start + _BATCH])
+            copied = {session_id for session_id in ended if self._copy(self._location, session_id)}
+            self._kept |= copied
+            count += len(copied)
+        return count
+
+    def _copy(self, location: str, session_id: str) -> bool:
+        name = kept_log_name(session_id)
+        try:
+            content = read_end(str(self._folder), name, _LIMIT) or b""
+            place = locations.join(location, name)
+            self._calls.call(lambda: locations.write(place, content, private=True))
+        except (HeadraceError, OSError) as error:
+            _LOG.error("session %s: its log could not be kept: %s", session_id, error)
+            return False
+        return True
+
+
+def _session_ids(names: list[str]) -> set[str]:
+    return {match[1] for name in names if (match := _NAME.fullmatch(name))}

@@ -1,0 +1,49 @@
+"""A client of several nodes: a wait continues at another node."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.support.in_process_node import InProcessNode, make_settings, serve_node
+from tests.support.waiting import wait_until
+
+from headrace.client.http import Client
+
+
+def test_a_wait_continues_at_another_node_without_a_second_statement(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    def serve(name: str, stack: ExitStack) -> InProcessNode:
+        settings = make_settings(tmp_path / name, store={"url": postgres_url})
+        return stack.enter_context(serve_node(settings))
+
+    with ExitStack() as staying_stack, ExitStack() as leaving_stack:
+        staying = serve("staying", staying_stack)
+        session_id, driver = staying.start_session()
+        leaving = serve("leaving", leaving_stack)
+        ended = []
+
+        def run() -> None:
+            with Client(f"{leaving.address},{staying.address}") as client:
+                body = {"statement": "SELECT 1", "session": session_id}
+                statement = client.submit(body)
+                while statement["state"] not in {"success", "failed"}:
+                    statement = client.statement(statement["id"], wait=5)
+                ended.append((client.address, statement))
+
+        waiting = threading.Thread(target=run)
+        waiting.start()
+        assignment = driver.claim()
+        driver.report_start(assignment.statement_id)
+        leaving_stack.close()
+        driver.succeed(assignment.statement_id)
+        waiting.join(20)
+
+        [(address, statement)] = ended
+        listed = staying.http.get("/api/v1/statements").json()["items"]
+        wait_until(lambda: not waiting.is_alive(), what="the client has ended")
+        assert address == staying.address
+        assert statement["id"] == assignment.statement_id
+        assert [each["id"] for each in listed] == [assignment.statement_id]

@@ -1,0 +1,42 @@
+"""Actions of users on the queries of a job that a deployment changes."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import update
+from tests.support.in_process_node import InProcessNode
+
+from headrace.model.ids import new_id
+from headrace.model.stream_query import NewStreamQuery, QuerySpec
+from headrace.store import jobs, stream_queries
+from headrace.store.job_tables import jobs as jobs_table
+
+
+@pytest.mark.parametrize("action", ["restart", "pause", "stop"])
+def test_a_query_of_a_job_that_is_being_changed_cannot_be_changed(
+    node: InProcessNode, action: str
+) -> None:
+    name = f"job-{action}"
+    session, _driver = node.start_session(kind="streaming")
+    with node.database.write("test") as tx:
+        job = jobs.insert_job(tx, "anonymous", name, "/state", actor="anonymous")
+        query = NewStreamQuery(
+            id=new_id("sq"),
+            owner="anonymous",
+            scope=name,
+            name="q",
+            spec=QuerySpec(text="SAVE STREAM s TO noop", sink="noop"),
+            session_id=session,
+            statement_id=None,
+        )
+        stream_queries.insert_query(tx, query, actor="anonymous")
+        change = update(jobs_table).where(jobs_table.c.id == job.id)
+        tx.execute(change.values(change_id=new_id("ch")))
+    refused = node.http.post(f"/api/v1/streams/{query.id}/{action}")
+    with node.database.write("test") as tx:
+        tx.execute(change.values(change_id=None))
+    accepted = node.http.post(f"/api/v1/streams/{query.id}/{action}")
+
+    assert (refused.status_code, refused.json()["code"]) == (409, "stream_state_conflict")
+    assert f"the job {name}" in refused.json()["detail"]
+    assert accepted.status_code == 202

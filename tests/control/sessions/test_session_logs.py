@@ -1,0 +1,114 @@
+"""Logs of drivers: any node returns the log that another node has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.in_process_node import InProcessNode, make_settings, serve_node
+from tests.support.waiting import wait_until
+
+from headrace.control.sessions.kept_logs import KeptLogs
+from headrace.control.worker_pool import WorkerPool
+
+_QUICK = {"duration": "1s", "renew": "100ms", "sweep": "50ms"}
+
+
+@contextmanager
+def serve(
+    home: Path, store: str, *, token: str = "", results: str | None = None
+) -> Iterator[InProcessNode]:
+    changes: dict[str, Any] = {"token": token} if token else {}
+    changes |= {"results": {"location": results}} if results else {}
+    settings = make_settings(home, store={"url": store}, lease=_QUICK, **changes)
+    with serve_node(settings) as node:
+        if token:
+            node.http.headers["Authorization"] = f"Bearer {token}"
+        yield node
+
+
+def start_with_log(node: InProcessNode) -> str:
+    """Start a session at a node, and write its log. Return the path of the log in the API."""
+    session_id = node.session()
+    log = node.launcher.wait_for_request(session_id).log
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("first\nsecond\n")
+    return f"/api/v1/sessions/{session_id}/log"
+
+
+def test_a_log_is_read_at_every_node(tmp_path: Path, postgres_url: str) -> None:
+    with serve(tmp_path / "one", postgres_url, token="secret") as one:
+        path = start_with_log(one)
+        with serve(tmp_path / "two", postgres_url, token="secret") as two:
+            assert two.http.get(path).text == "first\nsecond\n"
+            assert two.http.get(path, params={"tail": 4}).text == "ond\n"
+            # A node that is asked by another one does not ask further.
+            assert two.http.get(path, params={"forward": "false"}).text == ""
+
+
+def test_a_log_on_the_host_of_a_lost_node_is_an_error(tmp_path: Path, postgres_url: str) -> None:
+    with ExitStack() as staying, ExitStack() as leaving:
+        one = leaving.enter_context(serve(tmp_path / "one", postgres_url))
+        path = start_with_log(one)
+        two = staying.enter_context(serve(tmp_path / "two", postgres_url))
+        leaving.close()
+        wait_until(lambda: two.http.get(path).status_code == 503, what="the node is gone")
+        lost = two.http.get(path).json()
+
+    assert lost["code"] == "node_unreachable"
+    assert one.node.id in lost["detail"]
+
+
+def test_a_node_with_another_token_is_named(tmp_path: Path, postgres_url: str) -> None:
+    with serve(tmp_path / "one", postgres_url, token="first") as one:
+        path = start_with_log(one)
+        with serve(tmp_path / "two", postgres_url, token="second") as two:
+            refused = two.http.get(path)
+
+    assert refused.status_code == 503
+    assert "HEADRACE_TOKEN" in refused.json()["detail"] + str(refused.json().get("hint"))
+
+
+def end_session(node: InProcessNode, session_id: str) -> None:
+    driver = node.launcher.connect_driver(session_id)
+    driver.hello()
+    node.http.delete(f"/api/v1/sessions/{session_id}")
+    driver.goodbye()
+    wait_until(lambda: node.session_state(session_id) == "dead", what="the session ends")
+
+
+def test_the_log_of_an_ended_session_outlives_its_node(tmp_path: Path, postgres_url: str) -> None:
+    results = str(tmp_path / "results")
+    with ExitStack() as staying, ExitStack() as leaving:
+        one = leaving.enter_context(serve(tmp_path / "one", postgres_url, results=results))
+        path = start_with_log(one)
+        logs = KeptLogs(one.node.context, WorkerPool("test", threads=1, seconds=10.0))
+        assert logs.run() == 0
+        end_session(one, path.split("/")[-2])
+        assert logs.run() == 1
+        assert logs.run() == 0
+        # After a restart of the node, the copies are known.
+        again = KeptLogs(one.node.context, WorkerPool("test", threads=1, seconds=10.0))
+        assert again.run() == 0
+        two = staying.enter_context(serve(tmp_path / "two", postgres_url, results=results))
+        leaving.close()
+        wait_until(lambda: two.http.get(path).is_success, what="the node is gone")
+
+        assert two.http.get(path).text == "first\nsecond\n"
+        assert two.http.get(path, params={"tail": 4}).text == "ond\n"
+
+
+def test_a_log_that_is_a_link_is_not_kept(tmp_path: Path, postgres_url: str) -> None:
+    results = tmp_path / "results"
+    with serve(tmp_path / "one", postgres_url, results=str(results)) as node:
+        session_id = start_with_log(node).split("/")[-2]
+        log = node.node.settings.layout.session_log(session_id)
+        log.unlink()
+        log.symlink_to("/etc/passwd")
+        end_session(node, session_id)
+
+        assert KeptLogs(node.node.context, WorkerPool("test", threads=1, seconds=10.0)).run() == 0
+
+    assert not (results / log.name).exists()

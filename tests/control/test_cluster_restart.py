@@ -1,0 +1,53 @@
+"""A restart of a whole cluster: the nodes together keep to the budget of a backend."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.support.in_process_node import make_settings, serve_node
+from tests.support.scripted_driver import ScriptedLauncher
+from tests.support.waiting import wait_until
+
+from headrace.settings import Settings
+
+_SESSIONS = 25
+_POLLS = 5
+
+
+def test_the_questions_about_drivers_stay_within_the_budget(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    def settings(name: str) -> Settings:
+        return make_settings(
+            tmp_path / name,
+            store={"url": postgres_url},
+            lease={"duration": "2s", "renew": "200ms", "sweep": "50ms"},
+            cluster={"backend_polls": _POLLS},
+        )
+
+    launcher = ScriptedLauncher()
+    with serve_node(settings("one"), launcher) as node:
+        # Each session has a statement in flight, so that its driver is looked for.
+        for _number in range(_SESSIONS):
+            session_id, driver = node.start_session()
+            node.submit("INSERT INTO t VALUES (1)", session=session_id)
+            driver.claim()
+    launcher.question_times.clear()
+
+    with ExitStack() as nodes:
+        first, _second = (
+            nodes.enter_context(serve_node(settings(name), launcher)) for name in ("one", "two")
+        )
+
+        def are_resolved() -> bool:
+            page = first.http.get("/api/v1/statements", params={"state": "failed"}).json()
+            return len(page["items"]) == _SESSIONS
+
+        wait_until(are_resolved, seconds=60, what="every lost driver is confirmed")
+
+    times = launcher.question_times
+    busiest = max(sum(start <= time < start + 1 for time in times) for start in times)
+    assert len(times) >= _SESSIONS
+    # A burst of one second is allowed after a pause.
+    assert busiest <= 2 * _POLLS + 1

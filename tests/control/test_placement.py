@@ -1,0 +1,90 @@
+"""Nodes of several hosts: which settings name places that only one host can reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.in_process_node import make_settings, serve_node
+
+from headrace.control.host.health_checks import CheckStatus, check_cluster
+from headrace.control.host.process_identity import this_host
+from headrace.control.node import Node
+from headrace.control.placement import find_unshared
+from headrace.errors import UnsharedLocation
+from headrace.store import nodes
+from headrace.store.database import Database
+
+SHARED: dict[str, Any] = {
+    "results": {"location": "s3://bucket/results"},
+    "streams": {"checkpoints": "s3://bucket/wal", "location": "s3://bucket/streams"},
+    "jobs": {"state_location": "s3://bucket/jobs"},
+    "catalog": {"kind": "external", "warehouse": "s3://bucket/warehouse"},
+}
+
+
+def register_other_host(url: str, *, machine: str = "another machine") -> None:
+    """Register a live node on another host, whose name is `far`."""
+    host = {**this_host().to_record(), "machine": machine, "name": "far"}
+    database = Database.open(url)
+    with database.write("test") as tx:
+        nodes.register(tx, "no_far", address="http://far", version="1", seconds=60, host=host)
+    database.close()
+
+
+def test_a_node_with_local_files_does_not_join_a_node_of_another_host(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    register_other_host(postgres_url)
+    settings = make_settings(tmp_path, store={"url": postgres_url}, catalog={"kind": "external"})
+    node = Node(settings, address="http://near", embedded=False)
+    with pytest.raises(UnsharedLocation) as refused:
+        node.start(request_stop=lambda: None)
+    node.stop()
+
+    message = refused.value.message
+    assert "no_far on the host far" in message
+    for name in ("results.location", "streams.checkpoints", "catalog.warehouse"):
+        assert f"{name} ({tmp_path}" in message
+
+
+def test_a_node_with_local_files_joins_a_node_of_its_own_host(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    register_other_host(postgres_url, machine=this_host().machine)
+    with serve_node(make_settings(tmp_path, store={"url": postgres_url})) as node:
+        assert len(node.http.get("/api/v1/nodes").json()["items"]) == 2
+
+
+def test_a_node_whose_files_all_hosts_reach_joins_them(tmp_path: Path, postgres_url: str) -> None:
+    register_other_host(postgres_url)
+    shared = make_settings(
+        tmp_path, store={"url": postgres_url}, cluster={"shared_paths": [str(tmp_path)]}
+    )
+    with serve_node(shared) as node:
+        assert node.http.get("/ready").status_code == 200
+
+
+def test_the_settings_that_only_one_host_can_reach(tmp_path: Path) -> None:
+    local = make_settings(tmp_path, catalog={"kind": "managed"})
+    mounted = make_settings(tmp_path, cluster={"shared_paths": [str(tmp_path / "home")]})
+
+    assert find_unshared(make_settings(tmp_path, **SHARED)) == {}
+    assert find_unshared(local)["catalog.kind"] == "managed"
+    assert "catalog.warehouse" not in find_unshared(make_settings(tmp_path))
+    assert "results.location" in find_unshared(mounted)
+
+
+def test_doctor_says_whether_nodes_can_run_on_several_hosts(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    store = {"url": postgres_url}
+    alone = check_cluster(make_settings(tmp_path))
+    local = check_cluster(make_settings(tmp_path, store=store))
+    shared = check_cluster(make_settings(tmp_path, store=store, **SHARED))
+
+    assert (alone.status, shared.status) == (CheckStatus.OK, CheckStatus.OK)
+    assert local.status is CheckStatus.WARNING
+    assert "results.location" in local.found
+    assert local.fix
