@@ -11,8 +11,9 @@ from tests.support.waiting import wait_until
 
 from headrace.settings import Settings
 
-_SESSIONS = 25
+_SESSIONS = 30
 _POLLS = 5
+_WINDOW = 2  # seconds
 
 
 def test_the_questions_about_drivers_stay_within_the_budget(
@@ -33,7 +34,6 @@ def test_the_questions_about_drivers_stay_within_the_budget(
             session_id, driver = node.start_session()
             node.submit("INSERT INTO t VALUES (1)", session=session_id)
             driver.claim()
-    launcher.question_times.clear()
 
     with ExitStack() as nodes:
         first, _second = (
@@ -47,7 +47,8 @@ def test_the_questions_about_drivers_stay_within_the_budget(
         wait_until(are_resolved, seconds=60, what="every lost driver is confirmed")
 
     times = launcher.question_times
-    busiest = max(sum(start <= time < start + 1 for time in times) for start in times)
+    busiest = max(sum(start <= time < start + _WINDOW for time in times) for start in times)
     assert len(times) >= _SESSIONS
-    # A burst of one second is allowed after a pause.
-    assert busiest <= 2 * _POLLS + 1
+    # After a pause, the polls of one second may come at once. The polls of another second are
+    # allowed because this test sees a poll when it is made, not when the store grants it.
+    assert busiest <= _POLLS * (_WINDOW + 2) < _SESSIONS
