@@ -91,6 +91,8 @@ class ClusterNode:
             (_MACHINE_ID, self._machine),
             (_BOOT_ID, secrets.token_hex(16)),
         ):
+            if not target.exists():
+                continue
             source = home.with_name(f"{home.name}-{target.name}")
             source.write_text(f"{text}\n")
             self.host.replace_file(target, source)
