@@ -117,7 +117,7 @@ class FaultInjector:
         self._stopping = threading.Event()
         self._faulty = FaultyNodes()
         self._faults: list[threading.Thread] = []
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self.counts: Counter[FaultKind] = Counter()
         self.errors: list[str] = []
         """Nodes that could not be healed."""
@@ -173,7 +173,7 @@ class FaultInjector:
             except Exception:  # noqa: BLE001 - every error is a violation that the report must show
                 self.errors.append(f"a node was not healed: {traceback.format_exc()}")
 
-        self._faults.append(threading.Thread(target=run))
+        self._faults.append(threading.Thread(target=run, daemon=True))
         self._faults[-1].start()
 
     def _report(self, fault: PlannedFault, target: str) -> None:

@@ -130,7 +130,7 @@ class Worker(ABC):
         self._record = record
         self._chance = random.Random(f"{seed}.{type(self).__name__}")
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=type(self).__name__)
+        self._thread = threading.Thread(target=self._run, name=type(self).__name__, daemon=True)
 
     def start(self) -> None:
         self._thread.start()

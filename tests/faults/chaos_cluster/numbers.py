@@ -32,7 +32,7 @@ class NumberFiles:
         self.count = 0
         """How many numbers there are."""
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="NumberFiles")
+        self._thread = threading.Thread(target=self._run, name="NumberFiles", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

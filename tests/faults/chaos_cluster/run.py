@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -98,20 +99,29 @@ class ClusterRun:
         faults = FaultInjector(cluster, self._seed)
         for part in (*workers, faults):
             part.start()
-        threading.Event().wait(seconds)
-        self._end_phase("load")
-        faults.stop()
+        try:
+            threading.Event().wait(seconds)
+            self._end_phase("load")
+        finally:
+            # Also after an interrupt: a fault must not restart a host that the run has ended.
+            faults.stop()
         for worker in workers:
             worker.stop()
         for worker in workers:
             worker.join()
         self._report.faults.update(str(kind) for kind in faults.counts.elements())
         self._report.violations += [*faults.errors, *record.errors]
-        self._wait_ended()
-        copies.stop(analyst)
-        self._end_phase("recovery")
-        self._check(analyst, copies)
-        self._end_phase("checks")
+        try:
+            self._wait_ended()
+            copies.stop(analyst)
+            self._end_phase("recovery")
+            self._check(analyst, copies)
+            self._end_phase("checks")
+        except (AssertionError, HeadraceError):
+            # The report shows the other violations and the counts also in this case.
+            self._report.violations.append(f"not at rest: {traceback.format_exc()}")
+            copies.files.stop()
+            self._count_statements(self._cluster.read_rows())
         return self._report
 
     def _prepare_loader(self) -> UserSession:
@@ -180,6 +190,7 @@ class ClusterRun:
         yield from checks.check_tables(creations, statements, created, expected=load.ROWS)
 
     def _count_statements(self, rows: Rows) -> None:
+        self._report.statements.clear()
         works = {each.id: each.work for each in self._record.accepted}
         for row in rows.statements:
             code = checks.read_code(row)
