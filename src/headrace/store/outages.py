@@ -38,10 +38,12 @@ def _is_outage(cause: BaseException | None) -> bool:
             and code is not None
             and code != _SQL_MISTAKE
         )
-    # psycopg reports a lost connection without a SQLSTATE.
+    # psycopg reports a lost connection, and one that cannot be opened, without a SQLSTATE. The
+    # classes of such errors are derived from these two.
     state = getattr(cause, "sqlstate", None)
     if state is None:
-        return type(cause).__name__ in {"OperationalError", "InterfaceError"}
+        names = {base.__name__ for base in type(cause).__mro__}
+        return not names.isdisjoint({"OperationalError", "InterfaceError"})
     return str(state).startswith(_POSTGRESQL_CLASSES)
 
 
