@@ -35,6 +35,10 @@ while True:
     signal.pause()
 """
 _NEEDED_PROGRAMS = ("ip", "unshare", "nsenter", "mount")
+_PROBE = [
+    *("unshare", "--pid", "--fork", "--mount", "--mount-proc", "--net"),
+    *("ip", "link", "add", "type", "veth"),
+]
 
 
 def missing_for_hosts() -> str | None:
@@ -42,7 +46,11 @@ def missing_for_hosts() -> str | None:
     if os.geteuid() != 0:
         return "only root can create network namespaces"
     missing = [program for program in _NEEDED_PROGRAMS if shutil.which(program) is None]
-    return f"these programs are not installed: {', '.join(missing)}" if missing else None
+    if missing:
+        return f"these programs are not installed: {', '.join(missing)}"
+    if subprocess.run(_PROBE, capture_output=True, check=False).returncode:
+        return "the machine permits no namespaces, or no virtual network links"
+    return None
 
 
 class Host:

@@ -53,6 +53,8 @@ def test_a_lost_statement_is_a_violation() -> None:
 
 def test_only_the_loss_of_a_driver_excuses_a_failure() -> None:
     assert not list(check_accepted_are_stored([INSERT], {INSERT.id: LOST}))
+    never_began = make_statement("failed", "session_failed")
+    assert not list(check_accepted_are_stored([INSERT], {INSERT.id: never_began}))
     assert len(list(check_accepted_are_stored([INSERT], {INSERT.id: FAILED}))) == 1
     cancelled = make_statement("cancelled")
     assert len(list(check_accepted_are_stored([INSERT], {INSERT.id: cancelled}))) == 1
