@@ -44,6 +44,7 @@ test:
 chaos:
 	@scripts/setup test
 	@scripts/setup-postgres
+	@scripts/setup-nginx
 	@scripts/setup-jars catalogs kafka-broker kafka-connector s3
 	@.venv/bin/python -m tests.support.short_lived_java
 	.venv/bin/python -m tests.faults $(N) $(SEED)

@@ -12,6 +12,8 @@ _SEED = "17"
 _SECONDS = 60.0
 
 
+# It needs both cores for some minutes, so it does not run beside the tests of `make test`.
+@pytest.mark.matrix
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.nginx
