@@ -17,6 +17,8 @@ _SQL_MISTAKE = sqlite3.SQLITE_ERROR
 # operator's intervention, a system error.
 _POSTGRESQL_CLASSES = ("08", "25006", "40", "53", "55P03", "57", "58")
 
+_LOST_CONNECTION = {"OperationalError", "InterfaceError"}
+
 
 def to_outage(error: Exception) -> StoreUnavailable | None:
     """Return the StoreUnavailable for an error, or None if the error is not an outage."""
@@ -38,12 +40,11 @@ def _is_outage(cause: BaseException | None) -> bool:
             and code is not None
             and code != _SQL_MISTAKE
         )
-    # psycopg reports a lost connection, and one that cannot be opened, without a SQLSTATE. The
-    # classes of such errors are derived from these two.
+    # psycopg reports a lost connection without a SQLSTATE.
     state = getattr(cause, "sqlstate", None)
     if state is None:
-        names = {base.__name__ for base in type(cause).__mro__}
-        return not names.isdisjoint({"OperationalError", "InterfaceError"})
+        # Some have a class of their own, such as ConnectionTimeout.
+        return not _LOST_CONNECTION.isdisjoint(each.__name__ for each in type(cause).__mro__)
     return str(state).startswith(_POSTGRESQL_CLASSES)
 
 

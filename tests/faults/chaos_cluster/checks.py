@@ -9,7 +9,7 @@ from typing import Any
 from tests.faults.chaos_cluster.record import Accepted, ViewRead, Work
 
 Statement = Mapping[str, Any]
-"""A statement as its row in the store, with `state` and `failure`."""
+"""A statement as its row in the store, with `state`, `failure` and `session_id`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +21,20 @@ class RowCount:
 
 
 NO_ROWS = RowCount(0, 0)
-_EXCUSED = {"driver_lost", "session_failed"}
-"""Codes of statements whose driver was killed: while it worked, or while it started."""
 
 
 def check_accepted_are_stored(
-    accepted: Iterable[Accepted], statements: Mapping[str, Statement]
+    accepted: Iterable[Accepted],
+    statements: Mapping[str, Statement],
+    *,
+    killed_jvms: Collection[str],
 ) -> Iterator[str]:
-    """Check that no accepted statement is lost, and that faults alone made statements fail."""
+    """Check that no accepted statement is lost, and that faults alone made statements fail.
+
+    Args:
+        killed_jvms: Sessions with a driver whose JVM was killed. If it was starting, its session
+            fails, with the statements that wait in it.
+    """
     for each in accepted:
         statement = statements.get(each.id)
         if statement is None:
@@ -38,7 +44,11 @@ def check_accepted_are_stored(
         if each.work is Work.FAILING_CTAS:
             if statement["state"] == "success":
                 yield f"the {each.work} {each.id} is success"
-        elif statement["state"] != "success" and code not in _EXCUSED:
+        elif (
+            statement["state"] != "success"
+            and code != "driver_lost"
+            and not _has_failed_start(statement, killed_jvms)
+        ):
             yield f"the {each.work} {each.id} is {statement['state']}: {statement['failure']}"
 
 
@@ -185,6 +195,15 @@ def check_nodes(nodes: Iterable[Mapping[str, Any]], *, expected: Collection[str]
     for address in expected:
         if up.count(address) != 1:
             yield f"the node {address} is up {up.count(address)} times, among {up}"
+
+
+def _has_failed_start(statement: Statement, killed_jvms: Collection[str]) -> bool:
+    """Return whether the statement waited for a driver whose JVM was killed during its start."""
+    return (
+        read_code(statement) == "session_failed"
+        and statement["session_id"] in killed_jvms
+        and "Spark did not start" in statement["failure"].message
+    )
 
 
 def read_code(statement: Statement) -> str | None:

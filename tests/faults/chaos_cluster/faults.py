@@ -119,6 +119,8 @@ class FaultInjector:
         self._faults: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.counts: Counter[FaultKind] = Counter()
+        self.killed_jvms: set[str] = set()
+        """Sessions with a driver whose JVM was killed."""
         self.errors: list[str] = []
         """Nodes that could not be healed."""
 
@@ -147,6 +149,8 @@ class FaultInjector:
             return
         session = sessions[int(fault.choice * len(sessions))]
         processes = [driver for driver in drivers if driver.session == session]
+        if fault.kind is FaultKind.JVM_KILLED:
+            self.killed_jvms.add(session)
         self._report(fault, f"driver of {session}")
         self._start_thread(lambda: _harm_processes(fault, processes))
 

@@ -115,7 +115,7 @@ class ClusterRun:
             self._wait_ended()
             copies.stop(analyst)
             self._end_phase("recovery")
-            self._check(analyst, copies)
+            self._check(analyst, copies, faults.killed_jvms)
             self._end_phase("checks")
         except (AssertionError, HeadraceError):
             # The report shows the other violations and the counts also in this case.
@@ -150,7 +150,7 @@ class ClusterRun:
             every=0.5,
         )
 
-    def _check(self, reader: UserSession, copies: NumberCopies) -> None:
+    def _check(self, reader: UserSession, copies: NumberCopies, killed_jvms: set[str]) -> None:
         """Read tables, sinks and results, close all sessions, and check everything."""
         inserted = self._count_inserted(reader)
         created = self._count_created(reader)
@@ -164,7 +164,7 @@ class ClusterRun:
         self._report.results = len(results)
         self._count_statements(rows)
         violations = self._report.violations
-        violations += self._check_statements(rows, inserted, created)
+        violations += self._check_statements(rows, inserted, created, killed_jvms)
         violations += checks.check_results(results)
         violations += checks.check_query_rows(
             self._record.select(*_QUERY_ROWS), results, _QUERY_ROWS
@@ -177,14 +177,20 @@ class ClusterRun:
         violations += self._find_survivors()
 
     def _check_statements(
-        self, rows: Rows, inserted: Mapping[int, RowCount], created: Mapping[int, RowCount]
+        self,
+        rows: Rows,
+        inserted: Mapping[int, RowCount],
+        created: Mapping[int, RowCount],
+        killed_jvms: set[str],
     ) -> Iterator[str]:
         record = self._record
         statements = {row["id"]: row for row in rows.statements}
         inserts, creations = record.select(*_INSERTS), record.select(*_CREATIONS)
         answers = {each.text: [each.id] for each in record.accepted}
         yield from check_submits_are_idempotent(answers, rows.statements)
-        yield from checks.check_accepted_are_stored(record.accepted, statements)
+        yield from checks.check_accepted_are_stored(
+            record.accepted, statements, killed_jvms=killed_jvms
+        )
         yield from checks.check_inserts(inserts, statements, inserted, expected=load.ROWS)
         yield from checks.check_attempts_of_inserts(inserts, rows.events)
         yield from checks.check_tables(creations, statements, created, expected=load.ROWS)

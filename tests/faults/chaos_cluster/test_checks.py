@@ -21,6 +21,7 @@ from tests.faults.chaos_cluster.record import Accepted, ViewRead, Work
 from headrace.model.failure import Failure
 
 ROWS = 20
+SESSION = "se_1"
 WHOLE = RowCount(ROWS, ROWS)
 INSERT = Accepted("st_1", Work.INSERT, 1, "INSERT")
 CTAS = Accepted("st_2", Work.CTAS, 2, "CREATE TABLE")
@@ -28,9 +29,11 @@ FAILING = Accepted("st_3", Work.FAILING_CTAS, 3, "CREATE TABLE")
 QUERY = Accepted("st_4", Work.QUERY, 4, "SELECT")
 
 
-def make_statement(state: str, code: str | None = None) -> dict[str, Any]:
-    failure = None if code is None else Failure(code=code, message="a message")
-    return {"state": state, "failure": failure}
+def make_statement(
+    state: str, code: str | None = None, message: str = "a message"
+) -> dict[str, Any]:
+    failure = None if code is None else Failure(code=code, message=message)
+    return {"state": state, "failure": failure, "session_id": SESSION}
 
 
 SUCCESS = make_statement("success")
@@ -46,23 +49,36 @@ def find_wrong_table(statement: dict[str, Any], counts: dict[int, RowCount]) -> 
     return list(check_tables([CTAS], {CTAS.id: statement}, counts, expected=ROWS))
 
 
+def find_wrong_end(
+    accepted: Accepted, statement: dict[str, Any] | None, killed_jvms: set[str] | None = None
+) -> list[str]:
+    statements = {} if statement is None else {accepted.id: statement}
+    jvms = killed_jvms or set()
+    return list(check_accepted_are_stored([accepted], statements, killed_jvms=jvms))
+
+
 def test_a_lost_statement_is_a_violation() -> None:
-    assert not list(check_accepted_are_stored([INSERT], {INSERT.id: SUCCESS}))
-    assert len(list(check_accepted_are_stored([INSERT], {}))) == 1
+    assert find_wrong_end(INSERT, SUCCESS) == []
+    assert len(find_wrong_end(INSERT, None)) == 1
 
 
 def test_only_the_loss_of_a_driver_excuses_a_failure() -> None:
-    assert not list(check_accepted_are_stored([INSERT], {INSERT.id: LOST}))
-    never_began = make_statement("failed", "session_failed")
-    assert not list(check_accepted_are_stored([INSERT], {INSERT.id: never_began}))
-    assert len(list(check_accepted_are_stored([INSERT], {INSERT.id: FAILED}))) == 1
-    cancelled = make_statement("cancelled")
-    assert len(list(check_accepted_are_stored([INSERT], {INSERT.id: cancelled}))) == 1
+    assert find_wrong_end(INSERT, LOST) == []
+    assert len(find_wrong_end(INSERT, FAILED)) == 1
+    assert len(find_wrong_end(INSERT, make_statement("cancelled"))) == 1
+
+
+def test_a_session_may_fail_only_because_its_jvm_was_killed_during_the_start() -> None:
+    failed = make_statement("failed", "session_failed", "The session failed: Spark did not start")
+    other = make_statement("failed", "session_failed", "The session failed: it was too slow")
+    assert find_wrong_end(INSERT, failed, {SESSION}) == []
+    assert len(find_wrong_end(INSERT, failed, {"se_2"})) == 1
+    assert len(find_wrong_end(INSERT, other, {SESSION})) == 1
 
 
 def test_a_statement_that_must_fail_does_not_succeed() -> None:
-    assert not list(check_accepted_are_stored([FAILING], {FAILING.id: FAILED}))
-    assert len(list(check_accepted_are_stored([FAILING], {FAILING.id: SUCCESS}))) == 1
+    assert find_wrong_end(FAILING, FAILED) == []
+    assert len(find_wrong_end(FAILING, SUCCESS)) == 1
 
 
 def test_a_successful_insert_has_each_row_once() -> None:
