@@ -96,6 +96,7 @@ RECIPES = {
         ("refused",), (Fault(DRIVER_STARTED, "after", "pause", seconds=20.0),)
     ),
     "store link.hello": _NEW_SESSION,
+    "store link.move": _NEW_SESSION,
     "link loop:hello": _NEW_SESSION,
     "link loop:restore": _NEW_SESSION,
     "link loop:goodbye": _NEW_SESSION,

@@ -99,6 +99,11 @@ class ScriptedDriver:
         """Close the connections without a goodbye."""
         self._client.close()
 
+    def move_to(self, address: str) -> None:
+        """Send the next calls to another node."""
+        path = self._client.base_url.path
+        self._client.base_url = httpx.URL(f"{address}{path}")
+
     def restore(self) -> Restored:
         return self._call("restore", Restore(), Restored)
 
@@ -138,7 +143,8 @@ class ScriptedDriver:
 
     def claim(self) -> Assignment:
         """Poll for the next statement, which must come within ten seconds."""
-        assignment = self.poll(wait=10).assignment
+        # The first poll at a process is short.
+        assignment = self.poll(wait=10).assignment or self.poll(wait=10).assignment
         assert assignment is not None
         return assignment
 

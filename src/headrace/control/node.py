@@ -321,7 +321,7 @@ class Node:
 
         The only node of a store also has the sessions that no node has launched.
         """
-        is_only_node = self.database.dialect == "sqlite"
+        is_only_node = not self.database.is_shared
         return sessions.live(tx, launched_by=None if is_only_node else self.id)
 
 

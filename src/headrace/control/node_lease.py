@@ -14,7 +14,7 @@ from headrace.errors import StoreUnavailable
 from headrace.model.lifecycle import NodeState
 from headrace.store import nodes
 from headrace.store.database import Tx
-from headrace.store.notifications import HEARTBEAT
+from headrace.store.notifications import EVENTS, HEARTBEAT
 
 _LOG = logging.getLogger("headrace.node")
 _GONE_SECONDS = 600.0
@@ -69,14 +69,26 @@ class NodeLease:
                 _LOG.exception("the lease of the node could not be renewed")
 
     def _renew(self) -> None:
-        with self._context.database.write("node.renew") as tx:
+        database = self._context.database
+        with database.write("node.renew") as tx:
             tx.wake(HEARTBEAT)
-            state = nodes.renew(tx, self._context.node_id, self._context.lease_seconds)
+            state = nodes.renew(
+                tx,
+                self._context.node_id,
+                self._context.lease_seconds,
+                event_process=self._find_event_process(),
+            )
             if state is None:
                 # The node was away for so long that it counted as gone.
                 self._register(tx)
+            database.others_stream_events = nodes.others_stream_events(tx, database.process)
         if state is NodeState.DRAINING:
             self._on_draining()
+
+    def _find_event_process(self) -> str | None:
+        """Return this process if it streams events, else None."""
+        database = self._context.database
+        return database.process if database.notifications.find_subscribed([EVENTS]) else None
 
 
 class ExpiredNodes:

@@ -81,6 +81,8 @@ class NewStatement:
     """Whether the text is a pure query: safe to retry and to run beside other queries."""
     command: str | None = None
     """First words of a statement of Headrace's own, for example SAVE STREAM."""
+    awaited_by: str | None = None
+    """Process that waits for the end of the statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,4 +124,6 @@ class Statement:
     progress: Progress | None
     """Progress of the statement: at most a second old while it runs, and complete after its end."""
     failure: Failure | None
+    awaited_by: str | None
+    """Process that waits for the end of the statement, or `*`: several wait."""
     result: ResultInfo | None

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Self
+from uuid import uuid4
 
 from sqlalchemy import (
     URL,
@@ -17,21 +18,26 @@ from sqlalchemy import (
     event,
     make_url,
     select,
-    text,
 )
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from headrace.errors import InvalidSetting
-from headrace.store import event_generations, late_indexes, migrate, postgres, sqlite
-from headrace.store.listener import CHANNEL, Listener, NotifyCodec
-from headrace.store.notifications import Notifications
+from headrace.store import (
+    event_generations,
+    late_indexes,
+    migrate,
+    postgres,
+    remote_wake_ups,
+    sqlite,
+)
+from headrace.store.listener import Listener
+from headrace.store.notifications import EVENTS, Notifications
 from headrace.store.outages import to_outage
 from headrace.store.writer_queue import WriterQueue
 
 Dialect = Literal["sqlite", "postgresql"]
 
 _WRITER_TIMEOUT = 30.0
-_NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
 class Tx:
@@ -41,6 +47,7 @@ class Tx:
         self.connection = connection
         self.dialect: Dialect = dialect
         self.topics: dict[str, None] = {}
+        self.waiters: dict[str, str | None] = {}
 
     def execute(
         self, statement: Executable, values: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
@@ -49,8 +56,15 @@ class Tx:
         return self.connection.execute(statement, values or None)
 
     def wake(self, *topics: str) -> None:
-        """Wake the subscribers of these topics on every node after the commit."""
+        """Wake the subscribers of these topics in every process after the commit."""
         self.topics.update(dict.fromkeys(topics))
+
+    def note_waiter(self, topic: str, process: str | None) -> None:
+        """Note which process waits for a topic, so that it need not be read; None: not known.
+
+        The transaction must have locked the row that says so.
+        """
+        self.waiters[topic] = process
 
 
 class Database:
@@ -76,7 +90,10 @@ class Database:
         self._writers = writers
         self._lock = lock
         self._queue = WriterQueue()
-        self._notify_codec = NotifyCodec()
+        self.process = uuid4().hex
+        """Identity of this process among those that share the store."""
+        self.others_stream_events = True
+        """Whether other processes need a wake-up for each event."""
         self._listener: Listener | None = None
         self._count_guard = threading.Lock()
         self._write_counts: Counter[str] = Counter()
@@ -103,6 +120,11 @@ class Database:
             address, pool_size=pool_size, timeout=connect_timeout
         )
         return cls("postgresql", readers, writers, address=address)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may use the store."""
+        return self.dialect == "postgresql"
 
     @property
     def write_count(self) -> int:
@@ -151,12 +173,17 @@ class Database:
             with _convert_outages(), self._writers.begin() as connection:
                 tx = Tx(connection, self.dialect)
                 yield tx
-                if tx.topics and self.dialect == "postgresql":
-                    for payload in self._notify_codec.encode(tx.topics):
-                        tx.execute(_NOTIFY, {"channel": CHANNEL, "payload": payload})
+                if tx.topics and self.is_shared:
+                    self._send_wake_ups(tx)
             with self._count_guard:
                 self._write_counts[name] += 1
         self.notifications.publish(tx.topics)
+
+    def _send_wake_ups(self, tx: Tx) -> None:
+        if not self.others_stream_events:
+            tx.note_waiter(EVENTS, remote_wake_ups.NOBODY)
+        polled = self.notifications.find_subscribed(tx.topics)
+        remote_wake_ups.send(tx.connection, self.process, tx.topics, tx.waiters, polled=polled)
 
     def ping(self) -> None:
         """Raise StoreUnavailable if the store does not answer."""
@@ -168,7 +195,7 @@ class Database:
     def listen(self) -> None:
         """Receive the wake-ups of other nodes until `close`. A SQLite store has no other nodes."""
         if self._address is not None and self._listener is None:
-            self._listener = Listener(self._address, self._notify_codec, self.notifications)
+            self._listener = Listener(self._address, self.process, self.notifications)
 
     def wait_until_listening(self, timeout: float) -> bool:
         """Wait until wake-ups of other nodes arrive. Return False after `timeout` seconds."""
@@ -180,7 +207,7 @@ class Database:
         True for a SQLite store, which has no other nodes. Nodes send a wake-up when they renew
         their leases, so that silence means a broken connection.
         """
-        if self.dialect == "sqlite":
+        if not self.is_shared:
             return True
         return self._listener is not None and self._listener.has_heard(within)
 

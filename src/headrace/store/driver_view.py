@@ -25,6 +25,7 @@ _VIEW = (
         sessions.c.state.label("session_state"),
         sessions.c.parallelism,
         sessions.c.streams_generation,
+        sessions.c.link_process,
         _BATCH_SUBMITTED.label("batch_submitted"),
         _HAS_WAITING.label("has_waiting"),
         statements.c.id,
@@ -46,6 +47,8 @@ class DriverView:
     """Largest number of queries in flight."""
     streams_generation: int
     """Generation of the desired queries."""
+    link_process: str | None
+    """Process that has answered the last polls of the driver."""
     batch_submitted: bool
     """Whether the session is a batch session whose only statement was submitted."""
     has_waiting: bool
@@ -67,6 +70,7 @@ def load_driver_view(tx: Tx, session_id: str) -> DriverView | None:
         state=session.session_state,
         parallelism=session.parallelism,
         streams_generation=session.streams_generation,
+        link_process=session.link_process,
         batch_submitted=session.batch_submitted,
         has_waiting=session.has_waiting,
         in_flight=[(row.id, row.state) for row in in_flight],

@@ -8,42 +8,16 @@ import random
 import selectors
 import threading
 import time
-from collections.abc import Iterable, Iterator
 from typing import Any
-from uuid import uuid4
 
 import psycopg
 
 from headrace.store.notifications import Notifications
-
-CHANNEL = "headrace"
+from headrace.store.remote_wake_ups import CHANNEL, decode
 
 _log = logging.getLogger(__name__)
-_PAYLOAD_LIMIT = 7900  # PostgreSQL refuses payloads of 8000 bytes and more
 _MIN_BACKOFF = 0.1
 _MAX_BACKOFF = 5.0
-
-
-class NotifyCodec:
-    """Encodes topics as payloads: the sender on the first line, then one topic on each line."""
-
-    def __init__(self) -> None:
-        self.sender = uuid4().hex
-
-    def encode(self, topics: Iterable[str]) -> Iterator[str]:
-        """Yield payloads that together contain all topics, as few as possible."""
-        payload = self.sender
-        for topic in topics:
-            if len(payload) + len(topic) + 1 > _PAYLOAD_LIMIT:
-                yield payload
-                payload = self.sender
-            payload = f"{payload}\n{topic}"
-        yield payload
-
-    def decode(self, payload: str) -> list[str]:
-        """Return the topics of another node's payload; an empty list for a payload of this node."""
-        sender, *topics = payload.split("\n")
-        return [] if sender == self.sender else topics
 
 
 class Listener:
@@ -52,11 +26,14 @@ class Listener:
     After each connect it wakes every subscriber, because wake-ups may have been missed.
     """
 
-    def __init__(
-        self, address: dict[str, Any], notify_codec: NotifyCodec, notifications: Notifications
-    ) -> None:
+    def __init__(self, address: dict[str, Any], process: str, notifications: Notifications) -> None:
+        """Start the thread.
+
+        Args:
+            process: Identity of this process, which ignores its own wake-ups.
+        """
         self._address = address
-        self._notify_codec = notify_codec
+        self._process = process
         self._notifications = notifications
         self._stop_reader, self._stop_writer = os.pipe()
         self._listening = threading.Event()
@@ -114,7 +91,7 @@ class Listener:
                     return
                 for notice in connection.notifies(timeout=0):
                     self._heard_at = time.monotonic()
-                    self._notifications.publish(self._notify_codec.decode(notice.payload))
+                    self._notifications.publish(decode(notice.payload, self._process))
 
     def _wait_for_stop(self, timeout: float) -> bool:
         """Return whether `close` is called within `timeout` seconds."""

@@ -16,6 +16,8 @@ from sqlalchemy import Select, bindparam, select
 from headrace.model.lifecycle import StatementState
 from headrace.model.session import DriverLease
 from headrace.store.database import Tx
+from headrace.store.notifications import statement_topic
+from headrace.store.remote_wake_ups import NOBODY
 from headrace.store.tables import sessions, statements
 
 
@@ -27,6 +29,8 @@ class LockedStatement(NamedTuple):
     is_query: bool
     command: str | None
     """First words of a statement of Headrace's own, for example `CREATE STREAM`."""
+    awaited_by: str | None
+    """Process that waits for the end of the statement, or `*`: several wait."""
 
 
 # SQLAlchemy takes longer to build a query than SQLite takes to run it: build each once.
@@ -49,7 +53,7 @@ _LOCK_OWNED = (
 
 def lock_statement(tx: Tx, statement_id: str) -> LockedStatement | None:
     """Lock a statement until the transaction ends. Return None if there is no such statement."""
-    return _lock(tx, _LOCK, {"statement": statement_id})
+    return _lock(tx, _LOCK, statement_id, {})
 
 
 def lock_owned_statement(tx: Tx, statement_id: str, lease: DriverLease) -> LockedStatement | None:
@@ -62,8 +66,8 @@ def lock_owned_statement(tx: Tx, statement_id: str, lease: DriverLease) -> Locke
         State and session of the statement. None if the statement belongs to another session, if
         the session has ended, or if a takeover has raised the epoch of either.
     """
-    names = {"statement": statement_id, "session": lease.session_id, "lease_epoch": lease.epoch}
-    return _lock(tx, _LOCK_OWNED, names)
+    names = {"session": lease.session_id, "lease_epoch": lease.epoch}
+    return _lock(tx, _LOCK_OWNED, statement_id, names)
 
 
 def lock_owned_state(tx: Tx, statement_id: str, lease: DriverLease) -> StatementState | None:
@@ -72,6 +76,12 @@ def lock_owned_state(tx: Tx, statement_id: str, lease: DriverLease) -> Statement
     return None if statement is None else statement.state
 
 
-def _lock(tx: Tx, query: Select[Any], names: dict[str, Any]) -> LockedStatement | None:
-    row = tx.execute(query, names).one_or_none()
-    return None if row is None else LockedStatement._make(row)
+def _lock(
+    tx: Tx, query: Select[Any], statement_id: str, names: dict[str, Any]
+) -> LockedStatement | None:
+    row = tx.execute(query, {"statement": statement_id, **names}).one_or_none()
+    if row is None:
+        return None
+    statement = LockedStatement._make(row)
+    tx.note_waiter(statement_topic(statement_id), statement.awaited_by or NOBODY)
+    return statement

@@ -21,9 +21,10 @@ from headrace.store.database import Tx
 from headrace.store.tables import nodes
 
 _ENTITY = "node"
+_INTERNAL = {"registration", "event_process"}
 _LOCK = text(f"LOCK TABLE {nodes.name} IN SHARE ROW EXCLUSIVE MODE")
 _LIVE = nodes.c.ended_at.is_(None)
-_SELECT = select(*(column for column in nodes.c if column.name != "registration"))
+_SELECT = select(*(column for column in nodes.c if column.name not in _INTERNAL))
 
 
 def lock_registrations(tx: Tx) -> None:
@@ -74,19 +75,35 @@ def register(
     return registration
 
 
-def renew(tx: Tx, node_id: str, seconds: float) -> NodeState | None:
+def renew(
+    tx: Tx, node_id: str, seconds: float, *, event_process: str | None = None
+) -> NodeState | None:
     """Renew a node's lease, and return the state of the node; None: it is gone.
 
     If the last renewal was more than half a lease ago, the node was away: it is present from now.
+
+    Args:
+        event_process: Process of the node if it streams events, and needs wake-ups for them.
     """
     renewal = update(nodes).where(nodes.c.id == node_id, _LIVE)
     was_away = nodes.c.lease_until < clock(seconds / 2)
     present_since = case((was_away, clock()), else_=nodes.c.present_since)
-    values = {"lease_until": clock(seconds), "present_since": present_since}
+    values = {
+        "lease_until": clock(seconds),
+        "present_since": present_since,
+        "event_process": event_process,
+    }
     state: NodeState | None = tx.execute(
         renewal.values(values).returning(nodes.c.state)
     ).scalar_one_or_none()
     return state
+
+
+def others_stream_events(tx: Tx, process: str) -> bool:
+    """Return whether other processes stream events."""
+    query = select(exists().where(_LIVE, nodes.c.event_process != process))
+    found: bool = tx.execute(query).scalar_one()
+    return found
 
 
 def mark_return(tx: Tx, node_id: str, seconds: float) -> None:

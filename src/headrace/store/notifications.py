@@ -17,18 +17,20 @@ LAUNCH = "launch"
 HEARTBEAT = "heartbeat"
 EVENTS = "events"
 OPERATIONS = "operations"
+SESSION = "session"
+STATEMENT = "statement"
 
 _log = logging.getLogger(__name__)
 
 
 def session_topic(session_id: str) -> str:
     """Return the topic of changes that concern a session's driver."""
-    return f"session:{session_id}"
+    return f"{SESSION}:{session_id}"
 
 
 def statement_topic(statement_id: str) -> str:
     """Return the topic of a statement's end."""
-    return f"statement:{statement_id}"
+    return f"{STATEMENT}:{statement_id}"
 
 
 class Subscription:
@@ -116,6 +118,11 @@ class Notifications:
             woken = [entry for entries in self._topics.values() for entry in entries]
         for subscription in woken:
             subscription.wake()
+
+    def find_subscribed(self, topics: Iterable[str]) -> list[str]:
+        """Return those of the topics that have a subscription."""
+        with self._lock:
+            return [topic for topic in topics if topic in self._topics]
 
     @property
     def topics(self) -> int:

@@ -23,6 +23,7 @@ from headrace.store.tables import sessions, statements
 _ENTITY = "session"
 _INTERNAL = {
     *("next_ordinal", "token_hash", "results_location", "closing_since", "streams_generation"),
+    "link_process",
 }
 _LIVE = sessions.c.ended_at.is_(None)
 LEASED_STATES = sorted(SESSION.live - {SessionState.NOT_STARTED})
@@ -294,6 +295,15 @@ def _values_on_entry(target: SessionState, lease_seconds: float | None) -> dict[
     elif lease_seconds is not None:
         values["lease_until"] = clock(lease_seconds)
     return values
+
+
+def move_link(tx: Tx, lease: DriverLease, process: str) -> None:
+    """Record which process answers the polls of a driver, which needs the wake-ups."""
+    tx.execute(
+        update(sessions)
+        .where(sessions.c.id == lease.session_id, sessions.c.epoch == lease.epoch)
+        .values(link_process=process)
+    )
 
 
 def idle(tx: Tx, limit: int) -> list[Session]:

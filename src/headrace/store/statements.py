@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import ColumnElement, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, bindparam, case, func, or_, select, update
 
 from headrace.errors import QueueFull, SessionEnded, SessionNotFound
 from headrace.model.lifecycle import (
@@ -19,13 +19,16 @@ from headrace.model.statement import NewStatement, Statement
 from headrace.store import results, waiting_statements
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.notifications import session_topic
 from headrace.store.paging import Page, count_within_budget, length_of
 from headrace.store.records import RESULT_PREFIX, row_to_statement, spec_to_columns
+from headrace.store.remote_wake_ups import NOBODY, SEVERAL
 from headrace.store.statement_transitions import record
 from headrace.store.tables import results as results_table
 from headrace.store.tables import sessions, statements
 
 _LIVE = statements.c.ended_at.is_(None)
+_WITHOUT_POLLS = {SessionState.NOT_STARTED, SessionState.STARTING}
 _ACCEPTING = sorted(SESSION.live - {SessionState.CLOSING})
 
 # SQLAlchemy takes longer to build a query than SQLite takes to run it: build each once.
@@ -55,7 +58,7 @@ _NEXT_ORDINAL = (
         or_(sessions.c.kind != SessionKind.BATCH, sessions.c.next_ordinal == 0),
     )
     .values(next_ordinal=sessions.c.next_ordinal + 1, last_used_at=clock())
-    .returning(sessions.c.next_ordinal)
+    .returning(sessions.c.next_ordinal, sessions.c.state, sessions.c.link_process)
 )
 # Without ORDER BY: SQLite would choose an index in that order and read all waiting statements.
 _IN_FLIGHT = select(statements.c.ordinal, statements.c.id).where(
@@ -99,6 +102,7 @@ def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = N
         "state": STATEMENT.initial,
         "is_query": new.is_query,
         "command": new.command,
+        "awaited_by": new.awaited_by,
         **spec_to_columns(new.spec),
     }
     statement = row_to_statement(tx.execute(_INSERT, row).mappings().one())
@@ -107,8 +111,11 @@ def insert(tx: Tx, new: NewStatement, *, actor: str, max_waiting: int | None = N
 
 
 def _next_ordinal(tx: Tx, session_id: str) -> int:
-    following: int | None = tx.execute(_NEXT_ORDINAL, {"session": session_id}).scalar_one_or_none()
-    if following is not None:
+    accepting = tx.execute(_NEXT_ORDINAL, {"session": session_id}).one_or_none()
+    if accepting is not None:
+        polls = accepting.state not in _WITHOUT_POLLS
+        tx.note_waiter(session_topic(session_id), accepting.link_process if polls else NOBODY)
+        following: int = accepting.next_ordinal
         return following - 1
     query = select(sessions.c.state, sessions.c.kind).where(sessions.c.id == session_id)
     session = tx.execute(query).one_or_none()
@@ -184,6 +191,16 @@ def _choose(
     if before is not None:
         conditions.append(statements.c.id < before)
     return conditions
+
+
+def await_end(tx: Tx, statement_id: str, process: str) -> None:
+    """Record that a process waits for the end of a statement, unless it has ended."""
+    others = or_(statements.c.awaited_by.is_(None), statements.c.awaited_by == process)
+    tx.execute(
+        update(statements)
+        .where(statements.c.id == statement_id, _LIVE)
+        .values(awaited_by=case((others, process), else_=SEVERAL))
+    )
 
 
 def in_flight_ids(tx: Tx, session_id: str) -> list[str]:

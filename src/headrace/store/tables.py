@@ -78,6 +78,7 @@ nodes = Table(
     Column("host", JSON),
     Column("link_version", Integer, nullable=False, server_default="1"),
     Column("confirmed_gone_at", Instant),
+    Column("event_process", Text),
     CheckConstraint("(ended_at IS NOT NULL) = (state = 'gone')", name="ended"),
     Index("nodes_live", "id", unique=True, sqlite_where=LIVE, postgresql_where=LIVE),
     Index("nodes_by_id", "id", "registration"),
@@ -117,6 +118,7 @@ sessions = Table(
     Column("host", JSON),
     Column("token_hash", Text),
     Column("results_location", Text),
+    Column("link_process", Text),
     Column("handle", _NULLABLE_JSON),
     Column("driver", _NULLABLE_JSON),
     Column("created_at", Instant, nullable=False),
@@ -190,6 +192,7 @@ statements = Table(
     Column("note", Text),
     Column("rows_written", BigInteger),
     Column("failure", Document(Failure)),
+    Column("awaited_by", Text),
     CheckConstraint(
         "(ended_at IS NOT NULL) = (state IN ('success', 'failed', 'timeout', 'cancelled'))",
         name="ended",

@@ -19,6 +19,7 @@ def test_a_driver_view_has_waiting_and_in_flight_statements(store: Database) -> 
         state=SessionState.RUNNING,
         parallelism=1,
         streams_generation=0,
+        link_process=None,
         batch_submitted=False,
         has_waiting=False,
         in_flight=[],

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 from tests.support.postgres import PostgresServer
-from tests.support.store import new_session, new_statement
+from tests.support.store import new_session, new_statement, running_session
 from tests.support.waiting import wait_until
 
 from headrace.errors import StoreUnavailable
+from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.store import sessions, statement_transitions, statements
+from headrace.store import events, nodes, sessions, statement_transitions, statements
 from headrace.store.database import Database
 from headrace.store.notifications import (
     EVENTS,
@@ -24,8 +26,31 @@ from headrace.store.notifications import (
     session_topic,
     statement_topic,
 )
+from headrace.store.remote_wake_ups import CHANNEL, decode
 
 _SOON = 10.0
+
+
+class SentWakeUps:
+    """The topics that PostgreSQL sends to processes that listen."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = psycopg.connect(url, autocommit=True)
+        self._connection.execute(f"LISTEN {CHANNEL}")
+
+    def receive(self) -> list[str]:
+        """Return the topics that were sent since the last call."""
+        # A notice of this connection arrives after all earlier ones.
+        self._connection.execute("SELECT pg_notify(%s, 'end')", (CHANNEL,))
+        topics: list[str] = []
+        for notice in self._connection.notifies():
+            if notice.payload == "end":
+                break
+            topics += decode(notice.payload, "")
+        return topics
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 @contextmanager
@@ -44,7 +69,16 @@ def open_listening_pair(url: str) -> Iterator[tuple[Database, Database]]:
 def two_nodes(postgres_url: str) -> Iterator[tuple[Database, Database]]:
     """Two nodes on one store, both listening."""
     with open_listening_pair(postgres_url) as pair:
+        for node in pair:
+            node.others_stream_events = False
         yield pair
+
+
+@pytest.fixture
+def sent(postgres_url: str) -> Iterator[SentWakeUps]:
+    wake_ups = SentWakeUps(postgres_url)
+    yield wake_ups
+    wake_ups.close()
 
 
 def test_a_change_wakes_the_subscribers_of_its_topics(store: Database) -> None:
@@ -98,10 +132,82 @@ def test_a_rolled_back_change_wakes_no_subscriber(store: Database) -> None:
 
 def test_a_change_wakes_subscribers_at_another_node(two_nodes: tuple[Database, Database]) -> None:
     first, second = two_nodes
-    session_id = new_session(first)
-    with second.notifications.subscribe(session_topic(session_id)) as wait:
-        new_statement(first, session_id)
+    lease = running_session(first)
+    with second.notifications.subscribe(session_topic(lease.session_id)) as wait:
+        new_statement(first, lease.session_id)
         assert wait.wait(_SOON)
+
+
+def test_the_driver_is_woken_only_by_the_processes_that_it_does_not_poll(
+    two_nodes: tuple[Database, Database], sent: SentWakeUps
+) -> None:
+    first, second = two_nodes
+    lease = running_session(first)
+    topic = session_topic(lease.session_id)
+    with first.write("test") as tx:
+        sessions.move_link(tx, lease, first.process)
+    sent.receive()
+    with first.notifications.subscribe(topic) as wait:
+        new_statement(first, lease.session_id)
+        assert wait.wait(0), "the driver polls this process"
+        assert sent.receive() == []
+        new_statement(second, lease.session_id)
+        assert sent.receive() == [topic]
+    new_statement(first, lease.session_id)
+    assert sent.receive() == [topic], "the driver may poll a process of an older version"
+
+
+def test_a_driver_that_starts_is_not_woken(
+    two_nodes: tuple[Database, Database], sent: SentWakeUps
+) -> None:
+    store, _other = two_nodes
+    session_id = new_session(store)
+    assert sent.receive() == [LAUNCH]
+    new_statement(store, session_id)
+    assert sent.receive() == []
+
+
+@pytest.mark.parametrize("waits", [(), ("first",), ("second",), ("first", "second")])
+def test_the_end_of_a_statement_wakes_other_processes_that_wait(
+    two_nodes: tuple[Database, Database], sent: SentWakeUps, waits: Sequence[str]
+) -> None:
+    first, second = two_nodes
+    by_name = {"first": first, "second": second}
+    statement_id = new_statement(first, new_session(first))
+    for name in waits:
+        with by_name[name].write("test") as tx:
+            statements.await_end(tx, statement_id, by_name[name].process)
+    sent.receive()
+    with first.write("test") as tx:
+        statement_transitions.request_cancel(tx, statement_id, actor="ada")
+    assert sent.receive() == ([statement_topic(statement_id)] if "second" in waits else [])
+
+
+def test_an_ended_statement_is_not_awaited(two_nodes: tuple[Database, Database]) -> None:
+    first, second = two_nodes
+    statement_id = new_statement(first, new_session(first))
+    with first.write("test") as tx:
+        statement_transitions.request_cancel(tx, statement_id, actor="ada")
+        statements.await_end(tx, statement_id, second.process)
+        statement = statements.get(tx, statement_id)
+    assert statement is not None
+    assert statement.awaited_by is None
+
+
+def test_events_wake_the_nodes_that_stream_them(
+    two_nodes: tuple[Database, Database], sent: SentWakeUps
+) -> None:
+    first, second = two_nodes
+    for process, expected in [(None, []), (first.process, []), (second.process, [EVENTS])]:
+        with first.write("test") as tx:
+            if process is None:
+                nodes.register(tx, "node", address="", version="", seconds=60.0)
+            nodes.renew(tx, "node", 60.0, event_process=process)
+            first.others_stream_events = nodes.others_stream_events(tx, first.process)
+        sent.receive()
+        with first.write("test") as tx:
+            events.append(tx, "session", new_id("se"), None, "not_started", actor="ada")
+        assert sent.receive() == expected
 
 
 def test_a_node_ignores_its_own_notices(two_nodes: tuple[Database, Database]) -> None:
@@ -124,7 +230,7 @@ def test_a_node_ignores_its_own_notices(two_nodes: tuple[Database, Database]) ->
 
 def test_hundreds_of_topics_reach_the_other_node(two_nodes: tuple[Database, Database]) -> None:
     first, second = two_nodes
-    topics = [statement_topic(f"st_{number:032x}") for number in range(500)]
+    topics = [f"topic of a test, as long as others: {number:08}" for number in range(500)]
     woken = {topic: threading.Event() for topic in topics}
     waits = [second.notifications.subscribe(topic, event.set) for topic, event in woken.items()]
     with first.write("test") as tx:

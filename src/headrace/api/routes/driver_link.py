@@ -82,7 +82,7 @@ def _call(
 CALLS: dict[str, LinkCall] = {
     "restore": _call(Restore, DriverLinkService.restore),
     "hello": _call(Hello, DriverLinkService.hello),
-    "poll": _call(Poll, DriverLinkService.poll),
+    "poll": _call(Poll, lambda link, *call: link.poll(*call).orders),
     "renew": _call(Renew, DriverLinkService.renew),
     "started": _call(Started, DriverLinkService.started),
     "advanced": _call(Advanced, DriverLinkService.advanced),
@@ -102,6 +102,8 @@ CALLS: dict[str, LinkCall] = {
 """The calls of the link, by the last segment of the path."""
 
 _NO_ORDERS = Orders()
+_FIRST_POLL_SECONDS = 1.0
+"""Longest time of the first poll of a driver at this process."""
 
 
 async def _serve(request: Request) -> Response:
@@ -130,21 +132,28 @@ async def _poll(
 ) -> Message:
     wake_ups = node_of(request).wake_ups
     with link_calls_of(request).open_poll(lease) as open_poll:
+        link_moved = False
 
         async def check() -> Message | None:
+            nonlocal link_moved
             if open_poll.released:
                 return _NO_ORDERS
-            orders = await run_in_threadpool(link.poll, lease, message)
-            return None if orders == _NO_ORDERS else orders
+            polled = await run_in_threadpool(link.poll, lease, message)
+            link_moved |= polled.link_moved
+            return None if polled.orders == _NO_ORDERS else polled.orders
 
         @contextmanager
         def subscribe(wake: Callable[[], None]) -> Iterator[None]:
             with wake_ups.on_session_change(lease.session_id, wake), open_poll.subscribe(wake):
                 yield
 
-        orders = await long_polls_of(request).wait(
-            subscribe, check, seconds=message.wait_seconds, is_idle=True
-        )
+        with long_polls_of(request).subscribed(subscribe) as poll:
+            orders = await check()
+            if orders is None:
+                # Another process may have missed, at the first poll, that it must send wake-ups.
+                longest = _FIRST_POLL_SECONDS if link_moved else message.wait_seconds
+                seconds = min(message.wait_seconds, longest)
+                orders = await poll.wait(check, seconds=seconds, is_idle=True)
     return orders or _NO_ORDERS
 
 

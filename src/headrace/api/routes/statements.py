@@ -91,6 +91,7 @@ async def submit(
         session=body.session,
         repeatable=_repeatable(body, idempotency_key),
         statement_id=statement_id,
+        awaited=seconds > 0,
     )
     if seconds <= 0:
         statement = await run_in_threadpool(submit_statement)
@@ -292,6 +293,7 @@ async def _wait_for_end(
         latest = await _read(request, caller, statement.id)
         return latest if latest.state in STATEMENT.terminal else None
 
+    await run_in_threadpool(node_of(request).statements.await_end, statement)
     subscribe = partial(node_of(request).wake_ups.on_statement_end, statement.id)
     await long_polls_of(request).wait(subscribe, check, seconds=seconds)
     return latest

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
@@ -83,6 +84,14 @@ _MAX_TOKEN_HASHES = 10_000
 """Largest number of drivers whose token hash a node keeps in memory."""
 
 
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """The orders for a driver, and whether it polled another process before."""
+
+    orders: Orders
+    link_moved: bool
+
+
 class DriverLinkService:
     """Answers drivers. Any node serves any driver."""
 
@@ -153,7 +162,7 @@ class DriverLinkService:
                 pending_hook_calls.remove(tx, lease.session_id, message.hook_calls_made)
         return Acknowledged(applied=applied)
 
-    def poll(self, lease: DriverLease, message: Poll) -> Orders:
+    def poll(self, lease: DriverLease, message: Poll) -> Polled:
         """Return the current orders for the driver. The HTTP route waits while there are none.
 
         A statement that this epoch has claimed, and that the driver does not list as in flight, did
@@ -175,7 +184,17 @@ class DriverLinkService:
         elif view.batch_submitted and not view.has_waiting and not view.in_flight and not closing:
             closing = self._close_batch(lease)
         cancel = _new_cancels(view, message)
-        return Orders(assignment=assignment, cancel=cancel, close=closing, streams=streams)
+        orders = Orders(assignment=assignment, cancel=cancel, close=closing, streams=streams)
+        return Polled(orders, self._move_link(lease, view))
+
+    def _move_link(self, lease: DriverLease, view: DriverView) -> bool:
+        """Ask for the wake-ups of a driver that polled another process. Return whether it did."""
+        process = self._database.process
+        if not self._database.is_shared or view.link_process == process:
+            return False
+        with self._database.write("link.move") as tx:
+            sessions.move_link(tx, lease, process)
+        return True
 
     def renew(self, lease: DriverLease, message: Renew) -> Renewed:
         """Renew the lease of the driver, and apply what it reports about its queries.

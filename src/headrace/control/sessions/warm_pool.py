@@ -35,7 +35,7 @@ class WarmPool:
         self._database = context.database
         self._node_id = context.node_id
         self._sizes = {name: settings.profile(name).warm for name in settings.profiles}
-        if embedded or context.database.dialect == "sqlite":
+        if embedded or not context.database.is_shared:
             # This is the only node. Without an entry, the warm sessions of a node with other
             # settings would remain, for example those of an embedded node.
             self._sizes.setdefault(_DEFAULT_PROFILE, 0)

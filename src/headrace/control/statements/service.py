@@ -41,6 +41,7 @@ from headrace.results.reader import Rows, open_rows
 from headrace.store import idempotency, results, sessions, statements, waiting_statements
 from headrace.store.database import Tx
 from headrace.store.paging import Page
+from headrace.store.remote_wake_ups import SEVERAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Statements:
         reusable: bool = False,
         repeatable: RepeatableRequest | None = None,
         statement_id: str | None = None,
+        awaited: bool = False,
     ) -> Statement:
         """Store a statement, and in the same transaction its session if the session is new.
 
@@ -81,6 +83,7 @@ class Statements:
                 Otherwise the session ends soon after its work.
             repeatable: If given, a repetition of the request returns the first statement.
             statement_id: Id of the new statement, if the caller has chosen one already.
+            awaited: Whether this process waits for the end of the statement.
 
         Raises:
             InvalidRequest: Or a subclass, before anything is stored.
@@ -122,6 +125,7 @@ class Statements:
                 spec=spec,
                 is_query=parsed.is_query,
                 command=parsed.keyword,
+                awaited_by=self._database.process if awaited else None,
             )
             # A full queue does not refuse a statement that never waits in it.
             max_waiting = None if is_local else self._settings.statements.max_waiting
@@ -146,6 +150,14 @@ class Statements:
         """Return the statements of all owners with these ids that exist, by id."""
         with self._database.read() as tx:
             return statements.get_all(tx, statement_ids)
+
+    def await_end(self, statement: Statement) -> None:
+        """Ask for wake-ups of other processes. Call this before the state is read again."""
+        known = (self._database.process, SEVERAL)
+        if not self._database.is_shared or statement.awaited_by in known:
+            return
+        with self._database.write("statement.await") as tx:
+            statements.await_end(tx, statement.id, self._database.process)
 
     def find_queue_position(self, statement: Statement) -> int:
         """Return the position of a waiting statement in the queue of its session, from 1."""
