@@ -62,7 +62,7 @@ def idle_load(folder: Path) -> IdleLoad:
     with _postgres_node(folder / "idle") as (node, url):
         alone = _count_commits(url, WINDOW_SECONDS)
         database = Database.open(url)
-        leases = [_insert_running_session(database) for _number in range(SESSIONS)]
+        leases = [insert_running_session(database) for _number in range(SESSIONS)]
         database.close()
         polling = asyncio.run(_measure_polls(node.address, leases, url))
         return IdleLoad(alone, polling)
@@ -114,7 +114,8 @@ def _count_commits(url: str, seconds: float) -> float:
         return (read() - before) / (time.monotonic() - start)
 
 
-def _insert_running_session(database: Database) -> DriverLease:
+def insert_running_session(database: Database) -> DriverLease:
+    """Insert a session whose driver seems to run, with a lease of a day."""
     session_id = new_id("se")
     with database.write("benchmark") as tx:
         sessions.insert(tx, NewSession(id=session_id, owner=_OWNER), actor=_OWNER)
@@ -153,7 +154,7 @@ def capacity(folder: Path) -> tuple[Sample, Sample]:
 
         reads = measure_rates(node, read)
         database = Database.open(url)
-        session_id = _insert_running_session(database).session_id
+        session_id = insert_running_session(database).session_id
         database.close()
         submitted = json.dumps({"statement": "SELECT 1", "session": session_id})
 
