@@ -4,10 +4,11 @@ PORT ?= 8040
 N ?= 200
 SEED ?=
 TABLES ?=
+MINUTES ?= 10
 # Tests and demo start hundreds of Python processes: each would compile all its imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo serve test chaos check bench lock clean
+.PHONY: help demo serve test chaos chaos-cluster check bench lock clean
 
 help:
 	@echo "make demo     install the requirements, then run SQL on the flights data"
@@ -15,6 +16,9 @@ help:
 	@echo "make test     install the requirements, PostgreSQL, nginx, YARN, Delta, Iceberg and Kafka included; run all"
 	@echo "              tests; ARGS='-k NAME' is passed to pytest"
 	@echo "make chaos    run N=200 random histories with faults; SEED=… repeats a run or a history"
+	@echo "make chaos-cluster"
+	@echo "              run three hosts behind nginx for MINUTES=10 under load, while processes and hosts"
+	@echo "              are killed, frozen and cut off; SEED=… repeats the faults of a run"
 	@echo "make check    check format, lint, types and imports; run the tests that need no service"
 	@echo "make bench    measure Headrace, plain Spark, Spark Connect and the Spark Thrift Server"
 	@echo "make lock     regenerate requirements/*.lock; UPGRADE=1 selects newer versions"
@@ -40,6 +44,7 @@ test:
 chaos:
 	@scripts/setup test
 	@scripts/setup-postgres
+	@scripts/setup-nginx
 	@scripts/setup-jars catalogs kafka-broker kafka-connector s3
 	@.venv/bin/python -m tests.support.short_lived_java
 	.venv/bin/python -m tests.faults $(N) $(SEED)
@@ -48,6 +53,13 @@ chaos:
 	$(if $(SEED),,.venv/bin/python -m tests.faults.concurrent_inserts)
 	$(if $(SEED),,.venv/bin/python -m tests.faults.kafka_streams)
 	$(if $(SEED),,.venv/bin/pytest -n 2 --no-loadscope-reorder -m matrix)
+
+chaos-cluster:
+	@scripts/setup test
+	@scripts/setup-postgres
+	@scripts/setup-nginx
+	@.venv/bin/python -m tests.support.short_lived_java
+	.venv/bin/python -m tests.faults.chaos_cluster $(MINUTES) $(SEED)
 
 check:
 	@scripts/setup test

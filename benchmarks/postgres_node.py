@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from headrace.store import sessions, takeovers
 from headrace.store.database import Database
 
 SESSIONS = 1_000
+_STATEMENTS = 16
 WINDOW_SECONDS = 2 * POLL_SECONDS
 _OWNER = "anonymous"
 _TOKEN = "token-of-the-benchmark"
@@ -136,24 +138,26 @@ def _insert_running_session(database: Database) -> DriverLease:
 
 
 def capacity(folder: Path) -> tuple[Sample, Sample]:
-    """Measure status reads of an ended statement, then submits to a session, per second.
+    """Measure status reads of ended statements, then submits to a session, per second.
 
+    Several statements are read in turn: reads of one statement would share the work of the node.
     Nothing claims the submitted statements.
     """
     with _postgres_node(folder / "capacity") as (node, url):
-        ended = node.call("POST", "/api/v1/statements", {"statement": "SHOW STREAMS"})
-        path = f"/api/v1/statements/{ended['id']}"
+        body = {"statement": "SHOW STREAMS"}
+        ended = [node.call("POST", "/api/v1/statements", body) for _ in range(_STATEMENTS)]
+        paths = itertools.cycle(f"/api/v1/statements/{each['id']}" for each in ended)
 
         def read(connection: http.client.HTTPConnection) -> None:
-            send_request(connection, "GET", path, 200)
+            send_request(connection, "GET", next(paths), 200)
 
         reads = measure_rates(node, read)
         database = Database.open(url)
         session_id = _insert_running_session(database).session_id
         database.close()
-        body = json.dumps({"statement": "SELECT 1", "session": session_id})
+        submitted = json.dumps({"statement": "SELECT 1", "session": session_id})
 
         def submit(connection: http.client.HTTPConnection) -> None:
-            send_request(connection, "POST", "/api/v1/statements", 201, body)
+            send_request(connection, "POST", "/api/v1/statements", 201, submitted)
 
         return reads, measure_rates(node, submit)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from tests.support.in_process_node import make_settings, serve_node
+from tests.support.waiting import wait_until
 
 from headrace.control.host.health_checks import CheckStatus, check_cluster
 from headrace.control.host.process_identity import this_host
@@ -47,6 +50,31 @@ def test_a_node_with_local_files_does_not_join_a_node_of_another_host(
     assert "no_far on the host far" in message
     for name in ("results.location", "streams.checkpoints", "catalog.warehouse"):
         assert f"{name} ({tmp_path}" in message
+
+
+def test_of_two_nodes_that_start_at_once_the_second_sees_the_first(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    settings = make_settings(tmp_path, store={"url": postgres_url}, catalog={"kind": "external"})
+    node = Node(settings, address="http://near", embedded=False)
+    database = Database.open(postgres_url)
+    host = {**this_host().to_record(), "machine": "another machine", "name": "far"}
+
+    def waits() -> bool:
+        with database.read() as tx:
+            query = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            return bool(tx.execute(query).scalar_one())
+
+    with ThreadPoolExecutor(1) as pool:
+        with database.write("test") as tx:
+            nodes.lock_registrations(tx)
+            nodes.register(tx, "no_far", address="http://far", version="1", seconds=60, host=host)
+            starting = pool.submit(node.start, request_stop=lambda: None)
+            wait_until(waits, what="the registration of the second node waits")
+        with pytest.raises(UnsharedLocation):
+            starting.result()
+    node.stop()
+    database.close()
 
 
 def test_a_node_with_local_files_joins_a_node_of_its_own_host(

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
 import psutil
 from tests.faults.hosts import Host, Network, find_child
-from tests.faults.plan import Plan
 from tests.support.node import bearer
 from tests.support.processes import end, processes_of
 from tests.support.waiting import wait_until
@@ -84,7 +84,7 @@ class ChaosNode:
     def __init__(
         self,
         home: Path,
-        plan: Plan,
+        environment: Mapping[str, str],
         catalog_conf: dict[str, str],
         *,
         embedded: bool,
@@ -94,13 +94,16 @@ class ChaosNode:
         host: Host | None = None,
         port: int = 0,
         default_times: bool = False,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         """Start the node.
 
         Args:
+            environment: Variables that the node and its drivers get, such as those of a plan.
             port: Port of every start; 0: a free port, another one at each start.
             host: Host on which the node runs; None: this machine.
             default_times: Use the default of every duration, instead of short ones.
+            settings: Further settings, as names of variables without HEADRACE_.
         """
         self.home = home
         self.host = host
@@ -111,7 +114,7 @@ class ChaosNode:
         times = {} if default_times else _QUICK
         self._environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")},
-            **plan.environment,
+            **environment,
             **{f"HEADRACE_{key}": value for key, value in _ALWAYS.items()},
             **{f"HEADRACE_{key}": value for key, value in times.items()},
             "HEADRACE_RESULTS__LOCATION": results,
@@ -122,6 +125,8 @@ class ChaosNode:
             self._environment["HEADRACE_CATALOG__WAREHOUSE"] = warehouse
         if store is not None:
             self._environment["HEADRACE_STORE__URL"] = store
+        for key, value in (settings or {}).items():
+            self._environment[f"HEADRACE_{key}"] = value
         self.starts = 0
         self._start()
 
@@ -160,6 +165,10 @@ class ChaosNode:
 
     def lose_host(self) -> None:
         """End the host of this node with all its processes, and start the host again."""
+        self.end_host().start()
+
+    def end_host(self) -> Host:
+        """End the host of this node with all its processes, and return it."""
         assert self.host is not None
         host = self.host
         host.kill()
@@ -167,7 +176,7 @@ class ChaosNode:
         wait_until(
             lambda: self._has_ended() and host.has_ended(), what="the node has ended with its host"
         )
-        host.start()
+        return host
 
     def close(self) -> None:
         """Stop the node and end all other processes of its home."""
@@ -246,7 +255,7 @@ class DriverProcess(NamedTuple):
 
 
 def find_drivers(folder: Path) -> list[DriverProcess]:
-    """Return all live driver processes whose plan of faults is in a folder."""
+    """Return all live driver processes whose SPARK_FAULT_PLAN is a file in a folder."""
     drivers = []
     for process in psutil.process_iter():
         try:
@@ -260,19 +269,24 @@ def find_drivers(folder: Path) -> list[DriverProcess]:
     return drivers
 
 
-def _profiles(catalog_conf: dict[str, str]) -> dict[str, Any]:
+def default_profile(catalog_conf: dict[str, str]) -> dict[str, Any]:
+    """Return the profile with which the drivers of tests of faults start."""
     conf = {
         **catalog_conf,
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.driver.memory": "700m",
     }
-    default = {
+    return {
         "master": "local[2]",
         "conf": conf,
         "start_timeout": _START_SECONDS,
         "env": {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
     }
+
+
+def _profiles(catalog_conf: dict[str, str]) -> dict[str, Any]:
+    default = default_profile(catalog_conf)
     return {
         "default": default,
         # Spark refuses the first; the driver process of the second cannot start.

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from contextlib import ExitStack
+from pathlib import Path
 
 import psutil
 from tests.support.waiting import wait_until
@@ -33,7 +34,11 @@ signal.signal(signal.SIGCHLD, reap)
 while True:
     signal.pause()
 """
-_NEEDED_PROGRAMS = ("ip", "unshare", "nsenter")
+_NEEDED_PROGRAMS = ("ip", "unshare", "nsenter", "mount")
+_PROBE = [
+    *("unshare", "--pid", "--fork", "--mount", "--mount-proc", "--net"),
+    *("ip", "link", "add", "type", "veth"),
+]
 
 
 def missing_for_hosts() -> str | None:
@@ -41,15 +46,20 @@ def missing_for_hosts() -> str | None:
     if os.geteuid() != 0:
         return "only root can create network namespaces"
     missing = [program for program in _NEEDED_PROGRAMS if shutil.which(program) is None]
-    return f"these programs are not installed: {', '.join(missing)}" if missing else None
+    if missing:
+        return f"these programs are not installed: {', '.join(missing)}"
+    if subprocess.run(_PROBE, capture_output=True, check=False).returncode:
+        return "the machine permits no namespaces, or no virtual network links"
+    return None
 
 
 class Host:
     """A host that `kill` ends with all its processes, and `start` starts again."""
 
-    def __init__(self, network: str, address: str) -> None:
+    def __init__(self, network: str, address: str, link: str) -> None:
         self.address = address
         self._network = network
+        self._link = link
         self.start()
 
     def start(self) -> None:
@@ -72,6 +82,22 @@ class Host:
         """
         self._init.kill()
 
+    def cut_network(self) -> None:
+        """Disconnect the host: packets are lost in both directions, and no connection is closed."""
+        _ip("link", "set", self._link, "down")
+
+    def restore_network(self) -> None:
+        """Connect the host again."""
+        _ip("link", "set", self._link, "up")
+
+    def hide(self, folder: Path) -> None:
+        """Make a folder of the machine empty on this host, until the host ends."""
+        self._mount("-t", "tmpfs", "hidden", str(folder))
+
+    def replace_file(self, target: Path, source: Path) -> None:
+        """Let a file of the machine have other contents on this host, until the host ends."""
+        self._mount("--bind", str(source), str(target))
+
     def close(self) -> None:
         """End the host, and wait for its end."""
         self.kill()
@@ -84,6 +110,9 @@ class Host:
     def enter(self) -> list[str]:
         """Return the words that, in front of a command, run it on this host."""
         return ["nsenter", f"--target={self._init.pid}", "--pid", "--mount", "--net", "--"]
+
+    def _mount(self, *arguments: str) -> None:
+        subprocess.run([*self.enter(), "mount", *arguments], check=True)
 
     def _find_init(self) -> psutil.Process | None:
         children = psutil.Process(self._process.pid).children()
@@ -122,7 +151,7 @@ class Network:
         _ip("-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
         _ip("-n", name, "link", "set", "eth0", "up")
         _ip("-n", name, "link", "set", "lo", "up")
-        host = Host(name, address)
+        host = Host(name, address, link)
         self._stack.callback(host.close)
         return host
 

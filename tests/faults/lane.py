@@ -8,19 +8,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from sqlalchemy import NullPool, create_engine, make_url, select
 from tests.faults.cluster import Catalog, ChaosNode, find_drivers
 from tests.faults.hosts import Host, Network
 from tests.faults.invariants import Rows
 from tests.faults.plan import Plan
 from tests.faults.points import Point
+from tests.faults.snapshot import read_snapshot
 from tests.support.postgres import PostgresServer, running_server
 from tests.support.processes import end
-
-from headrace.store.job_tables import deployments, jobs, operations, savepoints
-from headrace.store.stream_tables import stream_queries
-from headrace.store.tables import events, results, sessions, statements, transactions
-from headrace.store.view_tables import catalog_intents
 
 _FIRST_PORT = 18040
 """The ports from here on are below those that the system gives to connections."""
@@ -90,7 +85,7 @@ class ChaosLane:
         self.nodes.append(
             ChaosNode(
                 self.folder / f"node{len(self.nodes)}",
-                self.plan,
+                self.plan.environment,
                 conf,
                 embedded=self.kind.embedded,
                 warehouse=self._catalog.warehouse,
@@ -133,32 +128,7 @@ class ChaosLane:
 
     def read_rows(self) -> Rows:
         """Return all rows of the store, from one snapshot."""
-        url = make_url(self.nodes[0].store_url)
-        if url.drivername == "postgresql":
-            url = url.set(drivername="postgresql+psycopg")
-        level = "REPEATABLE READ" if self.postgres else "AUTOCOMMIT"
-        engine = create_engine(url, poolclass=NullPool, isolation_level=level)
-        with engine.connect() as connection:
-            if not self.postgres:
-                connection.exec_driver_sql("BEGIN")
-            tables = {
-                name: list(connection.execute(query).mappings())
-                for name, query in {
-                    "events": select(events).order_by(events.c.id),
-                    "statements": select(statements),
-                    "sessions": select(sessions),
-                    "results": select(results.c.statement_id, results.c.location),
-                    "transactions": select(transactions),
-                    "stream_queries": select(stream_queries),
-                    "catalog_intents": select(catalog_intents),
-                    "jobs": select(jobs),
-                    "deployments": select(deployments.c.id, deployments.c.state),
-                    "operations": select(operations),
-                    "savepoints": select(savepoints),
-                }.items()
-            }
-        engine.dispose()
-        return Rows(**tables)
+        return read_snapshot(self.nodes[0].store_url)
 
     def close(self) -> None:
         """End all nodes, drivers and the PostgreSQL server."""

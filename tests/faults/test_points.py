@@ -48,7 +48,7 @@ def plan(tmp_path: Path) -> Plan:
 
 def test_a_node_reports_its_points_by_these_names(tmp_path: Path, plan: Plan) -> None:
     # No driver is needed: the node makes all of these calls itself.
-    node = ChaosNode(tmp_path / "node", plan, {}, embedded=False, results=str(tmp_path))
+    node = ChaosNode(tmp_path / "node", plan.environment, {}, embedded=False, results=str(tmp_path))
     try:
         session = node.http.post("/api/v1/sessions", json={"profile": "missing"}).json()["id"]
         node.http.delete(f"/api/v1/sessions/{session}")
@@ -70,7 +70,7 @@ def test_a_node_reports_its_points_by_these_names(tmp_path: Path, plan: Plan) ->
 def test_a_fault_happens_once_at_its_hit(tmp_path: Path, plan: Plan) -> None:
     point = "store session.open"
     plan.write([Fault(point, "after", "kill", hit=2)])
-    node = ChaosNode(tmp_path / "node", plan, {}, embedded=False, results=str(tmp_path))
+    node = ChaosNode(tmp_path / "node", plan.environment, {}, embedded=False, results=str(tmp_path))
     try:
         assert node.http.post("/api/v1/sessions", json={"profile": "missing"}).is_success
         with pytest.raises(httpx.TransportError):

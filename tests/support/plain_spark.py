@@ -27,6 +27,7 @@ class PlainSpark:
     def __init__(self, folder: Path) -> None:
         """Start the process. It writes the warehouse, the rows and its log to an empty folder."""
         self._log = folder / "log"
+        self._unread = 0
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.support.plain_spark", str(folder)],
@@ -39,16 +40,17 @@ class PlainSpark:
 
     def start(self, text: str) -> Callable[[], Outcome]:
         """Start to run a text. Return a function that waits for its outcome."""
-        stdin, stdout = self._process.stdin, self._process.stdout
+        # A test that failed meanwhile did not wait for its outcome.
+        while self._unread:
+            self._read_line()
+        stdin = self._process.stdin
         assert stdin is not None
         stdin.write(json.dumps(text) + "\n")
         stdin.flush()
+        self._unread += 1
 
         def wait_for_outcome() -> Outcome:
-            assert stdout is not None
-            line = stdout.readline()
-            assert line, self._log.read_text()[-4000:]
-            answer = json.loads(line)
+            answer = json.loads(self._read_line())
             if file := answer.pop("file", None):
                 return parse_arrow_outcome(Path(file).read_bytes())
             return Outcome(**answer)
@@ -58,6 +60,13 @@ class PlainSpark:
     def run(self, text: str) -> Outcome:
         """Run a text and return its outcome."""
         return self.start(text)()
+
+    def _read_line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, self._log.read_text()[-4000:]
+        self._unread -= 1
+        return line
 
     def close(self) -> None:
         """End the process and its JVM."""

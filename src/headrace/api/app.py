@@ -10,6 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from headrace import __version__
 from headrace.api.auth import OPENAPI_PATH, PUBLIC_PATHS, SECURITY_SCHEMES, Authentication
 from headrace.api.authentication_failures import AuthenticationFailures
+from headrace.api.batched_reads import BatchedReads
 from headrace.api.http.allowed_hosts import AllowedHosts
 from headrace.api.http.body_limit import BodyLimit
 from headrace.api.http.browser_rules import BrowserRules
@@ -53,6 +54,7 @@ def create_app(node: Node) -> FastAPI:
     app.state.node = node
     app.state.long_polls = LongPolls(hears_wake_ups=node.hears_wake_ups)
     app.state.link_calls = LinkCalls()
+    app.state.statement_reads = BatchedReads(node.statements.get_all)
     app.state.authentication_failures = AuthenticationFailures()
     renderers = ErrorRenderers(render_problem, {opensearch.PREFIX: render_opensearch_error})
     http = node.settings.http

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from fastapi import Request
 
+from headrace.api.batched_reads import BatchedReads
 from headrace.api.link_calls import LinkCalls
 from headrace.api.waiting import LongPolls
 from headrace.control.node import Node
+from headrace.model.statement import Statement
 
 
 def node_of(request: Request) -> Node:
@@ -19,6 +21,12 @@ def long_polls_of(request: Request) -> LongPolls:
     """Return the long polls of the node that answers a request."""
     long_polls: LongPolls = request.app.state.long_polls
     return long_polls
+
+
+def statement_reads_of(request: Request) -> BatchedReads[Statement]:
+    """Return the reads of statements of the node that answers a request."""
+    reads: BatchedReads[Statement] = request.app.state.statement_reads
+    return reads
 
 
 def link_calls_of(request: Request) -> LinkCalls:

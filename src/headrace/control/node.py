@@ -188,6 +188,7 @@ class Node:
         """
         self._request_stop = request_stop
         with self.database.write("node.register") as tx:
+            nodes.lock_registrations(tx)
             check_placement(tx, self.settings)
             self._register(tx)
         self.database.listen()

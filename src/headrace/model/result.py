@@ -182,7 +182,8 @@ class ResultInfo(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    disposition: Disposition
+    disposition: Disposition | str
+    """Another text: a value of a newer node that shares the store."""
     spark_schema: dict[str, Any]
     row_count: int
     byte_count: int

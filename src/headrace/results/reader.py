@@ -89,7 +89,11 @@ def open_rows(info: ResultInfo, inline: bytes | None) -> Rows:
         if inline is None:
             raise build_gone(info)
         return InlineRows(schema, info.row_count, inline)
-    assert info.location is not None
+    if info.disposition is not Disposition.STORED or info.location is None:
+        raise ResultsUnavailable(
+            f"The rows are kept as {info.disposition!r}, which this version cannot read.",
+            hint="read them from a node of a newer version",
+        )
     return StoredRows(schema, info.location)
 
 

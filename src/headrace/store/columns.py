@@ -23,13 +23,34 @@ def id_type() -> Text:
     return Text().with_variant(Text(collation="C"), "postgresql")
 
 
-def enum_type(members: type[StrEnum], *, check: str | None = None, length: int = 16) -> Enum:
+class OpenEnum(Enum):
+    """The values of an enum as text. A value that is not a member is read as the text itself.
+
+    A newer node that shares the store may write such values during a rolling upgrade.
+    """
+
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: Any) -> Callable[[Any], Any]:
+        """Return the function that converts a value of the database."""
+        to_member = super().result_processor(dialect, coltype)  # type: ignore[no-untyped-call]
+
+        def to_member_or_text(value: Any) -> Any:
+            try:
+                return to_member(value)
+            except LookupError:
+                return value
+
+        return to_member_or_text
+
+
+def enum_type(members: type[StrEnum], *, check: str | None = None, length: int = 16) -> OpenEnum:
     """Return a text type for the values of an enum.
 
     Args:
         check: Name of a check constraint that enforces the values; None: no constraint.
     """
-    return Enum(
+    return OpenEnum(
         members,
         name=check,
         native_enum=False,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, case, exists, func, or_, select, text, update
 
 from headrace.model.lifecycle import NODE, NodeState
 from headrace.model.node import NodeRecord
@@ -21,8 +21,16 @@ from headrace.store.database import Tx
 from headrace.store.tables import nodes
 
 _ENTITY = "node"
+_LOCK = text(f"LOCK TABLE {nodes.name} IN SHARE ROW EXCLUSIVE MODE")
 _LIVE = nodes.c.ended_at.is_(None)
 _SELECT = select(*(column for column in nodes.c if column.name != "registration"))
+
+
+def lock_registrations(tx: Tx) -> None:
+    """Let no other node register until the transaction ends, so that each one sees the others."""
+    if tx.dialect == "postgresql":
+        # SQLite has one writer at a time.
+        tx.execute(_LOCK)
 
 
 def register(

@@ -17,6 +17,8 @@ _SQL_MISTAKE = sqlite3.SQLITE_ERROR
 # operator's intervention, a system error.
 _POSTGRESQL_CLASSES = ("08", "25006", "40", "53", "55P03", "57", "58")
 
+_LOST_CONNECTION = {"OperationalError", "InterfaceError"}
+
 
 def to_outage(error: Exception) -> StoreUnavailable | None:
     """Return the StoreUnavailable for an error, or None if the error is not an outage."""
@@ -41,7 +43,8 @@ def _is_outage(cause: BaseException | None) -> bool:
     # psycopg reports a lost connection without a SQLSTATE.
     state = getattr(cause, "sqlstate", None)
     if state is None:
-        return type(cause).__name__ in {"OperationalError", "InterfaceError"}
+        # Some have a class of their own, such as ConnectionTimeout.
+        return not _LOST_CONNECTION.isdisjoint(each.__name__ for each in type(cause).__mro__)
     return str(state).startswith(_POSTGRESQL_CLASSES)
 
 

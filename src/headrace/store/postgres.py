@@ -18,6 +18,7 @@ _LIMITS = {
     "statement_timeout": "60s",
     "idle_in_transaction_session_timeout": "30s",
 }
+_DRIVER = "postgresql+psycopg://"
 _USED_AT = "used_at"
 _UNTESTED_SECONDS = 0.1
 # libpq detects a peer that vanished within half a minute. tcp_user_timeout is in milliseconds.
@@ -69,18 +70,21 @@ def create_engines(
 ) -> tuple[Engine, Engine]:
     """Return an engine for readers and one for writers, over the same pool.
 
-    Readers run without BEGIN. The pool tests a connection that was not used for a while, so that a
-    restart of the server goes unnoticed.
+    Readers run without a transaction. The pool tests a connection that was not used for a while, so
+    that a restart of the server goes unnoticed.
     """
-    writers = create_engine(
-        "postgresql+psycopg://",
-        creator=lambda: psycopg.connect(**arguments),
+    # Parameters contain the data of users, and errors are logged.
+    readers = create_engine(
+        _DRIVER,
+        creator=lambda: psycopg.connect(**arguments, autocommit=True),
         pool_size=pool_size,
         max_overflow=0,
-        # Parameters contain the data of users, and errors are logged.
         hide_parameters=True,
         pool_timeout=timeout,
     )
-    event.listen(writers, "checkin", _remember_use)
-    event.listen(writers, "checkout", partial(_test_if_old, writers.dialect))
-    return writers.execution_options(isolation_level="AUTOCOMMIT"), writers
+    writers = create_engine(_DRIVER, pool=readers.pool, hide_parameters=True)
+    # An isolation level of the readers would be set and reset for each read.
+    event.listen(writers, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    event.listen(readers, "checkin", _remember_use)
+    event.listen(readers, "checkout", partial(_test_if_old, readers.dialect))
+    return readers, writers

@@ -55,11 +55,10 @@ def list_old(tx: Tx, job_id: str, *, kept: int, seconds: float) -> list[Savepoin
         kept: Number of the newest verified savepoints that stay in any case.
         seconds: Age up to which the others stay too.
 
-    The newest savepoint of each run stays as well: if it is broken, it says that the end of the run
-    was not saved.
+    While a savepoint of a run stays, the newest one of the run stays as well: if it is broken, it
+    says that the end of the run was not saved.
     """
     listed = list_of_jobs(tx, [job_id])
-    newest = {(each.version, each.run): each.id for each in reversed(listed)}
     verified = [each.id for each in listed if each.state is SavepointState.VERIFIED][:kept]
     aged = select(table.c.id).where(
         table.c.job_id == job_id,
@@ -67,7 +66,9 @@ def list_old(tx: Tx, job_id: str, *, kept: int, seconds: float) -> list[Savepoin
         table.c.state != SavepointState.COPYING,
         seconds_since(table.c.created_at) > seconds,
     )
-    old = set(tx.execute(aged).scalars()) - {*verified, *newest.values()}
+    old = set(tx.execute(aged).scalars()) - set(verified)
+    newest = {(each.version, each.run): each.id for each in reversed(listed)}
+    old -= {newest[each.version, each.run] for each in listed if each.id not in old}
     return [each for each in reversed(listed) if each.id in old]
 
 

@@ -40,6 +40,7 @@ _SIZES = select(
     + length_of(results_table.c.spark_schema)
 ).outerjoin_from(statements, results_table)
 _GET = _SELECT.where(statements.c.id == bindparam("statement"))
+_GET_ALL = _SELECT.where(statements.c.id.in_(bindparam("statements", expanding=True)))
 _INSERT = (
     statements.insert()
     .values(attempts=0, cancel_forced=False, created_at=clock(), waiting_since=clock())
@@ -128,6 +129,12 @@ def get(tx: Tx, statement_id: str) -> Statement | None:
     """Return a statement with the description of its result, or None if there is none."""
     row = tx.execute(_GET, {"statement": statement_id}).mappings().one_or_none()
     return None if row is None else row_to_statement(row)
+
+
+def get_all(tx: Tx, statement_ids: Sequence[str]) -> dict[str, Statement]:
+    """Return the statements with these ids that exist, by id, as `get` returns them."""
+    rows = tx.execute(_GET_ALL, {"statements": statement_ids}).mappings()
+    return {row["id"]: row_to_statement(row) for row in rows}
 
 
 def page(

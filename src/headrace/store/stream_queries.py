@@ -285,10 +285,11 @@ def desired(tx: Tx, session_id: str) -> DesiredQueries:
         )
         .order_by(stream_queries.c.id)
     )
+    # Read the generation first: with a later one, the driver would never learn of a change that
+    # was committed between the two reads.
+    generation = generation_of(tx, session_id)
     rows = tx.execute(query).mappings().all()
-    return DesiredQueries(
-        generation=generation_of(tx, session_id), queries=[_to_desired(row) for row in rows]
-    )
+    return DesiredQueries(generation=generation, queries=[_to_desired(row) for row in rows])
 
 
 def desired_of_statement(tx: Tx, statement_id: str) -> DesiredQuery | None:

@@ -199,6 +199,21 @@ def test_a_broken_savepoint_at_the_end_of_a_run_is_kept(store: Database) -> None
     assert [each.id for each in old] == ids[1:2]
 
 
+def test_a_run_without_a_kept_savepoint_keeps_none(store: Database) -> None:
+    ids = [new_id("sp") for _ in range(4)]
+    verified, broken = SavepointState.VERIFIED, SavepointState.BROKEN
+    with store.write("test") as tx:
+        for savepoint_id, run in zip(ids, ["1", "1", "2", "3"], strict=True):
+            savepoints.insert_savepoint(
+                tx, savepoint_id, "jb_1", version=1, run=run, place="/p", actor="o"
+            )
+            state = broken if savepoint_id == ids[1] else verified
+            savepoints.move(tx, savepoint_id, state, actor="o")
+        old = savepoints.list_old(tx, "jb_1", kept=2, seconds=-1.0)
+
+    assert [each.id for each in old] == ids[:2]
+
+
 def test_plans_expire(store: Database) -> None:
     plan = DeploymentPlan(state_location="/state")
     with store.write("test") as tx:

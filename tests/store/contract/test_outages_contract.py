@@ -103,6 +103,15 @@ def test_a_port_without_a_server_is_an_outage() -> None:
     store.close()
 
 
+def test_a_server_that_does_not_answer_is_an_outage() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        database = Database.open(f"postgresql://postgres@127.0.0.1:{port}/x", connect_timeout=1)
+        with pytest.raises(StoreUnavailable, match="timeout"):
+            database.ping()
+        database.close()
+
+
 def test_a_mistake_in_sql_is_not_an_outage(store: Database) -> None:
     with pytest.raises(Exception, match="nothing") as caught, store.read() as tx:
         tx.execute(text("SELECT * FROM nothing"))

@@ -281,6 +281,15 @@ def test_every_character_of_a_failure_message_is_stored(store: Database) -> None
     assert _get(store, statement_id).failure == failure
 
 
+def test_several_statements_are_read_at_once_with_their_results(store: Database) -> None:
+    session_id = new_session(store)
+    first, second = (new_statement(store, session_id) for _ in range(2))
+    _succeed(store, first)
+    with store.read() as tx:
+        found = statements.get_all(tx, [second, first, new_id("st")])
+    assert found == {each: _get(store, each) for each in (first, second)}
+
+
 def test_a_batch_session_accepts_one_statement(store: Database) -> None:
     session_id = new_id("se")
     with store.write("test") as tx:

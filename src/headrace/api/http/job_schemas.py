@@ -67,7 +67,7 @@ class PlannedJobBody(ResponseModel):
     name: str
     path: str
     """File of the manifest."""
-    decision: JobDecision
+    decision: JobDecision | str
     reason: str
     hint: str
     version: int | None
@@ -78,7 +78,7 @@ class PlannedJobBody(ResponseModel):
     diff: str
     """Unified diff of the manifest."""
     notes: list[str]
-    step: ChangeStep | None
+    step: ChangeStep | str | None
     """Last step of the change; None: it has not begun."""
     failure: Failure | None
     written: list[WrittenOutput]
@@ -101,8 +101,8 @@ class DeploymentBody(ResponseModel):
     """A deployment: a plan, and what has been done of it."""
 
     id: str
-    action: JobAction
-    state: DeploymentState
+    action: JobAction | str
+    state: DeploymentState | str
     jobs: list[PlannedJobBody]
     errors: list[ManifestErrorBody]
     notes: list[str]
@@ -120,7 +120,7 @@ class SavepointBody(ResponseModel):
     version: int
     run: str
     place: str
-    state: SavepointState
+    state: SavepointState | str
     files: int | None
     bytes: int | None
     is_clean: bool | None
@@ -134,7 +134,7 @@ class VersionBody(ResponseModel):
     revision: int
     query_id: str
     query_created_at: Instant
-    decision: JobDecision
+    decision: JobDecision | str
     reason: str
     from_state: str | None
     outcome: str | None
@@ -150,7 +150,7 @@ class JobBody(ResponseModel):
 
     id: str
     name: JobName
-    state: JobState
+    state: JobState | str
     version: int | None
     """Number of the version that is deployed."""
     session: str | None

@@ -14,7 +14,7 @@ class NodeBody(ResponseModel):
     id: str
     address: str
     version: str
-    state: NodeState
+    state: NodeState | str
     profiles: list[str]
     """Profiles whose drivers the node can start."""
     backends: list[str]

@@ -50,7 +50,10 @@ class RequestModel(BaseModel):
 
 
 class ResponseModel(BaseModel):
-    """Base of response bodies."""
+    """Base of response bodies.
+
+    Values of enums may be other texts, too: those of a newer node that shares the store.
+    """
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
@@ -172,7 +175,7 @@ class ResultBody(ResponseModel):
     chunks: int
     truncated: bool
     """Whether a limit cut off rows."""
-    disposition: Disposition
+    disposition: Disposition | str
     expires_at: Instant
     gone: bool
     """Whether the rows have been deleted."""
@@ -189,15 +192,15 @@ class StatementBody(ResponseModel):
     session_id: str
     ordinal: int
     """Position within the session, from 0."""
-    kind: SessionKind
-    state: StatementState
+    kind: SessionKind | str
+    state: StatementState | str
     statement: str
     owner: str
     created_at: Instant
     launched_at: Instant | None
     started_at: Instant | None
     cancel_requested_at: Instant | None
-    cancel_reason: CancelReason | None
+    cancel_reason: CancelReason | str | None
     cancel_note: str | None
     """Why a requested cancel is not done yet."""
     ended_at: Instant | None
@@ -227,8 +230,8 @@ class SessionBody(ResponseModel, SessionSpec):
     """Serial number, never reused."""
     name: str | None
     owner: str
-    kind: SessionKind
-    state: SessionState
+    kind: SessionKind | str
+    state: SessionState | str
     busy: bool
     """Whether a statement of the session has not ended."""
     idle_timeout: Duration | None
@@ -257,7 +260,7 @@ class TransactionBody(ResponseModel):
     statement_id: str
     session_id: str
     """Session whose driver works on the transaction, or last did."""
-    state: TransactionState
+    state: TransactionState | str
     catalog: str
     target: str
     """Name of the table within the catalog."""
@@ -293,8 +296,8 @@ class StreamBody(ResponseModel):
     """`adhoc`, or the name of the job."""
     name: str
     owner: str
-    state: StreamState
-    wanted: Wanted
+    state: StreamState | str
+    wanted: Wanted | str
     """What its users want; its driver works towards that."""
     session_id: str
     statement_id: str | None

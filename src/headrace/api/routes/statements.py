@@ -12,7 +12,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from headrace.api.auth import Authenticated
-from headrace.api.context import long_polls_of, node_of
+from headrace.api.context import long_polls_of, node_of, statement_reads_of
 from headrace.api.http.allowed_hosts import is_loopback
 from headrace.api.http.paging import Before, Limit
 from headrace.api.http.parameters import StatementIdPath
@@ -35,10 +35,11 @@ from headrace.api.http.schemas import (
 from headrace.api.http.serializers import statement_body
 from headrace.api.http.strict_json import StrictRoute
 from headrace.control.caller import Caller
+from headrace.control.statements.lookup import check_owner
 from headrace.control.statements.service import RepeatableRequest
 from headrace.durations import Duration, seconds_of
 from headrace.errors import AlreadyEnded, InvalidRequest
-from headrace.model.ids import new_id
+from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement, StatementSpec
@@ -141,8 +142,7 @@ async def show_statement(
 ) -> Response:
     """Show one statement; with `wait_timeout`, once it has ended or the time is over."""
     seconds = _wait_seconds(wait_timeout)
-    get = partial(node_of(request).statements.get, caller)
-    statement = await run_in_threadpool(get, statement_id)
+    statement = await _read(request, caller, statement_id)
     if seconds > 0:
         statement = await _wait_for_end(request, caller, statement, seconds)
     position = None
@@ -241,6 +241,14 @@ def _add_flight_offer(request: Request, statement: Statement, body: StatementBod
     return body.model_copy(update={"result": body.result.model_copy(update={"flight": flight})})
 
 
+async def _read(request: Request, caller: Caller, statement_id: str) -> Statement:
+    """Return a statement of the caller. Raise StatementNotFound if there is none."""
+    # Text without the form of an id may be such that PostgreSQL refuses it.
+    exists = looks_like_id(statement_id)
+    statement = await statement_reads_of(request).get(statement_id) if exists else None
+    return check_owner(statement, caller.owner, statement_id)
+
+
 def _spec(body: StatementRequest) -> StatementSpec:
     return StatementSpec(
         text=body.statement,
@@ -298,11 +306,10 @@ async def _wait_for_end(
     if statement.state in STATEMENT.terminal:
         return statement
     latest = statement
-    get = partial(node_of(request).statements.get, caller)
 
     async def check() -> Statement | None:
         nonlocal latest
-        latest = await run_in_threadpool(get, statement.id)
+        latest = await _read(request, caller, statement.id)
         return latest if latest.state in STATEMENT.terminal else None
 
     subscribe = partial(node_of(request).wake_ups.on_statement_end, statement.id)

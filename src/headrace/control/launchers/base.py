@@ -52,6 +52,8 @@ class DriverStatus:
     """Whether the driver, or any process that belongs to it, may still act."""
     message: str
     """State and reason, e.g. `exit status 1` or `ACCEPTED: waiting for a container`."""
+    ended_with_host: bool = False
+    """Whether the driver has ended because its host did, so that another start may succeed."""
     log: str | None = None
     """URL of the driver's log if the driver runs elsewhere; None: the log of the request."""
 

@@ -29,7 +29,7 @@ from headrace.private_files import open_private_log
 
 _KILL_SECONDS = 20.0
 _POLL_SECONDS = 0.01
-HOST_RESTARTED = DriverStatus(alive=False, message="its host has restarted")
+HOST_RESTARTED = DriverStatus(alive=False, message="its host has restarted", ended_with_host=True)
 
 
 @dataclass(frozen=True, slots=True)

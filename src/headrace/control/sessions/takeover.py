@@ -205,6 +205,7 @@ class Takeovers:
         lease = DriverLease(session.id, session.epoch)
         is_starting = session.state in _STARTING
         reason = "its start was not finished" if is_starting else "it did not renew its lease"
+        start_timed_out = is_starting
         try:
             handle = session.handle or self._find_process(session, lease)
             if handle is not None:
@@ -215,6 +216,7 @@ class Takeovers:
                     return
                 if is_starting or not status.alive:
                     reason = status.message
+                start_timed_out = is_starting and not status.ended_with_host
         except BackendUnreachable as error:
             if not self._may_take_over_unconfirmed(session, error):
                 return
@@ -223,7 +225,7 @@ class Takeovers:
             lease,
             reason,
             only_if_overdue=True,
-            start_timed_out=is_starting and handle is not None,
+            start_timed_out=start_timed_out and handle is not None,
         )
         if fenced is not None:
             self._finish(fenced)

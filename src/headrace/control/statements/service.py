@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from headrace.control.caller import Caller
@@ -145,6 +145,11 @@ class Statements:
         """Return a statement of the caller. Raise StatementNotFound if there is none."""
         with self._database.read() as tx:
             return get_owned_statement(tx, caller.owner, statement_id)
+
+    def get_all(self, statement_ids: Sequence[str]) -> dict[str, Statement]:
+        """Return the statements of all owners with these ids that exist, by id."""
+        with self._database.read() as tx:
+            return statements.get_all(tx, statement_ids)
 
     def find_queue_position(self, statement: Statement) -> int:
         """Return the position of a waiting statement in the queue of its session, from 1."""

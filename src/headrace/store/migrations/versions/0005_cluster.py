@@ -1,4 +1,4 @@
-"""Hosts and ends of nodes, budgets of backends, limits on live rows, results held by drivers."""
+"""Hosts of nodes, confirmed ends of nodes, budgets of backends, and limits on live rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ revision = "0005"
 down_revision = "0004"
 oldest_code = "0004"
 
-_ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _INSTANT = sa.DateTime(timezone=True).with_variant(sa.BigInteger(), "sqlite")
 
 
@@ -39,26 +38,4 @@ def upgrade() -> None:
         sa.Column("backend", sa.Text, nullable=False),
         sa.Column("next_at", _INSTANT, nullable=False),
         sa.PrimaryKeyConstraint("backend", name="backend_budgets_key"),
-    )
-    _add_held_results()
-
-
-def _add_held_results() -> None:
-    """Add the columns of results that drivers hold.
-
-    Code that does not know them reads such a result as `stored`, with files that do not exist.
-    """
-    op.add_column("sessions", sa.Column("flight_host", sa.Text))
-    op.add_column("sessions", sa.Column("flight_secret", sa.Text))
-    op.add_column("results", sa.Column("holder_session_id", _ID))
-    op.add_column("results", sa.Column("holder_epoch", sa.Integer))
-    op.add_column("results", sa.Column("endpoint", sa.Text))
-    op.add_column("results", sa.Column("gone_reason", sa.Text))
-    held = sa.text("holder_session_id IS NOT NULL AND gone_at IS NULL")
-    op.create_index(
-        "results_held",
-        "results",
-        ["holder_session_id"],
-        sqlite_where=held,
-        postgresql_where=held,
     )

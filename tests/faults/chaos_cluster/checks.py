@@ -1,0 +1,212 @@
+"""What must hold after a run: pure functions. Each yields a sentence for every violation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.faults.chaos_cluster.record import Accepted, ViewRead, Work
+
+Statement = Mapping[str, Any]
+"""A statement as its row in the store, with `state`, `failure` and `session_id`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowCount:
+    """The rows of one INSERT or CTAS in its table."""
+
+    rows: int
+    distinct: int
+
+
+NO_ROWS = RowCount(0, 0)
+
+
+def check_accepted_are_stored(
+    accepted: Iterable[Accepted],
+    statements: Mapping[str, Statement],
+    *,
+    killed_jvms: Collection[str],
+) -> Iterator[str]:
+    """Check that no accepted statement is lost, and that faults alone made statements fail.
+
+    Args:
+        killed_jvms: Sessions with a driver whose JVM was killed. If it was starting, its session
+            fails, with the statements that wait in it.
+    """
+    for each in accepted:
+        statement = statements.get(each.id)
+        if statement is None:
+            yield f"the {each.work} {each.id} was accepted, but is not in the store"
+            continue
+        code = read_code(statement)
+        if each.work is Work.FAILING_CTAS:
+            if statement["state"] == "success":
+                yield f"the {each.work} {each.id} is success"
+        elif (
+            statement["state"] != "success"
+            and code != "driver_lost"
+            and not _has_failed_start(statement, killed_jvms)
+        ):
+            yield f"the {each.work} {each.id} is {statement['state']}: {statement['failure']}"
+
+
+def check_inserts(
+    inserts: Iterable[Accepted],
+    statements: Mapping[str, Statement],
+    counts: Mapping[int, RowCount],
+    *,
+    expected: int,
+) -> Iterator[str]:
+    """Check that a successful INSERT has all its rows once. A lost one has none of them twice.
+
+    Args:
+        counts: The rows in the table by the number of the INSERT.
+        expected: The number of rows that an INSERT writes.
+    """
+    inserts = list(inserts)
+    for insert in inserts:
+        statement = statements.get(insert.id)
+        if statement is None:
+            continue
+        count = counts.get(insert.number, NO_ROWS)
+        code = read_code(statement)
+        if statement["state"] == "success":
+            is_right = count == RowCount(expected, expected)
+        elif code == "driver_lost":
+            is_right = count.rows == count.distinct <= expected
+        else:
+            is_right = count == NO_ROWS
+        if not is_right:
+            yield (
+                f"the {insert.work} {insert.id} is {statement['state']} ({code}), with"
+                f" {count.rows} rows, {count.distinct} of them distinct"
+            )
+    for number in counts.keys() - {insert.number for insert in inserts}:
+        yield f"the table has rows of the INSERT {number}, which was not accepted"
+
+
+def check_attempts_of_inserts(
+    inserts: Iterable[Accepted], events: Iterable[Mapping[str, Any]]
+) -> Iterator[str]:
+    """Check that an INSERT begins to run at most once.
+
+    Args:
+        events: The events of the store, in order.
+    """
+    starts: dict[str, int] = {}
+    for event in events:
+        if event["entity"] == "statement" and event["target"] == "running":
+            starts[event["entity_id"]] = starts.get(event["entity_id"], 0) + 1
+    for insert in inserts:
+        if starts.get(insert.id, 0) > 1:
+            yield f"the {insert.work} {insert.id} has begun to run {starts[insert.id]} times"
+
+
+def check_tables(
+    creations: Iterable[Accepted],
+    statements: Mapping[str, Statement],
+    counts: Mapping[int, RowCount],
+    *,
+    expected: int,
+) -> Iterator[str]:
+    """Check that a successful CTAS has its whole table, and any other CTAS has no table.
+
+    Args:
+        counts: The rows of each table that exists, by the number of its CTAS.
+        expected: The number of rows that a CTAS writes.
+    """
+    creations = list(creations)
+    for creation in creations:
+        statement = statements.get(creation.id)
+        if statement is None:
+            continue
+        count = counts.get(creation.number)
+        if statement["state"] == "success":
+            if count != RowCount(expected, expected):
+                yield f"the {creation.work} {creation.id} is success, but its table has {count}"
+        elif count is not None:
+            yield f"the {creation.work} {creation.id} is {statement['state']}, but has a table"
+    for number in counts.keys() - {creation.number for creation in creations}:
+        yield f"the table of the CTAS {number} exists, which was not accepted"
+
+
+def check_results(results: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Check that every node gives the same rows.
+
+    Args:
+        results: For each successful statement, its rows or the refusal of each node.
+    """
+    for statement_id, answers in results.items():
+        if len(set(answers)) != 1 or answers[0].startswith("refused"):
+            short = [answer[:200] for answer in answers]
+            yield f"the nodes give different results of {statement_id}: {short}"
+
+
+def check_query_rows(
+    queries: Iterable[Accepted], results: Mapping[str, Sequence[str]], expected: Mapping[Work, int]
+) -> Iterator[str]:
+    """Check that the result of a query has all rows, and only those of this query.
+
+    Args:
+        results: The rows of each successful statement, a line for each row: `id,number`.
+        expected: The number of rows of each kind of query.
+    """
+    for query in queries:
+        answers = results.get(query.id)
+        if answers is None:
+            continue
+        wanted = sorted(f"{row},{query.number}" for row in range(expected[query.work]))
+        if sorted(answers[0].splitlines()) != wanted:
+            yield f"the {query.work} {query.id} has other rows: {answers[0][:200]}"
+
+
+def check_copies(copies: Mapping[str, Mapping[int, int]], *, count: int) -> Iterator[str]:
+    """Check that each sink has the numbers from 0 to `count`, each once."""
+    for sink, counts in copies.items():
+        missing = sorted(set(range(count)) - counts.keys())
+        repeated = sorted(number for number, times in counts.items() if times != 1)
+        others = sorted(counts.keys() - set(range(count)))
+        for what, numbers in (("missing", missing), ("repeated", repeated), ("other", others)):
+            if numbers:
+                yield f"{sink} has {len(numbers)} {what} numbers: {numbers[:10]}"
+
+
+def check_view_reads(reads: Iterable[ViewRead], *, rows: int) -> Iterator[str]:
+    """Check that each query has seen one whole generation, and none an older one than before."""
+    newest = 0
+    for read in reads:
+        if read.rows != rows or read.oldest != read.newest:
+            yield f"a query has seen a part of a generation of the view: {read}"
+        if read.newest < newest:
+            yield f"a query has seen an older generation of the view than the query before: {read}"
+        newest = max(newest, read.newest)
+
+
+def check_nodes(nodes: Iterable[Mapping[str, Any]], *, expected: Collection[str]) -> Iterator[str]:
+    """Check that every node is up, once.
+
+    Args:
+        nodes: The nodes as the API lists them.
+        expected: Addresses of the nodes.
+    """
+    up = [node["address"] for node in nodes if node["state"] == "up"]
+    for address in expected:
+        if up.count(address) != 1:
+            yield f"the node {address} is up {up.count(address)} times, among {up}"
+
+
+def _has_failed_start(statement: Statement, killed_jvms: Collection[str]) -> bool:
+    """Return whether the statement waited for a driver whose JVM was killed during its start."""
+    return (
+        read_code(statement) == "session_failed"
+        and statement["session_id"] in killed_jvms
+        and "Spark did not start" in statement["failure"].message
+    )
+
+
+def read_code(statement: Statement) -> str | None:
+    """Return the code of the error of a statement, or None."""
+    failure = statement["failure"]
+    return None if failure is None else str(failure.code)

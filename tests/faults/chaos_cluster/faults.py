@@ -1,0 +1,251 @@
+"""The faults of a run: their order from the seed, and how each is caused and healed.
+
+At most two of the three nodes suffer from a fault at the same time, so the load can continue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import psutil
+from tests.faults.chaos_cluster.host_cluster import NODES, ClusterNode, HostCluster
+from tests.faults.cluster import LEASE_SECONDS, DriverProcess
+
+_PAUSE_SECONDS = (4.0, 10.0)
+"""Time between the begins of two faults."""
+
+
+class FaultKind(StrEnum):
+    """What happens to a process, a driver or a host."""
+
+    NODE_KILLED = "SIGKILL of a node"
+    NODE_FROZEN_BRIEFLY = "freeze of a node, shorter than a lease"
+    NODE_FROZEN = "freeze of a node, longer than a lease"
+    DRIVER_KILLED = "SIGKILL of the Python process of a driver"
+    JVM_KILLED = "SIGKILL of the JVM of a driver"
+    DRIVER_FROZEN = "freeze of a driver, longer than a lease"
+    HOST_KILLED = "end of a host"
+    HOST_CUT_BRIEFLY = "cut of a host from the network, shorter than a lease"
+    HOST_CUT = "cut of a host from the network, longer than a lease"
+
+
+_SECONDS: dict[FaultKind, tuple[float, float]] = {
+    FaultKind.NODE_KILLED: (0.0, 2 * LEASE_SECONDS),
+    FaultKind.NODE_FROZEN_BRIEFLY: (0.3 * LEASE_SECONDS, 0.9 * LEASE_SECONDS),
+    FaultKind.NODE_FROZEN: (1.2 * LEASE_SECONDS, 3 * LEASE_SECONDS),
+    FaultKind.DRIVER_KILLED: (0.0, 0.0),
+    FaultKind.JVM_KILLED: (0.0, 0.0),
+    FaultKind.DRIVER_FROZEN: (1.2 * LEASE_SECONDS, 2 * LEASE_SECONDS),
+    FaultKind.HOST_KILLED: (0.0, 3 * LEASE_SECONDS),
+    FaultKind.HOST_CUT_BRIEFLY: (0.3 * LEASE_SECONDS, 0.9 * LEASE_SECONDS),
+    FaultKind.HOST_CUT: (1.2 * LEASE_SECONDS, 5 * LEASE_SECONDS),
+}
+"""How long each fault lasts, before the restart of what it has ended."""
+_IN_DRIVERS = {FaultKind.DRIVER_KILLED, FaultKind.JVM_KILLED, FaultKind.DRIVER_FROZEN}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFault:
+    """A fault that the seed determines."""
+
+    kind: FaultKind
+    pause: float
+    """Seconds after the begin of the fault before."""
+    seconds: float
+    choice: float
+    """Chooses the node or driver: from 0, less than 1."""
+
+
+def plan_faults(seed: str) -> Iterator[PlannedFault]:
+    """Yield the faults of a seed, without end. Every kind happens once before any is repeated."""
+    chance = random.Random(seed)
+    while True:
+        for kind in chance.sample(list(FaultKind), len(FaultKind)):
+            yield PlannedFault(
+                kind,
+                pause=chance.uniform(*_PAUSE_SECONDS),
+                seconds=chance.uniform(*_SECONDS[kind]),
+                choice=chance.random(),
+            )
+
+
+class FaultyNodes:
+    """The numbers of the nodes that suffer from a fault: never all at the same time."""
+
+    def __init__(self, count: int = NODES) -> None:
+        self._count = count
+        self._faulty: set[int] = set()
+        self._changed = threading.Condition()
+
+    def add(self, number: int, *, seconds: float) -> bool:
+        """Add a node as soon as it has no fault and another node remains healthy.
+
+        Return False if this does not happen within some seconds.
+        """
+        with self._changed:
+            is_free = self._changed.wait_for(
+                lambda: number not in self._faulty and len(self._faulty) < self._count - 1,
+                timeout=seconds,
+            )
+            if is_free:
+                self._faulty.add(number)
+            return is_free
+
+    def remove(self, number: int) -> None:
+        """Remove a node that is healthy again."""
+        with self._changed:
+            self._faulty.remove(number)
+            self._changed.notify_all()
+
+
+class FaultInjector:
+    """Causes the faults of a seed, one after another, until it is stopped. Faults overlap."""
+
+    def __init__(self, cluster: HostCluster, seed: str) -> None:
+        self._cluster = cluster
+        self._plan = plan_faults(seed)
+        self._begin = time.monotonic()
+        self._stopping = threading.Event()
+        self._faulty = FaultyNodes()
+        self._faults: list[threading.Thread] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.counts: Counter[FaultKind] = Counter()
+        self.killed_jvms: set[str] = set()
+        """Sessions with a driver whose JVM was killed."""
+        self.errors: list[str] = []
+        """Nodes that could not be healed."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin no further fault, and wait until every node and host is healed."""
+        self._stopping.set()
+        for thread in [self._thread, *self._faults]:
+            thread.join()
+
+    def _run(self) -> None:
+        for fault in self._plan:
+            if self._stopping.wait(fault.pause):
+                return
+            if fault.kind in _IN_DRIVERS:
+                self._harm_driver(fault)
+            else:
+                self._harm_node(fault)
+
+    def _harm_driver(self, fault: PlannedFault) -> None:
+        drivers = self._cluster.find_drivers()
+        sessions = sorted({driver.session for driver in drivers})
+        if not sessions:
+            return
+        session = sessions[int(fault.choice * len(sessions))]
+        processes = [driver for driver in drivers if driver.session == session]
+        if fault.kind is FaultKind.JVM_KILLED:
+            self.killed_jvms.add(session)
+        self._report(fault, f"driver of {session}")
+        self._start_thread(lambda: _harm_processes(fault, processes))
+
+    def _harm_node(self, fault: PlannedFault) -> None:
+        node = self._cluster.nodes[int(fault.choice * NODES)]
+        while not self._faulty.add(node.number, seconds=0.5):
+            if self._stopping.is_set():
+                return
+        self._report(fault, f"node {node.number}")
+
+        def cause() -> None:
+            begin = time.monotonic()
+            _CAUSES[fault.kind](node, fault.seconds)
+            node.wait_ready()
+            self._print(f"node {node.number} is ready {time.monotonic() - begin:.1f} s after that")
+            self._faulty.remove(node.number)
+
+        self._start_thread(cause)
+
+    def _start_thread(self, cause: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                cause()
+            except Exception:  # noqa: BLE001 - every error is a violation that the report must show
+                self.errors.append(f"a node was not healed: {traceback.format_exc()}")
+
+        self._faults.append(threading.Thread(target=run, daemon=True))
+        self._faults[-1].start()
+
+    def _report(self, fault: PlannedFault, target: str) -> None:
+        self.counts[fault.kind] += 1
+        lasting = f", {fault.seconds:.1f} s" if fault.seconds else ""
+        self._print(f"{fault.kind}: {target}{lasting}")
+
+    def _print(self, text: str) -> None:
+        print(f"{time.monotonic() - self._begin:6.1f} s  {text}", flush=True)
+
+
+def _harm_processes(fault: PlannedFault, drivers: list[DriverProcess]) -> None:
+    """Kill one process of a driver, or freeze all its processes for some seconds."""
+    processes = [driver.process for driver in drivers]
+    java = [process for process in processes if _is_java(process)]
+    python = [process for process in processes if process not in java]
+    if fault.kind is FaultKind.DRIVER_KILLED:
+        _signal(python, signal.SIGKILL)
+    elif fault.kind is FaultKind.JVM_KILLED:
+        _signal(java, signal.SIGKILL)
+    else:
+        _signal(processes, signal.SIGSTOP)
+        # The pause is the fault itself: there is no condition to wait for.
+        time.sleep(fault.seconds)
+        # Python first: it ends the JVM if the driver has lost its session in the meantime.
+        _signal([*python, *java], signal.SIGCONT)
+
+
+def _is_java(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return "java" in process.name()
+    return False
+
+
+def _signal(processes: list[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
+def _kill_node(node: ClusterNode, seconds: float) -> None:
+    node.process.kill()
+    time.sleep(seconds)
+
+
+def _freeze_node(node: ClusterNode, seconds: float) -> None:
+    node.process.freeze(seconds)
+
+
+def _kill_host(node: ClusterNode, seconds: float) -> None:
+    node.kill_host()
+    time.sleep(seconds)
+    node.restart_host()
+
+
+def _cut_host(node: ClusterNode, seconds: float) -> None:
+    node.host.cut_network()
+    try:
+        time.sleep(seconds)
+    finally:
+        node.host.restore_network()
+
+
+_CAUSES: dict[FaultKind, Callable[[ClusterNode, float], None]] = {
+    FaultKind.NODE_KILLED: _kill_node,
+    FaultKind.NODE_FROZEN_BRIEFLY: _freeze_node,
+    FaultKind.NODE_FROZEN: _freeze_node,
+    FaultKind.HOST_KILLED: _kill_host,
+    FaultKind.HOST_CUT_BRIEFLY: _cut_host,
+    FaultKind.HOST_CUT: _cut_host,
+}

@@ -1,0 +1,264 @@
+"""A run of the whole test: the cluster, the load, the faults, and the checks at the end."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.faults.chaos_cluster import checks, load
+from tests.faults.chaos_cluster.checks import RowCount
+from tests.faults.chaos_cluster.faults import FaultInjector
+from tests.faults.chaos_cluster.host_cluster import ClusterNode, HostCluster
+from tests.faults.chaos_cluster.load import UserSession
+from tests.faults.chaos_cluster.numbers import NumberCopies
+from tests.faults.chaos_cluster.record import LoadRecord, Work
+from tests.faults.invariants import Rows, check_submits_are_idempotent, find_violations
+from tests.support.waiting import wait_until
+
+from headrace.errors import HeadraceError
+from headrace.model.lifecycle import STATEMENT
+
+_END_SECONDS = 240.0
+_INSERTS = (Work.INSERT, Work.BATCH_INSERT)
+_CREATIONS = (Work.CTAS, Work.FAILING_CTAS)
+_QUERY_ROWS = {Work.QUERY: 10, Work.BATCH_QUERY: 10, Work.STORED_QUERY: 20_000}
+_TABLES_OF_QUERY = 50
+"""Tables that one query counts."""
+
+
+@dataclass
+class ClusterReport:
+    """The counts and violations of a run."""
+
+    statements: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By kind and outcome."""
+    faults: Counter[str] = field(default_factory=Counter)
+    numbers: dict[str, int] = field(default_factory=dict)
+    """Rows of each sink."""
+    results: int = 0
+    """Results that were read from every node."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Duration of each phase."""
+    violations: list[str] = field(default_factory=list)
+
+    def print(self) -> None:
+        print(f"\n{', '.join(f'{name} {each:.0f} s' for name, each in self.seconds.items())}")
+        print(f"{sum(self.faults.values())} faults:")
+        for kind, count in sorted(self.faults.items()):
+            print(f"{count:6}  {kind}")
+        print(f"{sum(self.statements.values())} statements:")
+        for (work, outcome), count in sorted(self.statements.items()):
+            print(f"{count:6}  {work}: {outcome}")
+        for sink, count in self.numbers.items():
+            print(f"{count:6}  rows {sink}")
+        print(f"{self.results:6}  results read from every node")
+        print(f"{len(self.violations)} violations")
+        for violation in self.violations:
+            print(f"\n{violation}")
+
+
+class ClusterRun:
+    """One run on a new cluster."""
+
+    def __init__(self, folder: Path, seed: str, stack: ExitStack) -> None:
+        self._seed = seed
+        self._record = LoadRecord()
+        self._report = ClusterReport()
+        self._phase_begin = time.monotonic()
+        self._cluster = HostCluster(folder, stack)
+        self._end_phase("start of the cluster")
+
+    def run(self, seconds: float) -> ClusterReport:
+        """Run the load with faults for some seconds, then check everything."""
+        cluster, record = self._cluster, self._record
+        with ThreadPoolExecutor(3) as pool:
+            analyst, loader, copies = pool.map(
+                lambda start: start(),
+                [
+                    partial(UserSession, cluster, record, "analyst"),
+                    partial(self._prepare_loader),
+                    partial(self._start_copies),
+                ],
+            )
+        workers = [
+            load.Analyst(analyst, record, self._seed),
+            load.Loader(loader, record, self._seed),
+            load.BatchUser(UserSession(cluster, record, "batches"), record, self._seed),
+        ]
+        self._end_phase("start of the load")
+        faults = FaultInjector(cluster, self._seed)
+        for part in (*workers, faults):
+            part.start()
+        try:
+            threading.Event().wait(seconds)
+            self._end_phase("load")
+        finally:
+            # Also after an interrupt: a fault must not restart a host that the run has ended.
+            faults.stop()
+        for worker in workers:
+            worker.stop()
+        for worker in workers:
+            worker.join()
+        self._report.faults.update(str(kind) for kind in faults.counts.elements())
+        self._report.violations += [*faults.errors, *record.errors]
+        try:
+            self._wait_ended()
+            copies.stop(analyst)
+            self._end_phase("recovery")
+            self._check(analyst, copies, faults.killed_jvms)
+            self._end_phase("checks")
+        except (AssertionError, HeadraceError):
+            # The report shows the other violations and the counts also in this case.
+            self._report.violations.append(f"not at rest: {traceback.format_exc()}")
+            copies.files.stop()
+            self._count_statements(self._cluster.read_rows())
+        return self._report
+
+    def _prepare_loader(self) -> UserSession:
+        session = UserSession(self._cluster, self._record, "loader")
+        load.define_tables(session)
+        return session
+
+    def _start_copies(self) -> NumberCopies:
+        copies = NumberCopies(self._cluster, self._record)
+        copies.start()
+        return copies
+
+    def _end_phase(self, name: str) -> None:
+        now = time.monotonic()
+        self._report.seconds[name] = now - self._phase_begin
+        self._phase_begin = now
+        print(f"{self._report.seconds[name]:6.1f} s  end of {name}", flush=True)
+
+    def _wait_ended(self) -> None:
+        wait_until(
+            lambda: all(
+                row["state"] in STATEMENT.terminal for row in self._cluster.read_rows().statements
+            ),
+            seconds=_END_SECONDS,
+            what="every statement has ended",
+            every=0.5,
+        )
+
+    def _check(self, reader: UserSession, copies: NumberCopies, killed_jvms: set[str]) -> None:
+        """Read tables, sinks and results, close all sessions, and check everything."""
+        inserted = self._count_inserted(reader)
+        created = self._count_created(reader)
+        copied = copies.count_copies(reader)
+        for sink, counts in copied.items():
+            self._report.numbers[sink] = sum(counts.values())
+        results = self._read_results()
+        nodes = reader.client.nodes()
+        load.close_sessions(self._cluster)
+        rows = self._cluster.read_rows()
+        self._report.results = len(results)
+        self._count_statements(rows)
+        violations = self._report.violations
+        violations += self._check_statements(rows, inserted, created, killed_jvms)
+        violations += checks.check_results(results)
+        violations += checks.check_query_rows(
+            self._record.select(*_QUERY_ROWS), results, _QUERY_ROWS
+        )
+        violations += checks.check_copies(copied, count=copies.files.count)
+        violations += checks.check_view_reads(self._record.view_reads, rows=load.VIEW_ROWS)
+        addresses = [node.address for node in self._cluster.nodes]
+        violations += checks.check_nodes(nodes, expected=addresses)
+        violations += find_violations(rows)
+        violations += self._find_survivors()
+
+    def _check_statements(
+        self,
+        rows: Rows,
+        inserted: Mapping[int, RowCount],
+        created: Mapping[int, RowCount],
+        killed_jvms: set[str],
+    ) -> Iterator[str]:
+        record = self._record
+        statements = {row["id"]: row for row in rows.statements}
+        inserts, creations = record.select(*_INSERTS), record.select(*_CREATIONS)
+        answers = {each.text: [each.id] for each in record.accepted}
+        yield from check_submits_are_idempotent(answers, rows.statements)
+        yield from checks.check_accepted_are_stored(
+            record.accepted, statements, killed_jvms=killed_jvms
+        )
+        yield from checks.check_inserts(inserts, statements, inserted, expected=load.ROWS)
+        yield from checks.check_attempts_of_inserts(inserts, rows.events)
+        yield from checks.check_tables(creations, statements, created, expected=load.ROWS)
+
+    def _count_statements(self, rows: Rows) -> None:
+        self._report.statements.clear()
+        works = {each.id: each.work for each in self._record.accepted}
+        for row in rows.statements:
+            code = checks.read_code(row)
+            outcome = f"{row['state']} ({code})" if code else str(row["state"])
+            attempts = f", attempt {row['attempts']}" if row["attempts"] > 1 else ""
+            self._report.statements[works.get(row["id"], "other"), outcome + attempts] += 1
+
+    def _count_inserted(self, reader: UserSession) -> dict[int, RowCount]:
+        reader.must_run(Work.CHECK, f"REFRESH TABLE {load.TABLE}")
+        text = f"SELECT n, count(*), count(DISTINCT id) FROM {load.TABLE} GROUP BY n"
+        return {int(n): RowCount(int(rows), int(ids)) for n, rows, ids in reader.read(text)}
+
+    def _count_created(self, reader: UserSession) -> dict[int, RowCount]:
+        """Count the rows of each table that a CTAS has made."""
+        names = [str(row[1]) for row in reader.read("SHOW TABLES")]
+        matches = [re.fullmatch(load.table_name(0).replace("0", r"(\d+)"), name) for name in names]
+        numbers = [int(match[1]) for match in matches if match is not None]
+        counts = {}
+        for begin in range(0, len(numbers), _TABLES_OF_QUERY):
+            parts = [
+                f"SELECT {number}, count(*), count(DISTINCT id) FROM {load.table_name(number)}"
+                f" WHERE n = {number}"
+                for number in numbers[begin : begin + _TABLES_OF_QUERY]
+            ]
+            for number, rows, ids in reader.read(" UNION ALL ".join(parts)):
+                counts[int(number)] = RowCount(int(rows), int(ids))
+        return counts
+
+    def _read_results(self) -> dict[str, list[str]]:
+        """Return the rows of every successful statement, as each node gives them."""
+        successes = [
+            row["id"] for row in self._cluster.read_rows().statements if row["state"] == "success"
+        ]
+        with ThreadPoolExecutor(len(self._cluster.nodes)) as pool:
+            by_node = list(pool.map(partial(_read_all, successes), self._cluster.nodes))
+        return dict(zip(successes, map(list, zip(*by_node, strict=True)), strict=True))
+
+    def _find_survivors(self) -> Sequence[str]:
+        """Return the processes of drivers that are alive although all sessions have ended."""
+        find: Callable[[], Any] = self._cluster.find_drivers
+        try:
+            wait_until(lambda: not find(), seconds=30, what="all drivers have ended", every=0.5)
+        except AssertionError:
+            return [f"all sessions have ended, but a process is alive: {each}" for each in find()]
+        return []
+
+
+def _read_all(statements: Sequence[str], node: ClusterNode) -> list[str]:
+    with node.connect() as client:
+        return [_read_result(partial(client.download, each, "csv")) for each in statements]
+
+
+def _read_result(download: Callable[[], Iterator[bytes]]) -> str:
+    """Return the rows of a result as lines of CSV without the header, or the refusal."""
+    try:
+        lines = b"".join(download()).decode().splitlines()
+    except HeadraceError as error:
+        return f"refused: {error.code}: {error}"
+    return "\n".join(lines[1:])
+
+
+def run_cluster(folder: Path, seed: str, seconds: float) -> ClusterReport:
+    """Run the load with the faults of a seed on a new cluster, and return the report."""
+    with ExitStack() as stack:
+        return ClusterRun(folder, seed, stack).run(seconds)

@@ -1,0 +1,162 @@
+"""Each check of a cluster run finds a planted violation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.faults.chaos_cluster.checks import (
+    RowCount,
+    check_accepted_are_stored,
+    check_attempts_of_inserts,
+    check_copies,
+    check_inserts,
+    check_nodes,
+    check_query_rows,
+    check_results,
+    check_tables,
+    check_view_reads,
+)
+from tests.faults.chaos_cluster.record import Accepted, ViewRead, Work
+
+from headrace.model.failure import Failure
+
+ROWS = 20
+SESSION = "se_1"
+WHOLE = RowCount(ROWS, ROWS)
+INSERT = Accepted("st_1", Work.INSERT, 1, "INSERT")
+CTAS = Accepted("st_2", Work.CTAS, 2, "CREATE TABLE")
+FAILING = Accepted("st_3", Work.FAILING_CTAS, 3, "CREATE TABLE")
+QUERY = Accepted("st_4", Work.QUERY, 4, "SELECT")
+
+
+def make_statement(
+    state: str, code: str | None = None, message: str = "a message"
+) -> dict[str, Any]:
+    failure = None if code is None else Failure(code=code, message=message)
+    return {"state": state, "failure": failure, "session_id": SESSION}
+
+
+SUCCESS = make_statement("success")
+LOST = make_statement("failed", "driver_lost")
+FAILED = make_statement("failed", "execution_error")
+
+
+def find_wrong_insert(statement: dict[str, Any], counts: dict[int, RowCount]) -> list[str]:
+    return list(check_inserts([INSERT], {INSERT.id: statement}, counts, expected=ROWS))
+
+
+def find_wrong_table(statement: dict[str, Any], counts: dict[int, RowCount]) -> list[str]:
+    return list(check_tables([CTAS], {CTAS.id: statement}, counts, expected=ROWS))
+
+
+def find_wrong_end(
+    accepted: Accepted, statement: dict[str, Any] | None, killed_jvms: set[str] | None = None
+) -> list[str]:
+    statements = {} if statement is None else {accepted.id: statement}
+    jvms = killed_jvms or set()
+    return list(check_accepted_are_stored([accepted], statements, killed_jvms=jvms))
+
+
+def test_a_lost_statement_is_a_violation() -> None:
+    assert find_wrong_end(INSERT, SUCCESS) == []
+    assert len(find_wrong_end(INSERT, None)) == 1
+
+
+def test_only_the_loss_of_a_driver_excuses_a_failure() -> None:
+    assert find_wrong_end(INSERT, LOST) == []
+    assert len(find_wrong_end(INSERT, FAILED)) == 1
+    assert len(find_wrong_end(INSERT, make_statement("cancelled"))) == 1
+
+
+def test_a_session_may_fail_only_because_its_jvm_was_killed_during_the_start() -> None:
+    failed = make_statement("failed", "session_failed", "The session failed: Spark did not start")
+    other = make_statement("failed", "session_failed", "The session failed: it was too slow")
+    assert find_wrong_end(INSERT, failed, {SESSION}) == []
+    assert len(find_wrong_end(INSERT, failed, {"se_2"})) == 1
+    assert len(find_wrong_end(INSERT, other, {SESSION})) == 1
+
+
+def test_a_statement_that_must_fail_does_not_succeed() -> None:
+    assert find_wrong_end(FAILING, FAILED) == []
+    assert len(find_wrong_end(FAILING, SUCCESS)) == 1
+
+
+def test_a_successful_insert_has_each_row_once() -> None:
+    assert find_wrong_insert(SUCCESS, {1: WHOLE}) == []
+    for count in (RowCount(ROWS - 1, ROWS - 1), RowCount(2 * ROWS, ROWS), RowCount(ROWS, ROWS - 1)):
+        assert len(find_wrong_insert(SUCCESS, {1: count})) == 1
+    assert len(find_wrong_insert(SUCCESS, {})) == 1
+
+
+def test_a_lost_insert_has_no_row_twice() -> None:
+    assert find_wrong_insert(LOST, {}) == []
+    assert find_wrong_insert(LOST, {1: WHOLE}) == []
+    assert find_wrong_insert(LOST, {1: RowCount(10, 10)}) == []
+    assert len(find_wrong_insert(LOST, {1: RowCount(2 * ROWS, ROWS)})) == 1
+    assert len(find_wrong_insert(LOST, {1: RowCount(11, 10)})) == 1
+
+
+def test_a_failed_insert_has_no_row() -> None:
+    assert find_wrong_insert(FAILED, {}) == []
+    assert len(find_wrong_insert(FAILED, {1: RowCount(1, 1)})) == 1
+
+
+def test_rows_of_an_unknown_insert_are_a_violation() -> None:
+    assert len(find_wrong_insert(SUCCESS, {1: WHOLE, 9: WHOLE})) == 1
+
+
+def test_an_insert_that_begins_twice_is_a_violation() -> None:
+    start = {"entity": "statement", "entity_id": INSERT.id, "target": "running"}
+    launch = {**start, "target": "launched"}
+    assert not list(check_attempts_of_inserts([INSERT], [launch, launch, start]))
+    assert len(list(check_attempts_of_inserts([INSERT], [launch, start, launch, start]))) == 1
+
+
+def test_only_a_successful_ctas_has_a_table() -> None:
+    assert find_wrong_table(SUCCESS, {2: WHOLE}) == []
+    assert find_wrong_table(LOST, {}) == []
+    assert len(find_wrong_table(SUCCESS, {})) == 1
+    assert len(find_wrong_table(SUCCESS, {2: RowCount(10, 10)})) == 1
+    assert len(find_wrong_table(LOST, {2: WHOLE})) == 1
+    assert len(find_wrong_table(SUCCESS, {2: WHOLE, 9: WHOLE})) == 1
+
+
+def test_every_node_gives_the_same_rows() -> None:
+    assert not list(check_results({"st_1": ["1,2", "1,2", "1,2"]}))
+    assert len(list(check_results({"st_1": ["1,2", "1,2", "1,3"]}))) == 1
+    refusals = ["refused: result_gone"] * 3
+    assert len(list(check_results({"st_1": refusals}))) == 1
+
+
+def test_a_query_has_its_own_rows_and_all_of_them() -> None:
+    def find(rows: str) -> list[str]:
+        return list(check_query_rows([QUERY], {QUERY.id: [rows]}, {Work.QUERY: 2}))
+
+    assert find("0,4\n1,4") == find("1,4\n0,4") == []
+    assert len(find("0,4")) == len(find("0,4\n1,5")) == len(find("0,4\n1,4\n1,4")) == 1
+
+
+def test_a_sink_has_each_number_once() -> None:
+    assert not list(check_copies({"sink": {0: 1, 1: 1}}, count=2))
+    [missing] = check_copies({"sink": {0: 1}}, count=2)
+    [repeated] = check_copies({"sink": {0: 1, 1: 2}}, count=2)
+    [other] = check_copies({"sink": {0: 1, 1: 1, 2: 1}}, count=2)
+    assert "missing" in missing
+    assert "repeated" in repeated
+    assert "other" in other
+
+
+def test_a_reader_of_the_view_sees_whole_generations_in_their_order() -> None:
+    first, second = ViewRead(10, 5, 5), ViewRead(10, 7, 7)
+    assert not list(check_view_reads([first, first, second], rows=10))
+    for part in (ViewRead(9, 5, 5), ViewRead(10, 5, 7), ViewRead(20, 5, 5)):
+        assert len(list(check_view_reads([part], rows=10))) == 1
+    assert len(list(check_view_reads([second, first], rows=10))) == 1
+
+
+def test_each_node_is_up_once() -> None:
+    node = {"address": "http://one", "state": "up"}
+    gone = {**node, "state": "gone"}
+    assert not list(check_nodes([node, gone], expected=["http://one"]))
+    assert len(list(check_nodes([gone], expected=["http://one"]))) == 1
+    assert len(list(check_nodes([node, node], expected=["http://one"]))) == 1

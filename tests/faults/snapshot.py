@@ -1,0 +1,46 @@
+"""All rows of a store at one moment, on which the invariants are checked."""
+
+from __future__ import annotations
+
+from sqlalchemy import NullPool, create_engine, make_url, select
+from tests.faults.invariants import Rows
+
+from headrace.store.job_tables import deployments, jobs, operations, savepoints
+from headrace.store.stream_tables import stream_queries
+from headrace.store.tables import events, results, sessions, statements, transactions
+from headrace.store.view_tables import catalog_intents
+
+
+def read_snapshot(store_url: str) -> Rows:
+    """Return all rows of a store, from one snapshot.
+
+    Args:
+        store_url: URL of the store, as in the setting `store.url`.
+    """
+    url = make_url(store_url)
+    is_postgres = url.drivername == "postgresql"
+    if is_postgres:
+        url = url.set(drivername="postgresql+psycopg")
+    level = "REPEATABLE READ" if is_postgres else "AUTOCOMMIT"
+    engine = create_engine(url, poolclass=NullPool, isolation_level=level)
+    with engine.connect() as connection:
+        if not is_postgres:
+            connection.exec_driver_sql("BEGIN")
+        tables = {
+            name: list(connection.execute(query).mappings())
+            for name, query in {
+                "events": select(events).order_by(events.c.id),
+                "statements": select(statements),
+                "sessions": select(sessions),
+                "results": select(results.c.statement_id, results.c.location),
+                "transactions": select(transactions),
+                "stream_queries": select(stream_queries),
+                "catalog_intents": select(catalog_intents),
+                "jobs": select(jobs),
+                "deployments": select(deployments.c.id, deployments.c.state),
+                "operations": select(operations),
+                "savepoints": select(savepoints),
+            }.items()
+        }
+    engine.dispose()
+    return Rows(**tables)

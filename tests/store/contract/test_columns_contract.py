@@ -1,0 +1,27 @@
+"""Contract of the column types: values that a newer node has written."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+from tests.support.store import new_session, new_statement
+
+from headrace.model.lifecycle import StatementState
+from headrace.model.session import SessionKind
+from headrace.store import sessions, statements
+from headrace.store.database import Database
+
+
+def test_an_unknown_value_of_an_enum_is_read_as_text(store: Database) -> None:
+    session_id = new_session(store)
+    statement_id = new_statement(store, session_id)
+    with store.write("test") as tx:
+        for table in ("sessions", "statements"):
+            tx.execute(text(f"UPDATE {table} SET kind = 'notebook'"))
+    with store.read() as tx:
+        session, statement = sessions.get(tx, session_id), statements.get(tx, statement_id)
+
+    assert session is not None
+    assert statement is not None
+    assert session.kind == statement.spec.kind == "notebook"
+    assert session.kind not in set(SessionKind)
+    assert statement.state is StatementState.WAITING

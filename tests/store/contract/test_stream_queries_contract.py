@@ -1,0 +1,61 @@
+"""Contract of streaming queries: what a driver learns about its desired queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Executable
+from tests.support.store import running_session
+
+from headrace.model.lifecycle import StreamState
+from headrace.model.stream_query import NewStreamQuery, QuerySpec, Wanted
+from headrace.store import stream_queries, stream_transitions
+from headrace.store.database import Database, Tx
+
+
+@pytest.mark.parametrize("reads_before", [1, 2])
+def test_a_change_between_two_reads_raises_a_generation_that_the_driver_does_not_have(
+    store: Database, reads_before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = running_session(store).session_id
+    with store.write("test") as tx:
+        new = NewStreamQuery(
+            id="sq_1",
+            owner="ada",
+            scope="adhoc",
+            name="q",
+            spec=QuerySpec(text="SAVE STREAM s TO noop", sink="noop"),
+            session_id=session_id,
+            statement_id=None,
+        )
+        stream_queries.insert_query(tx, new, actor="ada")
+
+    def stop() -> None:
+        with store.write("test") as tx:
+            query = stream_queries.get(tx, "sq_1")
+            assert query is not None
+            stream_transitions.stop(tx, query, actor="ada")
+
+    execute, reads = Tx.execute, 0
+
+    def execute_and_stop(self: Tx, statement: Executable, values: Any = ()) -> Any:
+        nonlocal reads
+        result = execute(self, statement, values).freeze()()
+        reads += 1
+        if reads == reads_before:
+            monkeypatch.undo()
+            stop()
+        return result
+
+    with store.read() as tx:
+        monkeypatch.setattr(Tx, "execute", execute_and_stop)
+        desired = stream_queries.desired(tx, session_id)
+        assert reads == reads_before
+        latest = stream_queries.generation_of(tx, session_id)
+
+    [query] = desired.queries
+    assert query.wanted is Wanted.STOPPED or desired.generation < latest
+    with store.read() as tx:
+        state = stream_queries.list_by_id(tx, ["sq_1"])[0].state
+    assert state is StreamState.STOPPING
