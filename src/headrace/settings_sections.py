@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from headrace.durations import Duration
 from headrace.profiles import Section
@@ -66,6 +67,24 @@ class ResultsSettings(Section):
     """Largest result, in bytes, that the disposition `auto` keeps in the store."""
     chunk_limit: int = Field(default=8 * 1024 * 1024, ge=64 * 1024)
     """Largest number of bytes of record batches in one chunk. A chunk has at least one row."""
+    memory_limit: int = Field(default=256 * 1024 * 1024, ge=0)
+    """Largest number of bytes of the `memory` results that one driver holds. A result that does not
+    fit is `stored` instead; 0: every result."""
+    flight_host: str = "127.0.0.1"
+    """IP address of this node's host on which its drivers serve `memory` results by Arrow Flight,
+    without TLS. Beyond loopback, Flight clients and nodes on other hosts read directly."""
+
+    @field_validator("flight_host")
+    @classmethod
+    def _check_flight_host(cls, host: str) -> str:
+        """Raise ValueError unless others can connect to the address."""
+        try:
+            address = ip_address(host)
+        except ValueError:
+            raise ValueError(f"{host!r} is not an IP address") from None
+        if address.is_unspecified or address.is_multicast:
+            raise ValueError(f"{host} is not the address of one host; name the address of this one")
+        return host
 
 
 class HistorySettings(Section):

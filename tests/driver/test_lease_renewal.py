@@ -62,7 +62,7 @@ class RenewingLink:
         self.renewals: list[int] = []
         self.taken_over = False
 
-    def renew(self, streams: int, _queries: Sequence[QueryReport]) -> Renewed:
+    def renew(self, streams: int, _queries: Sequence[QueryReport], _held: Sequence[str]) -> Renewed:
         if self.taken_over:
             raise LeaseLost("superseded")
         self.renewals.append(streams)

@@ -56,7 +56,9 @@ class FakeLink:
             raise LeaseLost
         return self.orders.pop(0)
 
-    def renew(self, _streams: int, _queries: Sequence[QueryReport]) -> Renewed:
+    def renew(
+        self, _streams: int, _queries: Sequence[QueryReport], _held: Sequence[str]
+    ) -> Renewed:
         self.calls.append("renew")
         return Renewed(applied=True)
 

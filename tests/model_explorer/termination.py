@@ -111,7 +111,9 @@ class _RecordingLink:
         if self.exited.is_set():
             raise SystemExit
 
-    def renew(self, _streams: int, _queries: Sequence[QueryReport]) -> Acknowledged:
+    def renew(
+        self, _streams: int, _queries: Sequence[QueryReport], _held: Sequence[str]
+    ) -> Acknowledged:
         return Acknowledged(applied=True)
 
     def report_start(self, _statement_id: str) -> Acknowledged:

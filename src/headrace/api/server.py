@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import resource
 import shlex
@@ -18,6 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from headrace.api.app import create_app
+from headrace.api.http.allowed_hosts import is_loopback
 from headrace.api.http.connection_limits import ConnectionLimits, LimitedConfig
 from headrace.api.http.result_responses import warm_up
 from headrace.api.log_format import EscapingFormatter
@@ -143,7 +143,7 @@ class _Server(uvicorn.Server):
 
 def _check_auth(settings: Settings, *, embedded: bool) -> None:
     http = settings.http
-    if embedded or http.auth or http.allow_unauthenticated or _is_loopback(http.host):
+    if embedded or http.auth or http.allow_unauthenticated or is_loopback(http.host):
         return
     raise InvalidSetting(
         f"http.host {http.host!r} is reachable from other hosts. Without a token, anyone could run "
@@ -167,15 +167,6 @@ def _print_access(node: Node, settings: Settings) -> None:
             f"  curl --oauth2-bearer {token} {address}/api/v1/sessions",
         ]
     print("\n".join(lines), file=sys.stderr, flush=True)  # noqa: T201 - for the user who starts it
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -20,6 +20,7 @@ class DispositionOption(StrEnum):
     AUTO = "auto"
     INLINE = "inline"
     STORED = "stored"
+    MEMORY = "memory"
 
 
 class OnError(StrEnum):

@@ -56,8 +56,8 @@ from headrace.errors import InvalidRequest
     type=click.Choice(options.DispositionOption, case_sensitive=False),
     default=options.DispositionOption.AUTO,
     show_default="auto",
-    metavar="auto|inline|stored",
-    help="How the node keeps results: in its store, or as files.",
+    metavar="auto|inline|stored|memory",
+    help="Where results are kept: in the store, as files, or in the driver until the session ends.",
 )
 @click.option(
     "--kind",

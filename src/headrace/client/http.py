@@ -126,8 +126,7 @@ class Client:
 
     def nodes(self) -> list[Json]:
         """Return every node that the store has a record of."""
-        nodes: list[Json] = self._call("GET", "/api/v1/nodes")["items"]
-        return nodes
+        return list(self._call("GET", "/api/v1/nodes")["items"])
 
     def drain_node(self, node_id: str) -> Json:
         """Ask a node to leave, and return the node."""
@@ -184,18 +183,21 @@ class Client:
         The API writes bigint and decimal values as strings. With `plain_numbers`, those that a
         double holds exactly are numbers.
         """
-        query = {"format": "json", "chunk": str(chunk)}
-        if plain_numbers:
-            query["numbers"] = "plain"
+        numbers = "plain" if plain_numbers else None
+        query = {"format": "json", "chunk": str(chunk), "numbers": numbers}
         return self._call("GET", f"/api/v1/statements/{_quote(statement)}/result", query=query)
 
-    def download(self, statement: str, format: str) -> Iterator[bytes]:  # noqa: A002
-        """Return the blocks of a whole result in one of the API's formats.
+    def download(
+        self, statement: str, format_: str, *, chunk: int | None = None, forward: bool = True
+    ) -> Iterator[bytes]:
+        """Return the blocks of a result, or of one chunk, in one of the API's formats.
 
-        The iterator raises NodeUnreachable if the response ends early.
+        With `forward` false, the node asks no other node for rows that a driver holds. The iterator
+        raises NodeUnreachable if the response ends early.
         """
         path = f"/api/v1/statements/{_quote(statement)}/result"
-        request = self._request("GET", path, query={"format": format})
+        query = {"format": format_, "chunk": chunk, "forward": None if forward else "false"}
+        request = self._request("GET", path, query=query)
         response, blocks = self._transport.stream(request)
         _raise_for_status(response)
         return blocks
@@ -233,9 +235,7 @@ class Client:
         Args:
             forward: Whether the node asks the node that has launched the driver.
         """
-        query = {} if tail is None else {"tail": str(tail)}
-        if not forward:
-            query["forward"] = "false"
+        query = {"tail": tail, "forward": None if forward else "false"}
         path = f"/api/v1/sessions/{_quote(session)}/log"
         response = self._transport.send(self._request("GET", path, query=query))
         _raise_for_status(response)

@@ -44,6 +44,7 @@ from headrace.control.sessions.service import Sessions
 from headrace.control.sessions.session_logs import SessionLogs
 from headrace.control.sessions.takeover import Takeovers
 from headrace.control.sessions.warm_pool import WarmPool
+from headrace.control.statements.held_results import HeldResultReader
 from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.service import Statements
 from headrace.control.streams.service import Streams
@@ -114,7 +115,11 @@ class Node:
         )
         self.metrics = CollectorRegistry()
         StoreMetrics(self.database, self.metrics)
-        self.statements = Statements(self.context, NodeStatements(self.context))
+        self.statements = Statements(
+            self.context,
+            NodeStatements(self.context),
+            HeldResultReader(self.context, token=self.token),
+        )
         self.sessions = Sessions(self.context)
         self.session_logs = SessionLogs(self.context, token=self.token)
         self.nodes = Nodes(self.context)

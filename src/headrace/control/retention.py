@@ -71,7 +71,8 @@ class Retention:
                 for statement_id, location in expired
             ]
             with self._database.write("retention.results") as tx:
-                for statement_id, deleted in outcomes:
+                # A session that ends locks the rows of its results in the same order.
+                for statement_id, deleted in sorted(outcomes):
                     if deleted:
                         results.mark_gone(tx, statement_id)
                     else:

@@ -1,6 +1,6 @@
 """Reads the bootstrap, which holds the session, the token and the node addresses of a driver.
 
-On the launcher's host, the bootstrap is a file. The driver removes the token from the file, and
+On the launcher's host, the bootstrap is a file. The driver removes the secrets from the file, and
 later reads new node addresses from it. On other hosts, the bootstrap is a handoff object in the
 results location, which can be read once. `model/messages.py` describes the fields.
 """
@@ -15,16 +15,17 @@ from headrace.storage import handoff
 
 
 def read_bootstrap(file: Path) -> tuple[Bootstrap, str]:
-    """Read the bootstrap file, remove the token from it, and return the bootstrap and the token.
+    """Read the bootstrap file, remove the secrets, and return the bootstrap and the token.
 
-    The token is removed because users' SQL can read the file. Raises OSError and pydantic's
+    The secrets are removed because users' SQL can read the file. Raises OSError and pydantic's
     ValidationError if the file cannot be read, and SystemExit if it has no token any more.
     """
     bootstrap = Bootstrap.model_validate_json(file.read_text())
     if bootstrap.token is None:
         raise SystemExit(f"Another driver has already read the token in {file}.")
     without_token = bootstrap.model_copy(update={"token": None})
-    write_private(file, without_token.model_dump_json())
+    without_secrets = without_token.model_copy(update={"flight_secret": None})
+    write_private(file, without_secrets.model_dump_json())
     return without_token, bootstrap.token
 
 

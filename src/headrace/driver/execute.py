@@ -20,6 +20,7 @@ from headrace.driver.hooks import Hooks, StatementFacts, load_hooks, report_lost
 from headrace.driver.jobs.tasks import run_task
 from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
+from headrace.driver.output.held_results import HeldResults
 from headrace.driver.planner import ExecutionPlan, TableOutcome, plan_statement
 from headrace.driver.spark import Spark
 from headrace.driver.streams.statements import run_stream_statement
@@ -64,9 +65,15 @@ class Execution:
     """One attempt to run one statement, in the thread that calls `run`."""
 
     def __init__(
-        self, spark: Spark, link: NodeLink, assignment: Assignment, supervisor: Supervisor
+        self,
+        spark: Spark,
+        link: NodeLink,
+        assignment: Assignment,
+        supervisor: Supervisor,
+        held: HeldResults | None = None,
     ) -> None:
         self.assignment = assignment
+        self._held = held
         self._spark = spark
         self._supervisor = supervisor
         self._link = link
@@ -319,6 +326,8 @@ class Execution:
             location=assignment.result_location or default,
             inline_limit=bootstrap.inline_limit,
             chunk_limit=bootstrap.chunk_limit,
+            statement_id=assignment.statement_id,
+            held=self._held,
         )
 
 

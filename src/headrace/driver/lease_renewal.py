@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from headrace.driver.link import NodeLink
+from headrace.driver.output.held_results import HeldResults
 from headrace.driver.spark import Spark
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.errors import DriverLost, HeadraceError
@@ -106,6 +107,7 @@ class LeaseRenewal:
         on_error: Callable[[HeadraceError], None],
         *,
         on_intents: Callable[[], None] = lambda: None,
+        held: HeldResults | None = None,
     ) -> None:
         """Create a renewal that has not started.
 
@@ -113,7 +115,9 @@ class LeaseRenewal:
             on_error: Called with the error that ends the renewal: the lease or the JVM is lost, or
                 no node answers.
             on_intents: Called after each renewal whose answer says that intents are due.
+            held: The held results, of which a node releases those that are gone.
         """
+        self._held = held
         self._link = link
         self._on_intents = on_intents
         self._supervisor = supervisor
@@ -152,8 +156,11 @@ class LeaseRenewal:
                 return
             try:
                 reports = self._supervisor.report()
-                renewed = self._link.renew(self._jvm.check(), reports)
+                held = [] if self._held is None else self._held.list_reported()
+                renewed = self._link.renew(self._jvm.check(), reports, held)
                 self._supervisor.acknowledge(reports)
+                if self._held is not None:
+                    self._held.release(renewed.release)
                 if renewed.has_intents:
                     self._on_intents()
             except HeadraceError as error:

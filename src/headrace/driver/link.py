@@ -176,12 +176,15 @@ class NodeLink:
         )
         return self._call("poll", message, Orders, seconds=POLL_SECONDS + _CALL_SECONDS)
 
-    def renew(self, streams: int = 0, queries: Sequence[QueryReport] = ()) -> Renewed:
+    def renew(
+        self, streams: int = 0, queries: Sequence[QueryReport] = (), held: Sequence[str] = ()
+    ) -> Renewed:
         """Renew the lease, report the streaming queries, and update the node addresses.
 
         Args:
             streams: Number of running queries, supervised or not.
             queries: Reports about the supervised queries.
+            held: Statements whose results the driver holds.
 
         Raises NoNodeAnswers if no renewal was accepted for `orphan_seconds`, although nodes may
         have answered that their store is down: another host may then take over the session.
@@ -190,7 +193,7 @@ class NodeLink:
         deadline = self._last_renewal + self.bootstrap.orphan_seconds
         renewed = self._call(
             "renew",
-            Renew(streams=streams, queries=list(queries)),
+            Renew(streams=streams, queries=list(queries), held=list(held)),
             Renewed,
             seconds=self._renewal_seconds,
             deadline=deadline,

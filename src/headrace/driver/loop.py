@@ -20,6 +20,7 @@ from headrace.driver.execute import Execution
 from headrace.driver.hooks import report_ended_statements
 from headrace.driver.lease_renewal import LeaseRenewal
 from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
+from headrace.driver.output.held_results import HeldResults
 from headrace.driver.progress import ProgressReporter
 from headrace.driver.spark import Spark
 from headrace.driver.streams.spark_run import RunStarter
@@ -41,6 +42,8 @@ _START_REPORT_SECONDS = 0.1
 _RECOVERY_SECONDS = 5.0
 """Time that the first statement waits for the recovery of tables, which then continues."""
 _THREADS = 64
+_READER_SECONDS = 1.0
+"""Time that the readers of held results have when the session closes."""
 
 
 class Loop:
@@ -61,8 +64,19 @@ class Loop:
             read_conf=lambda: spark.session.conf.getAll,
             on_change=self._report_streams,
         )
+        bootstrap = link.bootstrap
+        self._held = HeldResults(
+            host=bootstrap.flight_host,
+            secret=bootstrap.flight_secret,
+            limit=bootstrap.memory_limit,
+        )
         self._renewal = LeaseRenewal(
-            link, spark, self._supervisor, self._abort, on_intents=self._request_intents
+            link,
+            spark,
+            self._supervisor,
+            self._abort,
+            on_intents=self._request_intents,
+            held=self._held,
         )
         self._intents = IntentWork(self._carry_out_intents)
         self._workers = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-run")
@@ -110,10 +124,11 @@ class Loop:
             # Only now: the lease must last while statements stop.
             self._renewal.stop()
         self._raise_fatal_error()
+        is_closed = self._held.close(_READER_SECONDS)
         self._link.goodbye()
-        if any(not future.done() for future in self._futures):
-            # Statements ignore their cancel: neither Spark nor Python would ever exit.
-            _LOG.warning("the driver ends with statements that did not stop")
+        if not is_closed or any(not future.done() for future in self._futures):
+            # They ignore their end: neither Spark nor Python would ever exit.
+            _LOG.warning("the driver ends with statements or readers that did not stop")
             self._spark.kill()
             os._exit(0)
 
@@ -145,7 +160,7 @@ class Loop:
             return list(self._executions), cancelling
 
     def _start(self, assignment: Assignment) -> None:
-        execution = Execution(self._spark, self._link, assignment, self._supervisor)
+        execution = Execution(self._spark, self._link, assignment, self._supervisor, self._held)
         with self._lock:
             self._executions[assignment.statement_id] = execution
         self._futures = {future for future in self._futures if not future.done()}
@@ -200,6 +215,11 @@ class Loop:
             # The signal may have ended the JVM, and with it the statement.
             if ended.state is StatementState.SUCCESS or not self._is_terminating.is_set():
                 self._link.report_end(ended)
+            if ended.state is StatementState.SUCCESS:
+                # From now on, the answers to renewals say whether a node needs the result.
+                self._held.confirm(statement_id)
+            else:
+                self._held.release([statement_id])
         except HeadraceError as error:
             self._abort(error)
         except Exception as error:  # noqa: BLE001 - a driver that cannot report an end must stop

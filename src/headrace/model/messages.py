@@ -45,6 +45,8 @@ LINK_VERSION = 1
 
 _REPORTED_ENDS = {StatementState.SUCCESS, StatementState.FAILED, StatementState.CANCELLED}
 _MAX_IN_FLIGHT = 1000
+MAX_HELD = 1000
+"""Largest number of results that a driver holds."""
 MAX_CATALOGS = 1000
 _MAX_RAN_SECONDS = 1e9
 _MAX_PREPARED = 1024 * 1024
@@ -55,7 +57,7 @@ CatalogIdentity = Annotated[str, Field(max_length=64 * 1024), AfterValidator(che
 """Identity of a catalog. If it is too long for a journal entry, nothing is journalled for it."""
 
 InFlight = Annotated[list[StatementId], Field(max_length=_MAX_IN_FLIGHT, fail_fast=True)]
-"""Ids of statements that a driver runs."""
+"""Ids of statements that a driver runs, or whose results it holds."""
 
 
 def _check_ui_url(url: str) -> str:
@@ -73,7 +75,7 @@ class Message(BaseModel):
 class Bootstrap(Message):
     """Data that a driver needs to start: a file of mode 0600, or an object that is read once.
 
-    The driver removes the token as soon as it has read the bootstrap, before its JVM starts.
+    The driver removes the secrets as soon as it has read the bootstrap, before its JVM starts.
     """
 
     session_id: str
@@ -105,6 +107,12 @@ class Bootstrap(Message):
     """Time without an answer after which the driver's JVM counts as lost."""
     close_grace_seconds: float = 30.0
     """Time after which a node kills the driver of a closed session."""
+    flight_host: str | None = None
+    """Address on which the driver serves held results. None: it holds no results."""
+    flight_secret: str | None = Field(default=None, repr=False)
+    """Key of the tokens that open held results. The driver removes it like the token."""
+    memory_limit: int = 0
+    """Largest number of bytes of the results that the driver holds."""
     hold: str | None = None
     """File on which the driver holds a shared lock for as long as it lives."""
 
@@ -352,6 +360,8 @@ class Renew(Message):
     """Number of streaming queries that run in the driver."""
     queries: Annotated[list[QueryReport], Field(max_length=_MAX_IN_FLIGHT, fail_fast=True)] = []
     """The supervised queries. The driver renews at once when the state of one changes."""
+    held: InFlight = []
+    """Statements whose results the driver holds, from the acknowledgement of their ends on."""
 
 
 class Renewed(Acknowledged):
@@ -361,6 +371,8 @@ class Renewed(Acknowledged):
     """Addresses of the live nodes."""
     has_intents: bool = False
     """Whether intents of the session's owner are due, in any catalog."""
+    release: list[str] = []
+    """Statements of `held` whose results are gone: the driver releases their rows."""
 
 
 class Goodbye(Message):

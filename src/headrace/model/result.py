@@ -28,6 +28,16 @@ class Disposition(StrEnum):
     AUTO = "auto"  # inline when small, stored otherwise
     INLINE = "inline"  # in the row of the store, as one Arrow IPC stream
     STORED = "stored"  # in the results location, as Arrow IPC parts
+    MEMORY = "memory"  # in the memory of the driver, which serves them by Arrow Flight
+
+
+class GoneReason(StrEnum):
+    """Why the rows of a result are gone."""
+
+    EXPIRED = "expired"  # after `results.retention`
+    DRIVER_LOST = "driver_lost"  # with the driver that held them
+    SESSION_CLOSED = "session_closed"  # with the session whose driver held them
+    SESSION_FAILED = "session_failed"
 
 
 class ResultRequest(BaseModel):
@@ -125,7 +135,7 @@ class ResultReport(BaseModel):
     )
 
     disposition: Disposition
-    """`inline` or `stored`."""
+    """Any disposition but `auto`."""
     spark_schema: JsonObject
     row_count: Count
     byte_count: Count
@@ -133,15 +143,38 @@ class ResultReport(BaseModel):
     chunks: SmallCount
     data: Annotated[bytes, Field(max_length=MAX_REPORT)] | None = None
     """An Arrow IPC stream; inline results only."""
+    port: Annotated[int, Field(ge=1024, le=65535)] | None = None
+    """Port of the driver's Flight server; held results only. The node knows the address."""
 
     @model_validator(mode="after")
     def _check_data(self) -> ResultReport:
-        """Raise ValueError unless exactly the inline results have rows."""
+        """Raise ValueError unless exactly the inline results have rows, and the held ones a port.
+
+        Services of the system have ports below 1024; a driver never has one of them.
+        """
         if self.disposition is Disposition.AUTO:
-            raise ValueError("a result is either inline or stored")
+            raise ValueError("a driver reports where it has put the rows")
         if (self.disposition is Disposition.INLINE) != (self.data is not None):
             raise ValueError(f"the disposition {self.disposition} and the rows do not agree")
+        if (self.disposition is Disposition.MEMORY) != (self.port is not None):
+            raise ValueError(f"the disposition {self.disposition} and the port do not agree")
         return self
+
+
+class ResultHolder(BaseModel):
+    """The driver that holds the rows of a result in its memory."""
+
+    model_config = ConfigDict(frozen=True)
+
+    session_id: str
+    epoch: int
+    endpoint: str
+    """`host:port` of its Flight server. The node knows the host; the driver reports the port."""
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether only processes of the driver's host reach the endpoint."""
+        return self.endpoint.startswith(("127.", "[::1]", "localhost:"))
 
 
 class ResultInfo(BaseModel):
@@ -160,3 +193,7 @@ class ResultInfo(BaseModel):
     expires_at: datetime
     gone: bool = False
     """Whether the rows have been deleted."""
+    gone_reason: GoneReason | None = None
+    """Why they are gone; None if they are not, or if an older node has deleted them."""
+    holder: ResultHolder | None = None
+    """The driver that holds the rows; exactly the `memory` results have one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -68,6 +68,16 @@ class DriverLease:
     def actor(self) -> str:
         """Name of the driver in events."""
         return f"driver:{self.session_id}:{self.epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class FlightAccess:
+    """How a driver serves the results that it holds, and how they are opened."""
+
+    host: str
+    """IP address, chosen by the operator of the node."""
+    secret: str = field(repr=False)
+    """Key of the tokens that open results."""
 
 
 class FencedDriver(BaseModel):

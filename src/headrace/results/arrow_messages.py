@@ -81,12 +81,20 @@ class StoredBatches:
             return pa.ipc.read_record_batch(message, self._schema)
 
 
-def read_stream(data: bytes, schema: Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the checked batches of an IPC stream. Raise InvalidResult."""
+def read_stream(
+    data: bytes, schema: Schema, *, has_real_names: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Yield the checked batches of an IPC stream. Raise InvalidResult.
+
+    Args:
+        has_real_names: Whether a node has written the stream, with the names for clients.
+    """
     batches = StoredBatches(schema)
     with _convert_errors():
         messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(data))
-        batches.check_schema(messages.read_next_message())
+        first = messages.read_next_message()
+        if not has_real_names:
+            batches.check_schema(first)
     while True:
         with _convert_errors():
             try:

@@ -73,6 +73,23 @@ def split_batch(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
+def group_by_size(batches: Iterable[pa.RecordBatch], limit: int) -> list[list[pa.RecordBatch]]:
+    """Return the batches in chunks of at most `limit` bytes, and at least one chunk.
+
+    A batch that is larger than the limit becomes a chunk of its own.
+    """
+    chunks: list[list[pa.RecordBatch]] = [[]]
+    chunk_bytes = 0
+    for batch in batches:
+        size = batch_bytes(batch)
+        if chunks[-1] and chunk_bytes + size > limit:
+            chunks.append([])
+            chunk_bytes = 0
+        chunks[-1].append(batch)
+        chunk_bytes += size
+    return chunks
+
+
 def normalize_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Convert a batch from Spark to a stored schema (`headrace.results.layout`).
 

@@ -1,4 +1,4 @@
-"""Reads a result, inline or stored, by chunk or as one stream of record batches.
+"""Reads a result from the store or from its files, by chunk or as one stream of record batches.
 
 A driver has written the rows, and users' code runs in the driver. Every batch is checked before a
 value is read. Whatever the manifest and the footers say, memory holds one batch of at most 1 GiB,
@@ -24,7 +24,7 @@ from headrace.errors import (
     ResultGone,
     ResultsUnavailable,
 )
-from headrace.model.result import Disposition, Manifest, ResultInfo, ResultPart
+from headrace.model.result import Disposition, GoneReason, Manifest, ResultInfo, ResultPart
 from headrace.results.arrow_messages import BatchFile, read_stream
 from headrace.results.schema import Schema, parse_schema
 from headrace.storage import locations
@@ -32,6 +32,11 @@ from headrace.storage import locations
 _MANIFEST_NAME = "manifest.json"
 _MAX_MANIFEST_BYTES = 32 << 20
 _MAX_MANIFEST_VALUES = 3_000_000
+_ENDS_OF_HOLDERS = {
+    GoneReason.DRIVER_LOST: "the driver was lost",
+    GoneReason.SESSION_CLOSED: "the session was closed",
+    GoneReason.SESSION_FAILED: "the session failed",
+}
 _CACHED_BATCHES = 100_000
 """Batches of the manifests that are kept in memory."""
 
@@ -78,11 +83,11 @@ def open_rows(info: ResultInfo, inline: bytes | None) -> Rows:
         InvalidResult: The schema or the manifest is not valid.
     """
     if info.gone:
-        raise _build_expired(info)
+        raise build_gone(info)
     schema = parse_schema(info.spark_schema)
     if info.disposition is Disposition.INLINE:
         if inline is None:
-            raise _build_expired(info)
+            raise build_gone(info)
         return InlineRows(schema, info.row_count, inline)
     if info.disposition is not Disposition.STORED or info.location is None:
         raise ResultsUnavailable(
@@ -92,7 +97,15 @@ def open_rows(info: ResultInfo, inline: bytes | None) -> Rows:
     return StoredRows(schema, info.location)
 
 
-def _build_expired(info: ResultInfo) -> ResultGone:
+def build_gone(info: ResultInfo) -> ResultGone:
+    """Build the error that says why the rows of a result are gone."""
+    if info.gone_reason in _ENDS_OF_HOLDERS:
+        return ResultGone(
+            "The rows of the result were in the memory of a driver, and are gone:"
+            f" {_ENDS_OF_HOLDERS[info.gone_reason]}.",
+            hint="Submit the statement again. The disposition `stored` keeps rows that outlive the"
+            " driver.",
+        )
     return ResultGone(
         f"The rows of the result were kept until {info.expires_at:%Y-%m-%d %H:%M:%S} UTC and are"
         " deleted.",
@@ -120,7 +133,7 @@ class InlineRows:
         self._data = data
 
     def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
-        _check_chunk_number(number, self.chunks)
+        check_chunk_number(number, self.chunks)
         return self.batches()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -173,7 +186,7 @@ class StoredRows:
         return sum(reference.rows for chunk in self._chunks for reference in chunk)
 
     def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
-        _check_chunk_number(number, self.chunks)
+        check_chunk_number(number, self.chunks)
         return self._read(self._chunks[number])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -218,7 +231,8 @@ class _OpenPart(NamedTuple):
         self.file.close()
 
 
-def _check_chunk_number(number: int, chunks: int) -> None:
+def check_chunk_number(number: int, chunks: int) -> None:
+    """Raise ChunkNotFound unless a result with so many chunks has this one."""
     if not 0 <= number < chunks:
         raise ChunkNotFound(
             f"Chunk {number} does not exist: this result has chunks 0 to {chunks - 1}."

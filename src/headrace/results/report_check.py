@@ -13,8 +13,8 @@ from headrace.results.schema import parse_schema
 def check_report(report: ResultReport) -> ResultReport:
     """Return a report whose schema and inline rows are valid, with the counts of these rows.
 
-    The row count, byte count and chunks of a stored result remain the claim of the driver: its
-    files are checked when they are read, and `headrace.results.reader.Rows` has their counts.
+    The row count, byte count and chunks of other results remain the claim of the driver: its rows
+    are checked when they are read, and `headrace.results.reader.Rows` has their counts.
 
     Raises InvalidResult.
     """
@@ -25,7 +25,7 @@ def check_report(report: ResultReport) -> ResultReport:
         raise
     except HeadraceError as error:
         raise InvalidResult(error.message) from error
-    if report.disposition is Disposition.STORED:
+    if report.disposition is not Disposition.INLINE:
         return report
     assert report.data is not None
     row_count = byte_count = 0

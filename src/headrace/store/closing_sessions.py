@@ -5,6 +5,8 @@ from __future__ import annotations
 from sqlalchemy import exists, or_, select, update
 
 from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.result import GoneReason
+from headrace.store import results
 from headrace.store.database import Tx
 from headrace.store.tables import sessions, statements, transactions
 
@@ -56,5 +58,6 @@ def has_driver(tx: Tx, session_id: str) -> bool:
 def release(tx: Tx, session_id: str) -> None:
     """Release a session from its driver, which is gone. A later call of that driver is fenced."""
     values = {"lease_until": None, "fenced_driver": None, "handle": None, "token_hash": None}
+    results.mark_held_gone(tx, session_id, GoneReason.SESSION_CLOSED)
     driverless = update(sessions).where(sessions.c.id == session_id, _IS_CLOSING)
     tx.execute(driverless.values(epoch=sessions.c.epoch + 1, **values))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from sqlalchemy import Connection, Index, inspect, text
 from sqlalchemy.schema import CreateIndex
 
-from headrace.store.tables import statements
+from headrace.store.tables import results, statements
 
-LATE = ("statements_live_by_owner",)
-"""Names of indexes of `statements` that no migration creates."""
+LATE = {"statements_live_by_owner": statements, "results_held": results}
+"""Names of indexes that no migration creates, with their tables."""
 
 # An arbitrary key that no other program is likely to use for an advisory lock.
 _LOCK_KEY = 0x68656165
@@ -51,7 +51,13 @@ def create_concurrently(connection: Connection) -> None:
 
 
 def _find_missing(connection: Connection) -> list[Index]:
-    present = {index["name"] for index in inspect(connection).get_indexes(statements.name)}
+    inspector = inspect(connection)
+    present = {
+        index["name"] for table in set(LATE.values()) for index in inspector.get_indexes(table.name)
+    }
     return [
-        index for index in statements.indexes if index.name in LATE and index.name not in present
+        index
+        for name, table in LATE.items()
+        for index in table.indexes
+        if index.name == name and name not in present
     ]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 from sqlalchemy import RowMapping
 
-from headrace.model.result import ResultInfo
+from headrace.model.result import Disposition, GoneReason, ResultHolder, ResultInfo
 from headrace.model.session import Session, SessionSpec
 from headrace.model.statement import Statement, StatementSpec
 
@@ -52,5 +52,15 @@ def _pop_result(columns: dict[str, Any]) -> ResultInfo | None:
     # The columns of an outer join are all NULL if there is no result.
     if result.get("disposition") is None:
         return None
-    gone = result.pop("gone_at") is not None
-    return ResultInfo(**result, gone=gone)
+    session_id, epoch = result.pop("holder_session_id"), result.pop("holder_epoch")
+    holder = (
+        ResultHolder(session_id=session_id, epoch=epoch, endpoint=result.pop("endpoint"))
+        if session_id is not None
+        else None
+    )
+    if holder is not None:
+        result["disposition"] = Disposition.MEMORY
+    gone, reason = result.pop("gone_at") is not None, result.pop("gone_reason")
+    # A newer node may have reasons that this one does not know.
+    known = reason if reason in set(GoneReason) else None
+    return ResultInfo(**result, gone=gone, gone_reason=known, holder=holder)

@@ -1,10 +1,18 @@
-"""Results of statements: their description, and the rows of inline results."""
+"""Results of statements: their description, and the rows of inline results.
+
+A driver holds the rows of a `memory` result. In the column `disposition`, such a result is `stored`
+and has a location: code that does not know holders reads it as a result without files, which is
+gone, and not as an error.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import Float, bindparam, or_, select, update
+from collections.abc import Sequence
 
-from headrace.model.result import ResultReport, make_location
+from sqlalchemy import Float, bindparam, exists, or_, select, update
+
+from headrace.model.result import Disposition, GoneReason, ResultHolder, ResultReport, make_location
+from headrace.model.session import DriverLease, SessionKind
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.tables import results, sessions, statements
@@ -23,6 +31,9 @@ _PLACE = select(
     statements.c.attempts,
 ).join_from(statements, sessions, sessions.c.id == statements.c.session_id)
 _OF_STATEMENT = statements.c.id == bindparam("statement")
+_NOT_GONE = results.c.gone_at.is_(None)
+HAS_HELD_RESULT = exists().where(results.c.holder_session_id == sessions.c.id, _NOT_GONE)
+"""Whether the driver of a session holds a result."""
 _DATA = select(results.c.data).where(results.c.statement_id == bindparam("statement"))
 
 
@@ -38,17 +49,53 @@ def location_of(tx: Tx, statement_id: str) -> str | None:
     return make_location(base, statement_id, place.epoch, place.attempts)
 
 
+def flight_host_of(tx: Tx, session_id: str) -> str | None:
+    """Return the address on which the driver of a session serves held results.
+
+    None if the session holds no results: its driver is on another host than its node or was
+    launched by an older node, or the session ends after its only statement.
+    """
+    query = select(sessions.c.flight_host).where(
+        sessions.c.id == session_id, sessions.c.kind == SessionKind.INTERACTIVE
+    )
+    host: str | None = tx.execute(query).scalar_one_or_none()
+    return host
+
+
+def flight_secret_of(tx: Tx, holder: ResultHolder) -> str | None:
+    """Return the key of the tokens for the results of a holder; None if the holder is gone."""
+    query = select(sessions.c.flight_secret).where(
+        sessions.c.id == holder.session_id,
+        sessions.c.epoch == holder.epoch,
+        sessions.c.ended_at.is_(None),
+    )
+    secret: str | None = tx.execute(query).scalar_one_or_none()
+    return secret
+
+
 def insert(
-    tx: Tx, statement_id: str, report: ResultReport, seconds: float, *, location: str | None
+    tx: Tx, statement_id: str, report: ResultReport, seconds: float, *, lease: DriverLease | None
 ) -> None:
-    """Insert a result that expires after `seconds`.
+    """Insert a result that expires after `seconds`, at the place that the node has chosen.
 
     Args:
-        location: Location of a stored result, as `location_of` returns it.
+        lease: The driver that has reported the result; None: a node has executed the statement.
+
+    Raises ValueError unless the result is inline, or the driver can have put it at that place.
     """
+    location, holder, disposition = None, None, report.disposition
+    if disposition is not Disposition.INLINE:
+        location = location_of(tx, statement_id)
+        if location is None:
+            raise ValueError("a stored result needs a driver that has claimed the statement")
+    if disposition is Disposition.MEMORY:
+        holder, disposition = _make_holder(tx, lease, report.port), Disposition.STORED
     row = {
         "statement_id": statement_id,
-        "disposition": report.disposition,
+        "disposition": disposition,
+        "holder_session_id": None if holder is None else holder.session_id,
+        "holder_epoch": None if holder is None else holder.epoch,
+        "endpoint": None if holder is None else holder.endpoint,
         "spark_schema": report.spark_schema,
         "row_count": report.row_count,
         "byte_count": report.byte_count,
@@ -58,6 +105,16 @@ def insert(
         "data": report.data,
     }
     tx.execute(_INSERT, row | {"kept_seconds": seconds})
+
+
+def _make_holder(tx: Tx, lease: DriverLease | None, port: int | None) -> ResultHolder:
+    host = None if lease is None else flight_host_of(tx, lease.session_id)
+    if lease is None or host is None:
+        raise ValueError("a memory result needs a driver that serves results")
+    address = f"[{host}]" if ":" in host else host
+    return ResultHolder(
+        session_id=lease.session_id, epoch=lease.epoch, endpoint=f"{address}:{port}"
+    )
 
 
 def inline_data(tx: Tx, statement_id: str) -> bytes | None:
@@ -96,8 +153,28 @@ def postpone_deletion(tx: Tx, statement_id: str) -> None:
 
 
 def mark_gone(tx: Tx, statement_id: str) -> None:
-    """Delete the rows of a result. Schema and counts stay."""
-    removal = update(results).where(
-        results.c.statement_id == statement_id, results.c.gone_at.is_(None)
+    """Delete the rows of an expired result. Schema and counts stay."""
+    removal = update(results).where(results.c.statement_id == statement_id, _NOT_GONE)
+    tx.execute(removal.values(data=None, gone_at=clock(), gone_reason=GoneReason.EXPIRED))
+
+
+def mark_held_gone(tx: Tx, session_id: str, reason: GoneReason) -> None:
+    """Mark the results gone that the driver of a session holds, in the transaction of its end."""
+    held = (results.c.holder_session_id == session_id, _NOT_GONE)
+    # Retention may change the same rows: both lock them in the order of their statements.
+    query = select(results.c.statement_id).where(*held).order_by(results.c.statement_id)
+    if tx.execute(query.with_for_update()).all():
+        tx.execute(update(results).where(*held).values(gone_at=clock(), gone_reason=reason))
+
+
+def find_released(tx: Tx, lease: DriverLease, statement_ids: Sequence[str]) -> list[str]:
+    """Return those of the statements whose results the driver does not need to hold any more."""
+    if not statement_ids:
+        return []
+    query = select(results.c.statement_id).where(
+        results.c.holder_session_id == lease.session_id,
+        results.c.holder_epoch == lease.epoch,
+        _NOT_GONE,
     )
-    tx.execute(removal.values(data=None, gone_at=clock()))
+    held = set(tx.execute(query).scalars())
+    return [statement_id for statement_id in statement_ids if statement_id not in held]

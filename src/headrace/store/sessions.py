@@ -11,8 +11,9 @@ from sqlalchemy.exc import IntegrityError
 from headrace.errors import SessionNameExists
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, SessionState
+from headrace.model.result import GoneReason
 from headrace.model.session import DriverLease, NewSession, Session, SessionKind
-from headrace.store import events, pending_hook_calls, snapshots
+from headrace.store import events, pending_hook_calls, results, snapshots
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
@@ -23,11 +24,16 @@ from headrace.store.tables import sessions, statements
 _ENTITY = "session"
 _INTERNAL = {
     *("next_ordinal", "token_hash", "results_location", "closing_since", "streams_generation"),
-    "link_process",
+    *("link_process", "flight_host", "flight_secret"),
 }
 _LIVE = sessions.c.ended_at.is_(None)
 LEASED_STATES = sorted(SESSION.live - {SessionState.NOT_STARTED})
 """States in which a session can have a lease."""
+_REASONS = {
+    SessionState.DEAD: GoneReason.SESSION_CLOSED,
+    SessionState.FAILED: GoneReason.SESSION_FAILED,
+}
+"""Why the results are gone that the driver of an ended session has held."""
 
 _HAS_LIVE = exists().where(
     statements.c.session_id == sessions.c.id, statements.c.ended_at.is_(None)
@@ -59,6 +65,7 @@ _IDLE = _SELECT.where(
     sessions.c.streams == 0,
     ~_HAS_LIVE,
     ~HAS_LIVE_QUERY,
+    ~results.HAS_HELD_RESULT,
     # A session that was never used is idle from the moment its driver is up.
     seconds_since(func.coalesce(sessions.c.last_used_at, sessions.c.started_at))
     > sessions.c.idle_seconds,
@@ -273,6 +280,7 @@ def transition(
     if applied and target in SESSION.terminal:
         snapshots.discard(tx, session_id)
         pending_hook_calls.remove(tx, session_id)
+        results.mark_held_gone(tx, session_id, _REASONS[target])
     if applied:
         events.append(
             tx, _ENTITY, session_id, source, target, actor=actor, detail=detail, failure=failure
@@ -309,7 +317,7 @@ def move_link(tx: Tx, lease: DriverLease, process: str) -> None:
 def idle(tx: Tx, limit: int) -> list[Session]:
     """Return at most `limit` sessions that have been idle for longer than `idle_seconds`.
 
-    A session with a live statement or a streaming query is never idle.
+    A session with a live statement, a streaming query or a held result is never idle.
     """
     return fetch(tx, _IDLE.order_by(sessions.c.id).limit(limit))
 

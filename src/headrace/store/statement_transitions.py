@@ -13,7 +13,7 @@ from headrace.errors import CommitInDoubt, Committing, StatementTimeout
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, StatementState, TransactionState
 from headrace.model.progress import Progress
-from headrace.model.result import Disposition, ResultReport
+from headrace.model.result import ResultReport
 from headrace.model.session import DriverLease
 from headrace.model.statement import RETRIED, CancelReason, Statement
 from headrace.model.transaction import Transaction
@@ -122,12 +122,7 @@ def transition(
     if result is not None:
         if result_seconds is None:
             raise ValueError("a result needs result_seconds")
-        location = None
-        if result.disposition is Disposition.STORED:
-            location = results.location_of(tx, statement_id)
-            if location is None:
-                raise ValueError("a stored result needs a driver that has claimed the statement")
-        results.insert(tx, statement_id, result, result_seconds, location=location)
+        results.insert(tx, statement_id, result, result_seconds, lease=lease)
     if ran_seconds is not None and source is StatementState.LAUNCHED:
         running = StatementState.RUNNING
         events.append(

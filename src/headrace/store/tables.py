@@ -45,6 +45,7 @@ TIMED = text(
 )
 NODE_EVENTS = text("entity = 'node'")
 ENDED = text("ended_at IS NOT NULL")
+HELD = text("holder_session_id IS NOT NULL AND gone_at IS NULL")
 _PUBLISHING = text("state = 'committing'")
 
 metadata = MetaData(
@@ -119,6 +120,8 @@ sessions = Table(
     Column("token_hash", Text),
     Column("results_location", Text),
     Column("link_process", Text),
+    Column("flight_host", Text),
+    Column("flight_secret", Text),
     Column("handle", _NULLABLE_JSON),
     Column("driver", _NULLABLE_JSON),
     Column("created_at", Instant, nullable=False),
@@ -323,6 +326,11 @@ results = Table(
     Column("gone_at", Instant),
     Column("deletion_failures", Integer, nullable=False, server_default="0"),
     Column("retry_at", Instant),
+    Column("holder_session_id", id_type()),
+    Column("holder_epoch", Integer),
+    Column("endpoint", Text),
+    Column("gone_reason", Text),
+    Index("results_held", "holder_session_id", sqlite_where=HELD, postgresql_where=HELD),
     Index(
         "results_kept",
         "expires_at",

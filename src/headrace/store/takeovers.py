@@ -15,8 +15,9 @@ from sqlalchemy import ColumnElement, Row, and_, case, or_, select, update
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
-from headrace.model.session import DriverLease, FencedDriver, Session
-from headrace.store import events, nodes, stream_queries
+from headrace.model.result import GoneReason
+from headrace.model.session import DriverLease, FencedDriver, FlightAccess, Session
+from headrace.store import events, nodes, results, stream_queries
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
@@ -128,12 +129,15 @@ def fence(
             state=target,
             epoch=lease.epoch + 1,
             token_hash=None,
+            flight_secret=None,
             fenced_driver=fenced_driver,
             handle=None,
             streams=0,
             lease_until=clock(seconds),
         )
     )
+    gone_reason = GoneReason.SESSION_CLOSED if is_exiting else GoneReason.DRIVER_LOST
+    results.mark_held_gone(tx, lease.session_id, gone_reason)
     detail = {"reason": reason, "epoch": lease.epoch}
     events.append(tx, _ENTITY, lease.session_id, source, target, actor=actor, detail=detail)
     tx.wake(session_topic(lease.session_id), LAUNCH)
@@ -214,6 +218,7 @@ def claim_launch(
     seconds: float,
     token_hash: str,
     results_location: str | None = None,
+    flight: FlightAccess | None = None,
     host: dict[str, Any] | None = None,
 ) -> int | None:
     """Claim the launch of a session's driver.
@@ -222,6 +227,7 @@ def claim_launch(
         seconds: Time until the driver must have reported `hello`.
         token_hash: Hash of the driver's token.
         results_location: Where the driver writes stored results.
+        flight: How the driver serves held results; None: it holds none.
         host: Identity of the host of the node.
 
     Returns:
@@ -250,6 +256,8 @@ def claim_launch(
             handle=None,
             token_hash=token_hash,
             results_location=results_location,
+            flight_host=None if flight is None else flight.host,
+            flight_secret=None if flight is None else flight.secret,
             lease_until=clock(seconds),
             last_update_time=clock(),
         )

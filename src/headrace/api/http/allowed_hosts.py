@@ -106,6 +106,16 @@ def _parse_setting(name: str) -> HostAndPort:
     return host
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether only processes of the same host have this address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _canonical(name: str) -> str:
     """Return a name in lower case without the final dot, or an IP address in its short form."""
     try:

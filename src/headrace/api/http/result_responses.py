@@ -69,6 +69,7 @@ def result_response(
     accept: str,
     chunk: int | None,
     numbers: NumberFormat,
+    forward: bool = True,
 ) -> Response:
     """Return the rows of a statement in the requested format.
 
@@ -76,12 +77,13 @@ def result_response(
         reads: Threads that read the rows of a large result after the response has begun.
         format_: The format; None negotiates it by the header `accept`.
         chunk: Number of the chunk. None: the first chunk as JSON, all rows in the other formats.
+        forward: Whether another node may be asked for rows that a driver of its host holds.
 
     Raises:
         NotAcceptable: If no format fits the header `accept`.
     """
     result_format = format_ or _negotiate(accept)
-    rows = statements.open_result(statement)
+    rows = statements.open_result(statement, forward=forward)
     if result_format is ResultFormat.JSON:
         content = json.write(rows, chunk or 0, numbers=numbers)
     else:

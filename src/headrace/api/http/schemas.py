@@ -15,7 +15,7 @@ from headrace.model.lifecycle import (
     TransactionState,
 )
 from headrace.model.progress import Progress
-from headrace.model.result import Disposition, ResultRequest
+from headrace.model.result import Disposition, GoneReason, ResultRequest
 from headrace.model.session import SessionKind, SessionSpec
 from headrace.model.statement import CancelReason, Parameter
 from headrace.model.stream_query import Wanted
@@ -153,6 +153,17 @@ class ColumnBody(ResponseModel):
     """Spark SQL type."""
 
 
+class FlightBody(ResponseModel):
+    """Where a client of Arrow Flight reads a result directly from the driver that holds it."""
+
+    location: str
+    """Location of the Flight server, for example `grpc://10.0.0.5:40123`."""
+    ticket: str
+    """Ticket of `DoGet`."""
+    token: str
+    """Send it in the header `authorization`, as `Bearer <token>`. It opens this result alone."""
+
+
 class ResultBody(ResponseModel):
     """A result without its rows."""
 
@@ -168,6 +179,10 @@ class ResultBody(ResponseModel):
     expires_at: Instant
     gone: bool
     """Whether the rows have been deleted."""
+    gone_reason: GoneReason | None
+    """Why the rows are gone."""
+    flight: FlightBody | None = None
+    """In the response for one statement, if a driver holds the rows and the client reaches it."""
 
 
 class StatementBody(ResponseModel):

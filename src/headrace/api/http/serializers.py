@@ -196,6 +196,7 @@ def _result_body(result: ResultInfo | None, rows_written: int | None) -> ResultB
         disposition=result.disposition,
         expires_at=result.expires_at,
         gone=result.gone,
+        gone_reason=result.gone_reason,
     )
 
 

@@ -13,6 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from headrace.api.auth import Authenticated
 from headrace.api.context import long_polls_of, node_of, statement_reads_of
+from headrace.api.http.allowed_hosts import is_loopback
 from headrace.api.http.paging import Before, Limit
 from headrace.api.http.parameters import StatementIdPath
 from headrace.api.http.problems import problems
@@ -25,6 +26,7 @@ from headrace.api.http.result_responses import (
 )
 from headrace.api.http.schemas import (
     LONGEST_WAIT,
+    FlightBody,
     RowsBody,
     StatementBody,
     StatementPage,
@@ -148,7 +150,10 @@ async def show_statement(
     if statement.state is StatementState.WAITING:
         find_position = node_of(request).statements.find_queue_position
         position = await run_in_threadpool(find_position, statement)
-    return json_response(statement_body(statement, trace=trace, queue_position=position))
+    body = statement_body(statement, trace=trace, queue_position=position)
+    if statement.result is not None and statement.result.holder is not None:
+        body = await run_in_threadpool(_add_flight_offer, request, statement, body)
+    return json_response(body)
 
 
 @router.post(
@@ -186,7 +191,7 @@ def cancel_statement(
             },
             "description": "The rows: one chunk as JSON; one chunk or all of them otherwise.",
         },
-        **problems(404, 406, 409, 410, 502),
+        **problems(404, 406, 409, 410, 502, 503),
     },
 )
 async def statement_result(
@@ -206,6 +211,10 @@ async def statement_result(
         ),
     ] = None,
     numbers: Numbers = NumberFormat.TEXT,
+    forward: Annotated[
+        bool,
+        Query(description="whether another node is asked for rows that a driver of its host holds"),
+    ] = True,
 ) -> Response:
     """Read the rows of a successful statement, in the format that `format` or `Accept` names."""
     statements, reads = node_of(request).statements, node_of(request).result_reads
@@ -219,7 +228,18 @@ async def statement_result(
         accept=request.headers.get("accept", ""),
         chunk=chunk,
         numbers=numbers,
+        forward=forward,
     )
+
+
+def _add_flight_offer(request: Request, statement: Statement, body: StatementBody) -> StatementBody:
+    """Return the body with the place at which the caller reads a held result directly."""
+    is_local = request.client is not None and is_loopback(request.client.host)
+    offer = node_of(request).statements.find_flight_offer(statement, is_local=is_local)
+    if offer is None or body.result is None:
+        return body
+    flight = FlightBody(location=offer.location, ticket=offer.ticket, token=offer.token)
+    return body.model_copy(update={"result": body.result.model_copy(update={"flight": flight})})
 
 
 async def _read(request: Request, caller: Caller, statement_id: str) -> Statement:

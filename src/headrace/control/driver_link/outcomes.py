@@ -1,4 +1,4 @@
-"""How a statement ends: what its driver reports, checked."""
+"""How a statement ends: what its driver reports, checked, and where its rows may be kept."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from headrace.errors import InvalidResult, StatementFailed
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Ended
-from headrace.model.result import ResultReport
+from headrace.model.result import Disposition, ResultReport, ResultRequest
+from headrace.model.statement import Statement
 from headrace.results.report_check import check_report
-from headrace.store import statement_transitions, statements
+from headrace.store import results, statement_transitions, statements
 from headrace.store.database import Tx
 
 _NO_REASON = Failure.of(StatementFailed("The driver did not report why the statement failed."))
@@ -22,6 +23,33 @@ def check_result(message: Ended) -> tuple[ResultReport | None, Failure | None]:
         return check_report(message.result), None
     except InvalidResult as error:
         return None, Failure.of(error)
+
+
+def choose_disposition(tx: Tx, statement: Statement) -> ResultRequest:
+    """Return the result request of a statement, as its driver can fulfil it.
+
+    Not every driver can hold a `memory` result. The result is then kept as with `auto`.
+    """
+    request = statement.spec.result_request
+    if request.disposition is not Disposition.MEMORY:
+        return request
+    if results.flight_host_of(tx, statement.session_id) is not None:
+        return request
+    return request.model_copy(update={"disposition": Disposition.AUTO})
+
+
+def check_holder(tx: Tx, message: Ended) -> Failure | None:
+    """Return the failure of a driver that holds a result without a request to do so, or None.
+
+    A driver that holds results is not idle.
+    """
+    if message.result is None or message.result.disposition is not Disposition.MEMORY:
+        return None
+    statement = statements.get(tx, message.statement_id)
+    request = None if statement is None else choose_disposition(tx, statement)
+    if request is not None and request.disposition is Disposition.MEMORY:
+        return None
+    return Failure.of(InvalidResult("The driver holds a result that it was not asked to hold."))
 
 
 def accept_outcome(

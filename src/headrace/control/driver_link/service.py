@@ -13,7 +13,12 @@ from dataclasses import dataclass
 
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
-from headrace.control.driver_link.outcomes import accept_outcome, check_result
+from headrace.control.driver_link.outcomes import (
+    accept_outcome,
+    check_holder,
+    check_result,
+    choose_disposition,
+)
 from headrace.control.driver_link.streams import (
     apply_query_reports,
     find_query_to_start,
@@ -199,7 +204,7 @@ class DriverLinkService:
     def renew(self, lease: DriverLease, message: Renew) -> Renewed:
         """Renew the lease of the driver, and apply what it reports about its queries.
 
-        Return the addresses of the live nodes.
+        Return the addresses of the live nodes, and the held results that are gone.
         """
         with self._database.write("link.renew") as tx:
             state = sessions.renew(tx, lease, self._lease_seconds, streams=message.streams)
@@ -208,6 +213,7 @@ class DriverLinkService:
             apply_query_reports(tx, lease, message.queries)
             return Renewed(
                 applied=True,
+                release=results.find_released(tx, lease, message.held),
                 nodes=nodes.addresses(tx),
                 has_intents=catalog_intents.has_due(tx, lease.session_id),
             )
@@ -234,6 +240,7 @@ class DriverLinkService:
         result, invalid = check_result(message)
         with self._database.write("link.ended") as tx:
             locked = lock_owned_statement(tx, message.statement_id, lease)
+            invalid = invalid or check_holder(tx, message)
             state, failure = accept_outcome(tx, message, invalid)
             if locked is not None and state is StatementState.SUCCESS:
                 # The definition of a stream or sink is stored with the success of its statement.
@@ -362,7 +369,7 @@ def _assignment(tx: Tx, statement: Statement, transaction: Transaction | None) -
         text=spec.text,
         parameters=spec.parameters,
         conf=spec.conf,
-        result_request=spec.result_request,
+        result_request=choose_disposition(tx, statement),
         result_location=results.location_of(tx, statement.id),
         is_query=statement.is_query,
         attempt=statement.attempts,

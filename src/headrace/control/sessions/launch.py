@@ -23,7 +23,7 @@ from headrace.errors import BackendUnreachable, HeadraceError, InvalidSetting, L
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.messages import Bootstrap
-from headrace.model.session import DriverLease, Session
+from headrace.model.session import DriverLease, FlightAccess, Session
 from headrace.profiles import Profile
 from headrace.settings import Settings
 from headrace.storage.locations import local_path
@@ -161,6 +161,10 @@ class Launches:
 
     def _start(self, session: Session, profile: Profile) -> None:
         token = secrets.token_urlsafe(32)
+        flight = None
+        if not profile.is_remote:
+            # A driver on another host could name a service that only this host may reach.
+            flight = FlightAccess(self._settings.results.flight_host, secrets.token_urlsafe(32))
         with self._database.write("launch.claim") as tx:
             epoch = takeovers.claim_launch(
                 tx,
@@ -170,13 +174,14 @@ class Launches:
                 seconds=profile.start_timeout.total_seconds(),
                 token_hash=hash_token(token),
                 results_location=self._settings.results_location,
+                flight=flight,
             )
             addresses = nodes.addresses(tx)
         if epoch is None:
             return
         lease = DriverLease(session.id, epoch)
         try:
-            request = self._request(session, lease, token, profile, addresses)
+            request = self._request(session, lease, token, profile, addresses, flight)
             handle = self._launchers.start(request)
         except BackendUnreachable as error:
             # The backend may have started the driver all the same.
@@ -217,6 +222,7 @@ class Launches:
         token: str,
         profile: Profile,
         addresses: list[str],
+        flight: FlightAccess | None,
     ) -> LaunchRequest:
         name = launch_name(lease)
         settings = self._settings
@@ -240,6 +246,9 @@ class Launches:
             close_grace_seconds=settings.lease.close_grace.total_seconds(),
             orphan_seconds=settings.lease.orphan.total_seconds(),
             jvm_timeout_seconds=settings.lease.jvm_timeout.total_seconds(),
+            flight_host=None if flight is None else flight.host,
+            flight_secret=None if flight is None else flight.secret,
+            memory_limit=settings.results.memory_limit,
             hold=str(self._metastore.users_lock) if self._metastore else None,
         )
         log = settings.layout.session_log(session.id)

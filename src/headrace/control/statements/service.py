@@ -12,6 +12,7 @@ from headrace.control.context import NodeContext
 from headrace.control.limits import check_sessions, check_waiting
 from headrace.control.sessions.opening import create_session, resolve_session
 from headrace.control.statements.cancel import request_cancel
+from headrace.control.statements.held_results import FlightOffer, HeldResultReader
 from headrace.control.statements.lookup import get_owned_statement, get_statement
 from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.session_locks import lock_sessions
@@ -55,10 +56,13 @@ class RepeatableRequest:
 class Statements:
     """Statements of all callers, served by one node."""
 
-    def __init__(self, context: NodeContext, node_statements: NodeStatements) -> None:
+    def __init__(
+        self, context: NodeContext, node_statements: NodeStatements, held_results: HeldResultReader
+    ) -> None:
         self._database = context.database
         self._settings = context.settings
         self._node_statements = node_statements
+        self._held_results = held_results
 
     def submit(
         self,
@@ -196,14 +200,26 @@ class Statements:
             request_cancel(tx, statement, actor=caller.owner, force=force)
             return get_statement(tx, statement_id)
 
-    def open_result(self, statement: Statement) -> Rows:
+    def find_flight_offer(self, statement: Statement, *, is_local: bool) -> FlightOffer | None:
+        """Return the place at which a Flight client reads a result directly, if there is one.
+
+        Args:
+            is_local: Whether the client is on the host of this node.
+        """
+        return self._held_results.find_offer(statement, is_local=is_local)
+
+    def open_result(self, statement: Statement, *, forward: bool = True) -> Rows:
         """Return the rows of a successful statement.
+
+        Args:
+            forward: Whether another node may be asked for the rows that a driver of its host holds.
 
         Raises:
             ResultNotReady: If the statement has not ended.
             NoResult: If the statement did not succeed.
             ResultGone: If the rows have been deleted.
-            ResultsUnavailable: If the results location cannot be read.
+            ResultsUnavailable: If the results location or the driver cannot be read.
+            NodeUnreachable: If only a node that does not respond reaches the driver.
             InvalidResult: If the driver has written a result that is not valid.
         """
         if statement.state not in STATEMENT.terminal:
@@ -212,6 +228,8 @@ class Statements:
             )
         if statement.result is None:
             raise NoResult(f"Statement {statement.id} has no result: it is {statement.state}.")
+        if statement.result.disposition is Disposition.MEMORY:
+            return self._held_results.open(statement, forward=forward)
         data = None
         if statement.result.disposition is Disposition.INLINE and not statement.result.gone:
             with self._database.read() as tx:

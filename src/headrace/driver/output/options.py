@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.driver.output.held_results import HeldResults
 from headrace.model.result import Disposition
+
+_MEMORY_TASKS = 64
+"""A task returns at most this part of the free memory, so that all tasks fit into the JVM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +26,21 @@ class OutputOptions:
     """Maximum bytes of the record batches of an inline result."""
     chunk_limit: int
     """Maximum bytes of the record batches of a chunk, unless a single row is larger."""
+    statement_id: str = ""
+    held: HeldResults | None = None
+    """Holder of `memory` results; None: the driver holds none, and they are stored."""
 
     @property
     def inline_bytes(self) -> int:
         """Maximum bytes of an inline result, which is one chunk."""
         return min(self.inline_limit, self.chunk_limit)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Maximum bytes that a task returns to the driver instead of a part."""
+        if self.disposition is Disposition.STORED:
+            return 0
+        if self.disposition is Disposition.MEMORY and self.held is not None:
+            # Tasks together may return many times as much, whatever the result has room for.
+            return max(self.inline_bytes, self.held.free_bytes // _MEMORY_TASKS)
+        return self.inline_bytes

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from headrace.driver.output.driver_collect import collect_if_small
 from headrace.driver.output.encode import encode_frame
 from headrace.driver.output.executor_write import write_parts
+from headrace.driver.output.flight_server import HeldResult
 from headrace.driver.output.options import OutputOptions
 from headrace.driver.output.task import (
     LocationNotWritable,
@@ -23,8 +24,8 @@ from headrace.driver.output.task import (
 from headrace.driver.output.task_outputs import TaskOutput, apply_limits
 from headrace.errors import HeadraceError, ResultsWriteFailed, ResultTooLarge
 from headrace.model.result import Disposition, Manifest, ResultPart, ResultReport
-from headrace.results.batches import serialize_batches
-from headrace.results.layout import build_stored_schema
+from headrace.results.batches import group_by_size, serialize_batches
+from headrace.results.layout import build_client_schema, build_stored_schema
 from headrace.results.reader import group_into_chunks, write_manifest
 from headrace.results.schema import Schema, parse_schema
 from headrace.storage import locations
@@ -67,12 +68,11 @@ class _ResultWriter:
         self._options = options
         self._stored_schema = build_stored_schema(schema)
         path = locations.local_path(options.location)
-        stored = options.disposition is Disposition.STORED
         self._task_options = TaskOptions(
             schema=self._stored_schema,
             location=options.location if path is None else str(path),
             local=path is not None,
-            buffer_bytes=0 if stored else options.inline_bytes,
+            buffer_bytes=options.buffer_bytes,
             chunk_limit=options.chunk_limit,
             row_limit=options.row_limit,
             byte_limit=self._task_byte_limit(),
@@ -97,8 +97,10 @@ class _ResultWriter:
         outputs, truncated = apply_limits(
             outputs, options.row_limit, options.byte_limit, self._read_batch
         )
+        size = sum(sum(output.sizes) for output in outputs)
+        if options.disposition is Disposition.MEMORY and any(output.rows for output in outputs):
+            return self._hold(outputs, truncated, size) or self._finish_stored(outputs, truncated)
         if options.disposition is not Disposition.STORED:
-            size = sum(sum(output.sizes) for output in outputs)
             if size <= options.inline_bytes:
                 return self._finish_inline(outputs, truncated)
             if options.disposition is Disposition.INLINE:
@@ -168,6 +170,27 @@ class _ResultWriter:
         self.discard()
         return self._make_report(Disposition.INLINE, outputs, truncated, chunks=1, data=data)
 
+    def _hold(self, outputs: list[TaskOutput], truncated: bool, size: int) -> ResultReport | None:
+        """Hold the rows in memory and return their report; None if they do not fit."""
+        held = self._options.held
+        if held is None or size > held.free_bytes:
+            return None
+        chunks = group_by_size(
+            (_copy(batch) for output in outputs for batch in self._read_batches(output)),
+            self._options.chunk_limit,
+        )
+        spark_json = json.dumps(self._schema.spark)
+        result = HeldResult(
+            self._stored_schema, build_client_schema(self._schema, spark_json), chunks
+        )
+        port = held.hold(self._options.statement_id, result)
+        if port is None:
+            return None
+        self.discard()
+        return self._make_report(
+            Disposition.MEMORY, outputs, truncated, chunks=len(chunks), port=port
+        )
+
     def _finish_stored(self, outputs: list[TaskOutput], truncated: bool) -> ResultReport:
         location, chunk_limit = self._options.location, self._options.chunk_limit
         self._create_location()
@@ -228,6 +251,7 @@ class _ResultWriter:
         *,
         chunks: int,
         data: bytes | None = None,
+        port: int | None = None,
     ) -> ResultReport:
         return ResultReport(
             disposition=disposition,
@@ -237,4 +261,10 @@ class _ResultWriter:
             truncated=truncated,
             chunks=chunks,
             data=data,
+            port=port,
         )
+
+
+def _copy(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch that keeps no memory beyond its rows, such as the rows that a limit cut."""
+    return pa.ipc.read_record_batch(batch.serialize(), batch.schema)

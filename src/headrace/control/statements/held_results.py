@@ -1,0 +1,177 @@
+"""Results that drivers hold in memory: any node reads them, directly or through another node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.client.http import Client
+from headrace.control.context import NodeContext
+from headrace.control.host.process_identity import HostIdentity, this_host
+from headrace.errors import NodeUnreachable, Unauthorized
+from headrace.model.lifecycle import SessionState
+from headrace.model.node import NodeRecord
+from headrace.model.result import GoneReason, ResultHolder, ResultInfo
+from headrace.model.session import Session
+from headrace.model.statement import Statement
+from headrace.results.arrow_messages import read_stream
+from headrace.results.flight_tickets import ResultTicket, make_token
+from headrace.results.held_rows import HeldRows
+from headrace.results.reader import Rows, build_gone, check_chunk_number
+from headrace.results.schema import parse_schema
+from headrace.store import nodes, results, sessions
+from headrace.store.database import Tx
+
+_FORWARD_SECONDS = 5.0
+"""How long a node that does not respond is asked for rows."""
+_REASONS = {
+    SessionState.CLOSING: GoneReason.SESSION_CLOSED,
+    SessionState.DEAD: GoneReason.SESSION_CLOSED,
+    SessionState.FAILED: GoneReason.SESSION_FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FlightOffer:
+    """The place from which a Flight client reads a result directly."""
+
+    location: str
+    ticket: str
+    token: str
+
+
+class HeldResultReader:
+    """Finds the holders of results."""
+
+    def __init__(self, context: NodeContext, *, token: str | None) -> None:
+        """Create a reader.
+
+        Args:
+            token: Token of the nodes of the cluster; None: they need none.
+        """
+        self._database = context.database
+        self._token = token
+
+    def open(self, statement: Statement, *, forward: bool = True) -> Rows:
+        """Return the rows of a held result.
+
+        Args:
+            forward: Whether the node on the host of the driver is asked for rows that only that
+                host reaches.
+
+        Raises:
+            ResultGone: The holder is gone.
+            InvalidResult: The schema is not valid.
+            NodeUnreachable: The node on the host of the driver does not respond.
+        """
+        info = _require_held(statement)
+        assert info.holder is not None
+        with self._database.read() as tx:
+            session = sessions.get(tx, info.holder.session_id)
+            secret = results.flight_secret_of(tx, info.holder)
+            other = None
+            if session is not None and not _is_reachable(info.holder, session):
+                other = _find_launcher(tx, session)
+        if session is None or secret is None:
+            # An older node has ended the holder, and does not know its results.
+            state = SessionState.DEAD if session is None else session.state
+            reason = _REASONS.get(state, GoneReason.DRIVER_LOST)
+            raise build_gone(info.model_copy(update={"gone_reason": reason}))
+        if _is_reachable(info.holder, session):
+            return HeldRows(info, statement.id, secret)
+        if other is None or not forward:
+            raise NodeUnreachable(
+                f"The driver of the session {session.id} holds the rows on another host, and no"
+                " live node is there.",
+                hint="Try again when a node of that host is back, or submit the statement again.",
+            )
+        return _ForwardedRows(info, statement.id, other, self._token)
+
+    def find_offer(self, statement: Statement, *, is_local: bool) -> FlightOffer | None:
+        """Return the place at which a client reads a result directly; None if there is none.
+
+        Args:
+            is_local: Whether the client is on the host of this node.
+        """
+        info = statement.result
+        if info is None or info.gone or info.holder is None:
+            return None
+        with self._database.read() as tx:
+            session = sessions.get(tx, info.holder.session_id)
+            secret = results.flight_secret_of(tx, info.holder)
+        if session is None or secret is None:
+            return None
+        if info.holder.is_on_loopback and not (is_local and _is_reachable(info.holder, session)):
+            return None
+        return FlightOffer(
+            location=f"grpc://{info.holder.endpoint}",
+            ticket=ResultTicket(statement.id).to_bytes().decode(),
+            token=make_token(secret, statement.id),
+        )
+
+
+class _ForwardedRows:
+    """Rows that another node reads from a driver of its host."""
+
+    def __init__(
+        self, info: ResultInfo, statement_id: str, node: NodeRecord, token: str | None
+    ) -> None:
+        self.schema = parse_schema(info.spark_schema)
+        self.chunks = max(1, info.chunks)
+        self.row_count = info.row_count
+        self._statement_id = statement_id
+        self._node = node
+        self._token = token
+
+    def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
+        check_chunk_number(number, self.chunks)
+        return self._read(number)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for number in range(self.chunks):
+            yield from self._read(number)
+
+    def _read(self, number: int) -> Iterator[pa.RecordBatch]:
+        yield from read_stream(self._fetch(number), self.schema, has_real_names=True)
+
+    def _fetch(self, number: int) -> bytes:
+        node = self._node
+        try:
+            with Client(node.address, self._token, retry_seconds=_FORWARD_SECONDS) as client:
+                blocks = client.download(self._statement_id, "arrow", chunk=number, forward=False)
+                return b"".join(blocks)
+        except Unauthorized:
+            raise NodeUnreachable(
+                f"The node {node.id} at {node.address} reaches the rows of the statement"
+                f" {self._statement_id}, and does not accept the token of this node.",
+                hint="Give all nodes of the cluster the same token (HEADRACE_TOKEN).",
+            ) from None
+
+
+def _require_held(statement: Statement) -> ResultInfo:
+    info = statement.result
+    assert info is not None
+    if info.gone:
+        raise build_gone(info)
+    return info
+
+
+def _is_reachable(holder: ResultHolder, session: Session) -> bool:
+    """Return whether this node can connect to the endpoint of a holder.
+
+    Loopback means another place on another host, and in another container.
+    """
+    if not holder.is_on_loopback:
+        return True
+    if session.host is None:
+        return False
+    return HostIdentity.from_record(session.host).shares_processes_with(this_host())
+
+
+def _find_launcher(tx: Tx, session: Session) -> NodeRecord | None:
+    """Return the node that has launched the driver of a session, if it is live."""
+    if session.launched_by is None or not nodes.is_live(tx, session.launched_by):
+        return None
+    return nodes.get(tx, session.launched_by)

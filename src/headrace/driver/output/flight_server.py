@@ -1,0 +1,150 @@
+"""The Arrow Flight server of a driver. Each call needs the token of the result that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from headrace.results.batches import apply_schema, batch_bytes, serialize_batches
+from headrace.results.flight_tickets import (
+    AUTHORIZATION,
+    MAX_BODY_BYTES,
+    READ_CHUNK,
+    ResultTicket,
+    read_token,
+)
+
+_MIDDLEWARE = "headrace"
+
+
+@dataclass(frozen=True)
+class HeldResult:
+    """The rows of one result in memory."""
+
+    stored_schema: pa.Schema
+    client_schema: pa.Schema
+    """The schema with real names, for Flight clients."""
+    chunks: Sequence[Sequence[pa.RecordBatch]]
+    """Batches of the stored schema by chunk."""
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of all batches, as results are measured."""
+        return sum(batch_bytes(batch) for chunk in self.chunks for batch in chunk)
+
+    @cached_property
+    def row_count(self) -> int:
+        """Number of rows of all batches."""
+        return sum(batch.num_rows for chunk in self.chunks for batch in chunk)
+
+
+class _OpenedResult(flight.ServerMiddleware):  # type: ignore[misc] # pyarrow has no annotations
+    """Statement whose result the token of a call opens."""
+
+    def __init__(self, statement_id: str) -> None:
+        super().__init__()
+        self.statement_id = statement_id
+
+
+class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc] # as above
+    """Refuses each call without a valid token, before Flight reads anything else of it."""
+
+    def __init__(self, secret: str) -> None:
+        super().__init__()
+        self._secret = secret
+
+    def start_call(self, _info: Any, headers: Mapping[str, Sequence[str]]) -> _OpenedResult:
+        """Return the result that the token opens. Raise FlightUnauthenticatedError."""
+        values = [
+            value
+            for name, texts in headers.items()
+            if name.lower() == AUTHORIZATION
+            for value in texts
+        ]
+        scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
+        statement_id = read_token(self._secret, token) if scheme.lower() == "bearer" else None
+        if statement_id is None:
+            raise flight.FlightUnauthenticatedError("The token is missing or not valid.")
+        return _OpenedResult(statement_id)
+
+
+class FlightServer(flight.FlightServerBase):  # type: ignore[misc] # as above
+    """Serves held results from its creation on."""
+
+    def __init__(
+        self, host: str, secret: str, find_result: Callable[[str], HeldResult | None]
+    ) -> None:
+        """Listen on a free port of an address.
+
+        Args:
+            secret: Key of the tokens.
+            find_result: Returns the result of a statement; None if the driver does not hold it.
+
+        Raises OSError and pyarrow's errors if the address cannot be used.
+        """
+        address = f"[{host}]" if ":" in host else host
+        super().__init__(f"grpc://{address}:0", middleware={_MIDDLEWARE: _TokenCheck(secret)})
+        self._find_result = find_result
+
+    def get_flight_info(self, context: Any, descriptor: Any) -> flight.FlightInfo:
+        """Describe the result that a path names."""
+        name = b"" if not descriptor.path else descriptor.path[0]
+        ticket, result = self._open(context, name)
+        endpoint = flight.FlightEndpoint(ticket.to_bytes(), [])
+        return flight.FlightInfo(
+            result.client_schema, descriptor, [endpoint], result.row_count, result.size
+        )
+
+    def do_get(self, context: Any, ticket: Any) -> flight.FlightDataStream:
+        """Send the rows that a ticket names."""
+        parsed, result = self._open(context, ticket.ticket)
+        batches = (
+            apply_schema(batch, result.client_schema)
+            for chunk in _select(result, parsed)
+            for batch in chunk
+        )
+        return flight.GeneratorStream(result.client_schema, batches)
+
+    def list_actions(self, _context: Any) -> list[tuple[str, str]]:
+        """List the one action, with which nodes read."""
+        return [(READ_CHUNK, "Read a chunk as an Arrow IPC stream of the stored schema.")]
+
+    def do_action(self, context: Any, action: Any) -> Iterator[pa.Buffer]:
+        """Send a chunk as an Arrow IPC stream."""
+        if action.type != READ_CHUNK:
+            raise flight.FlightServerError("The action does not exist.")
+        parsed, result = self._open(context, action.body.to_pybytes())
+        chunks = _select(result, parsed)
+        batches = [batch for chunk in chunks for batch in chunk]
+        content = pa.py_buffer(serialize_batches(batches, result.stored_schema))
+        return _cut(content)
+
+    def _open(self, context: Any, content: bytes) -> tuple[ResultTicket, HeldResult]:
+        """Return the ticket and its result, if the token of the call opens it."""
+        ticket = ResultTicket.parse(content)
+        opened: _OpenedResult = context.get_middleware(_MIDDLEWARE)
+        if ticket is None or ticket.statement_id != opened.statement_id:
+            raise flight.FlightUnauthorizedError("The token does not open this result.")
+        result = self._find_result(ticket.statement_id)
+        if result is None:
+            raise flight.FlightServerError("The driver does not hold this result.")
+        return ticket, result
+
+
+def _select(result: HeldResult, ticket: ResultTicket) -> Sequence[Sequence[pa.RecordBatch]]:
+    """Return the chunks that a ticket names."""
+    if ticket.chunk is None:
+        return result.chunks
+    if ticket.chunk >= len(result.chunks):
+        raise flight.FlightServerError("The result does not have this chunk.")
+    return [result.chunks[ticket.chunk]]
+
+
+def _cut(content: pa.Buffer) -> Iterator[pa.Buffer]:
+    for start in range(0, content.size, MAX_BODY_BYTES):
+        yield content.slice(start, min(MAX_BODY_BYTES, content.size - start))

@@ -1,0 +1,105 @@
+"""Results that a driver holds: who reads them, what releases them, and why they are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.driver.output.test_held_results import COLUMNS, make_result
+from tests.support.in_process_node import InProcessNode
+from tests.support.made_results import spark_schema
+from tests.support.scripted_driver import ScriptedDriver
+from tests.support.waiting import wait_until
+
+from headrace.driver.output.held_results import HeldResults
+from headrace.model.lifecycle import StatementState
+from headrace.model.messages import Renew, Renewed
+from headrace.model.result import Disposition, ResultReport
+
+
+@pytest.fixture
+def held() -> Iterator[list[HeldResults]]:
+    made: list[HeldResults] = []
+    yield made
+    for each in made:
+        each.close(5.0)
+
+
+def run_held(
+    node: InProcessNode, held: list[HeldResults]
+) -> tuple[str, str, ScriptedDriver, HeldResults]:
+    session_id, driver = node.start_session()
+    bootstrap = driver.bootstrap
+    holder = HeldResults(
+        host=bootstrap.flight_host, secret=bootstrap.flight_secret, limit=bootstrap.memory_limit
+    )
+    held.append(holder)
+    submitted = node.http.post(
+        "/api/v1/statements",
+        json={"statement": "SELECT 1", "session": session_id, "result": "memory"},
+    ).json()
+    statement_id = driver.claim().statement_id
+    assert statement_id == submitted["id"]
+    port = holder.hold(statement_id, make_result([(1, "a"), (2, "b")], [(3, "c")]))
+    report = ResultReport(
+        disposition=Disposition.MEMORY,
+        spark_schema=spark_schema(COLUMNS),
+        row_count=3,
+        byte_count=9,
+        truncated=False,
+        chunks=2,
+        port=port,
+    )
+    assert driver.succeed(statement_id, report).applied
+    return session_id, statement_id, driver, holder
+
+
+def test_a_node_serves_held_rows_until_the_session_ends(
+    node: InProcessNode, held: list[HeldResults]
+) -> None:
+    session_id, statement_id, driver, _holder = run_held(node, held)
+    path = f"/api/v1/statements/{statement_id}"
+    assert node.http.get(f"{path}/result").json()["rows"] == [["1", "a"], ["2", "b"]]
+    assert node.http.get(f"{path}/result", params={"format": "csv"}).text.count("\r\n") == 4
+    result = node.http.get(path).json()["result"]
+    assert result["disposition"] == "memory"
+    assert result["flight"]["ticket"] == statement_id
+
+    node.http.delete(f"/api/v1/sessions/{session_id}")
+    driver.goodbye()
+    wait_until(lambda: node.session_state(session_id) == "dead", what="the session ends")
+    gone = node.http.get(f"{path}/result")
+    assert (gone.status_code, gone.json()["code"]) == (410, "result_gone")
+    assert "session was closed" in gone.json()["detail"]
+    assert node.http.get(path).json()["result"]["gone_reason"] == "session_closed"
+    assert node.http.get(path).json()["result"]["flight"] is None
+
+
+def test_a_lost_driver_takes_its_rows_with_it(node: InProcessNode, held: list[HeldResults]) -> None:
+    _session_id, statement_id, driver, _holder = run_held(node, held)
+    assert driver._call("renew", Renew(held=[statement_id]), Renewed).release == []
+    other = "st_" + "0" * 32
+    assert driver._call("renew", Renew(held=[other]), Renewed).release == [other]
+
+    driver.goodbye()
+    gone = node.http.get(f"/api/v1/statements/{statement_id}/result")
+    assert gone.status_code == 410
+    assert "driver was lost" in gone.json()["detail"]
+
+
+def test_a_result_that_was_not_to_be_held_fails_its_statement(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
+    statement_id = node.submit(session=session_id)["id"]
+    driver.claim()
+    report = ResultReport(
+        disposition=Disposition.MEMORY,
+        spark_schema=spark_schema(COLUMNS),
+        row_count=3,
+        byte_count=9,
+        truncated=False,
+        chunks=2,
+        port=5432,
+    )
+    driver.report_end(statement_id, StatementState.SUCCESS, result=report)
+    statement = node.http.get(f"/api/v1/statements/{statement_id}").json()
+    assert (statement["state"], statement["error"]["code"]) == ("failed", "invalid_result")
