@@ -40,11 +40,19 @@ _OPTIONS = [
 class HeldRows:
     """Rows that the driver at an endpoint holds. Each chunk is one call."""
 
-    def __init__(self, info: ResultInfo, statement_id: str, secret: str) -> None:
+    def __init__(
+        self,
+        info: ResultInfo,
+        statement_id: str,
+        secret: str,
+        *,
+        call_seconds: float = _CALL_SECONDS,
+    ) -> None:
         """Parse the schema. Raise InvalidResult if it is not valid.
 
         Args:
             secret: Key of the tokens of the driver.
+            call_seconds: Longest time that the driver may take for one chunk.
         """
         assert info.holder is not None
         self.schema = parse_schema(info.spark_schema)
@@ -54,6 +62,7 @@ class HeldRows:
         self._endpoint = info.holder.endpoint
         self._statement_id = statement_id
         self._token = make_token(secret, statement_id)
+        self._call_seconds = call_seconds
 
     def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
         check_chunk_number(number, self.chunks)
@@ -79,7 +88,7 @@ class HeldRows:
         """Return a chunk as an Arrow IPC stream. Raise ResultsUnavailable and InvalidResult."""
         action = flight.Action(READ_CHUNK, ResultTicket(self._statement_id, number).to_bytes())
         options = flight.FlightCallOptions(
-            timeout=_CALL_SECONDS,
+            timeout=self._call_seconds,
             headers=[(AUTHORIZATION.encode(), f"Bearer {self._token}".encode())],
         )
         content = bytearray()
