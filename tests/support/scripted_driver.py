@@ -148,8 +148,15 @@ class ScriptedDriver:
         assert assignment is not None
         return assignment
 
-    def renew(self, *, streams: int = 0, queries: Sequence[QueryReport] = ()) -> Renewed:
-        return self._call("renew", Renew(streams=streams, queries=list(queries)), Renewed)
+    def renew(
+        self,
+        *,
+        streams: int = 0,
+        queries: Sequence[QueryReport] = (),
+        held: Sequence[str] = (),
+    ) -> Renewed:
+        message = Renew(streams=streams, queries=list(queries), held=list(held))
+        return self._call("renew", message, Renewed)
 
     def read_streams(self) -> DesiredQueries:
         """Return the desired queries of the session. There must have been some."""

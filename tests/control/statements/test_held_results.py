@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.driver.output.test_held_results import COLUMNS, make_result
-from tests.support.in_process_node import InProcessNode
+from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.made_results import spark_schema
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
+from headrace.control.host.process_identity import this_host
+from headrace.control.statements.held_results import HeldResultReader
 from headrace.driver.output.held_results import HeldResults
 from headrace.model.lifecycle import StatementState
-from headrace.model.messages import Renew, Renewed
 from headrace.model.result import Disposition, ResultReport
+from headrace.settings import Settings
 
 
 @pytest.fixture
@@ -77,9 +82,9 @@ def test_a_node_serves_held_rows_until_the_session_ends(
 
 def test_a_lost_driver_takes_its_rows_with_it(node: InProcessNode, held: list[HeldResults]) -> None:
     _session_id, statement_id, driver, _holder = run_held(node, held)
-    assert driver._call("renew", Renew(held=[statement_id]), Renewed).release == []
+    assert driver.renew(held=[statement_id]).release == []
     other = "st_" + "0" * 32
-    assert driver._call("renew", Renew(held=[other]), Renewed).release == [other]
+    assert driver.renew(held=[other]).release == [other]
 
     driver.goodbye()
     gone = node.http.get(f"/api/v1/statements/{statement_id}/result")
@@ -103,3 +108,33 @@ def test_a_result_that_was_not_to_be_held_fails_its_statement(node: InProcessNod
     driver.report_end(statement_id, StatementState.SUCCESS, result=report)
     statement = node.http.get(f"/api/v1/statements/{statement_id}").json()
     assert (statement["state"], statement["error"]["code"]) == ("failed", "invalid_result")
+
+
+def test_a_node_on_another_host_asks_the_node_on_the_host_of_the_driver(
+    tmp_path: Path, postgres_url: str, held: list[HeldResults]
+) -> None:
+    elsewhere = replace(this_host(), boot="another boot")
+
+    def settings(name: str) -> Settings:
+        return make_settings(tmp_path / name, store={"url": postgres_url})
+
+    with ExitStack() as staying, ExitStack() as leaving:
+        one = leaving.enter_context(serve_node(settings("one")))
+        _session_id, statement_id, _driver, _holder = run_held(one, held)
+        two = staying.enter_context(serve_node(settings("two")))
+        two.node.statements._held_results = HeldResultReader(
+            two.node.context, token=None, host=elsewhere
+        )
+        path = f"/api/v1/statements/{statement_id}"
+        for node in (one, two):
+            assert node.http.get(f"{path}/result").json()["rows"] == [["1", "a"], ["2", "b"]]
+        # A node that is asked by another one does not ask further.
+        refused = two.http.get(f"{path}/result", params={"forward": "false"})
+        assert (refused.status_code, refused.json()["code"]) == (503, "node_unreachable")
+        # Loopback of that host is another place for the clients of this one.
+        assert two.http.get(path).json()["result"]["flight"] is None
+
+        leaving.close()
+        refused = two.http.get(f"{path}/result")
+        assert (refused.status_code, refused.json()["code"]) == (503, "node_unreachable")
+        assert "on another host" in refused.json()["detail"]

@@ -45,14 +45,18 @@ class FlightOffer:
 class HeldResultReader:
     """Finds the holders of results."""
 
-    def __init__(self, context: NodeContext, *, token: str | None) -> None:
+    def __init__(
+        self, context: NodeContext, *, token: str | None, host: HostIdentity | None = None
+    ) -> None:
         """Create a reader.
 
         Args:
             token: Token of the nodes of the cluster; None: they need none.
+            host: Host of this node; None: the host of this process.
         """
         self._database = context.database
         self._token = token
+        self._host = host or this_host()
 
     def open(self, statement: Statement, *, forward: bool = True) -> Rows:
         """Return the rows of a held result.
@@ -72,14 +76,14 @@ class HeldResultReader:
             session = sessions.get(tx, info.holder.session_id)
             secret = results.flight_secret_of(tx, info.holder)
             other = None
-            if session is not None and not _is_reachable(info.holder, session):
+            if session is not None and not self._is_reachable(info.holder, session):
                 other = _find_launcher(tx, session)
         if session is None or secret is None:
             # An older node has ended the holder, and does not know its results.
             state = SessionState.DEAD if session is None else session.state
             reason = _REASONS.get(state, GoneReason.DRIVER_LOST)
             raise build_gone(info.model_copy(update={"gone_reason": reason}))
-        if _is_reachable(info.holder, session):
+        if self._is_reachable(info.holder, session):
             return HeldRows(info, statement.id, secret)
         if other is None or not forward:
             raise NodeUnreachable(
@@ -103,13 +107,26 @@ class HeldResultReader:
             secret = results.flight_secret_of(tx, info.holder)
         if session is None or secret is None:
             return None
-        if info.holder.is_on_loopback and not (is_local and _is_reachable(info.holder, session)):
+        if info.holder.is_on_loopback and not (
+            is_local and self._is_reachable(info.holder, session)
+        ):
             return None
         return FlightOffer(
             location=f"grpc://{info.holder.endpoint}",
             ticket=ResultTicket(statement.id).to_bytes().decode(),
             token=make_token(secret, statement.id),
         )
+
+    def _is_reachable(self, holder: ResultHolder, session: Session) -> bool:
+        """Return whether this node can connect to the endpoint of a holder.
+
+        Loopback means another place on another host, and in another container.
+        """
+        if not holder.is_on_loopback:
+            return True
+        if session.host is None:
+            return False
+        return HostIdentity.from_record(session.host).shares_processes_with(self._host)
 
 
 class _ForwardedRows:
@@ -156,18 +173,6 @@ def _require_held(statement: Statement) -> ResultInfo:
     if info.gone:
         raise build_gone(info)
     return info
-
-
-def _is_reachable(holder: ResultHolder, session: Session) -> bool:
-    """Return whether this node can connect to the endpoint of a holder.
-
-    Loopback means another place on another host, and in another container.
-    """
-    if not holder.is_on_loopback:
-        return True
-    if session.host is None:
-        return False
-    return HostIdentity.from_record(session.host).shares_processes_with(this_host())
 
 
 def _find_launcher(tx: Tx, session: Session) -> NodeRecord | None:
