@@ -24,16 +24,7 @@ from benchmarks.warm import new_sessions
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 PARTS = (
-    "select",
-    "rows",
-    "ctas",
-    "load",
-    "claims",
-    "warm",
-    "backend",
-    "streams",
-    "plans",
-    "idle",
+    *("select", "rows", "ctas", "load", "claims", "warm", "backend", "streams", "plans", "idle"),
     "saturation",
 )
 
@@ -291,11 +282,9 @@ def _postgres(results: Report, folder: Path) -> None:
 
 
 def _saturation(results: Report, folder: Path) -> None:
-    lines = [
-        "| nodes | drivers | statements/s asked for | statements/s | median ms | 95 % ms"
-        " | cores of PostgreSQL | core ms for a statement | log MB/s |",
-        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
-    ]
+    names = ["nodes", "drivers", "asked for", "statements/s", "median ms", "95 % ms"]
+    names += ["cores of PostgreSQL", "core ms for a statement", "log MB/s"]
+    lines = [f"| {' | '.join(names)} |", "|--:" * len(names) + "|"]
     for number, case in enumerate(saturation.LOADS):
         outcome = saturation.simulate(folder / f"saturation-{number}", case)
         rate = "as many as possible" if case.rate is None else f"{case.rate:g}"

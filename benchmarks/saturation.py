@@ -98,7 +98,7 @@ class Outcome:
         return statistics.quantiles(self.latencies, n=20)[-1]
 
     def describe(self) -> list[str]:
-        """Return rate, latencies in ms, cores, core ms for a statement, and MB of log per second."""
+        """Return rate, latencies in ms, cores, core ms for a statement, MB of log per second."""
         cores, log = f"{self.cores:.2f}", f"{self.wal_bytes / 1e6:.2f}"
         if not self.latencies:
             return ["0", "", "", cores, "", log]
