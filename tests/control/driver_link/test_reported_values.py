@@ -273,7 +273,7 @@ def test_a_node_ignores_fields_that_it_does_not_know(node: InProcessNode) -> Non
     statement_id, driver = start(node)
     assert post(driver, "renew", {"streams": 0, "later": [1]}) == (
         200,
-        {"applied": True, "nodes": [node.address], "has_intents": False},
+        {"applied": True, "nodes": [node.address], "has_intents": False, "release": []},
     )
     report = make_report(statement_id, later={"a": 1}) | {"later": 1}
     assert post(driver, "ended", report) == (200, {"applied": True})
