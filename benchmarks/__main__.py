@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks import load, plans, postgres_node, report, streams
+from benchmarks import load, plans, postgres_node, report, saturation, streams
 from benchmarks.backend_calls import calls_for_status_reads
 from benchmarks.claims import FEW, MANY, claim_times
 from benchmarks.measure import interleaved, memory_growth
@@ -23,7 +23,10 @@ from benchmarks.report import Report
 from benchmarks.warm import new_sessions
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-PARTS = ("select", "rows", "ctas", "load", "claims", "warm", "backend", "streams", "plans", "idle")
+PARTS = (
+    *("select", "rows", "ctas", "load", "claims", "warm", "backend", "streams", "plans", "idle"),
+    "saturation",
+)
 
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
 ROWS_WARM_UP, ROWS_ROUNDS = 3, 30
@@ -278,6 +281,22 @@ def _postgres(results: Report, folder: Path) -> None:
     )
 
 
+def _saturation(results: Report, folder: Path) -> None:
+    names = ["nodes", "drivers", "asked for", "statements/s", "median ms", "95 % ms"]
+    names += ["cores of PostgreSQL", "core ms for a statement", "log MB/s"]
+    lines = [f"| {' | '.join(names)} |", "|--:" * len(names) + "|"]
+    for number, case in enumerate(saturation.LOADS):
+        outcome = saturation.simulate(folder / f"saturation-{number}", case)
+        rate = "as many as possible" if case.rate is None else f"{case.rate:g}"
+        cells = [str(case.nodes), f"{case.drivers:,}", rate, *outcome.describe()]
+        lines.append(f"| {' | '.join(cells)} |")
+    results.details.append(
+        "## Saturation of PostgreSQL\nNodes without HTTP and Spark, each in a process of its own,"
+        " on the machine of PostgreSQL, which flushes its log to the disk. A statement is four"
+        " transactions and a poll; each driver renews its lease every 5 s.\n\n" + "\n".join(lines)
+    )
+
+
 def _plans(results: Report, folder: Path) -> None:
     sample = plans.plan_times(folder, rounds=PLAN_ROUNDS)
     first, last = sample.spread
@@ -306,6 +325,7 @@ ALONE: dict[str, tuple[str, Callable[[Report, Path], None]]] = {
     "streams": (f"streaming queries: {STREAMS_WARM_UP + STREAMS_ROUNDS} rounds", _streams),
     "plans": (f"plans of {plans.JOBS:,} manifests: {PLAN_ROUNDS} rounds", _plans),
     "idle": (f"a node with PostgreSQL: load, {postgres_node.SESSIONS:,} idle sessions", _postgres),
+    "saturation": (f"saturation of PostgreSQL: {len(saturation.LOADS)} loads", _saturation),
 }
 """The parts that need no session of a node beside others, with what they measure."""
 

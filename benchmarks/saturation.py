@@ -97,6 +97,14 @@ class Outcome:
         """The 95th percentile of the latencies."""
         return statistics.quantiles(self.latencies, n=20)[-1]
 
+    def describe(self) -> list[str]:
+        """Return rate, latencies in ms, cores, core ms for a statement, MB of log per second."""
+        cores, log = f"{self.cores:.2f}", f"{self.wal_bytes / 1e6:.2f}"
+        if not self.latencies:
+            return ["0", "", "", cores, "", log]
+        latencies = [f"{seconds * 1000:.1f}" for seconds in (self.median, self.slow)]
+        return [f"{self.rate:.0f}", *latencies, cores, f"{self.cores / self.rate * 1000:.2f}", log]
+
 
 def simulate(folder: Path, load: Load) -> Outcome:
     """Run nodes under a load on a new server with flushes of the disk, and measure the server."""

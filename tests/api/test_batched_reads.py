@@ -119,3 +119,31 @@ def test_a_request_that_is_cancelled_leaves_the_others_their_record() -> None:
         await asyncio.gather(*first)
 
     _run(store, act)
+
+
+def test_a_request_that_arrives_as_the_last_read_ends_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    permits: list[asyncio.Future[None]] = []
+
+    async def read(_read_all: object, ids: Sequence[str]) -> dict[str, int]:
+        permits.append(asyncio.get_running_loop().create_future())
+        await permits[-1]
+        return dict.fromkeys(ids, len(permits))
+
+    monkeypatch.setattr("headrace.api.batched_reads._MAX_READS", 1)
+    monkeypatch.setattr("headrace.api.batched_reads.run_in_threadpool", read)
+
+    async def act(reads: BatchedReads[int]) -> None:
+        first = asyncio.create_task(reads.get("a"))
+        while not permits:
+            await asyncio.sleep(0)
+        # The event loop runs the end of the read, and then this request, before anything else.
+        permits[0].set_result(None)
+        second = asyncio.create_task(reads.get("b"))
+        while len(permits) < 2:
+            await asyncio.sleep(0)
+        permits[1].set_result(None)
+        assert (await first, await second) == (1, 2)
+
+    _run(_Store(), act)

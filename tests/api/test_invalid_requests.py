@@ -125,7 +125,7 @@ def test_an_unknown_field_is_refused_by_name(
         ({"row_limit": "10"}, "row_limit"),
         ({"row_limit": True}, "row_limit"),
         ({"byte_limit": 1.5}, "byte_limit"),
-        ({"result": "memory"}, "result"),
+        ({"result": "tape"}, "result"),
         ({"on_wait_timeout": "stop"}, "on_wait_timeout"),
         ({"conf": {"spark.x": 1}}, "conf.spark.x"),
         ({"conf": []}, "conf"),

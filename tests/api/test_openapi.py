@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.auto_reply import AutoReplyLauncher
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.made_results import inline_result
-from tests.support.scripted_driver import AutoReplyLauncher
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState

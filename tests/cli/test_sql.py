@@ -18,7 +18,7 @@ class TestSubmit:
     def test_limits_parameters_and_disposition_are_sent(
         self, node: ScriptedNode, headrace: RunHeadrace
     ) -> None:
-        flags = ["--row-limit", "5", "--byte-limit", "9", "--result", "stored"]
+        flags = ["--row-limit", "5", "--byte-limit", "9", "--result", "memory"]
         named = ["--param", "a=1=2", "--param", "b:DECIMAL(3,1)=2.5"]
         headrace("sql", "SELECT :a, :b", *flags, *named)
         (call,) = node.calls("POST", STATEMENTS)
@@ -28,7 +28,7 @@ class TestSubmit:
             "statement": "SELECT :a, :b",
             "row_limit": 5,
             "byte_limit": 9,
-            "result": "stored",
+            "result": "memory",
             "parameters": [
                 {"name": "a", "value": "1=2"},
                 {"name": "b", "type": "DECIMAL(3,1)", "value": "2.5"},

@@ -17,7 +17,8 @@ def bootstrap(tmp_path: Path) -> Bootstrap:
     return Bootstrap(
         session_id="se_1",
         epoch=1,
-        token="secret",
+        token="key-of-the-driver",
+        flight_secret="key-of-results",
         nodes=["http://127.0.0.1:1"],
         conf={},
         results=str(tmp_path),
@@ -33,8 +34,9 @@ def test_reading_a_bootstrap_file_removes_its_token(tmp_path: Path, bootstrap: B
     file = tmp_path / "bootstrap.json"
     write_private(file, bootstrap.model_dump_json())
     without_token, token = read_bootstrap(file)
-    assert (without_token.token, token) == (None, "secret")
-    assert "secret" not in file.read_text()
+    assert (without_token.token, token) == (None, "key-of-the-driver")
+    assert "key-of" not in file.read_text()
+    assert without_token.flight_secret == "key-of-results"
     with pytest.raises(SystemExit, match="Another driver has already read the token"):
         read_bootstrap(file)
 
@@ -59,7 +61,7 @@ def test_reading_a_handoff_object_deletes_it(tmp_path: Path, bootstrap: Bootstra
     content = bootstrap.model_dump_json().encode()
     location = handoff.write_handoff(str(tmp_path), "headrace-se_1-1", content)
     without_token, token = read_handoff(location)
-    assert (without_token.token, token) == (None, "secret")
+    assert (without_token.token, token) == (None, "key-of-the-driver")
     assert not Path(location).exists()
     with pytest.raises(FileNotFoundError):
         read_handoff(location)

@@ -58,7 +58,7 @@ def _report_hello(world: World, driver: DriverState, link: DriverLinkService) ->
 
 
 def _poll(world: World, driver: DriverState, link: DriverLinkService) -> World:
-    orders = link.poll(_lease(driver), Poll(wait_seconds=0))
+    orders = link.poll(_lease(driver), Poll(wait_seconds=0)).orders
     if orders.assignment is not None:
         return world.with_driver(_begin(driver, orders.assignment))
     return world

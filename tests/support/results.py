@@ -52,7 +52,6 @@ def read_rows(report: ResultReport, location: str | None = None) -> Rows:
     """Return the rows as a node reads them: from the JSON of the report and the location."""
     received = ResultReport.model_validate_json(report.model_dump_json())
     received = check_report(received)
-    info = ResultInfo(
-        **received.model_dump(exclude={"data"}), location=location, expires_at=datetime.now(UTC)
-    )
+    described = received.model_dump(exclude={"data", "port"})
+    info = ResultInfo(**described, location=location, expires_at=datetime.now(UTC))
     return open_rows(info, received.data)

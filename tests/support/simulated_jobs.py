@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+from tests.support.auto_reply import AutoReplyLauncher
 from tests.support.made_results import inline_result
-from tests.support.scripted_driver import AutoReplyLauncher, ScriptedDriver
+from tests.support.scripted_driver import ScriptedDriver
 
 from headrace.model.failure import Failure
 from headrace.model.job import PlanSummary, SavepointContent

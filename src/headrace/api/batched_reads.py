@@ -48,19 +48,24 @@ class BatchedReads(Generic[T]):
         return await asyncio.shield(future)
 
     def _start_read(self) -> None:
-        read = asyncio.create_task(self._read_waiting())
-        self._reads.add(read)
-        read.add_done_callback(self._reads.discard)
+        self._reads.add(asyncio.create_task(self._read_waiting()))
 
     async def _read_waiting(self) -> None:
-        while self._waiting:
-            ids = list(self._waiting)[:_MAX_IDS]
-            futures = {each: self._waiting.pop(each) for each in ids}
-            try:
-                found = await run_in_threadpool(self._read_all, ids)
-            except Exception as error:  # noqa: BLE001 - each request reports it
-                for future in futures.values():
-                    future.set_exception(error)
-            else:
-                for record_id, future in futures.items():
-                    future.set_result(found.get(record_id))
+        try:
+            while self._waiting:
+                await self._read_batch()
+        finally:
+            # Not in a callback of the task: answered requests run before it, and may read again.
+            self._reads = {read for read in self._reads if read is not asyncio.current_task()}
+
+    async def _read_batch(self) -> None:
+        ids = list(self._waiting)[:_MAX_IDS]
+        futures = {each: self._waiting.pop(each) for each in ids}
+        try:
+            found = await run_in_threadpool(self._read_all, ids)
+        except Exception as error:  # noqa: BLE001 - each request reports it
+            for future in futures.values():
+                future.set_exception(error)
+        else:
+            for record_id, future in futures.items():
+                future.set_result(found.get(record_id))

@@ -181,7 +181,7 @@ class Database:
 
     def _send_wake_ups(self, tx: Tx) -> None:
         if not self.others_stream_events:
-            tx.note_waiter(EVENTS, remote_wake_ups.NOBODY)
+            tx.note_waiter(EVENTS, remote_wake_ups.NO_PROCESS)
         polled = self.notifications.find_subscribed(tx.topics)
         remote_wake_ups.send(tx.connection, self.process, tx.topics, tx.waiters, polled=polled)
 

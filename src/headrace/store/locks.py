@@ -17,7 +17,7 @@ from headrace.model.lifecycle import StatementState
 from headrace.model.session import DriverLease
 from headrace.store.database import Tx
 from headrace.store.notifications import statement_topic
-from headrace.store.remote_wake_ups import NOBODY
+from headrace.store.remote_wake_ups import NO_PROCESS
 from headrace.store.tables import sessions, statements
 
 
@@ -83,5 +83,5 @@ def _lock(
     if row is None:
         return None
     statement = LockedStatement._make(row)
-    tx.note_waiter(statement_topic(statement_id), statement.awaited_by or NOBODY)
+    tx.note_waiter(statement_topic(statement_id), statement.awaited_by or NO_PROCESS)
     return statement

@@ -21,7 +21,7 @@ from headrace.store.notifications import SESSION, STATEMENT
 CHANNEL = "headrace"
 SEVERAL = "*"
 """In place of a process in `statements.awaited_by`: more than one process waits."""
-NOBODY = ""
+NO_PROCESS = ""
 """In place of a process: none waits."""
 _TOPICS_AT_ONCE = 150
 """Topics in one payload. PostgreSQL refuses payloads of 8,000 bytes, and a topic has up to 45."""
@@ -75,7 +75,7 @@ def decode(payload: str, process: str) -> Sequence[str]:
 
 
 def _needs_wake_up(process: str, topic: str, waiter: str | None, *, is_polled: bool) -> bool:
-    if waiter == NOBODY:
+    if waiter == NO_PROCESS:
         return False
     return waiter != process or (topic.startswith(f"{SESSION}:") and not is_polled)
 

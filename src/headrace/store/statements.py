@@ -22,7 +22,7 @@ from headrace.store.database import Tx
 from headrace.store.notifications import session_topic
 from headrace.store.paging import Page, count_within_budget, length_of
 from headrace.store.records import RESULT_PREFIX, row_to_statement, spec_to_columns
-from headrace.store.remote_wake_ups import NOBODY, SEVERAL
+from headrace.store.remote_wake_ups import NO_PROCESS, SEVERAL
 from headrace.store.statement_transitions import record
 from headrace.store.tables import results as results_table
 from headrace.store.tables import sessions, statements
@@ -114,7 +114,7 @@ def _next_ordinal(tx: Tx, session_id: str) -> int:
     accepting = tx.execute(_NEXT_ORDINAL, {"session": session_id}).one_or_none()
     if accepting is not None:
         polls = accepting.state not in _WITHOUT_POLLS
-        tx.note_waiter(session_topic(session_id), accepting.link_process if polls else NOBODY)
+        tx.note_waiter(session_topic(session_id), accepting.link_process if polls else NO_PROCESS)
         following: int = accepting.next_ordinal
         return following - 1
     query = select(sessions.c.state, sessions.c.kind).where(sessions.c.id == session_id)

@@ -12,9 +12,9 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.auto_reply import AutoReplyLauncher
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result, stored_result
-from tests.support.scripted_driver import AutoReplyLauncher
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState

@@ -144,6 +144,28 @@ def check_results(results: Mapping[str, Sequence[str]]) -> Iterator[str]:
             yield f"the nodes give different results of {statement_id}: {short}"
 
 
+def find_lost(
+    held: Iterable[str], statements: Iterable[Statement], sessions: Iterable[Mapping[str, Any]]
+) -> set[str]:
+    """Return those statements with held results whose drivers were lost afterwards."""
+    epochs = {session["id"]: session["epoch"] for session in sessions}
+    ids = set(held)
+    return {
+        each["id"]
+        for each in statements
+        if each["id"] in ids and each["epoch"] is not None
+        if each["epoch"] < epochs[each["session_id"]]
+    }
+
+
+def check_lost_results(lost: Iterable[str], results: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Check that every node says that these results were lost with their drivers."""
+    for statement_id in lost:
+        for answer in results.get(statement_id, ()):
+            if not answer.startswith("refused: result_gone") or "driver was lost" not in answer:
+                yield f"the driver of {statement_id} was lost, but a node answers {answer[:200]}"
+
+
 def check_query_rows(
     queries: Iterable[Accepted], results: Mapping[str, Sequence[str]], expected: Mapping[Work, int]
 ) -> Iterator[str]:

@@ -157,7 +157,7 @@ class Worker(ABC):
 
 
 class Analyst(Worker):
-    """Reads: small results, stored results, and the materialized view."""
+    """Reads: small, stored and held results, and the materialized view."""
 
     def take_turn(self) -> None:
         session = self._session
@@ -165,10 +165,12 @@ class Analyst(Worker):
         texts = {
             Work.QUERY: f"SELECT id, {number}L AS n FROM range(10)",
             Work.STORED_QUERY: f"SELECT id, {number}L AS n FROM range(0, 20000, 1, 2)",
+            Work.HELD_QUERY: f"SELECT id, {number}L AS n FROM range(0, 1000, 1, 2)",
             Work.VIEW_READ: f"SELECT count(*), min(made), max(made) FROM {VIEW}",
         }
         work = self._chance.choice([Work.QUERY, *texts])
-        fields = {"result": "stored"} if work is Work.STORED_QUERY else {}
+        dispositions = {Work.STORED_QUERY: "stored", Work.HELD_QUERY: "memory"}
+        fields = {"result": dispositions[work]} if work in dispositions else {}
         statement = session.run(work, texts[work], number=number, **fields)
         if work is Work.VIEW_READ and statement["state"] == "success":
             [row] = session.client.rows(statement["id"], plain_numbers=True)["rows"]

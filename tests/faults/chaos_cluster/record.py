@@ -15,6 +15,7 @@ class Work(StrEnum):
 
     QUERY = "query"
     STORED_QUERY = "query with a stored result"
+    HELD_QUERY = "query with a result in the memory of the driver"
     INSERT = "INSERT"
     CTAS = "CREATE TABLE AS SELECT"
     FAILING_CTAS = "CREATE TABLE AS SELECT that fails half-way"

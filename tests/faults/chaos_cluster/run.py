@@ -31,7 +31,12 @@ from headrace.model.lifecycle import STATEMENT
 _END_SECONDS = 240.0
 _INSERTS = (Work.INSERT, Work.BATCH_INSERT)
 _CREATIONS = (Work.CTAS, Work.FAILING_CTAS)
-_QUERY_ROWS = {Work.QUERY: 10, Work.BATCH_QUERY: 10, Work.STORED_QUERY: 20_000}
+_QUERY_ROWS = {
+    Work.QUERY: 10,
+    Work.BATCH_QUERY: 10,
+    Work.STORED_QUERY: 20_000,
+    Work.HELD_QUERY: 1_000,
+}
 _TABLES_OF_QUERY = 50
 """Tables that one query counts."""
 
@@ -159,12 +164,18 @@ class ClusterRun:
             self._report.numbers[sink] = sum(counts.values())
         results = self._read_results()
         nodes = reader.client.nodes()
+        held = [each.id for each in self._record.select(Work.HELD_QUERY)]
+        at_rest = self._cluster.read_rows()
+        lost = checks.find_lost(held, at_rest.statements, at_rest.sessions)
         load.close_sessions(self._cluster)
         rows = self._cluster.read_rows()
         self._report.results = len(results)
         self._count_statements(rows)
         violations = self._report.violations
         violations += self._check_statements(rows, inserted, created, killed_jvms)
+        self._report.numbers["results lost with their drivers"] = len(lost & results.keys())
+        violations += checks.check_lost_results(lost, results)
+        results = {key: answers for key, answers in results.items() if key not in lost}
         violations += checks.check_results(results)
         violations += checks.check_query_rows(
             self._record.select(*_QUERY_ROWS), results, _QUERY_ROWS

@@ -10,11 +10,13 @@ from tests.faults.chaos_cluster.checks import (
     check_attempts_of_inserts,
     check_copies,
     check_inserts,
+    check_lost_results,
     check_nodes,
     check_query_rows,
     check_results,
     check_tables,
     check_view_reads,
+    find_lost,
 )
 from tests.faults.chaos_cluster.record import Accepted, ViewRead, Work
 
@@ -126,6 +128,19 @@ def test_every_node_gives_the_same_rows() -> None:
     assert len(list(check_results({"st_1": ["1,2", "1,2", "1,3"]}))) == 1
     refusals = ["refused: result_gone"] * 3
     assert len(list(check_results({"st_1": refusals}))) == 1
+
+
+def test_a_held_result_may_be_gone_only_with_its_driver() -> None:
+    statement = {"id": "st_1", "session_id": SESSION, "epoch": 1}
+    sessions = [{"id": SESSION, "epoch": 2}]
+    assert find_lost(["st_1"], [statement], sessions) == {"st_1"}
+    assert find_lost([], [statement], sessions) == set()
+    assert find_lost(["st_1"], [statement | {"epoch": 2}], sessions) == set()
+    gone = "refused: result_gone: the rows are gone: the driver was lost."
+    assert not list(check_lost_results({"st_1"}, {"st_1": [gone, gone]}))
+    assert len(list(check_lost_results({"st_1"}, {"st_1": [gone, "1,2"]}))) == 1
+    expired = "refused: result_gone: the rows are deleted"
+    assert len(list(check_lost_results({"st_1"}, {"st_1": [expired]}))) == 1
 
 
 def test_a_query_has_its_own_rows_and_all_of_them() -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
+from headrace.control.driver_link.moved_links import Polled, move_link
 from headrace.control.driver_link.outcomes import (
     accept_outcome,
     check_holder,
@@ -87,14 +87,6 @@ from headrace.store.notifications import session_topic
 
 _MAX_TOKEN_HASHES = 10_000
 """Largest number of drivers whose token hash a node keeps in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Polled:
-    """The orders for a driver, and whether it polled another process before."""
-
-    orders: Orders
-    link_moved: bool
 
 
 class DriverLinkService:
@@ -190,16 +182,7 @@ class DriverLinkService:
             closing = self._close_batch(lease)
         cancel = _new_cancels(view, message)
         orders = Orders(assignment=assignment, cancel=cancel, close=closing, streams=streams)
-        return Polled(orders, self._move_link(lease, view))
-
-    def _move_link(self, lease: DriverLease, view: DriverView) -> bool:
-        """Ask for the wake-ups of a driver that polled another process. Return whether it did."""
-        process = self._database.process
-        if not self._database.is_shared or view.link_process == process:
-            return False
-        with self._database.write("link.move") as tx:
-            sessions.move_link(tx, lease, process)
-        return True
+        return Polled(orders, link_moved=move_link(self._database, lease, view))
 
     def renew(self, lease: DriverLease, message: Renew) -> Renewed:
         """Renew the lease of the driver, and apply what it reports about its queries.
