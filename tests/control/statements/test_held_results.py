@@ -131,10 +131,14 @@ def test_a_node_on_another_host_asks_the_node_on_the_host_of_the_driver(
         # A node that is asked by another one does not ask further.
         refused = two.http.get(f"{path}/result", params={"forward": "false"})
         assert (refused.status_code, refused.json()["code"]) == (503, "node_unreachable")
+        assert "on another host than this node" in refused.json()["detail"]
         # Loopback of that host is another place for the clients of this one.
         assert two.http.get(path).json()["result"]["flight"] is None
 
-        leaving.close()
+        with serve_node(settings("three")):
+            leaving.close()
+            # Another node of that host takes the place of the node that launched the driver.
+            assert two.http.get(f"{path}/result").json()["rows"] == [["1", "a"], ["2", "b"]]
         refused = two.http.get(f"{path}/result")
         assert (refused.status_code, refused.json()["code"]) == (503, "node_unreachable")
-        assert "on another host" in refused.json()["detail"]
+        assert "no live node is there" in refused.json()["detail"]
