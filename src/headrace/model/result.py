@@ -13,7 +13,15 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
 
 from headrace.model.text import MAX_REPORT, Count, JsonObject, SmallCount
 
@@ -41,7 +49,11 @@ class GoneReason(StrEnum):
 
 
 class ResultRequest(BaseModel):
-    """Where the result of one statement is kept, and its limits."""
+    """Where the result of one statement is kept, and its limits.
+
+    The disposition `memory` is written as `auto` and `held`. A node that does not know it would
+    otherwise read none of the fields, and would lose the limits.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,6 +64,20 @@ class ResultRequest(BaseModel):
     """Largest number of bytes of record batches; the result says `truncated` likewise."""
     location: str | None = None
     """A results location for this result alone; default: the location of the node."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_held(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("held") is True:
+            return {**values, "disposition": Disposition.MEMORY}
+        return values
+
+    @model_serializer(mode="wrap")
+    def _write_held(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = write(self)
+        if self.disposition is Disposition.MEMORY:
+            values |= {"disposition": Disposition.AUTO.value, "held": True}
+        return values
 
 
 def make_location(base: str, statement_id: str, epoch: int, attempt: int) -> str:

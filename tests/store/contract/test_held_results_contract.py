@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from sqlalchemy import select, update
+from pydantic import BaseModel
+from sqlalchemy import JSON, select, type_coerce, update
 from tests.support.store import INLINE, new_session, new_statement, running_session
 
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.model.result import Disposition, GoneReason, ResultHolder, ResultInfo
+from headrace.model.result import (
+    Disposition,
+    GoneReason,
+    ResultHolder,
+    ResultInfo,
+    ResultRequest,
+)
 from headrace.model.session import DriverLease, FlightAccess
+from headrace.model.statement import NewStatement, StatementSpec
 from headrace.store import (
     closing_sessions,
     results,
@@ -99,6 +107,36 @@ def test_older_nodes_read_a_held_result_as_stored(store: Database) -> None:
     statement_id = hold(store, start_holder(store))
     assert read_column(store, "disposition", statement_id) == Disposition.STORED
     assert read_column(store, "location", statement_id) is not None
+
+
+class OlderRequest(BaseModel):
+    """The request as older nodes know it."""
+
+    disposition: Literal["auto", "inline", "stored"]
+    row_limit: int | None
+    byte_limit: int | None
+    location: str | None
+
+
+def test_older_nodes_read_the_limits_of_a_request_for_a_held_result(store: Database) -> None:
+    spec = StatementSpec(
+        text="SELECT 1",
+        result_request=ResultRequest(
+            disposition=Disposition.MEMORY, row_limit=7, byte_limit=8, location="/elsewhere"
+        ),
+    )
+    session_id = new_session(store)
+    with store.write("test") as tx:
+        new = NewStatement(id=new_id("st"), session_id=session_id, owner="ada", spec=spec)
+        statements.insert(tx, new, actor="ada")
+        read = statements.get(tx, new.id)
+        column = type_coerce(tables.statements.c.result_request, JSON)
+        older = OlderRequest.model_validate(tx.execute(select(column)).scalar_one())
+    assert read is not None
+    assert read.spec.result_request == spec.result_request
+    assert older == OlderRequest(
+        disposition="auto", row_limit=7, byte_limit=8, location="/elsewhere"
+    )
 
 
 def test_a_driver_that_serves_no_results_cannot_hold_one(store: Database) -> None:
