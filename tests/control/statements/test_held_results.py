@@ -84,6 +84,10 @@ def test_a_node_serves_held_rows_until_the_session_ends(
     result = node.http.get(path).json()["result"]
     assert result["disposition"] == "memory"
     assert result["flight"]["ticket"] == statement_id
+    for header in ("X-Forwarded-For", "Forwarded"):
+        # The loopback of this host is not the one of a client behind a proxy.
+        behind_proxy = node.http.get(path, headers={header: "10.0.0.9"}).json()
+        assert behind_proxy["result"]["flight"] is None
 
     node.http.delete(f"/api/v1/sessions/{session_id}")
     driver.goodbye()

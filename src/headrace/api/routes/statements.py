@@ -235,7 +235,9 @@ async def statement_result(
 
 def _add_flight_offer(request: Request, statement: Statement, body: StatementBody) -> StatementBody:
     """Return the body with the place at which the caller reads a held result directly."""
-    is_local = request.client is not None and is_loopback(request.client.host)
+    # A proxy on the host of the node names its clients, which may be elsewhere, in a header.
+    is_forwarded = "forwarded" in request.headers or "x-forwarded-for" in request.headers
+    is_local = not is_forwarded and request.client is not None and is_loopback(request.client.host)
     offer = node_of(request).statements.find_flight_offer(statement, is_local=is_local)
     if offer is None or body.result is None:
         return body
