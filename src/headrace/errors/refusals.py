@@ -340,7 +340,7 @@ class SchemaTooNew(HeadraceError):
 
 
 class ResultsUnavailable(HeadraceError):
-    """The results location cannot be read or written."""
+    """Results cannot be read or written."""
 
     code = "results_unavailable"
     status = 503
