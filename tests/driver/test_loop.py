@@ -9,12 +9,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyarrow import flight
+from tests.driver.output.test_held_results import make_result
 from tests.support.journal import BOOTSTRAP
+from tests.support.made_results import inline_result
 from tests.support.waiting import wait_until
 
 from headrace.driver import loop as loop_module
 from headrace.driver.link import NodeLink
 from headrace.driver.loop import Loop
+from headrace.driver.output.held_results import HeldResults
 from headrace.driver.spark import Spark
 from headrace.errors import HeadraceError, LeaseLost
 from headrace.model.failure import Failure
@@ -22,6 +26,7 @@ from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment, Ended, Orders, Renewed, Restored
 from headrace.model.result import ResultRequest
 from headrace.model.stream_query import QueryReport
+from headrace.results.flight_tickets import make_token
 
 STATEMENT_ID = f"st_{'1' * 32}"
 
@@ -242,3 +247,44 @@ def test_a_driver_whose_statements_ignore_their_cancel_kills_its_jvm_after_the_g
     assert link.goodbyes == [None]
     assert spark.killed.is_set()
     assert exits == [0]
+
+
+def test_a_slow_reader_of_a_held_result_does_not_keep_a_driver_without_its_lease(
+    exits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that lives on after its lease could still write to the files of its successor."""
+    secret, ports = "secret of the driver", []
+
+    class HoldingExecution:
+        cancelling = False
+
+        def __init__(self, *arguments: object) -> None:
+            self.assignment, self._held = arguments[2], cast("HeldResults", arguments[4])
+
+        def run(self) -> Ended:
+            rows = [(number, "x" * 1000) for number in range(10_000)]
+            ports.append(self._held.hold(STATEMENT_ID, make_result(*[rows] * 5)))
+            result = inline_result([("x", "integer")], [[1]])
+            return Ended(statement_id=STATEMENT_ID, state=StatementState.SUCCESS, result=result)
+
+        def wait_for_end(self, _seconds: float) -> bool:
+            return True
+
+    order = assign(monkeypatch, lambda: StatementState.SUCCESS)
+    monkeypatch.setattr(loop_module, "Execution", HoldingExecution)
+    monkeypatch.setattr(loop_module, "_READER_SECONDS", 0.1)
+    access = {"flight_host": "127.0.0.1", "flight_secret": secret, "memory_limit": 1 << 30}
+    link = FakeLink(orders=[order], bootstrap=BOOTSTRAP.model_copy(update=access))
+    spark = FakeSpark()
+    thread = run_in_thread(make_loop(link, spark))
+    wait_until(lambda: ports, what="the driver holds a result")
+    token = f"Bearer {make_token(secret, STATEMENT_ID)}".encode()
+    options = flight.FlightCallOptions(headers=[(b"authorization", token)])
+    with flight.FlightClient(f"grpc://127.0.0.1:{ports[0]}") as client:
+        _reader = client.do_get(flight.Ticket(STATEMENT_ID.encode()), options)
+        link.said_goodbye.set()  # The poll raises LeaseLost.
+        wait_until(lambda: exits, what="the process ends")
+    thread.join(10)
+    assert spark.killed.is_set()
+    assert exits == [1]
+    assert link.goodbyes == []

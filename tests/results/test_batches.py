@@ -12,6 +12,7 @@ from headrace.results.batches import (
     batch_bytes,
     count_rows_within,
     count_values,
+    group_by_size,
     normalize_batch,
     split_batch,
 )
@@ -45,6 +46,22 @@ def test_rows_within_a_limit_are_the_longest_prefix(texts: list[str | None], lim
     assert batch_bytes(batch.slice(0, rows)) <= limit or rows == 0
     if rows < batch.num_rows:
         assert batch_bytes(batch.slice(0, rows + 1)) > limit
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [
+        ([], []),
+        ([3, 3, 3], [[3, 3], [3]]),
+        ([9, 1, 1], [[9], [1, 1]]),
+        ([1, 9, 1], [[1], [9], [1]]),
+        ([4, 4, 4, 4], [[4, 4], [4, 4]]),
+    ],
+)
+def test_batches_are_grouped_within_the_limit(sizes: list[int], groups: list[list[int]]) -> None:
+    batches = [pa.record_batch([pa.array([1] * size, pa.int8())], names=["_0"]) for size in sizes]
+    grouped = [[batch.num_rows for batch in group] for group in group_by_size(batches, 8)]
+    assert grouped == groups
 
 
 def test_each_row_counts_at_least_one_byte() -> None:

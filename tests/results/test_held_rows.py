@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import resource
+import socket
+import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +17,7 @@ import pytest
 from pyarrow import flight
 from tests.support.made_results import spark_schema
 
-from headrace.errors import HeadraceError, InvalidResult, ResultsUnavailable
+from headrace.errors import InvalidResult, ResultsUnavailable
 from headrace.model.ids import new_id
 from headrace.model.result import Disposition, ResultHolder, ResultInfo
 from headrace.results.flight_tickets import MAX_BODY_BYTES
@@ -31,8 +34,8 @@ Reply = Callable[[], Iterator[bytes]]
 class Driver(flight.FlightServerBase):  # type: ignore[misc] # pyarrow has no annotations
     """A Flight server whose action sends whatever a test wants."""
 
-    def __init__(self, reply: Reply) -> None:
-        super().__init__("grpc://127.0.0.1:0")
+    def __init__(self, reply: Reply, **options: Any) -> None:
+        super().__init__("grpc://127.0.0.1:0", **options)
         self._reply = reply
 
     def do_action(self, _context: Any, _action: Any) -> Iterator[pa.Buffer]:
@@ -40,21 +43,25 @@ class Driver(flight.FlightServerBase):  # type: ignore[misc] # pyarrow has no an
             yield pa.py_buffer(body)
 
 
+def open_rows(port: int, *, seconds: float = 10.0) -> HeldRows:
+    info = ResultInfo(
+        disposition=Disposition.MEMORY,
+        spark_schema=spark_schema(COLUMNS),
+        row_count=ROWS,
+        byte_count=24,
+        truncated=False,
+        chunks=1,
+        location=None,
+        expires_at=datetime.now(UTC),
+        holder=ResultHolder(session_id="se_1", epoch=1, endpoint=f"127.0.0.1:{port}"),
+    )
+    return HeldRows(info, new_id("st"), "secret", call_seconds=seconds)
+
+
 @contextmanager
-def opened(reply: Reply, *, seconds: float = 10.0) -> Iterator[HeldRows]:
-    with Driver(reply) as driver:
-        info = ResultInfo(
-            disposition=Disposition.MEMORY,
-            spark_schema=spark_schema(COLUMNS),
-            row_count=ROWS,
-            byte_count=24,
-            truncated=False,
-            chunks=1,
-            location=None,
-            expires_at=datetime.now(UTC),
-            holder=ResultHolder(session_id="se_1", epoch=1, endpoint=f"127.0.0.1:{driver.port}"),
-        )
-        yield HeldRows(info, new_id("st"), "secret", call_seconds=seconds)
+def opened(reply: Reply, *, seconds: float = 10.0, **options: Any) -> Iterator[HeldRows]:
+    with Driver(reply, **options) as driver:
+        yield open_rows(driver.port, seconds=seconds)
 
 
 def write_stream(
@@ -107,35 +114,118 @@ def test_a_body_above_the_limit_is_refused() -> None:
 
 
 def test_an_endless_chunk_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.results.held_rows._MAX_STREAM_BYTES", 4 * MAX_BODY_BYTES)
+    monkeypatch.setattr("headrace.results.held_rows._OVERHEAD_BYTES", 4 * MAX_BODY_BYTES)
 
     def send_forever() -> Iterator[bytes]:
         while True:
             yield bytes(MAX_BODY_BYTES)
 
-    with opened(send_forever) as rows, pytest.raises(InvalidResult, match="too large"):
+    with opened(send_forever) as rows, pytest.raises(InvalidResult, match="larger than its result"):
         list(rows.batches())
 
 
-def test_a_driver_that_sends_slowly_is_given_up() -> None:
-    def send_slowly() -> Iterator[bytes]:
-        for _number in range(100):
-            time.sleep(0.1)
-            yield b"x"
+def _send_slowly() -> Iterator[bytes]:
+    while True:
+        time.sleep(0.1)
+        yield b"x"
 
+
+def _send_nothing_at_all() -> Iterator[bytes]:
+    time.sleep(3)
+    yield b""
+
+
+def _send_empty_bodies() -> Iterator[bytes]:
+    while True:
+        yield b""
+
+
+@pytest.mark.parametrize("reply", [_send_slowly, _send_nothing_at_all, _send_empty_bodies])
+def test_a_driver_that_takes_too_long_is_given_up(reply: Reply) -> None:
     start = time.monotonic()
-    with opened(send_slowly, seconds=0.5) as rows:
-        with pytest.raises(ResultsUnavailable):
+    with opened(reply, seconds=0.5) as rows:
+        with pytest.raises(ResultsUnavailable, match="Deadline Exceeded"):
             list(rows.batches())
+        assert time.monotonic() - start < 2.5
+
+
+class _Compression(flight.ServerMiddleware):  # type: ignore[misc] # as above
+    """Makes gRPC compress what the server sends."""
+
+    def sending_headers(self) -> dict[str, str]:
+        return {"grpc-internal-encoding-request": "gzip"}
+
+
+class _CompressionFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc] # as above
+    def start_call(self, _info: Any, _headers: Any) -> _Compression:
+        return _Compression()
+
+
+def test_bodies_that_grpc_has_compressed_are_not_unpacked() -> None:
+    content = write_stream(SCHEMA, ROWS)
+    middleware = {"gzip": _CompressionFactory()}
+    with (
+        opened(lambda: iter([content]), middleware=middleware) as rows,
+        pytest.raises(InvalidResult),
+    ):
+        list(rows.batches())
+
+
+def _never_answer(connection: socket.socket) -> None:
+    connection.recv(1)
+
+
+def _answer_with_http_1(connection: socket.socket) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+
+def _send_garbage(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(b"\xff" * 65536)
+
+
+def _send_endless_headers(connection: socket.socket) -> None:
+    settings, first = b"\0\0\0\x04\0\0\0\0\0", b"\0\0\x01\x01\0\0\0\0\x01\x88"
+    connection.sendall(settings)
+    time.sleep(0.1)
+    connection.sendall(first)
+    while True:
+        frame = b"\0\x40\0\x09\0\0\0\0\x01" + b"\x40\x01a\x7f\x81\x7e" + b"x" * (0x4000 - 6)
+        connection.sendall(frame)
+
+
+@pytest.mark.parametrize(
+    "serve", [_never_answer, _answer_with_http_1, _send_garbage, _send_endless_headers]
+)
+def test_a_port_of_another_service_is_an_error(serve: Callable[[socket.socket], None]) -> None:
+    """The driver chooses the port: the node may reach a service that does not speak Flight."""
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _address = listener.accept()
+                with connection, suppress(OSError):
+                    serve(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        start = time.monotonic()
+        with pytest.raises(ResultsUnavailable):
+            list(open_rows(listener.getsockname()[1], seconds=1.0).batches())
         assert time.monotonic() - start < 5
 
 
-def test_the_message_of_an_error_is_short_and_on_one_line() -> None:
+@pytest.mark.parametrize(
+    "text", ["no\nrows \x1b[31m\r\u2028", "x" * 5000, "no\nrows " + "x" * 100_000]
+)
+def test_the_message_of_an_error_is_short_and_on_one_line(text: str) -> None:
     def fail() -> Iterator[bytes]:
-        raise flight.FlightServerError("no\nrows " + "x" * 100_000)
+        raise flight.FlightServerError(text)
         yield b""
 
-    with opened(fail) as rows, pytest.raises(HeadraceError) as caught:
+    with opened(fail) as rows, pytest.raises(ResultsUnavailable) as caught:
         list(rows.batches())
     assert len(caught.value.message) < 400
-    assert "\n" not in caught.value.message
+    assert caught.value.message.isprintable()
+    # A stack trace in the log contains the driver's text neither.
+    assert "rows \x1b" not in "".join(traceback.format_exception(caught.value))

@@ -10,7 +10,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
@@ -87,12 +86,7 @@ class ScriptedDriver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -149,11 +143,7 @@ class ScriptedDriver:
         return assignment
 
     def renew(
-        self,
-        *,
-        streams: int = 0,
-        queries: Sequence[QueryReport] = (),
-        held: Sequence[str] = (),
+        self, *, streams: int = 0, queries: Sequence[QueryReport] = (), held: Sequence[str] = ()
     ) -> Renewed:
         message = Renew(streams=streams, queries=list(queries), held=list(held))
         return self._call("renew", message, Renewed)

@@ -35,6 +35,7 @@ from headrace.control.node_lease import ExpiredNodes, NodeLease
 from headrace.control.nodes import Nodes
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
 from headrace.control.placement import check_placement
+from headrace.control.result_reads import ResultReads
 from headrace.control.retention import Retention
 from headrace.control.sessions.closing import Closings
 from headrace.control.sessions.ending import close_session
@@ -67,9 +68,8 @@ _LOG = logging.getLogger("headrace.node")
 _CLOSE_SECONDS = 15.0
 _HISTORY_SECONDS = 60.0
 _EXPIRED_NODES_SECONDS = 60.0
-_READ_THREADS = 8
 _LOG_THREADS = 4
-_READ_SECONDS = 60.0
+_LOG_SECONDS = 60.0
 
 
 class Node:
@@ -138,9 +138,9 @@ class Node:
         self.events = EventLog(self.context)
         self.driver_link = DriverLinkService(self.context)
         self.wake_ups = WakeUps(self.database)
-        self.result_reads = WorkerPool("result-reads", threads=_READ_THREADS, seconds=_READ_SECONDS)
+        self.result_reads = ResultReads()
         self.log_reads = WorkerPool(
-            "log-reads", threads=_LOG_THREADS, seconds=_READ_SECONDS, storage="folder of the logs"
+            "log-reads", threads=_LOG_THREADS, seconds=_LOG_SECONDS, storage="folder of the logs"
         )
         self._retention = Retention(self.context)
         self._launchers = LauncherRegistry(launchers or installed_launchers(settings), self.metrics)

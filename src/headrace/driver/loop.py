@@ -43,7 +43,7 @@ _RECOVERY_SECONDS = 5.0
 """Time that the first statement waits for the recovery of tables, which then continues."""
 _THREADS = 64
 _READER_SECONDS = 1.0
-"""Time that the readers of held results have when the session closes."""
+"""Time that the readers of held results have when the driver ends."""
 
 
 class Loop:
@@ -119,6 +119,14 @@ class Loop:
             self._workers.submit(warm_up, self._spark, self._link.bootstrap)
         try:
             self._serve()
+        except BaseException as error:
+            # The lease may be lost: the JVM must not write anything from here on.
+            self._spark.kill()
+            if not self._held.close(_READER_SECONDS):
+                # The Flight server waits for its readers, and Python would wait for the server.
+                _LOG.error("driver stops while results are read: %s", error)
+                os._exit(1)
+            raise
         finally:
             reporter.stop()
             # Only now: the lease must last while statements stop.

@@ -82,7 +82,7 @@ class StoredBatches:
 
 
 def read_stream(
-    data: bytes, schema: Schema, *, has_real_names: bool = False
+    data: bytes | bytearray, schema: Schema, *, has_real_names: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Yield the checked batches of an IPC stream. Raise InvalidResult.
 

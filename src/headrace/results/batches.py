@@ -73,21 +73,22 @@ def split_batch(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def group_by_size(batches: Iterable[pa.RecordBatch], limit: int) -> list[list[pa.RecordBatch]]:
-    """Return the batches in chunks of at most `limit` bytes, and at least one chunk.
+def group_by_size(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[list[pa.RecordBatch]]:
+    """Yield the batches in groups of at most `limit` bytes.
 
-    A batch that is larger than the limit becomes a chunk of its own.
+    A batch that is larger than the limit becomes a group of its own.
     """
-    chunks: list[list[pa.RecordBatch]] = [[]]
-    chunk_bytes = 0
+    group: list[pa.RecordBatch] = []
+    group_bytes = 0
     for batch in batches:
         size = batch_bytes(batch)
-        if chunks[-1] and chunk_bytes + size > limit:
-            chunks.append([])
-            chunk_bytes = 0
-        chunks[-1].append(batch)
-        chunk_bytes += size
-    return chunks
+        if group and group_bytes + size > limit:
+            yield group
+            group, group_bytes = [], 0
+        group.append(batch)
+        group_bytes += size
+    if group:
+        yield group
 
 
 def normalize_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

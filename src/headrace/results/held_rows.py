@@ -6,13 +6,15 @@ call, and checks every batch as it checks those of other results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyarrow import flight
 
 from headrace.errors import InvalidResult, ResultsUnavailable
 from headrace.model.result import ResultInfo
+from headrace.printable import escape_character
 from headrace.results.arrow_messages import MAX_BATCH_BYTES, read_stream
 from headrace.results.flight_tickets import (
     AUTHORIZATION,
@@ -26,8 +28,8 @@ from headrace.results.schema import parse_schema
 
 _CALL_SECONDS = 30.0
 """Longest time that a driver may take for one chunk."""
-_MAX_STREAM_BYTES = MAX_BATCH_BYTES + (64 << 20)
-"""Largest chunk: one row and the metadata of many small batches."""
+_OVERHEAD_BYTES = 64 << 20
+"""Most bytes of a chunk beside its values: the schema, and 256 bytes for each of many columns."""
 _OPTIONS = [
     ("grpc.max_receive_message_length", MAX_BODY_BYTES + 1024),
     # A compressed message could be much larger than this limit.
@@ -37,7 +39,52 @@ _OPTIONS = [
 ]
 
 
-class HeldRows:
+class FetchedRows(ABC):
+    """Rows that are fetched by chunk, as Arrow IPC streams."""
+
+    has_real_names = False
+    """Whether the streams have the names for clients, and not those of the stored schema."""
+
+    def __init__(self, info: ResultInfo) -> None:
+        """Parse the schema. Raise InvalidResult if it is not valid."""
+        self.schema = parse_schema(info.spark_schema)
+        self.chunks = max(1, info.chunks)
+        # `batches` yields exactly as many rows, and a chunk not more.
+        self.row_count = info.row_count
+        # Arrow pads the buffers, and may add a bitmap of nulls to each.
+        self._max_bytes = min(2 * info.byte_count, MAX_BATCH_BYTES) + _OVERHEAD_BYTES
+
+    @abstractmethod
+    def fetch(self, number: int) -> Iterable[bytes]:
+        """Yield the Arrow IPC stream of a chunk in pieces of any size."""
+
+    def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
+        check_chunk_number(number, self.chunks)
+        return self._read(number, self.row_count)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        remaining = self.row_count
+        for number in range(self.chunks):
+            for batch in self._read(number, remaining):
+                remaining -= batch.num_rows
+                yield batch
+        if remaining:
+            raise InvalidResult("The driver has fewer rows than it has reported.")
+
+    def _read(self, number: int, max_rows: int) -> Iterator[pa.RecordBatch]:
+        content = bytearray()
+        for piece in self.fetch(number):
+            content += piece
+            if len(content) > self._max_bytes:
+                raise InvalidResult("The driver sends a chunk that is larger than its result.")
+        for batch in read_stream(content, self.schema, has_real_names=self.has_real_names):
+            max_rows -= batch.num_rows
+            if max_rows < 0:
+                raise InvalidResult("The driver has more rows than it has reported.")
+            yield batch
+
+
+class HeldRows(FetchedRows):
     """Rows that the driver at an endpoint holds. Each chunk is one call."""
 
     def __init__(
@@ -54,56 +101,35 @@ class HeldRows:
             secret: Key of the tokens of the driver.
             call_seconds: Longest time that the driver may take for one chunk.
         """
+        super().__init__(info)
         assert info.holder is not None
-        self.schema = parse_schema(info.spark_schema)
-        self.chunks = max(1, info.chunks)
-        # `batches` yields exactly as many rows, and a chunk not more.
-        self.row_count = info.row_count
         self._endpoint = info.holder.endpoint
         self._statement_id = statement_id
         self._token = make_token(secret, statement_id)
         self._call_seconds = call_seconds
 
-    def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
-        check_chunk_number(number, self.chunks)
-        return self._read(number, self.row_count)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        remaining = self.row_count
-        for number in range(self.chunks):
-            for batch in self._read(number, remaining):
-                remaining -= batch.num_rows
-                yield batch
-        if remaining:
-            raise InvalidResult("The driver has fewer rows than it has reported.")
-
-    def _read(self, number: int, max_rows: int) -> Iterator[pa.RecordBatch]:
-        for batch in read_stream(self._fetch(number), self.schema):
-            max_rows -= batch.num_rows
-            if max_rows < 0:
-                raise InvalidResult("The driver has more rows than it has reported.")
-            yield batch
-
-    def _fetch(self, number: int) -> bytes:
-        """Return a chunk as an Arrow IPC stream. Raise ResultsUnavailable and InvalidResult."""
+    def fetch(self, number: int) -> Iterator[bytes]:
+        """Yield the bodies that the driver sends. Raise ResultsUnavailable."""
         action = flight.Action(READ_CHUNK, ResultTicket(self._statement_id, number).to_bytes())
         options = flight.FlightCallOptions(
             timeout=self._call_seconds,
             headers=[(AUTHORIZATION.encode(), f"Bearer {self._token}".encode())],
         )
-        content = bytearray()
         try:
             with flight.FlightClient(
                 f"grpc://{self._endpoint}", generic_options=_OPTIONS
             ) as client:
                 for result in client.do_action(action, options):
-                    content += result.body
-                    if len(content) > _MAX_STREAM_BYTES:
-                        raise InvalidResult("A chunk from the driver is too large.")
+                    yield result.body
         except (flight.FlightError, pa.ArrowException, OSError) as error:
+            # Without its cause: a stack trace in the log keeps the lines that a driver has written.
             raise ResultsUnavailable(
-                "The driver that holds the rows does not send them:"
-                f" {str(error).partition('. ')[0][:200]}.",
+                f"The driver that holds the rows does not send them: {_describe(error)}.",
                 hint="Try again. If the driver is lost, the statement says so within the lease.",
-            ) from error
-        return bytes(content)
+            ) from None
+
+
+def _describe(error: Exception) -> str:
+    """Return the first sentence of an error that a driver may have written, on one line."""
+    sentence = str(error).partition(". ")[0][:200]
+    return "".join(map(escape_character, sentence))

@@ -57,7 +57,7 @@ def has_driver(tx: Tx, session_id: str) -> bool:
 
 def release(tx: Tx, session_id: str) -> None:
     """Release a session from its driver, which is gone. A later call of that driver is fenced."""
-    values = {"lease_until": None, "fenced_driver": None, "handle": None, "token_hash": None}
+    names = ("lease_until", "fenced_driver", "handle", "token_hash", "flight_secret")
     results.mark_held_gone(tx, session_id, GoneReason.SESSION_CLOSED)
     driverless = update(sessions).where(sessions.c.id == session_id, _IS_CLOSING)
-    tx.execute(driverless.values(epoch=sessions.c.epoch + 1, **values))
+    tx.execute(driverless.values(epoch=sessions.c.epoch + 1, **dict.fromkeys(names)))

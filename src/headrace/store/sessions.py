@@ -299,7 +299,7 @@ def _values_on_entry(target: SessionState, lease_seconds: float | None) -> dict[
     if target is SessionState.CLOSING:
         values["closing_since"] = clock()
     if target in SESSION.terminal:
-        values.update(ended_at=clock(), lease_until=None, fenced_driver=None)
+        values.update(ended_at=clock(), lease_until=None, fenced_driver=None, flight_secret=None)
     elif lease_seconds is not None:
         values["lease_until"] = clock(lease_seconds)
     return values

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +33,27 @@ def held() -> Iterator[list[HeldResults]]:
         each.close(5.0)
 
 
+def report_held(node: InProcessNode, driver: ScriptedDriver, port: int) -> str:
+    """Let a statement succeed whose rows are at a port. Return its id."""
+    session_id = driver.bootstrap.session_id
+    statement_id = str(node.submit(session=session_id, result="memory")["id"])
+    driver.claim()
+    assert driver.succeed(statement_id, make_report(port)).applied
+    return statement_id
+
+
+def make_report(port: int | None) -> ResultReport:
+    return ResultReport(
+        disposition=Disposition.MEMORY,
+        spark_schema=spark_schema(COLUMNS),
+        row_count=3,
+        byte_count=9,
+        truncated=False,
+        chunks=2,
+        port=port,
+    )
+
+
 def run_held(
     node: InProcessNode, held: list[HeldResults]
 ) -> tuple[str, str, ScriptedDriver, HeldResults]:
@@ -46,16 +70,7 @@ def run_held(
     statement_id = driver.claim().statement_id
     assert statement_id == submitted["id"]
     port = holder.hold(statement_id, make_result([(1, "a"), (2, "b")], [(3, "c")]))
-    report = ResultReport(
-        disposition=Disposition.MEMORY,
-        spark_schema=spark_schema(COLUMNS),
-        row_count=3,
-        byte_count=9,
-        truncated=False,
-        chunks=2,
-        port=port,
-    )
-    assert driver.succeed(statement_id, report).applied
+    assert driver.succeed(statement_id, make_report(port)).applied
     return session_id, statement_id, driver, holder
 
 
@@ -96,16 +111,7 @@ def test_a_result_that_was_not_to_be_held_fails_its_statement(node: InProcessNod
     session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]
     driver.claim()
-    report = ResultReport(
-        disposition=Disposition.MEMORY,
-        spark_schema=spark_schema(COLUMNS),
-        row_count=3,
-        byte_count=9,
-        truncated=False,
-        chunks=2,
-        port=5432,
-    )
-    driver.report_end(statement_id, StatementState.SUCCESS, result=report)
+    driver.report_end(statement_id, StatementState.SUCCESS, result=make_report(5432))
     statement = node.http.get(f"/api/v1/statements/{statement_id}").json()
     assert (statement["state"], statement["error"]["code"]) == ("failed", "invalid_result")
 
@@ -131,10 +137,42 @@ def test_a_node_on_another_host_asks_the_node_on_the_host_of_the_driver(
         # A node that is asked by another one does not ask further.
         refused = two.http.get(f"{path}/result", params={"forward": "false"})
         assert (refused.status_code, refused.json()["code"]) == (503, "node_unreachable")
+        assert "on another host than this node" in refused.json()["detail"]
         # Loopback of that host is another place for the clients of this one.
         assert two.http.get(path).json()["result"]["flight"] is None
 
-        leaving.close()
+        with serve_node(settings("three")):
+            leaving.close()
+            # Another node of that host takes the place of the node that launched the driver.
+            assert two.http.get(f"{path}/result").json()["rows"] == [["1", "a"], ["2", "b"]]
         refused = two.http.get(f"{path}/result")
         assert (refused.status_code, refused.json()["code"]) == (503, "node_unreachable")
-        assert "on another host" in refused.json()["detail"]
+        assert "no live node is there" in refused.json()["detail"]
+
+
+def test_a_driver_that_does_not_answer_delays_no_read_from_another_driver(
+    node: InProcessNode, held: list[HeldResults]
+) -> None:
+    _session_id, healthy, _driver, _holder = run_held(node, held)
+    _session_id, driver = node.start_session()
+    inline = str(node.submit(session=driver.bootstrap.session_id)["id"])
+    driver.claim()
+    driver.succeed(inline)
+
+    def read(statement_id: str) -> int:
+        return node.http.get(f"/api/v1/statements/{statement_id}/result").status_code
+
+    with ThreadPoolExecutor(20) as readers:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            stuck = report_held(node, driver, silent.getsockname()[1])
+            hanging = [readers.submit(read, stuck) for _number in range(20)]
+            wait_until(lambda: count_threads("headrace-held-reads"), what="the reads have begun")
+            assert [read(healthy), read(inline)] == [200, 200]
+            assert node.http.get(f"/api/v1/statements/{stuck}").status_code == 200
+            assert not any(each.done() for each in hanging)
+        # The end of the server ends the calls that wait for it.
+        assert {each.result(30) for each in hanging} == {503}
+
+
+def count_threads(name: str) -> int:
+    return sum(thread.name == name for thread in threading.enumerate())

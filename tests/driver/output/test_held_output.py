@@ -88,6 +88,17 @@ def test_a_cut_result_keeps_no_memory_for_other_rows(
     assert held.free_bytes > _LIMIT - 1024
 
 
+def test_small_outputs_of_many_tasks_share_chunks(
+    spark: SparkSession, writer: Writer, held: HeldResults
+) -> None:
+    report, statement_id = write(writer, spark.range(0, 200, 1, 50), held, chunk_limit=64 * 1024)
+    assert report.chunks == 1
+    result = held.find(statement_id)
+    assert result is not None
+    assert [chunk.num_rows for chunk in result.chunks] == [200]
+    assert read_held(report, statement_id) == list(range(200))
+
+
 def test_a_result_that_does_not_fit_is_stored(
     spark: SparkSession, writer: Writer, held: HeldResults
 ) -> None:

@@ -13,6 +13,7 @@ from tests.support.made_results import spark_schema
 
 from headrace.driver.output.flight_server import HeldResult
 from headrace.driver.output.held_results import HeldResults
+from headrace.driver.output.options import OutputOptions
 from headrace.errors import ChunkNotFound, InvalidResult, ResultsUnavailable
 from headrace.model.ids import new_id
 from headrace.model.result import Disposition, ResultHolder, ResultInfo
@@ -29,7 +30,7 @@ SCHEMA = parse_schema(spark_schema(COLUMNS))
 def make_result(*chunks: list[tuple[int, str]]) -> HeldResult:
     stored = build_stored_schema(SCHEMA)
     batches = [
-        [pa.record_batch([[n for n, _ in rows], [s for _, s in rows]], schema=stored)]
+        pa.record_batch([[n for n, _ in rows], [s for _, s in rows]], schema=stored)
         for rows in chunks
     ]
     return HeldResult(stored, build_client_schema(SCHEMA, "{}"), batches)
@@ -93,7 +94,7 @@ def test_a_flight_client_reads_the_rows_with_their_names(held: HeldResults) -> N
 CALLS: dict[str, Callable[[flight.FlightClient, bytes, Any], Any]] = {
     "get": lambda client, ticket, options: client.do_get(flight.Ticket(ticket), options).read_all(),
     "action": lambda client, ticket, options: list(
-        client.do_action(flight.Action(READ_CHUNK, ticket), options)
+        client.do_action(flight.Action(READ_CHUNK, ticket + b"/0"), options)
     ),
     "info": lambda client, ticket, options: client.get_flight_info(
         flight.FlightDescriptor.for_path(ticket), options
@@ -157,6 +158,51 @@ def test_results_above_the_limit_are_not_held(held: HeldResults) -> None:
     assert held.hold(third, make_result([(1, "a" * 4000)])) is None
     held.release([first])
     assert held.hold(third, make_result([(1, "a" * 4000)])) is not None
+
+
+def test_room_is_reserved_before_rows_are_copied(held: HeldResults) -> None:
+    first, second = new_id("st"), new_id("st")
+
+    assert held.reserve(first, 6000)
+    assert not held.reserve(second, 6000)
+    assert held.find(first) is None
+    assert held.hold(first, make_result([(1, "a")])) is not None
+    assert held.reserve(second, 6000)
+    held.release([second])
+    assert held.free_bytes > 9000
+
+
+def test_a_closed_driver_starts_no_other_server(held: HeldResults) -> None:
+    assert held.close(5.0)
+    assert held.hold(new_id("st"), make_result([(1, "a")])) is None
+
+
+def test_an_action_sends_one_chunk(held: HeldResults) -> None:
+    statement_id = new_id("st")
+    port = held.hold(statement_id, make_result([(1, "a")], [(2, "b")]))
+    options = call_options(make_token(SECRET, statement_id))
+
+    with flight.FlightClient(f"grpc://127.0.0.1:{port}") as client:
+        for ticket in (statement_id, f"{statement_id}/2"):
+            with pytest.raises(flight.FlightServerError):
+                list(client.do_action(flight.Action(READ_CHUNK, ticket.encode()), options))
+
+
+@pytest.mark.parametrize(
+    ("limit", "buffer_bytes"), [(10_000, 1000), (64 << 18, 1 << 18), (1 << 40, 1 << 20)]
+)
+def test_a_large_memory_does_not_let_tasks_return_everything(limit: int, buffer_bytes: int) -> None:
+    """Spark ends a job whose tasks return more than spark.driver.maxResultSize."""
+    options = OutputOptions(
+        disposition=Disposition.MEMORY,
+        row_limit=None,
+        byte_limit=None,
+        location="/results",
+        inline_limit=1000,
+        chunk_limit=1 << 23,
+        held=HeldResults(host="127.0.0.1", secret=SECRET, limit=limit),
+    )
+    assert options.buffer_bytes == buffer_bytes
 
 
 def test_only_reported_results_are_listed(held: HeldResults) -> None:

@@ -157,6 +157,12 @@ def test_the_end_of_the_holder_is_the_end_of_its_results(
         with store.read() as tx:
             assert results.flight_secret_of(tx, result.holder) is None
     assert not read_result(store, kept).gone
+    # No copy of the store keeps a secret that is of no use.
+    with store.read() as tx:
+        secret = select(tables.sessions.c.flight_secret).where(
+            tables.sessions.c.id == lease.session_id
+        )
+        assert tx.execute(secret).scalar_one() is None
 
 
 def test_the_reason_of_an_expired_result_stays(store: Database) -> None:

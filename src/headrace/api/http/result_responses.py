@@ -13,8 +13,8 @@ from fastapi.responses import StreamingResponse
 from headrace.api.http.content_negotiation import preferred_media_type
 from headrace.api.http.responses import json_response
 from headrace.api.http.serializers import statement_body
+from headrace.control.result_reads import Reads
 from headrace.control.statements.service import Statements
-from headrace.control.worker_pool import WorkerPool
 from headrace.errors import NotAcceptable, ResultGone
 from headrace.model.result import Disposition
 from headrace.model.statement import Statement
@@ -64,7 +64,7 @@ def result_response(
     statements: Statements,
     statement: Statement,
     *,
-    reads: WorkerPool,
+    reads: Reads,
     format_: ResultFormat | None,
     accept: str,
     chunk: int | None,
@@ -129,7 +129,7 @@ def stream_response(
     media_type: str,
     headers: dict[str, str] | None = None,
     *,
-    reads: WorkerPool,
+    reads: Reads,
 ) -> Response:
     """Return a response with this content, streamed if it is large.
 
@@ -146,9 +146,7 @@ def stream_response(
     return Response(b"".join(blocks), headers=headers, media_type=media_type)
 
 
-async def _stream(
-    start: bytes, content: Iterator[bytes], reads: WorkerPool
-) -> AsyncIterator[bytes]:
+async def _stream(start: bytes, content: Iterator[bytes], reads: Reads) -> AsyncIterator[bytes]:
     """Yield the first bytes, then each block as a thread of the pool produces it."""
     yield start
     while (block := await reads.run(next, content, None)) is not None:

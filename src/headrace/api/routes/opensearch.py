@@ -22,6 +22,7 @@ from headrace.api.http.schemas import RequestModel, ResponseModel
 from headrace.api.http.strict_json import StrictRoute
 from headrace.control.caller import Caller
 from headrace.control.node import Node
+from headrace.control.result_reads import Reads
 from headrace.errors import SessionEnded, SessionNotFound
 from headrace.model.lifecycle import SESSION, SessionState, StatementState
 from headrace.model.session import SessionKind
@@ -142,7 +143,8 @@ async def show_async_query(request: Request, caller: Authenticated, query_id: Qu
     node = node_of(request)
     statement = await run_in_threadpool(node.statements.get, caller, query_id)
     if statement.state is StatementState.SUCCESS:
-        return await node.result_reads.run(_result_response, node, statement)
+        reads = node.result_reads.select(statement)
+        return await reads.run(_result_response, node, statement, reads)
     result = {"status": _STATUS[statement.state]}
     if statement.failure is not None:
         result["error"] = statement.failure.message
@@ -184,7 +186,7 @@ def _usable_session(
     return session.id if accepts else None
 
 
-def _result_response(node: Node, statement: Statement) -> Response:
+def _result_response(node: Node, statement: Statement, reads: Reads) -> Response:
     rows = node.statements.open_result(statement)
     count, limit = rows.row_count, node.settings.opensearch.row_limit
     if count > limit:
@@ -194,7 +196,7 @@ def _result_response(node: Node, statement: Statement) -> Response:
             f"/api/v1/statements/{statement.id}/result."
         )
     document = _write_document(rows, count)
-    return stream_response(document, "application/json", reads=node.result_reads)
+    return stream_response(document, "application/json", reads=reads)
 
 
 def _write_document(rows: Rows, count: int) -> Iterator[bytes]:

@@ -217,8 +217,9 @@ async def statement_result(
     ] = True,
 ) -> Response:
     """Read the rows of a successful statement, in the format that `format` or `Accept` names."""
-    statements, reads = node_of(request).statements, node_of(request).result_reads
+    statements = node_of(request).statements
     statement = await run_in_threadpool(statements.get, caller, statement_id)
+    reads = node_of(request).result_reads.select(statement)
     return await reads.run(
         result_response,
         statements,

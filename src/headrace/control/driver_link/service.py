@@ -343,9 +343,7 @@ def _assign_again(tx: Tx, statement_id: str) -> Assignment | None:
 
 
 def _assignment(tx: Tx, statement: Statement, transaction: Transaction | None) -> Assignment:
-    entry = None
-    if transaction is not None:
-        entry = make_entry(tx, transaction)
+    entry = None if transaction is None else make_entry(tx, transaction)
     spec = statement.spec
     return Assignment(
         statement_id=statement.id,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from headrace.client.http import Client
 from headrace.control.context import NodeContext
 from headrace.control.host.process_identity import HostIdentity, this_host
@@ -16,11 +14,9 @@ from headrace.model.node import NodeRecord
 from headrace.model.result import GoneReason, ResultHolder, ResultInfo
 from headrace.model.session import Session
 from headrace.model.statement import Statement
-from headrace.results.arrow_messages import read_stream
 from headrace.results.flight_tickets import ResultTicket, make_token
-from headrace.results.held_rows import HeldRows
-from headrace.results.reader import Rows, build_gone, check_chunk_number
-from headrace.results.schema import parse_schema
+from headrace.results.held_rows import FetchedRows, HeldRows
+from headrace.results.reader import Rows, build_gone
 from headrace.store import nodes, results, sessions
 from headrace.store.database import Tx
 
@@ -55,6 +51,7 @@ class HeldResultReader:
             host: Host of this node; None: the host of this process.
         """
         self._database = context.database
+        self._node_id = context.node_id
         self._token = token
         self._host = host or this_host()
 
@@ -77,7 +74,7 @@ class HeldResultReader:
             secret = results.flight_secret_of(tx, info.holder)
             other = None
             if session is not None and not self._is_reachable(info.holder, session):
-                other = _find_launcher(tx, session)
+                other = self._find_neighbour(tx, session)
         if session is None or secret is None:
             # An older node has ended the holder, and does not know its results.
             state = SessionState.DEAD if session is None else session.state
@@ -85,7 +82,13 @@ class HeldResultReader:
             raise build_gone(info.model_copy(update={"gone_reason": reason}))
         if self._is_reachable(info.holder, session):
             return HeldRows(info, statement.id, secret)
-        if other is None or not forward:
+        if not forward:
+            raise NodeUnreachable(
+                f"The driver of the session {session.id} holds the rows on another host than this"
+                " node.",
+                hint="Ask a node on the host of the driver, or leave out forward=false.",
+            )
+        if other is None:
             raise NodeUnreachable(
                 f"The driver of the session {session.id} holds the rows on another host, and no"
                 " live node is there.",
@@ -128,37 +131,38 @@ class HeldResultReader:
             return False
         return HostIdentity.from_record(session.host).shares_processes_with(self._host)
 
+    def _find_neighbour(self, tx: Tx, session: Session) -> NodeRecord | None:
+        """Return a live node on the host of a driver: if possible, the one that launched it."""
+        if session.host is None:
+            return None
+        host = HostIdentity.from_record(session.host)
+        neighbours = [
+            node
+            for node in nodes.page_live(tx)
+            if node.id != self._node_id
+            if node.host and HostIdentity.from_record(node.host).shares_processes_with(host)
+        ]
+        return min(neighbours, key=lambda node: node.id != session.launched_by, default=None)
 
-class _ForwardedRows:
+
+class _ForwardedRows(FetchedRows):
     """Rows that another node reads from a driver of its host."""
+
+    has_real_names = True
 
     def __init__(
         self, info: ResultInfo, statement_id: str, node: NodeRecord, token: str | None
     ) -> None:
-        self.schema = parse_schema(info.spark_schema)
-        self.chunks = max(1, info.chunks)
-        self.row_count = info.row_count
+        super().__init__(info)
         self._statement_id = statement_id
         self._node = node
         self._token = token
 
-    def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
-        check_chunk_number(number, self.chunks)
-        return self._read(number)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        for number in range(self.chunks):
-            yield from self._read(number)
-
-    def _read(self, number: int) -> Iterator[pa.RecordBatch]:
-        yield from read_stream(self._fetch(number), self.schema, has_real_names=True)
-
-    def _fetch(self, number: int) -> bytes:
+    def fetch(self, number: int) -> Iterator[bytes]:
         node = self._node
         try:
             with Client(node.address, self._token, retry_seconds=_FORWARD_SECONDS) as client:
-                blocks = client.download(self._statement_id, "arrow", chunk=number, forward=False)
-                return b"".join(blocks)
+                yield from client.download(self._statement_id, "arrow", chunk=number, forward=False)
         except Unauthorized:
             raise NodeUnreachable(
                 f"The node {node.id} at {node.address} reaches the rows of the statement"
@@ -173,10 +177,3 @@ def _require_held(statement: Statement) -> ResultInfo:
     if info.gone:
         raise build_gone(info)
     return info
-
-
-def _find_launcher(tx: Tx, session: Session) -> NodeRecord | None:
-    """Return the node that has launched the driver of a session, if it is live."""
-    if session.launched_by is None or not nodes.is_live(tx, session.launched_by):
-        return None
-    return nodes.get(tx, session.launched_by)

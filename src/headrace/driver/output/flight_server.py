@@ -29,18 +29,18 @@ class HeldResult:
     stored_schema: pa.Schema
     client_schema: pa.Schema
     """The schema with real names, for Flight clients."""
-    chunks: Sequence[Sequence[pa.RecordBatch]]
-    """Batches of the stored schema by chunk."""
+    chunks: Sequence[pa.RecordBatch]
+    """A batch of the stored schema for each chunk."""
 
     @cached_property
     def size(self) -> int:
-        """Bytes of all batches, as results are measured."""
-        return sum(batch_bytes(batch) for chunk in self.chunks for batch in chunk)
+        """Bytes of all rows, as results are measured."""
+        return sum(map(batch_bytes, self.chunks))
 
     @cached_property
     def row_count(self) -> int:
-        """Number of rows of all batches."""
-        return sum(batch.num_rows for chunk in self.chunks for batch in chunk)
+        """Number of all rows."""
+        return sum(chunk.num_rows for chunk in self.chunks)
 
 
 class _OpenedResult(flight.ServerMiddleware):  # type: ignore[misc] # pyarrow has no annotations
@@ -103,11 +103,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc] # as above
     def do_get(self, context: Any, ticket: Any) -> flight.FlightDataStream:
         """Send the rows that a ticket names."""
         parsed, result = self._open(context, ticket.ticket)
-        batches = (
-            apply_schema(batch, result.client_schema)
-            for chunk in _select(result, parsed)
-            for batch in chunk
-        )
+        chunks = result.chunks if parsed.chunk is None else [_get_chunk(result, parsed.chunk)]
+        batches = (apply_schema(chunk, result.client_schema) for chunk in chunks)
         return flight.GeneratorStream(result.client_schema, batches)
 
     def list_actions(self, _context: Any) -> list[tuple[str, str]]:
@@ -119,10 +116,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc] # as above
         if action.type != READ_CHUNK:
             raise flight.FlightServerError("The action does not exist.")
         parsed, result = self._open(context, action.body.to_pybytes())
-        chunks = _select(result, parsed)
-        batches = [batch for chunk in chunks for batch in chunk]
-        content = pa.py_buffer(serialize_batches(batches, result.stored_schema))
-        return _cut(content)
+        if parsed.chunk is None:
+            raise flight.FlightServerError("The ticket names no chunk.")
+        chunk = _get_chunk(result, parsed.chunk)
+        return _cut(pa.py_buffer(serialize_batches([chunk], result.stored_schema)))
 
     def _open(self, context: Any, content: bytes) -> tuple[ResultTicket, HeldResult]:
         """Return the ticket and its result, if the token of the call opens it."""
@@ -136,13 +133,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc] # as above
         return ticket, result
 
 
-def _select(result: HeldResult, ticket: ResultTicket) -> Sequence[Sequence[pa.RecordBatch]]:
-    """Return the chunks that a ticket names."""
-    if ticket.chunk is None:
-        return result.chunks
-    if ticket.chunk >= len(result.chunks):
+def _get_chunk(result: HeldResult, number: int) -> pa.RecordBatch:
+    if number >= len(result.chunks):
         raise flight.FlightServerError("The result does not have this chunk.")
-    return [result.chunks[ticket.chunk]]
+    return result.chunks[number]
 
 
 def _cut(content: pa.Buffer) -> Iterator[pa.Buffer]:

@@ -17,10 +17,12 @@ _LOG = logging.getLogger("headrace.driver")
 
 @dataclass(slots=True)
 class _Entry:
-    """A held result, and whether a node has acknowledged the end of its statement."""
+    """A held result, or the room that is reserved for one."""
 
-    result: HeldResult
+    size: int
+    result: HeldResult | None = None
     is_reported: bool = False
+    """Whether a node has acknowledged the end of the statement."""
 
 
 class HeldResults:
@@ -47,10 +49,25 @@ class HeldResults:
         with self._lock:
             return self._count_free_bytes()
 
-    def hold(self, statement_id: str, result: HeldResult) -> int | None:
-        """Hold a result in place of an earlier one of the statement; return the server's port.
+    def reserve(self, statement_id: str, size: int) -> bool:
+        """Reserve room for a result, in place of an earlier one of the statement.
 
-        Return None if the result does not fit any more, or if the server cannot listen.
+        Without a reservation, statements that run at the same time could each copy as many rows as
+        the driver may hold. `hold` and `release` end the reservation.
+
+        Return whether there is room.
+        """
+        with self._lock:
+            self._entries.pop(statement_id, None)
+            has_room = size <= self._count_free_bytes()
+            if has_room:
+                self._entries[statement_id] = _Entry(size)
+        return has_room
+
+    def hold(self, statement_id: str, result: HeldResult) -> int | None:
+        """Hold a result, and return the port of the server.
+
+        Return None if the result does not fit, or if the server cannot listen.
         """
         with self._lock:
             self._entries.pop(statement_id, None)
@@ -61,7 +78,7 @@ class HeldResults:
             except (OSError, pa.ArrowException) as error:
                 _LOG.error("results cannot be held: the Flight server cannot listen: %s", error)
                 return None
-            self._entries[statement_id] = _Entry(result)
+            self._entries[statement_id] = _Entry(result.size, result)
         return port
 
     def confirm(self, statement_id: str) -> None:
@@ -88,11 +105,13 @@ class HeldResults:
         return None if entry is None else entry.result
 
     def close(self, seconds: float) -> bool:
-        """Release everything, and stop the server.
+        """Release everything, stop the server, and hold nothing from now on.
 
         Return whether it has stopped within the time. It waits for readers, which may be slow.
         """
         with self._lock:
+            # A statement that ends now must not start another server.
+            self._host = None
             server, self._server = self._server, None
             self._entries.clear()
         if server is None:
@@ -105,7 +124,7 @@ class HeldResults:
     def _count_free_bytes(self) -> int:
         if self._host is None or self._secret is None or len(self._entries) >= MAX_HELD:
             return 0
-        return max(0, self._limit - sum(each.result.size for each in self._entries.values()))
+        return max(0, self._limit - sum(each.size for each in self._entries.values()))
 
     def _start_server(self) -> int:
         """Start the server unless it runs, and return its port. Call this with the lock."""

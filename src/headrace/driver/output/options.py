@@ -8,7 +8,11 @@ from headrace.driver.output.held_results import HeldResults
 from headrace.model.result import Disposition
 
 _MEMORY_TASKS = 64
-"""A task returns at most this part of the free memory, so that all tasks fit into the JVM."""
+"""A task returns at most this part of the free memory."""
+_MAX_TASK_BYTES = 1 << 20
+"""Whatever the limit of the driver's memory is: the driver then receives about 120 MB at most, even
+from 10,000 tasks (see `headrace.driver.output.task`). Spark ends a job that returns more than
+spark.driver.maxResultSize, 1 GiB by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,6 @@ class OutputOptions:
         if self.disposition is Disposition.STORED:
             return 0
         if self.disposition is Disposition.MEMORY and self.held is not None:
-            # Tasks together may return many times as much, whatever the result has room for.
-            return max(self.inline_bytes, self.held.free_bytes // _MEMORY_TASKS)
+            share = min(self.held.free_bytes // _MEMORY_TASKS, _MAX_TASK_BYTES)
+            return max(self.inline_bytes, share)
         return self.inline_bytes

@@ -24,7 +24,7 @@ from headrace.driver.output.task import (
 from headrace.driver.output.task_outputs import TaskOutput, apply_limits
 from headrace.errors import HeadraceError, ResultsWriteFailed, ResultTooLarge
 from headrace.model.result import Disposition, Manifest, ResultPart, ResultReport
-from headrace.results.batches import group_by_size, serialize_batches
+from headrace.results.batches import MAX_VALUES, group_by_size, serialize_batches
 from headrace.results.layout import build_client_schema, build_stored_schema
 from headrace.results.reader import group_into_chunks, write_manifest
 from headrace.results.schema import Schema, parse_schema
@@ -98,7 +98,8 @@ class _ResultWriter:
             outputs, options.row_limit, options.byte_limit, self._read_batch
         )
         size = sum(sum(output.sizes) for output in outputs)
-        if options.disposition is Disposition.MEMORY and any(output.rows for output in outputs):
+        # An empty result needs no memory: it is inline.
+        if options.disposition is Disposition.MEMORY and size:
             return self._hold(outputs, truncated, size) or self._finish_stored(outputs, truncated)
         if options.disposition is not Disposition.STORED:
             if size <= options.inline_bytes:
@@ -172,18 +173,21 @@ class _ResultWriter:
 
     def _hold(self, outputs: list[TaskOutput], truncated: bool, size: int) -> ResultReport | None:
         """Hold the rows in memory and return their report; None if they do not fit."""
-        held = self._options.held
-        if held is None or size > held.free_bytes:
+        held, statement_id = self._options.held, self._options.statement_id
+        if held is None or not held.reserve(statement_id, size):
             return None
-        chunks = group_by_size(
-            (_copy(batch) for output in outputs for batch in self._read_batches(output)),
-            self._options.chunk_limit,
-        )
+        batches = (batch for output in outputs for batch in self._read_batches(output))
+        # Nodes refuse a batch of more values.
+        limit = min(self._options.chunk_limit, MAX_VALUES)
+        try:
+            # The copies keep no memory of rows that a limit has cut, or of many small buffers.
+            chunks = [pa.concat_batches(group) for group in group_by_size(batches, limit)]
+        except BaseException:
+            held.release([statement_id])
+            raise
         spark_json = json.dumps(self._schema.spark)
-        result = HeldResult(
-            self._stored_schema, build_client_schema(self._schema, spark_json), chunks
-        )
-        port = held.hold(self._options.statement_id, result)
+        client_schema = build_client_schema(self._schema, spark_json)
+        port = held.hold(statement_id, HeldResult(self._stored_schema, client_schema, chunks))
         if port is None:
             return None
         self.discard()
@@ -263,8 +267,3 @@ class _ResultWriter:
             data=data,
             port=port,
         )
-
-
-def _copy(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch that keeps no memory beyond its rows, such as the rows that a limit cut."""
-    return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
