@@ -16,6 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.support.shared_services import Address
+from tests.support.waiting import wait_until
 
 _NEEDED = (
     "No PostgreSQL server is installed, and these tests need one."
@@ -87,6 +88,9 @@ class PostgresServer(Postgres):
         else:
             self._copy(copy_of)
         self.start()
+        if copy_of is not None:
+            # The server answers readers before its recovery has ended.
+            wait_until(self._accepts_writes, what="the recovery has ended")
 
     def _copy(self, other: PostgresServer) -> None:
         """Copy the files of another server, and let the copy end its recovery with this state."""
@@ -106,6 +110,11 @@ class PostgresServer(Postgres):
         """Start the server and wait until it answers."""
         options = " ".join(f"-c {name}={value}" for name, value in self._options.items())
         self._run("pg_ctl", "start", "-w", "-D", self._data, "-l", self._log, "-o", options)
+
+    def _accepts_writes(self) -> bool:
+        with psycopg.connect(self.url()) as connection:
+            row = connection.execute("SELECT NOT pg_is_in_recovery()").fetchone()
+        return row is not None and bool(row[0])
 
     def stop(self) -> None:
         """Close all connections and end the server."""

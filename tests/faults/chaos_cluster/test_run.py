@@ -9,11 +9,9 @@ from tests.faults.chaos_cluster.run import run_cluster
 from tests.faults.hosts import missing_for_hosts
 
 _SEED = "17"
-_SECONDS = 60.0
+_SECONDS = 40.0
 
 
-# It needs both cores for some minutes, so it does not run beside the tests of `make test`.
-@pytest.mark.matrix
 @pytest.mark.spark
 @pytest.mark.postgres
 @pytest.mark.nginx
