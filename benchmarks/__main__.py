@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks import load, plans, postgres_node, report, saturation, streams
+from benchmarks import load, plans, postgres_node, report, saturation, streams, takeovers
 from benchmarks.backend_calls import calls_for_status_reads
 from benchmarks.claims import FEW, MANY, claim_times
 from benchmarks.measure import interleaved, memory_growth
@@ -25,7 +25,7 @@ from benchmarks.warm import new_sessions
 RESULTS = Path(__file__).with_name("RESULTS.md")
 PARTS = (
     *("select", "rows", "ctas", "load", "claims", "warm", "backend", "streams", "plans", "idle"),
-    "saturation",
+    *("saturation", "takeovers"),
 )
 
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
@@ -297,6 +297,23 @@ def _saturation(results: Report, folder: Path) -> None:
     )
 
 
+def _takeovers(results: Report, folder: Path) -> None:
+    sample = takeovers.takeover_times(folder)
+    limit = takeovers.LEASE_SECONDS + 2
+    results.add(
+        report.TAKEOVER,
+        "≤ lease + 2 s",
+        f"{sample.median:.2f} s with a lease of {takeovers.LEASE_SECONDS:g} s",
+        reached=sample.median <= limit,
+    )
+    results.details.append(
+        f"## A node is killed\nTwo nodes with PostgreSQL; one of them owns {takeovers.SESSIONS} "
+        "sessions, whose drivers run without Spark. From the SIGKILL until a statement of every "
+        "session, submitted at the other node, has ended. "
+        f"{takeovers.ROUNDS} rounds: {min(sample.values):.2f} to {max(sample.values):.2f} s."
+    )
+
+
 def _plans(results: Report, folder: Path) -> None:
     sample = plans.plan_times(folder, rounds=PLAN_ROUNDS)
     first, last = sample.spread
@@ -326,6 +343,7 @@ ALONE: dict[str, tuple[str, Callable[[Report, Path], None]]] = {
     "plans": (f"plans of {plans.JOBS:,} manifests: {PLAN_ROUNDS} rounds", _plans),
     "idle": (f"a node with PostgreSQL: load, {postgres_node.SESSIONS:,} idle sessions", _postgres),
     "saturation": (f"saturation of PostgreSQL: {len(saturation.LOADS)} loads", _saturation),
+    "takeovers": (f"a node is killed: {takeovers.ROUNDS} rounds", _takeovers),
 }
 """The parts that need no session of a node beside others, with what they measure."""
 

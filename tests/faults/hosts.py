@@ -130,6 +130,7 @@ class Network:
         self._stack = ExitStack()
         self._count = 0
         self._loop = asyncio.new_event_loop()
+        self._servers: list[asyncio.Server] = []
         self._relays = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.address = f"{self._prefix}.1"
         """Address of the machine, as hosts reach it."""
@@ -167,6 +168,7 @@ class Network:
     def close(self) -> None:
         """End all hosts and remove the network."""
         self._stack.close()
+        asyncio.run_coroutine_threadsafe(self._close_relays(), self._loop).result(timeout=10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._relays.join()
         self._loop.close()
@@ -181,7 +183,16 @@ class Network:
             await asyncio.gather(_copy(reader, inner_writer), _copy(inner_reader, writer))
 
         server = await asyncio.start_server(serve, self.address, 0)
+        self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
+
+    async def _close_relays(self) -> None:
+        for server in self._servers:
+            server.close()
+        connections = asyncio.all_tasks() - {asyncio.current_task()}
+        for connection in connections:
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
 
 
 def find_child(process: subprocess.Popen[bytes]) -> psutil.Process | None:

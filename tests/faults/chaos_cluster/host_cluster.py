@@ -147,6 +147,7 @@ class HostCluster:
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder = folder
+        self._stack = stack
         self.shared = folder / "shared"
         """The only folder that all hosts share, besides the tables."""
         self.shared.mkdir(parents=True)
@@ -177,8 +178,10 @@ class HostCluster:
         """URL of nginx."""
 
     def connect(self) -> Client:
-        """Return a client of the cluster, through nginx."""
-        return Client(self.url, _TOKEN, retry_seconds=RETRY_SECONDS)
+        """Return a client of the cluster, through nginx. It is closed with the cluster."""
+        client = Client(self.url, _TOKEN, retry_seconds=RETRY_SECONDS)
+        self._stack.callback(client.close)
+        return client
 
     def find_drivers(self) -> list[DriverProcess]:
         """Return all processes of drivers, Python and JVM, sorted by session."""

@@ -16,6 +16,8 @@ _SECONDS = 40.0
 @pytest.mark.postgres
 @pytest.mark.nginx
 @pytest.mark.timeout(900)
+# The supervisor of the metastore outlives the object that has started it.
+@pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
 def test_a_cluster_keeps_its_promises_while_nodes_drivers_and_hosts_fail(tmp_path: Path) -> None:
     missing = missing_for_hosts()
     if missing is not None:
