@@ -282,13 +282,15 @@ def _postgres(results: Report, folder: Path) -> None:
 
 
 def _saturation(results: Report, folder: Path) -> None:
-    names = ["nodes", "drivers", "asked for", "statements/s", "median ms", "95 % ms"]
+    names = ["nodes", "drivers", "cores allowed", "asked for", "statements/s"]
+    names += ["median ms", "95 % ms"]
     names += ["cores of PostgreSQL", "core ms for a statement", "log MB/s"]
     lines = [f"| {' | '.join(names)} |", "|--:" * len(names) + "|"]
-    for number, case in enumerate(saturation.LOADS):
+    for number, case in enumerate(saturation.possible_loads()):
         outcome = saturation.simulate(folder / f"saturation-{number}", case)
         rate = "as many as possible" if case.rate is None else f"{case.rate:g}"
-        cells = [str(case.nodes), f"{case.drivers:,}", rate, *outcome.describe()]
+        cores = "all" if case.cores is None else f"{case.cores:g}"
+        cells = [str(case.nodes), f"{case.drivers:,}", cores, rate, *outcome.describe()]
         lines.append(f"| {' | '.join(cells)} |")
     results.details.append(
         "## Saturation of PostgreSQL\nNodes without HTTP and Spark, each in a process of its own,"

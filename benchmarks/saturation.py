@@ -2,9 +2,10 @@
 
 Each node is a process that makes the store transactions of a node: submit, poll, start and end of
 statements, and the renewals of drivers. HTTP and Spark are left out, because they cost PostgreSQL
-nothing. The processes share the cores of the machine with PostgreSQL, so the load ends where the
-cores do. The processor time of PostgreSQL for a statement tells how many statements per second a
-server with more cores can take.
+nothing. The processes share the cores of the machine with PostgreSQL, so they end before it does.
+The processor time of PostgreSQL for a statement tells how many statements per second a server with
+more cores can take. Loads on a PostgreSQL that may use a part of a core only show what happens
+there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.support.made_results import inline_result
 from tests.support.postgres import running_server
 from tests.support.scripted_driver import ScriptedLauncher
 
+from benchmarks.core_limit import can_limit_cores, core_limit
 from benchmarks.postgres_node import insert_running_session
 from headrace.control.caller import Caller
 from headrace.control.node import Node
@@ -57,6 +59,8 @@ class Load:
     drivers: int
     rate: float | None
     """Statements per second that all nodes begin together; None: as many as they can."""
+    cores: float | None = None
+    """Cores that PostgreSQL may use; None: all. A limit needs root."""
 
 
 LOADS = [
@@ -70,7 +74,18 @@ LOADS = [
     Load(2, 100, None),
     Load(4, 100, None),
     Load(4, 1000, None),
+    Load(2, 100, 10, 0.25),
+    Load(2, 100, 20, 0.25),
+    Load(2, 100, 40, 0.25),
+    Load(2, 100, None, 0.25),
+    Load(2, 100, None, 0.125),
 ]
+"""The last ones limit the cores."""
+
+
+def possible_loads() -> list[Load]:
+    """Return the loads that this machine permits."""
+    return [load for load in LOADS if load.cores is None or can_limit_cores()]
 
 
 @dataclass(frozen=True)
@@ -108,7 +123,7 @@ class Outcome:
 
 def simulate(folder: Path, load: Load) -> Outcome:
     """Run nodes under a load on a new server with flushes of the disk, and measure the server."""
-    with running_server() as server:
+    with core_limit(load.cores) as limit, running_server() as server:
         url = server.url(server.new_database())
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET fsync = on")
@@ -117,6 +132,8 @@ def simulate(folder: Path, load: Load) -> Outcome:
         database.migrate()
         leases = [insert_running_session(database) for _number in range(load.drivers)]
         database.close()
+        if limit is not None:
+            limit.add(_find_postmaster(url))
         with _running_nodes(folder, url, load, leases) as nodes:
             time.sleep(_WARM_UP_SECONDS)
             for node in nodes:
@@ -136,12 +153,23 @@ def _read_totals(url: str) -> tuple[float, float, float]:
     """Return the processor seconds, the bytes of the log and the transactions of the server."""
     with psycopg.connect(url, autocommit=True) as connection:
         row = connection.execute(_TOTALS, (connection.info.dbname,)).fetchone()
-        assert row is not None
+    assert row is not None
+    postmaster = _find_postmaster(url)
+    own = postmaster.cpu_times()
+    seconds = own.user + own.system + own.children_user + own.children_system
+    for child in postmaster.children():
+        # The time of a process that ends meanwhile is added to that of its parent.
+        with suppress(psutil.NoSuchProcess):
+            times = child.cpu_times()
+            seconds += times.user + times.system
+    return seconds, float(row[0]), float(row[1])
+
+
+def _find_postmaster(url: str) -> psutil.Process:
+    with psycopg.connect(url, autocommit=True) as connection:
         postmaster = psutil.Process(connection.info.backend_pid).parent()
     assert postmaster is not None
-    times = [each.cpu_times() for each in [postmaster, *postmaster.children()]]
-    ended = times[0].children_user + times[0].children_system
-    return sum(each.user + each.system for each in times) + ended, float(row[0]), float(row[1])
+    return postmaster
 
 
 @contextmanager
@@ -156,7 +184,8 @@ def _running_nodes(
         rate = None if load.rate is None else load.rate / load.nodes
         home = folder / f"node-{number}"
         arguments = (other, home, url, leases[number :: load.nodes], rate)
-        processes.append(spawn.Process(target=_run_node, args=arguments))
+        # A node must not outlive a benchmark that fails.
+        processes.append(spawn.Process(target=_run_node, args=arguments, daemon=True))
         pipes.append(own)
     for process in processes:
         process.start()

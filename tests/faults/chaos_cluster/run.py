@@ -49,7 +49,7 @@ class ClusterReport:
     """By kind and outcome."""
     faults: Counter[str] = field(default_factory=Counter)
     numbers: dict[str, int] = field(default_factory=dict)
-    """Rows of each sink."""
+    """Rows of each sink, and results that were lost, by name."""
     results: int = 0
     """Results that were read from every node."""
     seconds: dict[str, float] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class ClusterReport:
         for (work, outcome), count in sorted(self.statements.items()):
             print(f"{count:6}  {work}: {outcome}")
         for sink, count in self.numbers.items():
-            print(f"{count:6}  rows {sink}")
+            print(f"{count:6}  {sink}")
         print(f"{self.results:6}  results read from every node")
         print(f"{len(self.violations)} violations")
         for violation in self.violations:
@@ -161,7 +161,7 @@ class ClusterRun:
         created = self._count_created(reader)
         copied = copies.count_copies(reader)
         for sink, counts in copied.items():
-            self._report.numbers[sink] = sum(counts.values())
+            self._report.numbers[f"rows {sink}"] = sum(counts.values())
         results = self._read_results()
         nodes = reader.client.nodes()
         held = [each.id for each in self._record.select(Work.HELD_QUERY)]
