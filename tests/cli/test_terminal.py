@@ -25,14 +25,13 @@ def test_rows_are_shown_as_a_table_with_a_footer(
     columns = [("n", "int"), ("name", "string")]
     node.on("SELECT", columns=columns, chunks=[[[7, "日本"], [100, None]], [[5, "a\tb\x1b[2J"]]])
     terminal.environment["NO_COLOR"] = "1"
-    statement_id = f"st_{1:032x}"
     assert terminal.run("sql", "SELECT") == (
         "   n │ name\n"
         "─────┼──────\n"
         "   7 │ 日本\n"
         " 100 │ NULL\n"
         "   5 │ a\\tb\\x1b[2J\n"
-        f"3 rows · 1.50 s · {statement_id} · {node.address}/api/v1/statements/{statement_id}\n"
+        "3 rows · 1.5 s\n"
     )
 
 
@@ -64,8 +63,8 @@ def test_the_progress_line_is_drawn_and_erased(
     node.finish(next(iter(node.statements)))
     process.wait(timeout=30)
     terminal.close()
-    assert re.search(r"running · \d+ s · 25 %", terminal.text)
-    after_progress = terminal.text.rpartition("%")[2]
+    assert re.search(r"running · [\dhdmins ]+ · 1 of 4 tasks", terminal.text)
+    after_progress = terminal.text.rpartition("tasks")[2]
     assert after_progress.startswith("\r\x1b[2K")
     assert "1 row ·" in after_progress
 

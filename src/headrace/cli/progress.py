@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from headrace.cli.durations import format_age
 from headrace.cli.output.styled import ERASE_LINE
 from headrace.client.http import Json
 
 REDRAW_SECONDS = 0.5
 """Shortest time between two drawings."""
-_MAX_PERCENT = 99
-"""Upper bound while a statement runs: finished tasks do not mean that the statement has ended."""
-
 _WAIT_REASONS = {
     "not_started": "the session's driver has not been started yet",
     "starting": "the session's driver is starting",
@@ -27,7 +26,7 @@ class ProgressLine:
     def __init__(self, out: TextIO, *, enabled: bool) -> None:
         self._out = out
         self.enabled = enabled
-        self._start = time.monotonic()
+        self._start: float | None = None
         self._visible = False
 
     def draw(self, statement: Json, session_state: str | None = None) -> None:
@@ -38,6 +37,8 @@ class ProgressLine:
         """
         if not self.enabled:
             return
+        if self._start is None:
+            self._start = time.monotonic() - _seconds_since_submit(statement)
         elapsed = time.monotonic() - self._start
         text = describe_progress(statement, session_state, elapsed)
         self._out.write(ERASE_LINE)
@@ -54,13 +55,11 @@ class ProgressLine:
 
 
 def describe_progress(statement: Json, session_state: str | None, elapsed: float) -> str:
-    """Return one line with state, seconds, and progress or the reason for the wait."""
-    parts = [statement["state"], f"{elapsed:.0f} s"]
+    """Return one line with state, seconds since the submit, and progress or why it waits."""
+    parts = [statement["state"], format_age(elapsed)]
     if statement["state"] == "waiting" and session_state in _WAIT_REASONS:
         parts.append(_WAIT_REASONS[session_state])
-    percent = percent_complete(statement.get("progress"))
-    if percent is not None:
-        parts.append(f"{percent} %")
+    parts += format_tasks(statement.get("progress"))
     parts += format_counts(statement.get("progress"))
     return " · ".join(parts)
 
@@ -72,7 +71,7 @@ def format_counts(progress: Any) -> list[str]:
     rows, size = progress.get("rows_read", 0), progress.get("bytes_read", 0)
     parts = []
     if rows:
-        parts.append(f"{rows:,} rows read")
+        parts.append(f"{rows:,} row{'' if rows == 1 else 's'} read")
     if size:
         parts.append(_format_bytes(size))
     return parts
@@ -87,11 +86,18 @@ def _format_bytes(count: float) -> str:
     return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
 
 
-def percent_complete(progress: Any) -> int | None:
-    """Return the percentage of finished tasks, at most 99; None if it is not known."""
+def format_tasks(progress: Any) -> list[str]:
+    """Return how many tasks have ended; empty if Spark runs none.
+
+    Spark adds jobs as a statement runs, so that a percentage would decrease.
+    """
     if not isinstance(progress, dict):
-        return None
+        return []
     done, total = progress.get("tasks_done"), progress.get("tasks_total")
-    if not isinstance(done, int) or not isinstance(total, int) or total <= 0:
-        return None
-    return min(_MAX_PERCENT, max(0, 100 * done // total))
+    return [f"{done:,} of {total:,} tasks"] if isinstance(done, int) and total else []
+
+
+def _seconds_since_submit(statement: Json) -> float:
+    """Return the age of a statement; 0 if the clocks of node and command differ that much."""
+    created = datetime.fromisoformat(statement["created_at"])
+    return max(0.0, (datetime.now(UTC) - created).total_seconds())

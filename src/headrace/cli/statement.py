@@ -8,7 +8,6 @@ from click.exceptions import Exit
 from headrace.cli import options
 from headrace.cli.command import CommandContext, command_context
 from headrace.cli.follow import (
-    cancel_interrupted,
     follow_statement,
     has_ended,
     is_outage,
@@ -161,7 +160,10 @@ def attach(
     home: str | None,
     debug: bool,
 ) -> None:
-    """Show the progress of a statement, then its rows. Ctrl-C cancels the statement."""
+    """Show the progress of a statement, then its rows.
+
+    Ctrl-C ends the command only: the statement continues to run.
+    """
     with (
         command_context(server=server, home=home, debug=debug, quiet=quiet) as context,
         Interrupts() as interrupts,
@@ -172,7 +174,7 @@ def attach(
         try:
             statement = _follow(context, client, statement, interrupts, None)
         except Interrupted:
-            cancel_interrupted(client, statement, context.terminal)
+            print_attach_hint(statement, context.terminal)
             raise Exit(EXIT_INTERRUPTED) from None
         except HeadraceError as error:
             if is_outage(error):
