@@ -10,7 +10,7 @@ from tests.support.journal import JournalLink
 
 from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.hooks import Hooks, StatementFacts
-from headrace.driver.output.arrow_collect import collect_arrow
+from headrace.driver.output.collect import collect_arrow
 from headrace.driver.planner import ExecutionPlan, plan_statement
 from headrace.model.lifecycle import TransactionState
 from headrace.model.messages import Assignment, JournalEntry, OrphanedTransaction

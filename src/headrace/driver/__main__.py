@@ -16,6 +16,7 @@ from headrace.driver.bootstrap import read_bootstrap, read_handoff
 from headrace.driver.link import NodeLink
 from headrace.driver.loop import Loop
 from headrace.driver.spark import Spark, SparkUnavailable
+from headrace.driver.sql_execution import is_unreported
 from headrace.errors import HeadraceError
 from headrace.model.failure import Failure
 
@@ -30,6 +31,7 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger("py4j.clientserver").addFilter(is_unreported)
     file = None if arguments[0] == "--handoff" else Path(arguments[0])
     bootstrap, token = read_handoff(arguments[1]) if file is None else read_bootstrap(file)
     if bootstrap.hold is not None:

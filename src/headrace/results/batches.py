@@ -164,6 +164,17 @@ def replace_leaf_types(
     return replace(type_)
 
 
+def enlarge_offsets(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with the 64-bit offsets of spark.sql.execution.arrow.useLargeVarTypes."""
+
+    def enlarge(type_: pa.DataType) -> pa.DataType:
+        if pa.types.is_string(type_):
+            return pa.large_string()
+        return pa.large_binary() if pa.types.is_binary(type_) else type_
+
+    return pa.schema([field.with_type(replace_leaf_types(field.type, enlarge)) for field in schema])
+
+
 def _small_type(type_: pa.DataType) -> pa.DataType:
     """Return the type with 32-bit offsets at every depth."""
     return replace_leaf_types(type_, _small_leaf)

@@ -328,8 +328,9 @@ context = TaskContext._getOrCreate()
 context._partitionId, context._taskAttemptId = 3, 17
 task = pickle.load(sys.stdin.buffer)
 batch = pa.record_batch([pa.array(range(5000))], names=["_0"])
-report, = task([batch, batch])
-print(report.to_pylist()[0]["name"], report.to_pylist()[0]["rows"])
+message = batch.serialize().to_pybytes()
+report, = task(3, [message, message])
+print(report["name"], report["rows"])
 assert not any(name.split(".")[0] == "headrace" for name in sys.modules)
 """
 
@@ -348,7 +349,7 @@ def test_tasks_run_without_headrace(tmp_path: Path) -> None:
         cloudpickle.register_pickle_by_value(module)
     process = subprocess.run(
         [sys.executable, "-c", _WITHOUT_HEADRACE],
-        input=cloudpickle.dumps(make_task(options)),
+        input=cloudpickle.dumps(make_task(options, options.schema)),
         capture_output=True,
         check=False,
         env={**os.environ, "PYTHONPATH": ""},

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headrace.driver.output.arrow_collect import collect_arrow
+from headrace.driver.output.collect import collect_arrow
 from headrace.driver.output.constant_projection import compute_constant_rows
 from headrace.results.batches import normalize_batch
 from headrace.results.schema import Schema, SparkType, TypeKind

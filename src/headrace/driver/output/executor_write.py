@@ -1,23 +1,34 @@
-"""Large results: executors write parts, or return small outputs to the driver, in one pass."""
+"""Large results: executors write parts, or return small outputs to the driver, in one pass.
+
+Spark converts the rows to Arrow in the JVM, as for `DataFrame.toArrow`, and hands each batch to the
+Python function of the task as one message. This takes less than half the time of `mapInArrow`,
+where Spark first writes the rows of the query into rows of a struct.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pyspark import cloudpickle
+import pyarrow as pa
+from pyspark import RDD, cloudpickle
+from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import lit
 
 from headrace.driver.output import task
-from headrace.driver.output.arrow_collect import collect_arrow
-from headrace.driver.output.task import REPORT, LocationNotWritable, TaskOptions, make_task
+from headrace.driver.output.collect import collect_rdd
+from headrace.driver.output.task import LocationNotWritable, TaskOptions, make_task
 from headrace.driver.output.task_outputs import TaskOutput
+from headrace.driver.sql_execution import run_as_sql_execution
 from headrace.results import batches
-from headrace.results.layout import make_positional_names
+from headrace.results.batches import enlarge_offsets
 from headrace.results.schema import Schema
 
 SHIPPED_MODULES = (task, batches)
 """Modules that Spark tasks carry by value, because executors do not have Headrace installed."""
+
+_LARGE_OFFSETS = "spark.sql.execution.arrow.useLargeVarTypes"
+_NO_COLUMNS = pa.schema([("_0", pa.int32())])
 
 
 def write_parts(frame: DataFrame, schema: Schema, options: TaskOptions) -> list[TaskOutput]:
@@ -29,18 +40,22 @@ def write_parts(frame: DataFrame, schema: Schema, options: TaskOptions) -> list[
     register: Any = cloudpickle.register_pickle_by_value
     for module in SHIPPED_MODULES:
         register(module)
-    # mapInArrow resolves columns by name, and loses rows that have no columns.
-    named = (
-        frame.toDF(*make_positional_names(len(schema.columns)))
-        if schema.columns
-        else frame.select(lit(0).alias("_0"))
-    )
-    report_batches = collect_arrow(named.mapInArrow(make_task(options), REPORT))
-    reports = [report for batch in report_batches for report in batch.to_pylist()]
+    # Arrow readers lose rows that have no columns.
+    rows = frame if schema.columns else frame.select(lit(0))
+    message_schema = options.schema if schema.columns else _NO_COLUMNS
+    if frame.sparkSession.conf.get(_LARGE_OFFSETS) == "true":
+        message_schema = enlarge_offsets(message_schema)
+    run_task = make_task(options, message_schema)
+
+    def run_tasks() -> list[task.Report]:
+        messages = rows._jdf.toArrowBatchRdd().toJavaRDD()  # noqa: SLF001 - as toArrow does
+        rdd: RDD[bytes] = RDD(messages, frame.sparkSession.sparkContext, NoOpSerializer())
+        return collect_rdd(rdd.mapPartitionsWithIndex(run_task))
+
+    reports = run_as_sql_execution(rows, run_tasks)
     for report in reports:
         if report["failure"] is not None:
             raise LocationNotWritable(report["failure"])
-    reports.sort(key=lambda report: int(report["partition"]))
     return [
         TaskOutput(report["rows"], report["sizes"], part=report["name"], data=report["data"])
         for report in reports

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -30,26 +30,20 @@ from headrace.results.batches import (
 _TASKS_WITH_FULL_BUFFER = 16
 _MIN_BUFFER_BYTES = 1024
 
-REPORT = (
-    "partition int, name string, rows array<bigint>, sizes array<bigint>, data binary,"
-    " failure string"
-)
-"""Spark DDL of the row that each task returns.
 
-`name` is the file name of the part, `rows` and `sizes` are the rows and bytes of each batch, `data`
-is an Arrow IPC stream of rows without a part, and `failure` is the reason why no part was written.
-"""
+class Report(TypedDict):
+    """What a task returns to the driver."""
 
-_REPORT_SCHEMA = pa.schema(
-    [
-        ("partition", pa.int32()),
-        ("name", pa.string()),
-        ("rows", pa.list_(pa.field("element", pa.int64()))),
-        ("sizes", pa.list_(pa.field("element", pa.int64()))),
-        ("data", pa.binary()),
-        ("failure", pa.string()),
-    ]
-)
+    name: str | None
+    """File name of the part."""
+    rows: list[int]
+    """Rows of each batch."""
+    sizes: list[int]
+    """Bytes of each batch."""
+    data: bytes | None
+    """Arrow IPC stream of rows without a part."""
+    failure: str | None
+    """Reason why the part was not written."""
 
 
 @dataclass(frozen=True)
@@ -210,39 +204,52 @@ class PartitionWriter:
 
 
 def make_task(
-    options: TaskOptions,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """Return the function that `mapInArrow` runs on each partition.
+    options: TaskOptions, message_schema: pa.Schema
+) -> Callable[[int, Iterable[bytes]], Iterable[Report]]:
+    """Return the function that runs on each partition.
 
-    The function yields one row of the schema `REPORT`, or no row for an empty partition.
+    Its arguments are the number of the partition and the record batches as IPC messages. It yields
+    one report, or none for an empty partition.
+
+    Args:
+        options: Options of all tasks.
+        message_schema: The schema of the messages, which contain none.
     """
 
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def task(partition: int, messages: Iterable[bytes]) -> Iterator[Report]:
         context = TaskContext.get()
         assert context is not None
-        partition = context.partitionId()
         # The id of the attempt keeps retries and speculative tasks from writing the same file.
         name = f"part-{partition:06d}-{context.taskAttemptId()}.arrow"
         writer = PartitionWriter(options, name, _buffer_bytes_of(partition, options))
         try:
-            for batch in batches:
-                # A result without columns comes with a placeholder column (see `write_parts`).
-                rows = batch if options.schema else batch.select([])
-                writer.add(normalize_batch(rows, options.schema))
+            for message in messages:
+                writer.add(_read_message(message, message_schema, options.schema))
                 if writer.exceeds_limit:
                     break
             part, data = writer.close()
         except LocationNotWritable as failure:
             # Reported instead of raised: Spark would retry the task, but a full disk stays full.
-            yield _make_report(partition, None, writer, None, str(failure))
+            yield _make_report(writer, None, None, str(failure))
         except BaseException:
             writer.discard()
             raise
         else:
             if writer.rows:
-                yield _make_report(partition, part, writer, data, None)
+                yield _make_report(writer, part, data, None)
 
     return task
+
+
+def _read_message(
+    message: bytes, message_schema: pa.Schema, stored_schema: pa.Schema
+) -> pa.RecordBatch:
+    """Return the batch of an IPC message under the stored schema."""
+    batch = pa.ipc.read_record_batch(pa.py_buffer(message), message_schema)
+    if message_schema is stored_schema:
+        return batch
+    # A result without columns comes with a placeholder column (see `write_parts`).
+    return normalize_batch(batch if stored_schema else batch.select([]), stored_schema)
 
 
 def _buffer_bytes_of(partition: int, options: TaskOptions) -> int:
@@ -253,17 +260,12 @@ def _buffer_bytes_of(partition: int, options: TaskOptions) -> int:
 
 
 def _make_report(
-    partition: int,
-    name: str | None,
-    writer: PartitionWriter,
-    data: bytes | None,
-    failure: str | None,
-) -> pa.RecordBatch:
-    values = [partition, name, writer.rows, writer.sizes, data, failure]
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([value], field.type)
-            for value, field in zip(values, _REPORT_SCHEMA, strict=True)
-        ],
-        schema=_REPORT_SCHEMA,
-    )
+    writer: PartitionWriter, part: str | None, data: bytes | None, failure: str | None
+) -> Report:
+    return {
+        "name": part,
+        "rows": writer.rows,
+        "sizes": writer.sizes,
+        "data": data,
+        "failure": failure,
+    }
