@@ -14,6 +14,11 @@ class EventLog:
     def __init__(self, context: NodeContext) -> None:
         self._database = context.database
 
+    def last(self) -> str:
+        """Return the cursor of the last event that readers can see."""
+        with self._database.read() as tx:
+            return events.last(tx)
+
     def read(
         self, *, after: str | None, entity: str | None, entity_id: str | None, limit: int
     ) -> list[Event]:

@@ -25,10 +25,13 @@ def list_events(node: InProcessNode, **query: Any) -> list[Json]:
 
 
 @contextmanager
-def open_stream(node: InProcessNode, **headers: str) -> Iterator[Iterator[Json]]:
+def open_stream(
+    node: InProcessNode, *, after: str | None = None, **headers: str
+) -> Iterator[Iterator[Json]]:
     """Open a stream of server-sent events, and yield their fields (id, event, data)."""
     accept = {"Accept": "text/event-stream", **headers}
-    with node.http.stream("GET", "/api/v1/events", headers=accept) as response:
+    query = {} if after is None else {"after": after}
+    with node.http.stream("GET", "/api/v1/events", params=query, headers=accept) as response:
         assert response.status_code == 200
         assert response.headers["content-type"].partition(";")[0] == "text/event-stream"
         yield parse_server_sent_events(response.iter_lines())
@@ -42,8 +45,9 @@ def parse_server_sent_events(lines: Iterator[str]) -> Iterator[Json]:
         if line:
             name, _, value = line.partition(": ")
             fields[name] = value
-        elif fields:
-            yield {**fields, "data": json.loads(fields["data"])}
+        else:
+            if "data" in fields:
+                yield {**fields, "data": json.loads(fields["data"])}
             fields = {}
 
 
@@ -113,6 +117,39 @@ def test_a_stream_sends_past_events_first_and_then_new_ones(node: InProcessNode)
         second = node.submit(session=session_id)["id"]
         second_event = next(event for event in stream if event["data"]["entity_id"] == second)
         assert second_event["data"]["to"] == "waiting"
+
+
+@pytest.mark.finding("U13")
+def test_a_stream_from_now_sends_no_past_event(node: InProcessNode) -> None:
+    session_id = node.session()
+    first = node.submit(session=session_id)["id"]
+    with open_stream(node, after="now") as stream:
+        second = node.submit(session=session_id)["id"]
+        for event in stream:
+            assert event["data"]["entity_id"] != first
+            if event["data"]["entity_id"] == second:
+                break
+
+
+@pytest.mark.finding("U13")
+def test_a_stream_from_now_can_be_resumed_before_its_first_event(node: InProcessNode) -> None:
+    accept = {"Accept": "text/event-stream"}
+    with node.http.stream("GET", "/api/v1/events?after=now", headers=accept) as response:
+        cursor = next(line for line in response.iter_lines() if line.startswith("id: "))[4:]
+    statement_id = node.submit(session=node.session())["id"]
+    with open_stream(node, **{"Last-Event-ID": cursor}) as stream:
+        assert any(event["data"]["entity_id"] == statement_id for event in stream)
+
+
+@pytest.mark.finding("U13")
+def test_a_list_from_now_is_empty_and_names_the_next_page(node: InProcessNode) -> None:
+    earlier = node.session()
+    page = node.http.get("/api/v1/events", params={"after": "now"}).json()
+    assert page["items"] == []
+    session_id = node.session()
+    later = {event["entity_id"] for event in list_events(node, after=page["next"])}
+    assert session_id in later
+    assert earlier not in later
 
 
 def test_a_stream_resumes_after_the_last_event_id(node: InProcessNode) -> None:

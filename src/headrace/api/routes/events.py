@@ -20,7 +20,8 @@ from headrace.model.event import EntityKind, Event
 router = APIRouter(prefix="/events", tags=["events"])
 
 _BATCH = 500
-_CURSOR = r"^[0-9]{1,9}\.[0-9]{1,18}\.[0-9]{1,18}$"
+_CURSOR = r"^(now|[0-9]{1,9}\.[0-9]{1,18}\.[0-9]{1,18})$"
+_NOW = "now"
 _POLL_SECONDS = 30.0
 
 ReadAfter = Callable[[str | None, int], list[Event]]
@@ -37,7 +38,8 @@ async def list_events(
     after: Annotated[
         str | None,
         Query(
-            json_schema_extra={"pattern": _CURSOR}, description="the `next` of the previous page"
+            json_schema_extra={"pattern": _CURSOR},
+            description="the `next` of the previous page; `now`: only events that follow",
         ),
     ] = None,
     entity: Annotated[
@@ -51,22 +53,27 @@ async def list_events(
     """List changes of state in order.
 
     With `Accept: text/event-stream`, the response continues with new events. `Last-Event-ID`
-    resumes a stream.
+    resumes a stream. With `after=now`, a list is empty, and its `next` begins at this moment.
     """
     node = node_of(request)
+    is_stream = "text/event-stream" in accept
+    cursor = (last_event_id if is_stream else None) or after
+    if cursor == _NOW:
+        cursor = await run_in_threadpool(node.events.last)
 
     def read_after(cursor: str | None, count: int) -> list[Event]:
         kind = None if entity is None else str(entity)
         return node.events.read(after=cursor, entity=kind, entity_id=entity_id, limit=count)
 
-    if "text/event-stream" in accept:
-        cursor = last_event_id or after
+    if is_stream:
         first = await run_in_threadpool(read_after, cursor, _BATCH)
         stream = _stream(long_polls_of(request), node.wake_ups.on_event, read_after, cursor, first)
         return EventSourceResponse(stream)
-    events = await run_in_threadpool(read_after, after, limit + 1)
+    events = await run_in_threadpool(read_after, cursor, limit + 1)
     page = events[:limit]
     next_ = page[-1].cursor if len(events) > limit else None
+    if after == _NOW and next_ is None:
+        next_ = page[-1].cursor if page else cursor
     return json_response(EventPage(items=[event_body(event) for event in page], next=next_))
 
 
@@ -78,6 +85,9 @@ async def _stream(
     first: list[Event],
 ) -> AsyncIterator[ServerSentEvent]:
     events: list[Event] | None = first
+    if cursor is not None:
+        # A client that has received no event yet resumes here.
+        yield ServerSentEvent(id=cursor)
     while not long_polls.stopping:
         for event in events or []:
             yield ServerSentEvent(
