@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import ensure_callback_server_started
 from tests.support.results import Writer
 from tests.support.waiting import wait_until
 
@@ -79,6 +80,15 @@ def test_py4j_logs_no_error_that_the_caller_receives(
     finally:
         logger.removeFilter(is_unreported)
     assert caplog.text == ""
+
+
+def test_executions_run_beside_the_callback_server_of_py4j(spark: SparkSession) -> None:
+    """`foreachBatch` starts the server. Py4J then calls back in threads of its own."""
+    ensure_callback_server_started(spark.sparkContext._gateway)
+    frame = spark.range(3)
+    assert run_as_sql_execution(frame, lambda: run_as_sql_execution(frame, frame.count)) == 3
+    with pytest.raises(KeyError, match="mine"):
+        run_as_sql_execution(frame, _fail)
 
 
 def test_threads_run_executions_at_the_same_time(spark: SparkSession) -> None:

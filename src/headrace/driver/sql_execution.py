@@ -8,7 +8,6 @@ changes what some expressions return, for example with `spark.sql.legacy.timePar
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
@@ -28,8 +27,9 @@ def run_as_sql_execution(frame: DataFrame, action: Callable[[], _T]) -> _T:
     jvm: Any = frame.sparkSession._jvm  # noqa: SLF001 - PySpark offers no other way to executions
     query = frame._jdf.queryExecution()  # noqa: SLF001 - as above
     call = _Call(action)
-    outer = getattr(_CALLS, "current", None)
-    _CALLS.current = call
+    thread = _java_thread(jvm)
+    outer = _CALLS.get(thread)
+    _CALLS[thread] = call
     try:
         jvm.org.apache.spark.sql.execution.SQLExecution.withNewExecutionId(
             query, jvm.scala.Option.apply(_NAME), _function_of_thread(jvm)
@@ -38,7 +38,10 @@ def run_as_sql_execution(frame: DataFrame, action: Callable[[], _T]) -> _T:
         if call.error is None:
             raise
     finally:
-        _CALLS.current = outer
+        if outer is None:
+            del _CALLS[thread]
+        else:
+            _CALLS[thread] = outer
     if call.error is not None:
         raise call.error
     return call.result
@@ -49,8 +52,8 @@ def is_unreported(record: logging.LogRecord) -> bool:
 
     A filter for the logger `py4j.clientserver`: the caller of the action receives the error.
     """
-    call = getattr(_CALLS, "current", None)
-    return call is None or record.exc_info is None or record.exc_info[1] is not call.error
+    error = None if record.exc_info is None else record.exc_info[1]
+    return error is None or all(call.error is not error for call in list(_CALLS.values()))
 
 
 class _Call(Generic[_T]):
@@ -72,15 +75,29 @@ class _Call(Generic[_T]):
             raise
 
 
-_CALLS = threading.local()
+_CALLS: dict[int, _Call[Any]] = {}
+"""The running call of each Java thread."""
+
+
+def _java_thread(jvm: Any) -> int:
+    """Return the number of the Java thread that serves this Python thread."""
+    number: int = jvm.java.lang.Thread.currentThread().getId()
+    return number
 
 
 class _CallOfThread:
-    """A `java.util.function.Supplier` that runs the call of the thread that the JVM calls."""
+    """A `java.util.function.Supplier` that runs the call of the Java thread that calls it.
+
+    Py4J calls back in the Python thread that has called the JVM. When something has started Py4J's
+    callback server, for example `foreachBatch`, it calls back in another Python thread.
+    """
+
+    def __init__(self, jvm: Any) -> None:
+        self._jvm = jvm
 
     def get(self) -> None:
-        """Run the call of this thread. Py4J calls back in the thread that has called the JVM."""
-        _CALLS.current.run()
+        """Run the call."""
+        _CALLS[_java_thread(self._jvm)].run()
 
     class Java:
         """The interfaces that Py4J implements with this class."""
@@ -95,4 +112,4 @@ def _function_of_thread(jvm: Any) -> Any:
     It lives as long as the JVM. Py4J would otherwise try to tell Python of each function that the
     JVM no longer needs, at a port where nothing of this driver listens.
     """
-    return jvm.scala.jdk.javaapi.FunctionConverters.asScalaFromSupplier(_CallOfThread())
+    return jvm.scala.jdk.javaapi.FunctionConverters.asScalaFromSupplier(_CallOfThread(jvm))
