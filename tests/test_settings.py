@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from headrace.errors import InvalidSetting
+from headrace.model.result import ResultHolder
 from headrace.profiles import Profile
 from headrace.settings import load
 
@@ -93,6 +94,42 @@ def submitted(**fields: str) -> dict[str, Any]:
 def test_a_value_that_is_not_allowed_is_explained(flags: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidSetting, match=message):
         load(flags)
+
+
+@pytest.mark.parametrize(
+    ("host", "stored"),
+    [
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("::ffff:127.0.0.1", "127.0.0.1"),
+        ("10.0.0.5", "10.0.0.5"),
+        ("fe80::1%eth0", None),
+        ("0.0.0.0", None),
+    ],
+)
+def test_an_address_for_flight_has_one_spelling(host: str, stored: str | None) -> None:
+    flags = {"results": {"flight_host": host}}
+    if stored is None:
+        with pytest.raises(InvalidSetting, match="not the address of one host"):
+            load(flags)
+    else:
+        assert load(flags).results.flight_host == stored
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_on_loopback"),
+    [
+        ("127.0.0.1:4000", True),
+        ("127.9.9.9:4000", True),
+        ("[::1]:4000", True),
+        ("localhost:4000", True),
+        ("10.0.0.5:4000", False),
+        ("[2001:db8::1]:4000", False),
+        ("name:4000", False),
+    ],
+)
+def test_a_holder_on_loopback_is_recognised(endpoint: str, is_on_loopback: bool) -> None:
+    holder = ResultHolder(session_id="se_1", epoch=1, endpoint=endpoint)
+    assert holder.is_on_loopback is is_on_loopback
 
 
 def test_a_file_that_is_no_toml_is_an_error_of_ours(tmp_path: Path) -> None:

@@ -82,9 +82,12 @@ class ResultsSettings(Section):
             address = ip_address(host)
         except ValueError:
             raise ValueError(f"{host!r} is not an IP address") from None
-        if address.is_unspecified or address.is_multicast:
+        mapped = getattr(address, "ipv4_mapped", None)
+        address = mapped or address
+        if address.is_unspecified or address.is_multicast or getattr(address, "scope_id", None):
             raise ValueError(f"{host} is not the address of one host; name the address of this one")
-        return host
+        # One spelling: loopback must be recognised.
+        return str(address)
 
 
 class HistorySettings(Section):

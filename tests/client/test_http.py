@@ -83,6 +83,15 @@ def test_requests_are_retried_after_502_503_504_and_a_lost_connection() -> None:
         assert client.health() == {"a": 1}
 
 
+def test_an_error_of_a_node_that_reads_from_a_driver_is_not_repeated() -> None:
+    problem = b'{"code": "results_unavailable", "message": "slow", "status": 503}'
+    answers = [http_response(problem, "503 Unavailable"), http_response(b"rows")]
+    with raw_server(*answers) as address, connect(address) as client:
+        with pytest.raises(errors.ResultsUnavailable):
+            client.download_held("st_1", 0, timeout=10)
+        assert b"".join(client.download_held("st_1", 0, timeout=10)) == b"rows"
+
+
 def test_a_store_that_stays_down_raises_store_unavailable() -> None:
     with ScriptedNode() as node, connect(node.address, retry_seconds=0.1) as client:
         node.outages = 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from types import SimpleNamespace
 from typing import cast
 
@@ -40,6 +41,28 @@ def test_a_read_waits_for_other_reads_of_its_session_but_not_for_ever() -> None:
         return others
 
     assert asyncio.run(read_all()) == [2, 2]
+
+
+def test_a_read_keeps_its_place_until_its_thread_is_free() -> None:
+    reads = ResultReads(seconds=10)
+    may_end = threading.Event()
+
+    async def read_all() -> None:
+        left = [
+            asyncio.create_task(reads.select(make_statement("se_1")).run(may_end.wait, 10))
+            for _number in range(_SESSION_READS)
+        ]
+        await asyncio.sleep(0)
+        for each in left:
+            each.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        late = asyncio.create_task(reads.select(make_statement("se_1")).run(int, "4"))
+        assert await reads.select(make_statement("se_2")).run(int, "5") == 5
+        assert not late.done()
+        may_end.set()
+        assert await late == 4
+
+    asyncio.run(read_all())
 
 
 def test_a_read_that_ends_makes_room_for_the_next_one() -> None:

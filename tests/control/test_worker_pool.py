@@ -43,9 +43,9 @@ def test_a_call_does_not_wait_for_a_thread_that_has_just_received_another_call(
     SlowQueue.received.clear()
     ran = threading.Event()
     # The first call ends only after the second one has run.
-    first = pool._submit(lambda: ran.wait(5))
+    first = pool.submit(lambda: ran.wait(5))
     assert SlowQueue.received.wait(10)
-    second = pool._submit(ran.set)
+    second = pool.submit(ran.set)
     SlowQueue.resume.set()
     second.result(10)
     assert first.result(10)

@@ -23,6 +23,7 @@ from headrace.model.result import Disposition, ResultHolder, ResultInfo
 from headrace.results.flight_tickets import MAX_BODY_BYTES
 from headrace.results.held_rows import HeldRows
 from headrace.results.layout import build_stored_schema
+from headrace.results.read_limits import BufferLimit, run_within
 from headrace.results.schema import parse_schema
 
 COLUMNS = [("n", "long")]
@@ -43,25 +44,34 @@ class Driver(flight.FlightServerBase):  # type: ignore[misc] # pyarrow has no an
             yield pa.py_buffer(body)
 
 
-def open_rows(port: int, *, seconds: float = 10.0) -> HeldRows:
+def open_rows(
+    port: int, *, seconds: float = 10.0, chunks: int = 1, buffers: BufferLimit | None = None
+) -> HeldRows:
     info = ResultInfo(
         disposition=Disposition.MEMORY,
         spark_schema=spark_schema(COLUMNS),
         row_count=ROWS,
         byte_count=24,
         truncated=False,
-        chunks=1,
+        chunks=chunks,
         location=None,
         expires_at=datetime.now(UTC),
         holder=ResultHolder(session_id="se_1", epoch=1, endpoint=f"127.0.0.1:{port}"),
     )
-    return HeldRows(info, new_id("st"), "secret", call_seconds=seconds)
+    return HeldRows(info, new_id("st"), "secret", call_seconds=seconds, buffers=buffers)
 
 
 @contextmanager
-def opened(reply: Reply, *, seconds: float = 10.0, **options: Any) -> Iterator[HeldRows]:
+def opened(
+    reply: Reply,
+    *,
+    seconds: float = 10.0,
+    chunks: int = 1,
+    buffers: BufferLimit | None = None,
+    **options: Any,
+) -> Iterator[HeldRows]:
     with Driver(reply, **options) as driver:
-        yield open_rows(driver.port, seconds=seconds)
+        yield open_rows(driver.port, seconds=seconds, chunks=chunks, buffers=buffers)
 
 
 def write_stream(
@@ -103,6 +113,37 @@ def test_rows_that_are_not_valid_are_refused(content: bytes) -> None:
     with opened(lambda: iter(bodies)) as rows, pytest.raises(InvalidResult):
         list(rows.batches())
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 200 * 1024  # KiB
+
+
+def test_a_driver_cannot_send_empty_chunks_for_ever() -> None:
+    content = write_stream(SCHEMA, 0)
+    with (
+        opened(lambda: iter([content]), chunks=2**31 - 1) as rows,
+        pytest.raises(InvalidResult, match="a chunk without rows"),
+    ):
+        list(rows.batches())
+
+
+def test_a_read_ends_with_its_time() -> None:
+    def send_slowly() -> Iterator[bytes]:
+        time.sleep(0.2)
+        yield write_stream(SCHEMA, 1)
+
+    start = time.monotonic()
+    with opened(send_slowly, chunks=ROWS) as rows, pytest.raises(ResultsUnavailable):
+        run_within(0.3, lambda: list(rows.batches()))
+    assert time.monotonic() - start < 5
+
+
+def test_reads_together_buffer_a_number_of_bytes() -> None:
+    content = write_stream(SCHEMA, ROWS)
+    for limit, error in ((len(content), None), (len(content) - 1, "too many rows")):
+        with opened(lambda: iter([content]), buffers=BufferLimit(limit)) as rows:
+            if error is None:
+                assert [batch.num_rows for batch in rows.batches()] == [ROWS]
+                continue
+            with pytest.raises(ResultsUnavailable, match=error):
+                list(rows.batches())
 
 
 def test_a_body_above_the_limit_is_refused() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import cycle
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import quote
 
 from headrace.client.errors import error_from_response
@@ -21,6 +21,18 @@ LONGEST_POLL = 10.0
 """Seconds that one long poll lasts at most; a longer wait needs several polls."""
 _RESPONSE_MARGIN = 20.0
 """Seconds that a response may take beyond the wait that its request asks for."""
+
+
+class _RequestOptions(TypedDict, total=False):
+    """The parts of a request beside method and path (`HttpRequest`)."""
+
+    query: Mapping[str, str | int | None] | None
+    body: Mapping[str, Any] | None
+    headers: Mapping[str, str] | None
+    timeout: float
+    idempotent: bool
+    accepts_errors: bool
+    authenticated: bool
 
 
 class Client:
@@ -187,17 +199,25 @@ class Client:
         query = {"format": "json", "chunk": str(chunk), "numbers": numbers}
         return self._call("GET", f"/api/v1/statements/{_quote(statement)}/result", query=query)
 
-    def download(
-        self, statement: str, format_: str, *, chunk: int | None = None, forward: bool = True
-    ) -> Iterator[bytes]:
-        """Return the blocks of a result, or of one chunk, in one of the API's formats.
+    def download(self, statement: str, format_: str) -> Iterator[bytes]:
+        """Return the blocks of a result in one of the API's formats.
 
-        With `forward` false, the node asks no other node for rows that a driver holds. The iterator
-        raises NodeUnreachable if the response ends early.
+        The iterator raises NodeUnreachable if the response ends early.
         """
         path = f"/api/v1/statements/{_quote(statement)}/result"
-        query = {"format": format_, "chunk": chunk, "forward": None if forward else "false"}
-        request = self._request("GET", path, query=query)
+        return self._stream(self._request("GET", path, query={"format": format_}))
+
+    def download_held(self, statement: str, chunk: int, *, timeout: float) -> Iterator[bytes]:
+        """Return the blocks of the Arrow stream of a chunk that a driver of the node's host holds.
+
+        A response with an error is not repeated: the node has waited for the driver.
+        """
+        path = f"/api/v1/statements/{_quote(statement)}/result"
+        query = {"format": "arrow", "chunk": str(chunk), "forward": "false"}
+        request = self._request("GET", path, query=query, timeout=timeout, accepts_errors=True)
+        return self._stream(request)
+
+    def _stream(self, request: HttpRequest) -> Iterator[bytes]:
         response, blocks = self._transport.stream(request)
         _raise_for_status(response)
         return blocks
@@ -324,59 +344,29 @@ class Client:
 
     # Requests.
 
-    def _request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str | int | None] | None = None,
-        body: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: float = LONGEST_POLL + _RESPONSE_MARGIN,
-        idempotent: bool = True,
-        authenticated: bool = True,
-    ) -> HttpRequest:
-        all_headers = {"Accept": "application/json, */*;q=0.5", **(headers or {})}
+    def _request(self, method: str, path: str, **options: Unpack[_RequestOptions]) -> HttpRequest:
+        query, body = options.get("query") or {}, options.get("body")
+        headers = {"Accept": "application/json, */*;q=0.5", **(options.get("headers") or {})}
         if body is not None:
-            all_headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = "application/json"
         return HttpRequest(
             method=method,
             path=path,
-            query={key: str(value) for key, value in (query or {}).items() if value is not None},
+            query={key: str(value) for key, value in query.items() if value is not None},
             body=None if body is None else json.dumps(body).encode(),
-            headers=all_headers,
-            timeout=timeout,
-            idempotent=idempotent,
-            authenticated=authenticated,
+            headers=headers,
+            timeout=options.get("timeout", LONGEST_POLL + _RESPONSE_MARGIN),
+            idempotent=options.get("idempotent", True),
+            accepts_errors=options.get("accepts_errors", False),
+            authenticated=options.get("authenticated", True),
         )
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str | int | None] | None = None,
-        body: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: float = LONGEST_POLL + _RESPONSE_MARGIN,
-        idempotent: bool = True,
-        authenticated: bool = True,
-    ) -> Json:
+    def _call(self, method: str, path: str, **options: Unpack[_RequestOptions]) -> Json:
         """Send a request and return the JSON object of its response.
 
         Raises NodeUnreachable if the response is not a JSON object.
         """
-        request = self._request(
-            method,
-            path,
-            query=query,
-            body=body,
-            headers=headers,
-            timeout=timeout,
-            idempotent=idempotent,
-            authenticated=authenticated,
-        )
-        response = self._transport.send(request)
+        response = self._transport.send(self._request(method, path, **options))
         _raise_for_status(response)
         try:
             value = json.loads(response.body or b"{}", parse_float=self._parse_float)

@@ -54,8 +54,15 @@ class HttpRequest:
     headers: Mapping[str, str] | None = None
     timeout: float = 30.0
     idempotent: bool = True
+    accepts_errors: bool = False
+    """Whether a response with one of the retried statuses is returned at once."""
     authenticated: bool = True
     """Whether the request carries the token. Probes do not: any process may hold the port."""
+
+    @property
+    def repeats_errors(self) -> bool:
+        """Whether the request is repeated after a response with one of the retried statuses."""
+        return self.idempotent and not self.accepts_errors
 
 
 def parse_address(address: str) -> SplitResult:
@@ -166,7 +173,7 @@ class Transport:
                 self.close()
                 raise
             else:
-                retry = response.status in _RETRIED_STATUSES and request.idempotent
+                retry = response.status in _RETRIED_STATUSES and request.repeats_errors
                 if not retry or outage.is_too_long:
                     outage.end()
                     return response

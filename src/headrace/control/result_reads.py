@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import ParamSpec, Protocol, TypeVar
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import Any, ParamSpec, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import ResultsUnavailable
 from headrace.model.statement import Statement
+from headrace.results.read_limits import run_within
 
 _THREADS = 8
+_HELD_THREADS = 32
+"""Threads that wait for drivers. More than `_SESSION_READS` for each of a few slow drivers."""
 _SECONDS = 60.0
 _SESSION_READS = 2
 """Reads of the held results of one session at a time."""
@@ -43,7 +49,9 @@ class ResultReads:
             seconds: Longest time that a read takes, and longest time that it waits for others.
         """
         self._stored = WorkerPool("result-reads", threads=_THREADS, seconds=seconds)
-        self._held = WorkerPool("held-reads", threads=_THREADS, seconds=seconds, storage="driver")
+        self._held = WorkerPool(
+            "held-reads", threads=_HELD_THREADS, seconds=seconds, storage="driver"
+        )
         self._seconds = seconds
         self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
@@ -76,7 +84,13 @@ class _HeldReads:
                 f" {self._seconds:g} s.",
                 hint="Try again later, or submit the statement again with the disposition stored.",
             ) from None
-        try:
-            return await self._pool.run(function, *args, **kwargs)
-        finally:
-            self._slots.release()
+        future = self._pool.submit(
+            lambda: run_within(self._seconds, lambda: function(*args, **kwargs))
+        )
+        # The thread reads on when the caller has left. Its slot is in use until then.
+        future.add_done_callback(partial(self._release, asyncio.get_running_loop()))
+        return await self._pool.wait(future)
+
+    def _release(self, loop: asyncio.AbstractEventLoop, _future: Future[Any]) -> None:
+        with suppress(RuntimeError):  # the node has stopped
+            loop.call_soon_threadsafe(self._slots.release)

@@ -52,7 +52,7 @@ class WorkerPool:
 
         Raises its errors, and ResultsUnavailable if it takes too long.
         """
-        future = self._submit(lambda: function(*args, **kwargs))
+        future = self.submit(lambda: function(*args, **kwargs))
         try:
             result: T = future.result(self._seconds)
         except TimeoutError:
@@ -64,7 +64,11 @@ class WorkerPool:
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function as `call` does, without a thread that waits for it."""
-        future = self._submit(lambda: function(*args, **kwargs))
+        result: T = await self.wait(self.submit(lambda: function(*args, **kwargs)))
+        return result
+
+    async def wait(self, future: Future[T]) -> T:
+        """Return the result of a submitted function. Raises what `call` raises."""
         wrapped = asyncio.wrap_future(future)
         wrapped.add_done_callback(_retrieve_error)
         try:
@@ -74,8 +78,7 @@ class WorkerPool:
                 self._abandon(future)
         if not done:
             raise self._timeout_error()
-        result: T = wrapped.result()
-        return result
+        return wrapped.result()
 
     def _timeout_error(self) -> ResultsUnavailable:
         return ResultsUnavailable(
@@ -83,8 +86,9 @@ class WorkerPool:
             hint=f"Check the {self._storage}, then try again.",
         )
 
-    def _submit(self, function: Callable[[], Any]) -> Future[Any]:
-        future: Future[Any] = Future()
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        """Run a function in a thread. The future is done when the thread is free again."""
+        future: Future[T] = Future()
         with self._lock:
             self._unfinished_count += 1
             self._jobs.put((future, function))

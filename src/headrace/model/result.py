@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import Annotated, Any
 
 from pydantic import (
@@ -200,7 +201,11 @@ class ResultHolder(BaseModel):
     @property
     def is_on_loopback(self) -> bool:
         """Whether only processes of the driver's host reach the endpoint."""
-        return self.endpoint.startswith(("127.", "[::1]", "localhost:"))
+        host = self.endpoint.rpartition(":")[0].strip("[]")
+        try:
+            return ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
 
 
 class ResultInfo(BaseModel):

@@ -23,10 +23,11 @@ from headrace.results.flight_tickets import (
     ResultTicket,
     make_token,
 )
+from headrace.results.read_limits import BufferLimit, limit_seconds
 from headrace.results.reader import check_chunk_number
 from headrace.results.schema import parse_schema
 
-_CALL_SECONDS = 30.0
+CALL_SECONDS = 30.0
 """Longest time that a driver may take for one chunk."""
 _OVERHEAD_BYTES = 64 << 20
 """Most bytes of a chunk beside its values: the schema, and 256 bytes for each of many columns."""
@@ -42,14 +43,20 @@ _OPTIONS = [
 class FetchedRows(ABC):
     """Rows that are fetched by chunk, as Arrow IPC streams."""
 
+    _call_seconds = CALL_SECONDS
     has_real_names = False
     """Whether the streams have the names for clients, and not those of the stored schema."""
 
-    def __init__(self, info: ResultInfo) -> None:
-        """Parse the schema. Raise InvalidResult if it is not valid."""
+    def __init__(self, info: ResultInfo, buffers: BufferLimit | None) -> None:
+        """Parse the schema. Raise InvalidResult if it is not valid.
+
+        Args:
+            buffers: Limit of the bytes that several reads buffer together.
+        """
+        self._buffers = buffers or BufferLimit()
         self.schema = parse_schema(info.spark_schema)
         self.chunks = max(1, info.chunks)
-        # `batches` yields exactly as many rows, and a chunk not more.
+        # `batches` yields exactly this number of rows, and one chunk at most this number.
         self.row_count = info.row_count
         # Arrow pads the buffers, and may add a bitmap of nulls to each.
         self._max_bytes = min(2 * info.byte_count, MAX_BATCH_BYTES) + _OVERHEAD_BYTES
@@ -72,16 +79,27 @@ class FetchedRows(ABC):
             raise InvalidResult("The driver has fewer rows than it has reported.")
 
     def _read(self, number: int, max_rows: int) -> Iterator[pa.RecordBatch]:
-        content = bytearray()
-        for piece in self.fetch(number):
-            content += piece
-            if len(content) > self._max_bytes:
-                raise InvalidResult("The driver sends a chunk that is larger than its result.")
+        content = self._fetch_whole(number)
+        rows = 0
         for batch in read_stream(content, self.schema, has_real_names=self.has_real_names):
-            max_rows -= batch.num_rows
-            if max_rows < 0:
+            rows += batch.num_rows
+            if rows > max_rows:
                 raise InvalidResult("The driver has more rows than it has reported.")
             yield batch
+        if not rows:
+            # A driver could otherwise send nothing two billion times.
+            raise InvalidResult("The driver has a chunk without rows.")
+
+    def _fetch_whole(self, number: int) -> bytearray:
+        content = bytearray()
+        with self._buffers.buffering() as count:
+            for piece in self.fetch(number):
+                limit_seconds(self._call_seconds)
+                count(len(piece))
+                content += piece
+                if len(content) > self._max_bytes:
+                    raise InvalidResult("The driver sends a chunk that is larger than its result.")
+        return content
 
 
 class HeldRows(FetchedRows):
@@ -93,15 +111,17 @@ class HeldRows(FetchedRows):
         statement_id: str,
         secret: str,
         *,
-        call_seconds: float = _CALL_SECONDS,
+        call_seconds: float = CALL_SECONDS,
+        buffers: BufferLimit | None = None,
     ) -> None:
         """Parse the schema. Raise InvalidResult if it is not valid.
 
         Args:
             secret: Key of the tokens of the driver.
             call_seconds: Longest time that the driver may take for one chunk.
+            buffers: Limit of the bytes that several reads buffer together.
         """
-        super().__init__(info)
+        super().__init__(info, buffers)
         assert info.holder is not None
         self._endpoint = info.holder.endpoint
         self._statement_id = statement_id
@@ -112,7 +132,7 @@ class HeldRows(FetchedRows):
         """Yield the bodies that the driver sends. Raise ResultsUnavailable."""
         action = flight.Action(READ_CHUNK, ResultTicket(self._statement_id, number).to_bytes())
         options = flight.FlightCallOptions(
-            timeout=self._call_seconds,
+            timeout=limit_seconds(self._call_seconds),
             headers=[(AUTHORIZATION.encode(), f"Bearer {self._token}".encode())],
         )
         try:

@@ -25,6 +25,8 @@ def check_report(report: ResultReport) -> ResultReport:
         raise
     except HeadraceError as error:
         raise InvalidResult(error.message) from error
+    if report.disposition is Disposition.MEMORY and report.chunks > report.row_count:
+        raise InvalidResult("The result has more chunks than rows.")
     if report.disposition is not Disposition.INLINE:
         return report
     assert report.data is not None

@@ -111,6 +111,24 @@ def test_a_lost_driver_takes_its_rows_with_it(node: InProcessNode, held: list[He
     assert "driver was lost" in gone.json()["detail"]
 
 
+def test_a_result_with_more_chunks_than_rows_fails_its_statement(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
+    statement_id = node.submit(session=session_id, result="memory")["id"]
+    driver.claim()
+    driver.report_start(statement_id)
+    report = ResultReport(
+        disposition=Disposition.MEMORY,
+        spark_schema=spark_schema([("n", "long")]),
+        row_count=1,
+        byte_count=8,
+        truncated=False,
+        chunks=2**31 - 1,
+        port=40_000,
+    )
+    driver.succeed(statement_id, report)
+    assert node.statement(statement_id)["error"]["code"] == "invalid_result"
+
+
 def test_a_result_that_was_not_to_be_held_fails_its_statement(node: InProcessNode) -> None:
     session_id, driver = node.start_session()
     statement_id = node.submit(session=session_id)["id"]

@@ -172,6 +172,24 @@ def test_room_is_reserved_before_rows_are_copied(held: HeldResults) -> None:
     assert held.free_bytes > 9000
 
 
+def test_a_slow_reader_does_not_keep_a_released_result(held: HeldResults) -> None:
+    statement_id = new_id("st")
+    port = held.hold(statement_id, make_result(*[[(number, "a")] for number in range(50)]))
+    options = call_options(make_token(SECRET, statement_id))
+    server = held._server
+    assert server is not None
+    chunks = server._send_chunks(statement_id, range(50))
+    assert next(chunks).num_rows == 1
+    held.release([statement_id])
+    with pytest.raises(flight.FlightServerError, match="does not hold"):
+        next(chunks)
+    with (
+        flight.FlightClient(f"grpc://127.0.0.1:{port}") as client,
+        pytest.raises(flight.FlightServerError),
+    ):
+        client.do_get(flight.Ticket(statement_id.encode()), options).read_all()
+
+
 def test_a_closed_driver_starts_no_other_server(held: HeldResults) -> None:
     assert held.close(5.0)
     assert held.hold(new_id("st"), make_result([(1, "a")])) is None

@@ -233,10 +233,13 @@ async def statement_result(
     )
 
 
+_PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
+
+
 def _add_flight_offer(request: Request, statement: Statement, body: StatementBody) -> StatementBody:
     """Return the body with the place at which the caller reads a held result directly."""
     # A proxy on the host of the node names its clients, which may be elsewhere, in a header.
-    is_forwarded = "forwarded" in request.headers or "x-forwarded-for" in request.headers
+    is_forwarded = any(name in request.headers for name in _PROXY_HEADERS)
     is_local = not is_forwarded and request.client is not None and is_loopback(request.client.host)
     offer = node_of(request).statements.find_flight_offer(statement, is_local=is_local)
     if offer is None or body.result is None:

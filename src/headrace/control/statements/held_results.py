@@ -16,12 +16,16 @@ from headrace.model.session import Session
 from headrace.model.statement import Statement
 from headrace.results.flight_tickets import ResultTicket, make_token
 from headrace.results.held_rows import FetchedRows, HeldRows
+from headrace.results.read_limits import BufferLimit
 from headrace.results.reader import Rows, build_gone
 from headrace.store import nodes, results, sessions
 from headrace.store.database import Tx
 
 _FORWARD_SECONDS = 5.0
 """How long a node that does not respond is asked for rows."""
+_FORWARDED_SECONDS = 120.0
+"""Longest time without a byte from the other node, whose read waits for others. It is longer than a
+read of this node may take: the error then is not that the other node is unreachable."""
 _REASONS = {
     SessionState.CLOSING: GoneReason.SESSION_CLOSED,
     SessionState.DEAD: GoneReason.SESSION_CLOSED,
@@ -54,6 +58,7 @@ class HeldResultReader:
         self._node_id = context.node_id
         self._token = token
         self._host = host or this_host()
+        self._buffers = BufferLimit()
 
     def open(self, statement: Statement, *, forward: bool = True) -> Rows:
         """Return the rows of a held result.
@@ -81,7 +86,7 @@ class HeldResultReader:
             reason = _REASONS.get(state, GoneReason.DRIVER_LOST)
             raise build_gone(info.model_copy(update={"gone_reason": reason}))
         if self._is_reachable(info.holder, session):
-            return HeldRows(info, statement.id, secret)
+            return HeldRows(info, statement.id, secret, buffers=self._buffers)
         if not forward:
             raise NodeUnreachable(
                 f"The driver of the session {session.id} holds the rows on another host than this"
@@ -94,7 +99,7 @@ class HeldResultReader:
                 " live node is there.",
                 hint="Try again when a node of that host is back, or submit the statement again.",
             )
-        return _ForwardedRows(info, statement.id, other, self._token)
+        return _ForwardedRows(info, statement.id, other, self._token, self._buffers)
 
     def find_offer(self, statement: Statement, *, is_local: bool) -> FlightOffer | None:
         """Return the place at which a client reads a result directly; None if there is none.
@@ -123,7 +128,7 @@ class HeldResultReader:
     def _is_reachable(self, holder: ResultHolder, session: Session) -> bool:
         """Return whether this node can connect to the endpoint of a holder.
 
-        Loopback means another place on another host, and in another container.
+        Loopback means another place on another host.
         """
         if not holder.is_on_loopback:
             return True
@@ -151,9 +156,14 @@ class _ForwardedRows(FetchedRows):
     has_real_names = True
 
     def __init__(
-        self, info: ResultInfo, statement_id: str, node: NodeRecord, token: str | None
+        self,
+        info: ResultInfo,
+        statement_id: str,
+        node: NodeRecord,
+        token: str | None,
+        buffers: BufferLimit,
     ) -> None:
-        super().__init__(info)
+        super().__init__(info, buffers)
         self._statement_id = statement_id
         self._node = node
         self._token = token
@@ -162,7 +172,9 @@ class _ForwardedRows(FetchedRows):
         node = self._node
         try:
             with Client(node.address, self._token, retry_seconds=_FORWARD_SECONDS) as client:
-                yield from client.download(self._statement_id, "arrow", chunk=number, forward=False)
+                yield from client.download_held(
+                    self._statement_id, number, timeout=_FORWARDED_SECONDS
+                )
         except Unauthorized:
             raise NodeUnreachable(
                 f"The node {node.id} at {node.address} reaches the rows of the statement"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -103,9 +103,21 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc] # as above
     def do_get(self, context: Any, ticket: Any) -> flight.FlightDataStream:
         """Send the rows that a ticket names."""
         parsed, result = self._open(context, ticket.ticket)
-        chunks = result.chunks if parsed.chunk is None else [_get_chunk(result, parsed.chunk)]
-        batches = (apply_schema(chunk, result.client_schema) for chunk in chunks)
-        return flight.GeneratorStream(result.client_schema, batches)
+        numbers = range(len(result.chunks)) if parsed.chunk is None else [parsed.chunk]
+        return flight.GeneratorStream(
+            result.client_schema, self._send_chunks(parsed.statement_id, numbers)
+        )
+
+    def _send_chunks(self, statement_id: str, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        """Yield chunks. A slow reader keeps no more than one of them when the result is released.
+
+        Raise FlightServerError when it is released.
+        """
+        for number in numbers:
+            result = self._require(statement_id)
+            chunk = apply_schema(_get_chunk(result, number), result.client_schema)
+            del result
+            yield chunk
 
     def list_actions(self, _context: Any) -> list[tuple[str, str]]:
         """List the one action, with which nodes read."""
@@ -127,10 +139,13 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc] # as above
         opened: _OpenedResult = context.get_middleware(_MIDDLEWARE)
         if ticket is None or ticket.statement_id != opened.statement_id:
             raise flight.FlightUnauthorizedError("The token does not open this result.")
-        result = self._find_result(ticket.statement_id)
+        return ticket, self._require(ticket.statement_id)
+
+    def _require(self, statement_id: str) -> HeldResult:
+        result = self._find_result(statement_id)
         if result is None:
             raise flight.FlightServerError("The driver does not hold this result.")
-        return ticket, result
+        return result
 
 
 def _get_chunk(result: HeldResult, number: int) -> pa.RecordBatch:
