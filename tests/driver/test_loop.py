@@ -18,6 +18,7 @@ from tests.support.waiting import wait_until
 from headrace.driver import loop as loop_module
 from headrace.driver.link import NodeLink
 from headrace.driver.loop import Loop
+from headrace.driver.output.flight_server import HeldResult
 from headrace.driver.output.held_results import HeldResults
 from headrace.driver.spark import Spark
 from headrace.errors import HeadraceError, LeaseLost
@@ -254,6 +255,8 @@ def test_a_slow_reader_of_a_held_result_does_not_keep_a_driver_without_its_lease
 ) -> None:
     """A driver that lives on after its lease could still write to the files of its successor."""
     secret, ports = "secret of the driver", []
+    is_opened: list[str] = []
+    is_reading, may_end = threading.Event(), threading.Event()
 
     class HoldingExecution:
         cancelling = False
@@ -262,6 +265,18 @@ def test_a_slow_reader_of_a_held_result_does_not_keep_a_driver_without_its_lease
             self.assignment, self._held = arguments[2], cast("HeldResults", arguments[4])
 
         def run(self) -> Ended:
+            find = self._held.find
+
+            def find_slowly(statement_id: str) -> HeldResult | None:
+                result = find(statement_id)
+                if is_opened:
+                    is_reading.set()
+                    may_end.wait()
+                is_opened.append(statement_id)
+                return result
+
+            # gRPC reads ahead of a slow client, by an amount that differs from run to run.
+            monkeypatch.setattr(self._held, "find", find_slowly)
             rows = [(number, "x" * 1000) for number in range(10_000)]
             ports.append(self._held.hold(STATEMENT_ID, make_result(*[rows] * 5)))
             result = inline_result([("x", "integer")], [[1]])
@@ -282,8 +297,10 @@ def test_a_slow_reader_of_a_held_result_does_not_keep_a_driver_without_its_lease
     options = flight.FlightCallOptions(headers=[(b"authorization", token)])
     with flight.FlightClient(f"grpc://127.0.0.1:{ports[0]}") as client:
         _reader = client.do_get(flight.Ticket(STATEMENT_ID.encode()), options)
+        wait_until(is_reading.is_set, what="a reader takes a chunk")
         link.said_goodbye.set()  # The poll raises LeaseLost.
         wait_until(lambda: exits, what="the process ends")
+        may_end.set()
     thread.join(10)
     assert spark.killed.is_set()
     assert exits == [1]

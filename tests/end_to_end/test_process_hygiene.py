@@ -44,11 +44,15 @@ class Observed:
 
     def observe(self) -> None:
         """Record the command line and the environment of every child process."""
+        node_command = psutil.Process(self.node.process.pid).cmdline()
         for process in child_processes(self.node):
             with contextlib.suppress(psutil.Error):
-                command_line = " ".join(process.cmdline())
-                self.command_lines.add(command_line)
-                self.environments[command_line] = process.environ()
+                command = process.cmdline()
+                # A child that has not yet executed its program shows the command and the
+                # environment of the node.
+                if command != node_command:
+                    self.command_lines.add(" ".join(command))
+                    self.environments[" ".join(command)] = process.environ()
 
 
 @pytest.fixture(scope="module")
