@@ -60,6 +60,31 @@ def test_java_home_is_preferred_to_path(tmp_path: Path) -> None:
     assert java == JavaHome(second, "17.0.9", "PATH")
 
 
+def test_the_release_file_saves_the_start_of_a_jvm(tmp_path: Path) -> None:
+    java_home = fake_java(tmp_path / "jdk", "exit 1")
+    modules = "java.base jdk.incubator.vector"
+    (java_home / "release").write_text(f'JAVA_VERSION="21.0.4"\nMODULES="{modules}"\n')
+
+    java = find_java({"JAVA_HOME": str(java_home), "PATH": ""}, tmp_path)
+    assert java == JavaHome(java_home, "21.0.4", "JAVA_HOME")
+
+    # `java` on PATH is usually a link into the installation.
+    links = tmp_path / "links"
+    links.mkdir()
+    (links / "java").symlink_to(java_home / "bin" / "java")
+    assert find_java({"PATH": str(links)}, tmp_path) == JavaHome(java_home, "21.0.4", "PATH")
+
+
+@pytest.mark.parametrize("release", ["", 'JAVA_VERSION="21.0.4"\n', 'MODULES="java.base"\n'])
+def test_a_java_with_an_incomplete_release_file_is_started(tmp_path: Path, release: str) -> None:
+    java_home = fake_java(tmp_path / "jdk", print_properties("17.0.9", tmp_path / "jdk"))
+    (java_home / "release").write_text(release)
+
+    java = find_java({"JAVA_HOME": str(java_home), "PATH": ""}, tmp_path)
+
+    assert java == JavaHome(java_home, "17.0.9", "JAVA_HOME")
+
+
 def test_an_unsupported_java_is_skipped(tmp_path: Path) -> None:
     old, supported = tmp_path / "old", tmp_path / "supported"
     fake_java(old, print_properties("1.8.0_402", old))

