@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.private_files import create_private_folder
 
 DEFAULT_HOME = Path(".headrace")
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of files that Headrace can create again, shared by all homes of the user.
+
+    Raises RuntimeError if the user has no home directory.
+    """
+    cache = environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "headrace"
 
 
 @dataclass(frozen=True, slots=True)

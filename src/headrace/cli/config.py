@@ -27,6 +27,7 @@ KNOWN_KEYS = (
     *TEXT_KEYS,
     "reserved_statements",
     "log_level",
+    "class_archives",
     "http",
     "store",
     "results",

@@ -20,6 +20,7 @@ from headrace.control.event_log import EventLog
 from headrace.control.expiry import Expiry
 from headrace.control.history import HistoryRetention
 from headrace.control.home_token import load_or_create_token
+from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.idle_shutdown import IdleShutdown
 from headrace.control.host.metastore import Metastore
 from headrace.control.host.process_identity import this_host
@@ -143,10 +144,13 @@ class Node:
             "log-reads", threads=_LOG_THREADS, seconds=_LOG_SECONDS, storage="folder of the logs"
         )
         self._retention = Retention(self.context)
-        self._launchers = LauncherRegistry(launchers or installed_launchers(settings), self.metrics)
+        self._archives = ClassArchives(settings.class_archive_folder)
+        self._launchers = LauncherRegistry(
+            launchers or installed_launchers(settings, self._archives), self.metrics
+        )
         self._profiles = _launchable_profiles(settings, self._launchers.backends)
         self._takeovers = Takeovers(self.context, self._launchers)
-        self._metastore = _make_metastore(settings)
+        self._metastore = _make_metastore(settings, self._archives)
         self._launches = Launches(
             self.context,
             launchers=self._launchers,
@@ -219,6 +223,7 @@ class Node:
         self._retention.stop()
         self._lease.stop()
         self._launches.stop()
+        self._archives.stop()
         try:
             if self.ends_drivers:
                 self._end_drivers()
@@ -370,11 +375,12 @@ def _launchable_profiles(settings: Settings, backends: Sequence[str]) -> dict[st
     return {name: profile for name, profile in profiles.items() if profile.backend in backends}
 
 
-def _make_metastore(settings: Settings) -> Metastore | None:
+def _make_metastore(settings: Settings, archives: ClassArchives) -> Metastore | None:
     if settings.catalog.kind != "managed":
         return None
     return Metastore(
         settings.layout,
         warehouse=settings.warehouse,
         linger_seconds=settings.embedded.linger.total_seconds(),
+        archives=archives,
     )

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from headrace.control.host.child_environment import child_environment
 from headrace.errors import JavaMissing
+from headrace.home import cache_folder
 
 SUPPORTED = (17, 21)
 """Major versions that Spark 4.1 supports."""
@@ -89,7 +90,9 @@ def find_java(environ: Mapping[str, str] = os.environ, wrappers: Path | None = N
         else:
             home = runtime.home
             if not runtime.has_vector_module:
-                home = _write_wrapper(home / "bin" / "java", wrappers or _default_wrappers(environ))
+                home = _write_wrapper(
+                    home / "bin" / "java", wrappers or cache_folder(environ) / "java"
+                )
             return JavaHome(home, runtime.version, source)
     reasons = f" Checked: {'; '.join(rejected)}." if rejected else ""
     raise JavaMissing(
@@ -155,11 +158,6 @@ def _properties(java: Path, *arguments: str) -> dict[str, str] | None:
         return None
     pairs = (line.partition(" = ") for line in run.stderr.splitlines() if " = " in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _default_wrappers(environ: Mapping[str, str]) -> Path:
-    cache = environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "headrace" / "java"
 
 
 def _write_wrapper(java: Path, wrappers: Path) -> Path:

@@ -29,6 +29,7 @@ from pathlib import Path
 import psutil
 
 from headrace.control.host.child_environment import CHILD_UMASK, child_environment
+from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.java import find_java
 from headrace.control.host.process_identity import start_time
 from headrace.home import HomeLayout
@@ -54,10 +55,18 @@ class SupervisorRecord:
 class Metastore:
     """The metastore of one home."""
 
-    def __init__(self, layout: HomeLayout, *, warehouse: str, linger_seconds: float) -> None:
+    def __init__(
+        self,
+        layout: HomeLayout,
+        *,
+        warehouse: str,
+        linger_seconds: float,
+        archives: ClassArchives | None = None,
+    ) -> None:
         self._folder = layout.metastore
         self._warehouse = warehouse
         self._linger_seconds = linger_seconds
+        self._archives = archives or ClassArchives(None)
         self._lock_descriptor: int | None = None
         self._guard = threading.Lock()
 
@@ -147,19 +156,21 @@ class Metastore:
         raise OSError("no port on 127.0.0.1 is free for the metastore")
 
     def _start_supervisor(self, port: int) -> SupervisorRecord:
+        java = find_java()
+        options = [f"--jvm-option={option}" for option in self._archives.jvm_options(java)]
         with open_private_log(self._folder / "metastore.log") as log:
             process = subprocess.Popen(
                 [
                     *(sys.executable, "-P", "-m", "headrace.control.host.metastore_supervisor"),
                     *("--folder", str(self._folder), "--port", str(port)),
                     *("--warehouse", self._warehouse),
-                    *("--linger", str(self._linger_seconds)),
+                    *("--linger", str(self._linger_seconds), *options),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**child_environment(), "JAVA_HOME": str(find_java().path)},
+                env={**child_environment(), "JAVA_HOME": str(java.path)},
                 umask=CHILD_UMASK,
             )
         record = SupervisorRecord(process.pid, start_time(process.pid), port)

@@ -55,6 +55,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--warehouse", required=True)
     parser.add_argument("--linger", type=float, required=True)
+    parser.add_argument("--jvm-option", action="append", default=[], dest="jvm_options")
     arguments = parser.parse_args()
     os.umask(CHILD_UMASK)
     stop = threading.Event()
@@ -62,13 +63,14 @@ def main() -> int:
     signal.signal(signal.SIGINT, _ignore_interrupt)
     _kill_orphaned_metastores(arguments.folder)
     _write_hive_site(arguments.folder, arguments.warehouse)
-    _supervise(arguments.folder, arguments.port, arguments.linger, stop)
+    command = _metastore_command(arguments.folder, arguments.port, arguments.jvm_options)
+    _supervise(arguments.folder, command, arguments.linger, stop)
     return 0
 
 
-def _supervise(folder: Path, port: int, linger: float, stop: threading.Event) -> None:
+def _supervise(folder: Path, command: list[str], linger: float, stop: threading.Event) -> None:
     """Keep the metastore running; end it when it has had no user for `linger` seconds."""
-    metastore = _start_metastore(folder, port)
+    metastore = _start_metastore(folder, command)
     idle_since: float | None = None
     try:
         while not stop.wait(_POLL_SECONDS):
@@ -85,7 +87,7 @@ def _supervise(folder: Path, port: int, linger: float, stop: threading.Event) ->
                     metastore.returncode,
                 )
                 stop.wait(_RESTART_SECONDS)
-                metastore = _start_metastore(folder, port)
+                metastore = _start_metastore(folder, command)
     finally:
         metastore.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -142,26 +144,31 @@ def _write_hive_site(folder: Path, warehouse: str) -> None:
     write_private(conf / "log4j2.properties", _LOG_CONF)
 
 
-def _start_metastore(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    temporary = folder / "tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    create_private_folder(temporary)
+def _metastore_command(folder: Path, port: int, jvm_options: list[str]) -> list[str]:
+    """Return the command of the metastore, whose temporary files are in `folder / "tmp"`."""
     jars = _spark_home() / "jars"
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
     opens = [
         f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "net", "util")
     ]
+    return [
+        *(str(java), "-Xmx256m", "-XX:+UseSerialGC", *opens, *jvm_options),
+        f"-Dderby.stream.error.file={folder / 'derby.log'}",
+        f"-Djava.io.tmpdir={folder / 'tmp'}",
+        f"-Dlog4j2.configurationFile={folder / 'conf' / 'log4j2.properties'}",
+        f"{_FOLDER_OPTION}{folder}",
+        *("-cp", _class_path(jars, folder / "conf")),
+        # Janino compiles the server and calls its main method.
+        *("org.codehaus.janino.SimpleCompiler", str(_SERVER), _SERVER.stem, str(port)),
+    ]
+
+
+def _start_metastore(folder: Path, command: list[str]) -> subprocess.Popen[bytes]:
+    temporary = folder / "tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    create_private_folder(temporary)
     return subprocess.Popen(
-        [
-            *(str(java), "-Xmx256m", "-XX:+UseSerialGC", *opens),
-            f"-Dderby.stream.error.file={folder / 'derby.log'}",
-            f"-Djava.io.tmpdir={temporary}",
-            f"-Dlog4j2.configurationFile={folder / 'conf' / 'log4j2.properties'}",
-            f"{_FOLDER_OPTION}{folder}",
-            *("-cp", _class_path(jars, folder / "conf")),
-            # Janino compiles the server and calls its main method.
-            *("org.codehaus.janino.SimpleCompiler", str(_SERVER), _SERVER.stem, str(port)),
-        ],
+        command,
         stdin=subprocess.DEVNULL,
         cwd=folder,
         env={**os.environ, "TMPDIR": str(temporary)},

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from headrace.control.host.child_environment import child_environment
-from headrace.control.host.java import find_java
+from headrace.control.host.class_archive import ClassArchives
+from headrace.control.host.java import JavaHome, find_java
 from headrace.control.launchers import process_group
 from headrace.control.launchers.base import (
     DriverExit,
@@ -31,16 +32,18 @@ class LocalLauncher:
 
     backend = "local"
 
-    def __init__(self, layout: HomeLayout) -> None:
+    def __init__(self, layout: HomeLayout, archives: ClassArchives | None = None) -> None:
         self._bootstraps = BootstrapFiles(layout.drivers)
         self._temporary = TemporaryFolders(layout.temporary)
         self._children = ChildGroups()
+        self._archives = archives or ClassArchives(None)
 
     def start(self, request: LaunchRequest) -> Handle:
         name = request.name
         conf = {**self._temporary.spark_conf(name), **request.bootstrap.conf}
         bootstrap = request.bootstrap.model_copy(update={"conf": conf})
         python = request.profile.python or sys.executable
+        java = find_java()
         try:
             self._temporary.create(name)
             file = self._bootstraps.write(name, bootstrap)
@@ -48,11 +51,12 @@ class LocalLauncher:
                 request.lease,
                 [python, "-P", "-m", "headrace.driver", str(file)],
                 log=request.log,
-                env=self._environment(request),
+                env=self._environment(request, java),
             )
         except (LaunchFailed, OSError):
             self._remove_files(name)
             raise
+        self._archives.create(java)
         return self._handle(group, name)
 
     def find(self, name: str, profile: Profile) -> Handle | None:  # noqa: ARG002 - one host for all
@@ -88,13 +92,17 @@ class LocalLauncher:
     def _handle(self, group: ProcessGroup, name: str) -> Handle:
         return {"backend": self.backend, "name": name, **group.to_record()}
 
-    def _environment(self, request: LaunchRequest) -> dict[str, str]:
+    def _environment(self, request: LaunchRequest, java: JavaHome) -> dict[str, str]:
         profile = request.profile
         inherited = {
             **child_environment(profile.inherit_env),
-            "JAVA_HOME": str(find_java().path),
+            "JAVA_HOME": str(java.path),
             "PYSPARK_PYTHON": profile.python or sys.executable,
             # Spark's ports, including that of its UI, are reachable from this host only.
             "SPARK_LOCAL_IP": "127.0.0.1",
+            # The JVM that only prints the command of the real one.
+            "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
-        return self._temporary.environment(request.name, inherited, profile.env)
+        return self._temporary.environment(
+            request.name, inherited, profile.env, self._archives.jvm_options(java)
+        )

@@ -10,6 +10,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
 
+from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.control.launchers.base import (
     DriverExit,
@@ -96,13 +97,16 @@ class LauncherRegistry:
         return launcher
 
 
-def installed_launchers(settings: Settings) -> list[Launcher]:
+def installed_launchers(settings: Settings, archives: ClassArchives) -> list[Launcher]:
     """Return the built-in launchers and the launchers that the profiles of a node need.
+
+    Args:
+        archives: Archives of classes for the drivers of this host.
 
     Raises InvalidSetting if a backend lacks a library or a setting on this node.
     """
     launchers: list[Launcher] = [
-        LocalLauncher(settings.layout),
+        LocalLauncher(settings.layout, archives),
         SparkSubmitLauncher(settings.layout, settings.results_location),
     ]
     emr_profiles = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from headrace.control.worker_pool import WorkerPool
@@ -56,19 +56,25 @@ class TemporaryFolders:
         return sorted(folder.name for folder in self._folder.iterdir())
 
     def environment(
-        self, name: str, inherited: Mapping[str, str], profile: Mapping[str, str]
+        self,
+        name: str,
+        inherited: Mapping[str, str],
+        profile: Mapping[str, str],
+        jvm_options: Iterable[str] = (),
     ) -> dict[str, str]:
         """Return an environment whose Python and JVMs use the folder of a launch.
 
         Args:
             inherited: Variables that the driver inherits from the node.
             profile: Variables of the profile, which override all others.
+            jvm_options: Further options of the driver's JVM, which those of the profile override.
         """
         folder = self.path(name)
         # Unlike spark.driver.extraJavaOptions, the variable reaches spark-submit in every mode.
         own_options = [
             f"-Djava.io.tmpdir={folder}",
             f"-Dderby.stream.error.file={folder / 'derby.log'}",
+            *jvm_options,
         ]
         environment = {**inherited, "TMPDIR": str(folder), **profile}
         further_options = environment.get("SPARK_SUBMIT_OPTS", "")

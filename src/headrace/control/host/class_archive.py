@@ -1,0 +1,131 @@
+"""The archives of classes with which the JVMs of a host start in less time (JEP 350).
+
+An archive belongs to one Java and one set of Spark's jars. A process of low priority creates it
+once, beside the first driver (`headrace.driver.class_archive`); a host keeps it for all homes of a
+user. A JVM that cannot use an archive, for example because a session adds jars to the class path,
+starts without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from headrace.control.host.child_environment import CHILD_UMASK, child_environment
+from headrace.control.host.java import JavaHome
+from headrace.private_files import open_private_log
+
+_LOG = logging.getLogger("headrace.launch")
+_QUIET = "-Xlog:cds*=off"
+"""By default, a JVM that cannot use its archive says so on standard output."""
+_RETRY_SECONDS = 86_400
+_UNUSED_SECONDS = 30 * 86_400
+
+
+class ClassArchives:
+    """The archives below one folder."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Nothing is read or created before a method is called.
+
+        Args:
+            folder: Folder of the archives; None: JVMs start without archives.
+        """
+        self._folder = folder
+        self._guard = threading.Lock()
+        self._creation: tuple[subprocess.Popen[bytes], Path] | None = None
+
+    def jvm_options(self, java: JavaHome) -> list[str]:
+        """Return the options with which a JVM uses the archive; none if there is no archive."""
+        archive = self.find(java)
+        if archive is None or not archive.exists():
+            return []
+        with contextlib.suppress(OSError):
+            os.utime(archive)
+        return [f"-XX:SharedArchiveFile={archive}", _QUIET]
+
+    def create(self, java: JavaHome) -> None:
+        """Start to create the archive in the background, unless it exists or is being created.
+
+        After a failure, whose log remains, nothing happens for a day.
+        """
+        archive = self.find(java)
+        if archive is None or archive.exists():
+            return
+        log = archive.with_suffix(".log")
+        with self._guard:
+            if self._creation is not None or _has_failed_recently(log):
+                return
+            try:
+                self._creation = self._start(archive, java, log), log
+            except OSError as error:
+                _LOG.warning("no archive of classes can be created in %s: %s", self._folder, error)
+
+    def stop(self) -> None:
+        """End the creation of an archive, which the next node begins again."""
+        with self._guard:
+            if self._creation is None or self._creation[0].poll() is not None:
+                return
+            process, log = self._creation
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        log.unlink(missing_ok=True)
+
+    def _start(self, archive: Path, java: JavaHome, log: Path) -> subprocess.Popen[bytes]:
+        _delete_unused(archive.parent)
+        with open_private_log(log) as stream:
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", "headrace.driver.class_archive", str(archive)],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
+                env={**child_environment(), "JAVA_HOME": str(java.path)},
+                umask=CHILD_UMASK,
+            )
+
+    def find(self, java: JavaHome) -> Path | None:
+        """Return the path of the archive for a Java and Spark's jars.
+
+        Returns None if there is no Spark or no folder of archives.
+        """
+        jars = _spark_jars()
+        if jars is None or self._folder is None:
+            return None
+        listing = sorted((jar.name, jar.stat().st_size) for jar in jars.glob("*.jar"))
+        key = repr((str(java.path), java.version, str(jars), listing))
+        return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsa"
+
+
+def _spark_jars() -> Path | None:
+    """Return the folder of Spark's jars, found as PySpark finds it, or None."""
+    home = os.environ.get("SPARK_HOME")
+    if home is not None:
+        return Path(home) / "jars"
+    spec = importlib.util.find_spec("pyspark")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "jars"
+
+
+def _delete_unused(folder: Path) -> None:
+    """Delete the archives that no JVM has used for a month: they are some 200 MB each."""
+    oldest = time.time() - _UNUSED_SECONDS
+    for archive in folder.glob("*.jsa"):
+        if archive.stat().st_mtime < oldest:
+            archive.unlink(missing_ok=True)
+
+
+def _has_failed_recently(log: Path) -> bool:
+    try:
+        return log.stat().st_mtime > time.time() - _RETRY_SECONDS
+    except OSError:
+        return False

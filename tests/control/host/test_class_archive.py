@@ -1,0 +1,146 @@
+"""The archives of classes of a host: when one is created, used, created again and deleted."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.waiting import wait_until
+
+from headrace.control.host.class_archive import ClassArchives
+from headrace.control.host.java import JavaHome
+
+DAY = 86_400
+JAVA = JavaHome(Path("/opt/no-java"), "21.0.4", "JAVA_HOME")
+"""A Java that does not exist: Spark does not start with it."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "classes"
+
+
+@pytest.fixture
+def archives(folder: Path) -> Iterator[ClassArchives]:
+    archives = ClassArchives(folder)
+    yield archives
+    archives.stop()
+
+
+def creations() -> list[psutil.Process]:
+    """Return the processes of this test that create an archive."""
+    children = psutil.Process().children()
+    return [each for each in children if "headrace.driver.class_archive" in each.cmdline()]
+
+
+def archive_of(archives: ClassArchives, folder: Path) -> Path:
+    """Create an empty archive for JAVA, and return its path."""
+    archives.create(JAVA)
+    [lock] = wait_until(lambda: list(folder.glob("*.lock")), what="the creation begins")
+    archives.stop()
+    archive = lock.with_suffix(".jsa")
+    archive.touch()
+    return archive
+
+
+def test_a_jvm_gets_options_only_if_the_archive_exists(
+    archives: ClassArchives, folder: Path
+) -> None:
+    assert archives.jvm_options(JAVA) == []
+
+    archive = archive_of(archives, folder)
+
+    assert archives.jvm_options(JAVA)[0] == f"-XX:SharedArchiveFile={archive}"
+    archives.create(JAVA)
+    assert not creations()
+
+
+def test_another_java_and_other_jars_have_another_archive(
+    archives: ClassArchives, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jars = tmp_path / "spark" / "jars"
+    jars.mkdir(parents=True)
+    (jars / "spark-core.jar").write_bytes(b"1")
+    monkeypatch.setenv("SPARK_HOME", str(jars.parent))
+    archive_of(archives, folder)
+    assert archives.jvm_options(JAVA)
+
+    assert not archives.jvm_options(JavaHome(JAVA.path, "21.0.5", "JAVA_HOME"))
+    (jars / "added.jar").write_bytes(b"2")
+    assert not archives.jvm_options(JAVA)
+
+
+def test_the_end_of_the_node_ends_the_creation_and_the_next_node_begins_again(
+    archives: ClassArchives, folder: Path
+) -> None:
+    archives.create(JAVA)
+    [process] = creations()
+    archives.create(JAVA)
+    assert creations() == [process]
+
+    archives.stop()
+
+    assert not process.is_running()
+    next_node = ClassArchives(folder)
+    next_node.create(JAVA)
+    assert len(creations()) == 1
+    next_node.stop()
+
+
+def test_after_a_failure_nothing_happens_for_a_day(archives: ClassArchives, folder: Path) -> None:
+    archives.create(JAVA)
+    [process] = creations()
+    assert process.wait(timeout=60) == 1
+    [log] = folder.glob("*.log")
+    assert "the archive of classes was not created" in log.read_text()
+
+    next_node = ClassArchives(folder)
+    next_node.create(JAVA)
+    assert not creations()
+
+    os.utime(log, (log.stat().st_mtime - DAY,) * 2)
+    next_node.create(JAVA)
+    assert len(creations()) == 1
+    next_node.stop()
+
+
+def test_archives_that_were_not_used_for_a_month_are_deleted(
+    archives: ClassArchives, folder: Path
+) -> None:
+    folder.mkdir()
+    unused, used = folder / "unused.jsa", folder / "used.jsa"
+    for archive in (unused, used):
+        archive.touch()
+    os.utime(unused, (unused.stat().st_mtime - 31 * DAY,) * 2)
+
+    archives.create(JAVA)
+
+    assert not unused.exists()
+    assert used.exists()
+
+
+def test_without_a_folder_there_are_no_archives() -> None:
+    archives = ClassArchives(None)
+    archives.create(JAVA)
+    assert not creations()
+    assert archives.jvm_options(JAVA) == []
+
+
+def test_a_folder_that_cannot_be_created_is_reported_and_harms_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    archives = ClassArchives(tmp_path / "file" / "classes")
+    archives.create(JAVA)
+    assert "no archive of classes can be created" in caplog.text
+    assert archives.jvm_options(JAVA) == []
+
+
+def test_the_creation_runs_with_the_python_of_the_node(archives: ClassArchives) -> None:
+    archives.create(JAVA)
+    [process] = creations()
+    assert process.cmdline()[0] == sys.executable

@@ -1,0 +1,74 @@
+"""The program that archives the classes of drivers, with a real Spark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.control.host.class_archive import ClassArchives
+from headrace.control.host.java import find_java
+from headrace.control.launchers.temporary_folders import TemporaryFolders
+
+pytestmark = pytest.mark.spark
+
+PROGRAM = "headrace.driver.class_archive"
+
+
+def create(archive: Path) -> subprocess.CompletedProcess[str]:
+    """Run the program that creates an archive."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", PROGRAM, str(archive)],
+        env={**os.environ, "JAVA_HOME": str(find_java().path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Create an archive."""
+    archive = tmp_path_factory.mktemp("classes") / "spark.jsa"
+    completed = create(archive)
+    assert completed.returncode == 0, completed.stderr
+    assert "ERROR" not in completed.stderr
+    return archive
+
+
+def test_the_archive_is_all_that_remains(archive: Path) -> None:
+    assert {file.name for file in archive.parent.iterdir()} == {"spark.jsa", "spark.lock"}
+
+
+def test_an_existing_archive_is_kept(archive: Path) -> None:
+    before = archive.stat()
+    assert create(archive).returncode == 0
+    assert archive.stat() == before
+
+
+def test_spark_submit_reads_its_classes_from_the_archive(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ClassArchives, "find", lambda _self, _java: archive)
+    options = ClassArchives(tmp_path).jvm_options(find_java())
+    log = tmp_path / "classes.log"
+    environment = TemporaryFolders(tmp_path).environment(
+        "driver", {**os.environ, "JAVA_HOME": str(find_java().path)}, {}, options
+    )
+    environment["SPARK_SUBMIT_OPTS"] += f" -Xlog:class+load:file={log}"
+
+    run = subprocess.run(
+        ["spark-submit", "--version"],
+        env={**environment, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    sources = [line for line in log.read_text().splitlines() if "org.apache.spark.deploy" in line]
+    assert sources
+    assert all("shared objects file (top)" in line for line in sources)
+    assert "[warning]" not in run.stdout
