@@ -38,7 +38,7 @@ test:
 	@scripts/setup-nginx
 	@scripts/setup-systemd
 	@scripts/setup-jars yarn catalogs kafka-broker kafka-connector s3
-	@.venv/bin/python -m tests.support.short_lived_java
+	@.venv/bin/python -m headrace.control.host.class_archive
 	.venv/bin/pytest -n 2 --no-loadscope-reorder $(ARGS)
 
 chaos:
@@ -46,7 +46,7 @@ chaos:
 	@scripts/setup-postgres
 	@scripts/setup-nginx
 	@scripts/setup-jars catalogs kafka-broker kafka-connector s3
-	@.venv/bin/python -m tests.support.short_lived_java
+	@.venv/bin/python -m headrace.control.host.class_archive
 	.venv/bin/python -m tests.faults $(N) $(SEED)
 	$(if $(SEED),,.venv/bin/python -m tests.model_explorer)
 	$(if $(SEED),,.venv/bin/python -m tests.faults.tables $(TABLES))
@@ -58,7 +58,7 @@ chaos-cluster:
 	@scripts/setup test
 	@scripts/setup-postgres
 	@scripts/setup-nginx
-	@.venv/bin/python -m tests.support.short_lived_java
+	@.venv/bin/python -m headrace.control.host.class_archive
 	.venv/bin/python -m tests.faults.chaos_cluster $(MINUTES) $(SEED)
 
 check:

@@ -2,15 +2,12 @@
 
 Such a JVM spends its time on loading Spark's classes and on compiling code that hardly runs again.
 The options select a simple compiler and collector, and the archive of classes that drivers use
-(headrace.control.host.class_archive). `python -m tests.support.short_lived_java` creates the
-archive before the first node needs it. A JVM with other jars ignores the archive.
+(headrace.control.host.class_archive). A JVM with other jars ignores the archive.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from headrace.control.host.class_archive import ClassArchives
@@ -30,26 +27,8 @@ def apply() -> None:
     os.environ.setdefault(_VARIABLE, _OPTIONS + shared)
 
 
-def main() -> int:
-    """Create the archive unless it exists."""
-    archive = _archive_path()
-    if not archive.exists():
-        sys.stderr.write("==> archiving Spark's classes for the tests\n")
-        environment = {**os.environ, _VARIABLE: _OPTIONS, "JAVA_HOME": str(find_java().path)}
-        command = [sys.executable, "-P", "-m", "headrace.driver.class_archive", str(archive)]
-        if subprocess.run(command, env=environment, check=False).returncode != 0:
-            sys.stderr.write(
-                "This Java cannot archive classes. The tests run without an archive.\n"
-            )
-    return 0
-
-
 def _archive_path() -> Path:
     """Return the path at which the nodes of this user have the archive too."""
     archive = ClassArchives(cache_folder() / "classes").find(find_java())
     assert archive is not None
     return archive
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,10 +4,13 @@ An archive belongs to one Java and one set of Spark's jars. A process of low pri
 once, beside the first driver (`headrace.driver.class_archive`); a host keeps it for all homes of a
 user. A JVM that cannot use an archive, for example because a session adds jars to the class path,
 starts without it.
+
+`python -m headrace.control.host.class_archive` creates the archive of this host and waits for it.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import hashlib
 import importlib.util
@@ -19,10 +22,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 from headrace.control.host.child_environment import CHILD_UMASK, child_environment
-from headrace.control.host.java import JavaHome
+from headrace.control.host.java import JavaHome, find_java
+from headrace.errors import HeadraceError
 from headrace.private_files import open_private_log
+from headrace.settings import load
 
 _LOG = logging.getLogger("headrace.launch")
 _QUIET = "-Xlog:cds*=off"
@@ -35,7 +41,7 @@ class ClassArchives:
     """The archives below one folder."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Nothing is read or created before a method is called.
+        """Keep the folder; nothing is read or created before a method is called.
 
         Args:
             folder: Folder of the archives; None: JVMs start without archives.
@@ -66,7 +72,9 @@ class ClassArchives:
             if self._creation is not None or _has_failed_recently(log):
                 return
             try:
-                self._creation = self._start(archive, java, log), log
+                _delete_unused(archive.parent)
+                with open_private_log(log) as stream:
+                    self._creation = _start_creation(archive, java, stream), log
             except OSError as error:
                 _LOG.warning("no archive of classes can be created in %s: %s", self._folder, error)
 
@@ -81,19 +89,6 @@ class ClassArchives:
         process.wait()
         log.unlink(missing_ok=True)
 
-    def _start(self, archive: Path, java: JavaHome, log: Path) -> subprocess.Popen[bytes]:
-        _delete_unused(archive.parent)
-        with open_private_log(log) as stream:
-            return subprocess.Popen(
-                [sys.executable, "-P", "-m", "headrace.driver.class_archive", str(archive)],
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                start_new_session=True,
-                env={**child_environment(), "JAVA_HOME": str(java.path)},
-                umask=CHILD_UMASK,
-            )
-
     def find(self, java: JavaHome) -> Path | None:
         """Return the path of the archive for a Java and Spark's jars.
 
@@ -105,6 +100,18 @@ class ClassArchives:
         listing = sorted((jar.name, jar.stat().st_size) for jar in jars.glob("*.jar"))
         key = repr((str(java.path), java.version, str(jars), listing))
         return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsa"
+
+
+def _start_creation(archive: Path, java: JavaHome, log: BinaryIO) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "headrace.driver.class_archive", str(archive)],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        env={**child_environment(), "JAVA_HOME": str(java.path)},
+        umask=CHILD_UMASK,
+    )
 
 
 def _spark_jars() -> Path | None:
@@ -129,3 +136,25 @@ def _has_failed_recently(log: Path) -> bool:
         return log.stat().st_mtime > time.time() - _RETRY_SECONDS
     except OSError:
         return False
+
+
+def main() -> int:
+    """Create the archive of this host unless it exists, and wait for it. Returns the exit code."""
+    argparse.ArgumentParser(description="Create the archive of Spark's classes.").parse_args()
+    try:
+        java = find_java()
+        archive = ClassArchives(load().class_archive_folder).find(java)
+    except HeadraceError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return 1
+    if archive is None:
+        sys.stderr.write("There is no PySpark, or the setting class_archives is off.\n")
+        return 1
+    if not archive.exists():
+        sys.stderr.write(f"==> archiving Spark's classes in {archive}\n")
+        return _start_creation(archive, java, sys.stderr.buffer).wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
