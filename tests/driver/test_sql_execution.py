@@ -6,6 +6,7 @@ import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from pyspark.errors import PySparkException
@@ -43,13 +44,19 @@ def test_a_large_result_is_an_execution_on_the_sql_page(
     spark: SparkSession, writer: Writer
 ) -> None:
     store: Any = spark._jsparkSession.sharedState().statusStore()  # type: ignore[attr-defined]
-    before = store.executionsCount()
+    description = uuid4().hex
+    spark.sparkContext.setJobDescription(description)
     writer.write(spark.sql("SELECT explode(sequence(0, 99)) AS n"))
-    # Spark counts executions in a thread of its own.
-    wait_until(lambda: store.executionsCount() == before + 1, what="the execution is listed")
-    last = store.executionsList().last()
-    wait_until(lambda: store.execution(last.executionId()).get().completionTime().isDefined())
-    assert store.execution(last.executionId()).get().jobs().size() == 1
+    spark.sparkContext.setJobDescription(None)
+
+    def find() -> list[Any]:
+        listed = store.executionsList()
+        executions = [listed.apply(index) for index in range(listed.size())]
+        return [each for each in executions if each.description() == description]
+
+    # Spark lists executions in a thread of its own.
+    wait_until(lambda: [each.completionTime().isDefined() for each in find()] == [True])
+    assert find()[0].jobs().size() == 1
 
 
 def test_an_execution_returns_the_value_or_the_error_of_its_action(spark: SparkSession) -> None:
