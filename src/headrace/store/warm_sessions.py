@@ -17,7 +17,8 @@ from headrace.store.tables import WARM, sessions
 UNASSIGNED_OWNER = ""
 """Owner of a warm session that is not assigned yet."""
 
-_READY = [SessionState.STARTING, SessionState.RUNNING]
+_READY = [SessionState.RUNNING, SessionState.STARTING, SessionState.NOT_STARTED]
+"""States of a session that can be assigned, best first."""
 
 
 def live(tx: Tx, profile: str) -> list[Session]:
@@ -64,7 +65,7 @@ def lock(tx: Tx, session_id: str, epoch: int) -> bool:
 def assign(tx: Tx, new: NewSession) -> str | None:
     """Turn a warm session of the same profile into the new session.
 
-    A session whose driver is running is preferred to one whose driver is starting.
+    A session whose driver runs or starts is preferred to one that waits for its driver.
 
     Returns:
         Id of the warm session, which replaces the id of the new one. None if there is no warm
@@ -106,7 +107,7 @@ def _first_ready(profile: str) -> ScalarSelect[str]:
 
     The query skips sessions that other transactions have locked and are assigning.
     """
-    running = sessions.c.state == SessionState.RUNNING
+    rank = case({state: rank for rank, state in enumerate(_READY)}, value=sessions.c.state)
     return (
         select(sessions.c.id)
         .where(
@@ -116,7 +117,7 @@ def _first_ready(profile: str) -> ScalarSelect[str]:
             sessions.c.state.in_(_READY),
             sessions.c.fenced_driver.is_(None),
         )
-        .order_by(case((running, 0), else_=1), sessions.c.id)
+        .order_by(rank, sessions.c.id)
         .limit(1)
         .with_for_update(skip_locked=True)
         .scalar_subquery()
