@@ -137,7 +137,11 @@ class SessionSettings(Section):
     idle_timeout: Duration | None = timedelta(minutes=30)
     """Idle time after which a session is closed; null: never."""
     unnamed_idle_timeout: Duration = timedelta(minutes=1)
-    """Idle time after which a session is closed that was created for a submit without a session."""
+    """Idle time after which a session is closed that was created for one batch, job or stream."""
+    pool_parallelism: int = Field(default=8, ge=1, le=64)
+    """Largest number of statements without a session that run at once in the driver of a user."""
+    pool_idle_timeout: Duration = timedelta(minutes=5)
+    """Idle time after which the driver of these statements ends."""
     ttl: Duration | None = None
     """Age at which a session is closed, busy or not; null: never."""
 
@@ -185,7 +189,7 @@ class EmbeddedSettings(Section):
     linger: Duration = timedelta(minutes=5)
     """How long the node, its drivers and the metastore run after the last command."""
     warm: int = Field(default=1, ge=0)
-    """Number of drivers to keep ready, until `linger` after the last session without a name."""
+    """Number of drivers to keep ready, until `linger` after the last session of a script ended."""
 
 
 class StreamSettings(Section):

@@ -53,6 +53,8 @@ def test_spark_submit_reads_its_classes_from_the_archive(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ClassArchives, "find", lambda _self, _java: archive)
+    # The tests' other JVMs read an archive of the tests.
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
     options = ClassArchives(tmp_path).jvm_options(find_java())
     log = tmp_path / "classes.log"
     environment = TemporaryFolders(tmp_path).environment(

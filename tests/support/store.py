@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import update
+from sqlalchemy import text, update
 from tests.support.postgres import Postgres, start_server
 from tests.support.shared_services import shared
 
@@ -153,11 +153,12 @@ def new_session(
     owner: str = OWNER,
     name: str | None = None,
     parallelism: int = 1,
+    pool: bool = False,
 ) -> str:
     """Insert a session in a state, at epoch 0. Return its id."""
     session_id = new_id("se")
     with store.write("test") as tx:
-        new = NewSession(id=session_id, owner=owner, name=name, parallelism=parallelism)
+        new = NewSession(id=session_id, owner=owner, name=name, parallelism=parallelism, pool=pool)
         sessions.insert(tx, new, actor=owner)
         for step in SESSION_PATHS[state]:
             assert sessions.transition(tx, session_id, step, actor="test")
@@ -165,10 +166,15 @@ def new_session(
 
 
 def running_session(
-    store: Database, *, owner: str = OWNER, lease_seconds: float = 60.0, parallelism: int = 1
+    store: Database,
+    *,
+    owner: str = OWNER,
+    lease_seconds: float = 60.0,
+    parallelism: int = 1,
+    pool: bool = False,
 ) -> DriverLease:
     """Insert a session whose driver has reported `hello`. Return the driver's lease."""
-    session_id = new_session(store, owner=owner, parallelism=parallelism)
+    session_id = new_session(store, owner=owner, parallelism=parallelism, pool=pool)
     with store.write("test") as tx:
         epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="hash")
         assert epoch is not None
@@ -218,3 +224,13 @@ def get_session(store: Database, session_id: str) -> Session:
         session = sessions.get(tx, session_id)
     assert session is not None
     return session
+
+
+def waits_for_lock(store: Database) -> bool:
+    """Return whether a transaction of a PostgreSQL store waits for the lock of another one."""
+    query = text(
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    )
+    with store.read() as tx:
+        return bool(tx.execute(query).scalar_one())

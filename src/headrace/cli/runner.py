@@ -35,9 +35,9 @@ class RunOptions:
     fields: dict[str, Any] = field(default_factory=dict)
     """Fields of every submit, apart from the text and the session."""
     session: str | None = None
-    """Id or name of the session; None if the first submit creates a private one."""
+    """Id or name of the session. None: the command creates one if its statements must share one."""
     private: bool = True
-    """Whether to close the session at the end."""
+    """Whether to close the session at the end, if the command has created it."""
     on_error: OnError = OnError.STOP
     only_result: int | None = None
     """Number of the only statement whose result is printed; None prints all results."""
@@ -64,15 +64,17 @@ class ScriptRunner:
         self._interrupts = interrupts
         self._options = options
         self._session = options.session
-        self._count = 0
-        """Number of statements of the command."""
+        self._share_session = False
+        """Whether a later statement may depend on what an earlier one changes in the session."""
         self._statement_continues = False
         """Whether a statement continues to run after the command ends."""
 
     def run(self, statements: Sequence[SourceStatement]) -> int:
         """Run the statements. Return 0, or the exit code of the first one that did not succeed."""
         first_code = 0
-        self._count = len(statements)
+        kind = self._options.fields.get("kind", "interactive")
+        changes = [_may_change_session(source.text) for source in statements[:-1]]
+        self._share_session = kind == "interactive" and any(changes)
         try:
             for source in statements:
                 code = self._run_and_print_errors(source)
@@ -131,7 +133,7 @@ class ScriptRunner:
         wait = REDRAW_SECONDS if self._terminal.interactive else _FIRST_WAIT
         if self._options.limit is not None:
             wait = min(wait, self._options.limit)
-        if self._session is None and self._needs_lasting_session(source):
+        if self._session is None and self._share_session and _uses_session(source.text):
             self._session = self._client.create_session({})["id"]
         body: dict[str, Any] = {"statement": source.text, **self._options.fields}
         if self._session is not None:
@@ -139,7 +141,7 @@ class ScriptRunner:
         if not self._options.detach:
             body["wait_timeout"] = f"{wait:g}s"
         try:
-            statement = self._client.submit(body)
+            return self._client.submit(body)
         except (Interrupted, HeadraceError) as error:
             if isinstance(error, Interrupted) or is_outage(error):
                 self._statement_continues = True
@@ -148,23 +150,6 @@ class ScriptRunner:
                     f"Check with: {self._terminal.suggest('statement', 'list')}"
                 )
             raise
-        # Batch and local statements have a session that other statements cannot use.
-        if self._session is None and statement["kind"] == "interactive":
-            self._session = statement["session_id"]
-        return statement
-
-    def _needs_lasting_session(self, source: SourceStatement) -> bool:
-        """Return whether later statements of the command need the session of this one.
-
-        The session of a submit without a session ends a minute after its work. The output of a
-        result to a pager can take longer.
-        """
-        if source.number == self._count or self._options.fields.get("kind") is not None:
-            return False
-        try:
-            return parse(source.text).command is None
-        except HeadraceError:
-            return False  # the node reports the error
 
     def _print(self, statement: Json, source: SourceStatement) -> int:
         code = exit_code(statement)
@@ -210,3 +195,16 @@ class ScriptRunner:
             self._client.close_session(self._session)
         except HeadraceError as error:
             self._terminal.info(f"The session {self._session} was not closed: {error.message}")
+
+
+def _uses_session(text: str) -> bool:
+    """Return whether a statement is one of Spark's."""
+    try:
+        return parse(text).command is None
+    except HeadraceError:
+        return False  # the node reports the error
+
+
+def _may_change_session(text: str) -> bool:
+    """Return whether a statement may leave something in its Spark session for later ones."""
+    return _uses_session(text) and not parse(text).is_query

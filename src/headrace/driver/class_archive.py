@@ -24,6 +24,9 @@ from headrace.private_files import create_private_folder
 
 _LOG = logging.getLogger("headrace.driver")
 _NICE = 19
+_JVM_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
+"""Variables from which every JVM takes options."""
+_READ_ARCHIVE = "-XX:SharedArchiveFile"
 _ROWS = "SELECT id, id % 3 AS k FROM range(10)"
 _STATEMENTS = (
     f"CREATE TABLE t USING parquet PARTITIONED BY (k) AS {_ROWS}",
@@ -62,6 +65,10 @@ def _archive_classes(archive: Path, folder: Path) -> None:
     """Run typical statements in a JVM that archives its loaded classes when it ends."""
     os.environ |= {"TMPDIR": str(folder), "PYSPARK_PYTHON": sys.executable}
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    for variable in _JVM_VARIABLES:
+        words = os.environ.pop(variable, "").split()
+        # A JVM cannot read one archive and create another.
+        os.environ[variable] = " ".join(w for w in words if not w.startswith(_READ_ARCHIVE))
     options = (
         f"-XX:ArchiveClassesAtExit={archive}",
         f"-Djava.io.tmpdir={folder}",

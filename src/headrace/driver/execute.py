@@ -135,9 +135,9 @@ class Execution:
         context.addJobTag(assignment.statement_id)
         # The options of a stream may contain secrets, which Spark's UI would show.
         context.setJobDescription(assignment.command or assignment.text[:200])
-        if self._bootstrap.parallelism > 1:
+        if self._bootstrap.parallelism > 1 or assignment.isolated:
             context.setLocalProperty(_POOL, threading.current_thread().name)
-            session = self._spark.state.clone_session() if assignment.is_query else session
+            session = self._choose_session()
         with _override_conf(session, assignment.conf):
             self._plan = plan = self._make_plan(session)
             self._start_hooks(plan)
@@ -150,6 +150,15 @@ class Execution:
                 self._remove_job_tag()
             self._hooks.notify_finished(can_veto=plan.can_be_vetoed)
         return report
+
+    def _choose_session(self) -> SparkSession:
+        """Return the Spark session for a statement that may run beside others."""
+        if not (self.assignment.is_query or self.assignment.isolated):
+            return self._spark.session
+        if not self.assignment.is_query:
+            # The clone takes over the selection of the protocol.
+            self._spark.commit_protocol.activate()
+        return self._spark.state.clone_session()
 
     def _make_plan(self, session: SparkSession) -> ExecutionPlan:
         if self.assignment.command is None:
@@ -283,6 +292,7 @@ class Execution:
         is_own = self.assignment.command is not None
         if (
             self.assignment.is_query
+            or self.assignment.isolated
             or is_own
             or (self._plan is not None and self._plan.hook is not None)
         ):

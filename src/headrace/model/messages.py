@@ -196,6 +196,8 @@ class Assignment(Message):
     """The view that a REFRESH MATERIALIZED VIEW refreshes."""
     task: JobTask | None = None
     """A task of a deployment. The text of such a statement only describes the task."""
+    isolated: bool = False
+    """Whether the statement runs in a Spark session of its own, which nothing outlives."""
 
 
 class Orders(Message):

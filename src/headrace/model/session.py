@@ -119,7 +119,9 @@ class NewSession:
     ttl_seconds: float | None = None
     """Age at which the session is closed, busy or not; None: never."""
     parallelism: int = 1
-    """Largest number of its queries that run at once."""
+    """Largest number of its queries that run at once; in a pool session, of all its statements."""
+    pool: bool = False
+    """Whether it runs the statements of its owner that name no session."""
     warm: bool = False
     """Whether the session only keeps a driver warm and belongs to no user yet."""
     for_jobs: bool = False
@@ -141,6 +143,9 @@ class Session:
     idle_seconds: float | None
     ttl_seconds: float | None
     parallelism: int
+    pool: bool
+    """Whether it runs the statements of its owner that name no session, each in a Spark session of
+    its own."""
     warm: bool
     for_jobs: bool
     streams: int

@@ -24,6 +24,7 @@ _VIEW = (
         sessions.c.epoch,
         sessions.c.state.label("session_state"),
         sessions.c.parallelism,
+        sessions.c.pool,
         sessions.c.streams_generation,
         sessions.c.link_process,
         _BATCH_SUBMITTED.label("batch_submitted"),
@@ -44,7 +45,9 @@ class DriverView:
     epoch: int
     state: SessionState
     parallelism: int
-    """Largest number of queries in flight."""
+    """Largest number of queries in flight; in a pool session, of all statements."""
+    pool: bool
+    """Whether each statement of the session runs in a Spark session of its own."""
     streams_generation: int
     """Generation of the desired queries."""
     link_process: str | None
@@ -69,6 +72,7 @@ def load_driver_view(tx: Tx, session_id: str) -> DriverView | None:
         epoch=session.epoch,
         state=session.session_state,
         parallelism=session.parallelism,
+        pool=session.pool,
         streams_generation=session.streams_generation,
         link_process=session.link_process,
         batch_submitted=session.batch_submitted,

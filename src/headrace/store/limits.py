@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, exists, false, func, literal, select
+from sqlalchemy import ColumnElement, Table, case, false, func, literal, select
 
 from headrace.model.lifecycle import IN_FLIGHT, SessionState, StatementState
 from headrace.model.session import SessionKind
@@ -73,7 +73,19 @@ _IN_FLIGHT = (
     .group_by(statements.c.owner)
 )
 _other = statements.alias("other")
-# The drivers of these sessions are idle, and could claim a statement at once.
+_in_flight = (
+    select(func.count())
+    .select_from(_other)
+    .where(
+        _other.c.session_id == sessions.c.id,
+        _other.c.ended_at.is_(None),
+        _other.c.state.in_(sorted(IN_FLIGHT)),
+    )
+    .correlate(sessions)
+    .scalar_subquery()
+)
+# The drivers of these sessions are idle, or have a free place in a pool session. They could claim a
+# statement at once.
 _READY = (
     select(sessions.c.id, sessions.c.owner, func.min(statements.c.waiting_since).label("since"))
     .join_from(sessions, statements, statements.c.session_id == sessions.c.id)
@@ -82,14 +94,16 @@ _READY = (
         sessions.c.state == SessionState.RUNNING,
         sessions.c.lease_until > clock(),
         *_WAITING,
-        ~exists().where(
-            _other.c.session_id == sessions.c.id,
-            _other.c.ended_at.is_(None),
-            _other.c.state.in_(sorted(IN_FLIGHT)),
-        ),
+        _in_flight < case((sessions.c.pool, sessions.c.parallelism), else_=1),
     )
     .group_by(sessions.c.id, sessions.c.owner)
 )
+
+
+def lock(tx: Tx, counted: Counted) -> None:
+    """Lock a limit until the transaction ends, whether it is set or not."""
+    query = select(limit_locks.c.counted).where(limit_locks.c.counted == counted)
+    tx.execute(query.with_for_update())
 
 
 def find_excess(tx: Tx, limit: Limit, owner: str) -> Excess | None:
@@ -102,7 +116,7 @@ def find_excess(tx: Tx, limit: Limit, owner: str) -> Excess | None:
     """
     if not limit.is_set:
         return None
-    _lock(tx, limit)
+    lock(tx, limit.counted)
     table, rows = _ROWS[limit.counted]
     if limit.per_user is not None and _has(tx, limit.per_user, *rows, table.c.owner == owner):
         return Excess(limit.per_user, is_per_user=True)
@@ -119,7 +133,7 @@ def may_claim(tx: Tx, limit: Limit, owner: str) -> bool:
     """
     if not limit.is_set:
         return True
-    _lock(tx, limit)
+    lock(tx, limit.counted)
     in_flight = _count_in_flight(tx)
     own = in_flight.get(owner, 0)
     if limit.per_user is not None and own >= limit.per_user:
@@ -155,11 +169,6 @@ def choose_next(tx: Tx, limit: Limit) -> list[str]:
         if ready[owner]:
             heapq.heappush(users, (own + 1, ready[owner][0].since, owner))
     return chosen
-
-
-def _lock(tx: Tx, limit: Limit) -> None:
-    query = select(limit_locks.c.counted).where(limit_locks.c.counted == limit.counted)
-    tx.execute(query.with_for_update())
 
 
 def _has(tx: Tx, number: int, *rows: ColumnElement[bool]) -> bool:

@@ -105,6 +105,7 @@ def insert(tx: Tx, new: NewSession, *, actor: str) -> None:
         "idle_seconds": new.idle_seconds,
         "ttl_seconds": new.ttl_seconds,
         "parallelism": new.parallelism,
+        "pool": new.pool,
         "warm": new.warm,
         "for_jobs": new.for_jobs,
     }
@@ -112,6 +113,8 @@ def insert(tx: Tx, new: NewSession, *, actor: str) -> None:
     try:
         tx.execute(query, row)
     except IntegrityError as error:
+        if new.name is None:
+            raise
         raise build_name_error(new) from error
     events.append(tx, _ENTITY, new.id, None, SESSION.initial, actor=actor)
     tx.wake(session_topic(new.id), LAUNCH)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Float, Update, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy import Boolean, Float, Update, and_, bindparam, exists, func, or_, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, SessionState, StatementState
@@ -20,7 +20,7 @@ _LIVE = statements.c.ended_at.is_(None)
 
 # The lock serialises the claims of one session, and makes a takeover wait for a claim.
 LOCK_CLAIMING_SESSION = (
-    select(sessions.c.owner, sessions.c.parallelism)
+    select(sessions.c.owner, sessions.c.parallelism, sessions.c.pool)
     .where(
         sessions.c.id == bindparam("session"),
         sessions.c.epoch == bindparam("lease_epoch"),
@@ -88,15 +88,20 @@ def claim_oldest() -> ReturningUpdate[Any]:
     nothing_in_flight = ~exists().where(*in_flight)
     only_queries_in_flight = ~exists().where(*in_flight, other.c.is_query.is_(False))
     count = select(func.count()).select_from(other).where(*in_flight).scalar_subquery()
-    beside_queries = and_(
-        statements.c.is_query, only_queries_in_flight, count < bindparam("max_queries")
+    # The statements of a pool session do not share a Spark session.
+    beside_others = and_(
+        or_(
+            bindparam("is_pool", type_=Boolean()),
+            and_(statements.c.is_query, only_queries_in_flight),
+        ),
+        count < bindparam("max_in_flight"),
     )
     claim = update(statements).where(
         statements.c.id == oldest.scalar_subquery(),
         statements.c.state == StatementState.WAITING,
         # A node executes local statements. Later statements of the session wait for them.
         statements.c.kind != SessionKind.LOCAL,
-        or_(nothing_in_flight, beside_queries),
+        or_(nothing_in_flight, beside_others),
     )
     values = {**_values_on_entry(StatementState.LAUNCHED), "failure": None}
     return claim.values(values).returning(*statements.c)

@@ -57,7 +57,7 @@ def claim_next(tx: Tx, lease: DriverLease, limit: Limit | None = None) -> Statem
     """Claim the oldest waiting statement of a session for its driver.
 
     Queries run beside other queries, up to the session's parallelism. Any other statement runs
-    alone, and no statement overtakes it.
+    alone, and no statement overtakes it. In a pool session, all statements run beside each other.
 
     Args:
         limit: Limit on statements in flight.
@@ -70,7 +70,8 @@ def claim_next(tx: Tx, lease: DriverLease, limit: Limit | None = None) -> Statem
     session = tx.execute(LOCK_CLAIMING_SESSION, names).one_or_none()
     if session is None or (limit is not None and not may_claim(tx, limit, session.owner)):
         return None
-    claim = tx.execute(claim_oldest(), names | {"max_queries": session.parallelism})
+    limits = {"max_in_flight": session.parallelism, "is_pool": session.pool}
+    claim = tx.execute(claim_oldest(), names | limits)
     row = claim.mappings().one_or_none()
     if row is None:
         return None

@@ -40,6 +40,7 @@ from headrace.store.columns import Document, enum_type, id_type
 LIVE = text("ended_at IS NULL")
 WARM = text("warm")
 """Condition on sessions, as text: for the column, SQLAlchemy renders `warm = 1` on SQLite."""
+OPEN_POOL = text("pool AND ended_at IS NULL AND state <> 'closing'")
 TIMED = text(
     "ended_at IS NULL AND (timeout_seconds IS NOT NULL OR queue_timeout_seconds IS NOT NULL)"
 )
@@ -106,6 +107,7 @@ sessions = Table(
     Column("idle_seconds", Float),
     Column("ttl_seconds", Float),
     Column("parallelism", Integer, nullable=False, server_default="1"),
+    Column("pool", Boolean, nullable=False, server_default=false()),
     Column("warm", Boolean, nullable=False, server_default=false()),
     Column("for_jobs", Boolean, nullable=False, server_default=false()),
     Column("streams", Integer, nullable=False, server_default="0"),
@@ -144,6 +146,14 @@ sessions = Table(
     ),
     Index("sessions_by_owner", "owner", "id"),
     Index("sessions_ended", "ended_at", sqlite_where=ENDED, postgresql_where=ENDED),
+    Index(
+        "sessions_pool",
+        "owner",
+        "profile",
+        unique=True,
+        sqlite_where=OPEN_POOL,
+        postgresql_where=OPEN_POOL,
+    ),
     Index("sessions_warm", "profile", "id", sqlite_where=WARM, postgresql_where=WARM),
     sqlite_autoincrement=True,
 )

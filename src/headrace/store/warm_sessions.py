@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ScalarSelect, case, false, func, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, case, false, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from headrace.model.lifecycle import SessionState
-from headrace.model.session import NewSession, Session
+from headrace.model.session import NewSession, Session, SessionKind
 from headrace.store import events
 from headrace.store.clock import clock
 from headrace.store.database import Tx
@@ -39,16 +39,30 @@ def failed_recently(tx: Tx, profile: str, seconds: float) -> bool:
 
 
 def unnamed_ended_within(tx: Tx, profile: str, seconds: float) -> bool:
-    """Return whether a session without a name, but with a driver, has ended within `seconds`."""
+    """Return whether a session that `is_unnamed_live` describes has ended within `seconds`."""
     query = select(func.count()).where(
-        sessions.c.warm.is_(false()),
-        sessions.c.name.is_(None),
-        sessions.c.profile == profile,
+        *_is_unnamed(profile),
         sessions.c.state == SessionState.DEAD,
         sessions.c.started_at.is_not(None),
         sessions.c.ended_at > clock(-seconds),
     )
     return bool(tx.execute(query).scalar_one())
+
+
+def is_unnamed_live(tx: Tx, profile: str) -> bool:
+    """Return whether an interactive session lives that has no name, and is no pool session."""
+    query = select(func.count()).where(*_is_unnamed(profile), sessions.c.ended_at.is_(None))
+    return bool(tx.execute(query).scalar_one())
+
+
+def _is_unnamed(profile: str) -> list[ColumnElement[bool]]:
+    return [
+        sessions.c.warm.is_(false()),
+        sessions.c.pool.is_(false()),
+        sessions.c.kind == SessionKind.INTERACTIVE,
+        sessions.c.name.is_(None),
+        sessions.c.profile == profile,
+    ]
 
 
 def lock(tx: Tx, session_id: str, epoch: int) -> bool:
@@ -84,6 +98,8 @@ def assign(tx: Tx, new: NewSession) -> str | None:
             kind=new.kind,
             idle_seconds=new.idle_seconds,
             ttl_seconds=new.ttl_seconds,
+            parallelism=new.parallelism,
+            pool=new.pool,
             created_at=clock(),
             last_used_at=clock(),
         )
@@ -92,6 +108,8 @@ def assign(tx: Tx, new: NewSession) -> str | None:
     try:
         row = tx.execute(assignment).one_or_none()
     except IntegrityError as error:
+        if new.name is None:
+            raise
         raise build_name_error(new) from error
     if row is None:
         return None

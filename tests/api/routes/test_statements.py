@@ -44,14 +44,6 @@ def test_a_statement_keeps_the_time_of_every_step(node: InProcessNode) -> None:
     assert ended["result"]["expires_at"] > ended["ended_at"]
 
 
-def test_a_statement_without_a_session_gets_a_new_one(node: InProcessNode) -> None:
-    first, second = node.submit(), node.submit()
-    assert first["session_id"] != second["session_id"]
-    driver = node.launcher.connect_driver(first["session_id"])
-    driver.hello()
-    assert driver.claim().statement_id == first["id"]
-
-
 def test_statements_of_a_session_run_in_order_one_at_a_time(node: InProcessNode) -> None:
     session_id, driver = node.start_session()
     statement_ids = [node.submit(f"SELECT {n}", session=session_id)["id"] for n in range(3)]

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event, func, select, text, update
+from sqlalchemy import event, func, select, update
 from tests.support.in_process_node import make_settings
 from tests.support.store import (
     OWNER,
@@ -14,6 +14,7 @@ from tests.support.store import (
     new_session,
     new_statement,
     running_session,
+    waits_for_lock,
 )
 from tests.support.waiting import wait_until
 
@@ -145,16 +146,6 @@ def test_a_closing_session_with_a_driver_waits_for_it_after_its_queue(
     assert get_session(store, lease.session_id).state is SessionState.DEAD
 
 
-def _waits_for_lock(store: Database) -> bool:
-    """Return whether a transaction of a PostgreSQL store waits for the lock of another one."""
-    query = text(
-        "SELECT count(*) FROM pg_stat_activity "
-        "WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    )
-    with store.read() as tx:
-        return bool(tx.execute(query).scalar_one())
-
-
 def test_a_session_that_is_closed_while_its_takeover_finishes_is_dead(
     postgres_url: str, tmp_path: Path
 ) -> None:
@@ -170,7 +161,7 @@ def test_a_session_that_is_closed_while_its_takeover_finishes_is_dead(
             with store.write("test") as takeover:
                 sessions.lock(takeover, lease.session_id)
                 closing = pool.submit(service.close, Caller(OWNER), lease.session_id)
-                wait_until(lambda: _waits_for_lock(store), what="the close waits for the takeover")
+                wait_until(lambda: waits_for_lock(store), what="the close waits for the takeover")
                 assert takeovers.finish_takeover(takeover, fenced)
             assert closing.result(10).state is SessionState.DEAD
     finally:

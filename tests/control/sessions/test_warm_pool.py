@@ -123,20 +123,23 @@ def test_an_embedded_node_keeps_a_warm_driver_for_a_while_after_unnamed_work(
     node = start_node(as_embedded=True, lease={"sweep": "50ms"}, embedded={"linger": "6s"})
     node.start_session(name="mine")
     node.http.delete("/api/v1/sessions/mine")
-    statement = node.submit()
-    driver = node.launcher.connect_driver(statement["session_id"])
-    driver.hello()
+    pool = node.submit()["session_id"]
+    node.launcher.connect_driver(pool).hello()
+    node.http.delete(f"/api/v1/sessions/{pool}")
     assert len(node.launcher.started) == 2
-    driver.claim()
-    driver.succeed(statement["id"])
-    node.http.delete(f"/api/v1/sessions/{statement['session_id']}")
+    script, driver = node.start_session()
+    assert len(node.launcher.started) == 3
+    node.http.delete(f"/api/v1/sessions/{script}")
     driver.goodbye()
-    [*_, warm] = wait_for_launches(node, 3)
+    [*_, warm] = wait_for_launches(node, 4)
     warm_driver = node.launcher.connect_driver(warm)
     warm_driver.hello()
-    # The next command gets the driver, and the node starts another one for the command after it.
-    assert node.submit()["session_id"] == warm
-    [*_, last] = wait_for_launches(node, 4)
+    # The next script gets the driver. After its end, the node starts another one.
+    assert node.session() == warm
+    assert len(node.launcher.started) == 4
+    node.http.delete(f"/api/v1/sessions/{warm}")
+    warm_driver.goodbye()
+    [*_, last] = wait_for_launches(node, 5)
     last_driver = node.launcher.connect_driver(last)
     last_driver.hello()
     wait_until(lambda: last_driver.poll().close, seconds=20, what="the end of the linger time")

@@ -18,6 +18,7 @@ def test_a_driver_view_has_waiting_and_in_flight_statements(store: Database) -> 
         epoch=lease.epoch,
         state=SessionState.RUNNING,
         parallelism=1,
+        pool=False,
         streams_generation=0,
         link_process=None,
         batch_submitted=False,

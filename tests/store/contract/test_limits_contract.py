@@ -122,6 +122,19 @@ def test_the_next_sessions_are_chosen_in_turn(store: Database) -> None:
         assert limits.choose_next(tx, _running()) == []
 
 
+def test_a_pool_session_with_a_free_place_is_chosen(store: Database) -> None:
+    limit = _running(total=3)
+    lease = running_session(store, parallelism=2, pool=True)
+    chosen: list[list[str]] = []
+    for _ in range(3):
+        new_statement(store, lease.session_id)
+    for _ in range(3):
+        with store.read() as tx:
+            chosen.append(limits.choose_next(tx, limit))
+        _claim(store, lease, limit)
+    assert chosen == [[lease.session_id], [lease.session_id], []]
+
+
 def test_a_user_with_statements_in_flight_comes_later(store: Database) -> None:
     limit = _running(total=3)
     assert _claim(store, _busy_session(store, "ada"), limit) is not None

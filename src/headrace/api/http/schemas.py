@@ -94,7 +94,8 @@ class StatementRequest(RequestModel):
     statement: str = Field(examples=["SELECT 1 AS x"])
     """The SQL text of one statement."""
     session: str | None = None
-    """Id or name of a session; without it, the statement gets a session of its own."""
+    """Id or name of a session. Without it, an interactive statement runs in the pool session of
+    its owner, in a Spark session of its own."""
     kind: RequestKind = "interactive"
     """`batch` and `streaming` run in a session of that kind, configured like the named one."""
     timeout: Duration | None = None
@@ -237,6 +238,8 @@ class SessionBody(ResponseModel, SessionSpec):
     idle_timeout: Duration | None
     ttl: Duration | None
     parallelism: int
+    pool: bool
+    """Whether it runs the statements of its owner that name no session."""
     streams: int
     """Number of streaming queries that run in the driver."""
     epoch: int

@@ -87,6 +87,7 @@ def session_body(session: Session, *, in_list: bool = False) -> SessionBody:
         idle_timeout=_duration(session.idle_seconds),
         ttl=_duration(session.ttl_seconds),
         parallelism=session.parallelism,
+        pool=session.pool,
         streams=session.streams,
         epoch=session.epoch,
         lost=session.lost,

@@ -172,12 +172,12 @@ class DriverLinkService:
                 for statement_id, _state in view.in_flight
                 if statement_id not in message.in_flight
             ]
-            assignment = _assign_again(tx, undelivered[0]) if undelivered else None
+            assignment = _assign_again(tx, undelivered[0], view) if undelivered else None
             streams = _new_streams(tx, lease, view, message)
         closing = view.state is SessionState.CLOSING
         may_claim = assignment is None and len(view.in_flight) < view.parallelism and not closing
         if view.has_waiting and may_claim:
-            assignment = self._claim(lease)
+            assignment = self._claim(lease, view)
         elif view.batch_submitted and not view.has_waiting and not view.in_flight and not closing:
             closing = self._close_batch(lease)
         cancel = _new_cancels(view, message)
@@ -303,7 +303,7 @@ class DriverLinkService:
                 detail={"reason": "the statement of the batch has ended"},
             )
 
-    def _claim(self, lease: DriverLease) -> Assignment | None:
+    def _claim(self, lease: DriverLease, view: DriverView) -> Assignment | None:
         with self._database.write("link.claim") as tx:
             statement = statement_transitions.claim_next(tx, lease, self._running_limit)
             if statement is None:
@@ -311,7 +311,7 @@ class DriverLinkService:
             transaction = None
             if statement.attempts > 1:
                 transaction = transactions.adopt(tx, statement.id, lease)
-            return _assignment(tx, statement, transaction)
+            return _assignment(tx, statement, transaction, isolated=view.pool)
 
 
 def _new_cancels(view: DriverView, message: Poll) -> list[str]:
@@ -335,14 +335,16 @@ def _new_streams(
     return stream_queries.desired(tx, lease.session_id)
 
 
-def _assign_again(tx: Tx, statement_id: str) -> Assignment | None:
+def _assign_again(tx: Tx, statement_id: str, view: DriverView) -> Assignment | None:
     statement = statements.get(tx, statement_id)
     if statement is None:
         return None
-    return _assignment(tx, statement, transactions.live(tx, statement_id))
+    return _assignment(tx, statement, transactions.live(tx, statement_id), isolated=view.pool)
 
 
-def _assignment(tx: Tx, statement: Statement, transaction: Transaction | None) -> Assignment:
+def _assignment(
+    tx: Tx, statement: Statement, transaction: Transaction | None, *, isolated: bool
+) -> Assignment:
     entry = None if transaction is None else make_entry(tx, transaction)
     spec = statement.spec
     return Assignment(
@@ -362,6 +364,7 @@ def _assignment(tx: Tx, statement: Statement, transaction: Transaction | None) -
         task=job_tasks.get_task(tx, statement.id)
         if statement.command in {JOB_TASK, JOB_WRITE}
         else None,
+        isolated=isolated,
     )
 
 

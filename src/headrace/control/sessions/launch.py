@@ -280,7 +280,8 @@ def _driver_conf(
         "spark.sql.scripting.enabled": "true",
         # Other sessions change tables, and Spark's cache of their files would not notice that.
         "spark.sql.filesourceTableRelationCacheSize": "0",
-        **({"spark.scheduler.mode": "FAIR"} if session.parallelism > 1 else {}),
+        # A warm driver may become that of a pool session.
+        **({"spark.scheduler.mode": "FAIR"} if session.parallelism > 1 or session.warm else {}),
         **catalog_conf,
         **profile.conf,
         **artifact_conf(spec),

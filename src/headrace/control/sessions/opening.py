@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.control.limits import check_sessions
 from headrace.durations import seconds_of
 from headrace.errors import SessionNotFound
-from headrace.model.ids import looks_like_id
-from headrace.model.session import NewSession, Session, is_session_name
+from headrace.model.ids import looks_like_id, new_id
+from headrace.model.session import NewSession, Session, SessionSpec, is_session_name
 from headrace.settings import Settings
-from headrace.store import sessions, warm_sessions
+from headrace.store import limits, pool_sessions, sessions, warm_sessions
 from headrace.store.database import Tx
+from headrace.store.limits import Counted
 
 _SHOWN = 200
 """Largest number of characters of a name in a message."""
@@ -45,13 +47,37 @@ def create_session(tx: Tx, settings: Settings, new: NewSession) -> str:
     Raise SessionNameExists if a live session of the owner has the name.
     """
     complete = _with_defaults(settings, new)
-    fits_warm = complete.parallelism == 1 and not complete.spec.needs_own_driver
-    if fits_warm:
+    fits_warm = complete.parallelism == 1 or complete.pool
+    if fits_warm and not complete.spec.needs_own_driver:
         assigned = warm_sessions.assign(tx, complete)
         if assigned is not None:
             return assigned
     sessions.insert(tx, complete, actor=new.owner)
     return new.id
+
+
+def choose_pool_session(tx: Tx, settings: Settings, owner: str) -> str:
+    """Return the id of the owner's pool session, which is created if there is none.
+
+    Raise TooManySessions if it must be created and a limit on live sessions is reached.
+    """
+    profile = SessionSpec().profile
+    found = pool_sessions.find_open(tx, owner, profile)
+    if found is None:
+        # Two transactions must not both create one. The second finds that of the first.
+        limits.lock(tx, Counted.SESSIONS)
+        found = pool_sessions.find_open(tx, owner, profile)
+    if found is not None:
+        return found
+    check_sessions(tx, settings, owner)
+    new = NewSession(
+        id=new_id("se"),
+        owner=owner,
+        idle_seconds=seconds_of(settings.sessions.pool_idle_timeout),
+        parallelism=settings.sessions.pool_parallelism,
+        pool=True,
+    )
+    return create_session(tx, settings, new)
 
 
 def _with_defaults(settings: Settings, new: NewSession) -> NewSession:

@@ -3,13 +3,14 @@
 A caller who creates a session receives one of the pool, whose driver runs or is starting.
 
 An embedded node also keeps warm drivers of the default profile (`embedded.warm`), from the end of
-the first session without a name until `embedded.linger` after the last one. The next `headrace sql`
-is then fast, and a node that only lists sessions starts no driver.
+the first session without a name until `embedded.linger` after the last one. The next script of
+`headrace sql` is then fast. Single statements run in a pool session, and do not need them.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 
 from headrace.control.context import NodeContext
 from headrace.control.periodic_tasks import isolate_errors
@@ -41,6 +42,7 @@ class WarmPool:
             self._sizes.setdefault(_DEFAULT_PROFILE, 0)
         self._size_after_use = settings.embedded.warm if embedded else 0
         self._linger_seconds = settings.embedded.linger.total_seconds()
+        self._start = time.monotonic()
 
     def run(self) -> None:
         """Create or close warm sessions until each profile has the configured number."""
@@ -62,8 +64,16 @@ class WarmPool:
         size = self._sizes[profile]
         if profile != _DEFAULT_PROFILE or size >= self._size_after_use:
             return size
-        was_used = warm_sessions.unnamed_ended_within(tx, profile, self._linger_seconds)
-        return self._size_after_use if was_used else size
+        # What an earlier node ran says nothing: a driver would only delay the first statement.
+        seconds = min(self._linger_seconds, time.monotonic() - self._start)
+        if not warm_sessions.unnamed_ended_within(tx, profile, seconds):
+            return size
+        if warm_sessions.is_unnamed_live(tx, profile):
+            # A new driver would compete with the one at work; a driver that exists stays.
+            existing = [session.state for session in warm_sessions.live(tx, profile)]
+            kept = sum(state in _KEPT_STATES for state in existing)
+            return max(size, min(kept, self._size_after_use))
+        return self._size_after_use
 
     def _adjust(self, tx: Tx, profile: str, size: int) -> None:
         current, kept = _list_pool(tx, profile, size)

@@ -10,7 +10,11 @@ from headrace.control.caller import Caller
 from headrace.control.conf import check_conf
 from headrace.control.context import NodeContext
 from headrace.control.limits import check_sessions, check_waiting
-from headrace.control.sessions.opening import create_session, resolve_session
+from headrace.control.sessions.opening import (
+    choose_pool_session,
+    create_session,
+    resolve_session,
+)
 from headrace.control.statements.cancel import request_cancel
 from headrace.control.statements.held_results import FlightOffer, HeldResultReader
 from headrace.control.statements.lookup import get_owned_statement, get_statement
@@ -25,8 +29,9 @@ from headrace.errors import (
     NoResult,
     ResultLocationDenied,
     ResultNotReady,
+    SessionEnded,
 )
-from headrace.grammar.parse import parse
+from headrace.grammar.parse import ParsedStatement, parse
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition
@@ -51,6 +56,21 @@ class RepeatableRequest:
 
     key: str
     body_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Submit:
+    """A statement to be stored, and where it runs. See `Statements.submit`."""
+
+    caller: Caller
+    spec: StatementSpec
+    parsed: ParsedStatement
+    session: str | None
+    catalog: str | None
+    reusable: bool
+    repeatable: RepeatableRequest | None
+    statement_id: str | None
+    awaited_by: str | None
 
 
 class Statements:
@@ -81,10 +101,11 @@ class Statements:
         A statement that a node executes itself has ended when this returns.
 
         Args:
-            session: Id or name of the session; None creates a session for this statement.
+            session: Id or name of the session. None: an interactive statement runs in the pool
+                session of its owner, and any other in a session that is created for it.
             catalog: Current catalog of a session that is created; default: Spark's.
-            reusable: Whether the caller submits further statements to a session that is created.
-                Otherwise the session ends soon after its work.
+            reusable: Whether the caller submits further statements to the session, which is then
+                created for this statement.
             repeatable: If given, a repetition of the request returns the first statement.
             statement_id: Id of the new statement, if the caller has chosen one already.
             awaited: Whether this process waits for the end of the statement.
@@ -111,39 +132,58 @@ class Statements:
         view_submission.check_statement(spec.text, parsed.command)
         if parsed.command is not None:
             spec = spec.model_copy(update={"kind": SessionKind(parsed.kind)})
-        with self._database.write("statement.submit") as tx:
-            first = _find_repeated(tx, caller, repeatable)
-            if first is not None:
-                return first
-            is_local = spec.kind is SessionKind.LOCAL
-            session_id = self._choose_session(
-                tx, caller, spec.kind, session, catalog, reusable=reusable
-            )
-            if not is_local:
-                check_waiting(tx, self._settings, caller.owner)
-            lock_sessions(tx, caller.owner, parsed.command, session_id)
-            new = NewStatement(
-                id=statement_id or new_id("st"),
-                session_id=session_id,
-                owner=caller.owner,
-                spec=spec,
-                is_query=parsed.is_query,
-                command=parsed.keyword,
-                awaited_by=self._database.process if awaited else None,
-            )
-            # A full queue does not refuse a statement that never waits in it.
-            max_waiting = None if is_local else self._settings.statements.max_waiting
-            statement = statements.insert(tx, new, actor=caller.owner, max_waiting=max_waiting)
-            submission.prepare(tx, self._settings, statement, parsed.command)
-            view_submission.prepare(tx, self._settings, statement, parsed.command)
-            if is_local:
-                self._node_statements.execute(tx, statement)
-                statement = get_statement(tx, statement.id)
-            if repeatable is not None:
-                idempotency.remember(
-                    tx, caller.owner, repeatable.key, repeatable.body_hash, statement.id
-                )
-            return statement
+        request = _Submit(
+            caller=caller,
+            spec=spec,
+            parsed=parsed,
+            session=session,
+            catalog=catalog,
+            reusable=reusable,
+            repeatable=repeatable,
+            statement_id=statement_id,
+            awaited_by=self._database.process if awaited else None,
+        )
+        while True:
+            try:
+                with self._database.write("statement.submit") as tx:
+                    return self._store(tx, request)
+            except SessionEnded:
+                if session is not None:
+                    raise
+                # The pool session closed after it was chosen. The next attempt chooses another.
+
+    def _store(self, tx: Tx, request: _Submit) -> Statement:
+        """Store a statement unless it is a repetition. Return the statement."""
+        owner, spec, parsed = request.caller.owner, request.spec, request.parsed
+        repeatable = request.repeatable
+        first = _find_repeated(tx, request.caller, repeatable)
+        if first is not None:
+            return first
+        is_local = spec.kind is SessionKind.LOCAL
+        session_id = self._choose_session(tx, request)
+        if not is_local:
+            check_waiting(tx, self._settings, owner)
+        lock_sessions(tx, owner, parsed.command, session_id)
+        new = NewStatement(
+            id=request.statement_id or new_id("st"),
+            session_id=session_id,
+            owner=owner,
+            spec=spec,
+            is_query=parsed.is_query,
+            command=parsed.keyword,
+            awaited_by=request.awaited_by,
+        )
+        # A full queue does not refuse a statement that never waits in it.
+        max_waiting = None if is_local else self._settings.statements.max_waiting
+        statement = statements.insert(tx, new, actor=owner, max_waiting=max_waiting)
+        submission.prepare(tx, self._settings, statement, parsed.command)
+        view_submission.prepare(tx, self._settings, statement, parsed.command)
+        if is_local:
+            self._node_statements.execute(tx, statement)
+            statement = get_statement(tx, statement.id)
+        if repeatable is not None:
+            idempotency.remember(tx, owner, repeatable.key, repeatable.body_hash, statement.id)
+        return statement
 
     def get(self, caller: Caller, statement_id: str) -> Statement:
         """Return a statement of the caller. Raise StatementNotFound if there is none."""
@@ -236,24 +276,16 @@ class Statements:
                 data = results.inline_data(tx, statement.id)
         return open_rows(statement.result, data)
 
-    def _choose_session(
-        self,
-        tx: Tx,
-        caller: Caller,
-        kind: SessionKind,
-        name_or_id: str | None,
-        catalog: str | None,
-        *,
-        reusable: bool,
-    ) -> str:
-        """Return the id of the session for a statement of this kind.
+    def _choose_session(self, tx: Tx, request: _Submit) -> str:
+        """Return the id of the session for a statement.
 
         A batch or streaming statement gets a new session, configured like the named session, if
         the named session is of another kind.
         """
-        spec = SessionSpec(catalog=catalog)
-        if name_or_id is not None:
-            session_id = resolve_session(tx, caller.owner, name_or_id)
+        owner, kind, reusable = request.caller.owner, request.spec.kind, request.reusable
+        spec = SessionSpec(catalog=request.catalog)
+        if request.session is not None:
+            session_id = resolve_session(tx, owner, request.session)
             if kind in {SessionKind.INTERACTIVE, SessionKind.LOCAL}:
                 return session_id
             session = sessions.get(tx, session_id)
@@ -261,9 +293,11 @@ class Statements:
             if session.kind is kind:
                 return session_id
             spec = session.spec
+        elif kind is SessionKind.INTERACTIVE and not reusable:
+            return choose_pool_session(tx, self._settings, owner)
         new = NewSession(
             id=new_id("se"),
-            owner=caller.owner,
+            owner=owner,
             kind=kind,
             spec=spec,
             idle_seconds=None
@@ -271,9 +305,9 @@ class Statements:
             else seconds_of(self._settings.sessions.unnamed_idle_timeout),
         )
         if kind is SessionKind.LOCAL:
-            sessions.insert(tx, new, actor=caller.owner)
+            sessions.insert(tx, new, actor=owner)
             return new.id
-        check_sessions(tx, self._settings, caller.owner)
+        check_sessions(tx, self._settings, owner)
         return create_session(tx, self._settings, new)
 
 
