@@ -70,7 +70,7 @@ def test_spark_submit_reads_its_classes_from_the_archive(
         check=True,
     )
 
-    sources = [line for line in log.read_text().splitlines() if "org.apache.spark.deploy" in line]
-    assert sources
-    assert all("shared objects file (top)" in line for line in sources)
+    text = log.read_text()
+    [main] = [line for line in text.splitlines() if "spark.deploy.SparkSubmit source" in line]
+    assert main.endswith("shared objects file (top)")
     assert "[warning]" not in run.stdout
