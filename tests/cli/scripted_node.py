@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 Json = dict[str, Any]
 Response = tuple[int, Any]
 """HTTP status and body."""
+_POOL_SESSION = f"se_{0:032x}"
 _CREATED_AT = "2026-11-21T10:00:00.000000Z"
 _ENDED_AT = "2026-11-21T10:00:01.500000Z"
 
@@ -161,7 +162,7 @@ class ScriptedNode:
             return script.problem[0], _problem(script.problem[0], **script.problem[1])
         session = request.body.get("session")
         if session is None:
-            session = self._add_session({})["id"]
+            session = _POOL_SESSION
         elif self._find_session(session) is None:
             return 404, _problem(404, "session_not_found", f"There is no session {session!r}.")
         statement = self._add_statement(text, session)
@@ -296,6 +297,8 @@ class ScriptedNode:
         return 200, {"items": items[::-1], "next": None}
 
     def _get_session(self, _request: Request, name: str) -> Response:
+        if name == _POOL_SESSION:
+            return 200, {"id": name, "state": "running"}
         session = self._find_session(name)
         if session is None:
             return 404, _problem(404, "session_not_found", f"There is no session {name!r}.")

@@ -48,7 +48,7 @@ def test_the_first_signal_cancels_the_statement_and_waits_for_its_end(
     node: ScriptedNode, environment: dict[str, str], number: signal.Signals
 ) -> None:
     script_hanging_statement(node)
-    with started_command(environment, "sql", "SELECT; SELECT 2") as process:
+    with started_command(environment, "sql", "SELECT; USE a; SELECT 2") as process:
         wait_for_long_poll(node)
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
@@ -113,7 +113,7 @@ def test_the_command_ends_when_its_output_is_closed(
 ) -> None:
     rows = [["x" * 1000]] * 1000
     node.on("SELECT", columns=[("s", "string")], chunks=[rows] * 10)
-    with started_command(environment, "sql", "SELECT") as process:
+    with started_command(environment, "sql", "USE a; SELECT") as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.stdout.close()

@@ -27,7 +27,7 @@ def test_status_lists_live_sessions_and_their_drivers(
     node: ScriptedNode, headrace: RunHeadrace
 ) -> None:
     headrace("session", "new", "--name", "mine")
-    headrace("sql", "SELECT 1")  # its session is closing
+    headrace("sql", "USE a; SELECT 1")  # its session is closing
     lines = headrace("status").stdout.splitlines()
     assert lines[1:] == [
         f"server    {node.address} (set by HEADRACE_SERVER)",

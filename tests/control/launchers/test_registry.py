@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.process_identity import this_host
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
@@ -29,7 +30,8 @@ S3_RESULTS = {"location": "s3://bucket/results"}
 def backends(tmp_path: Path, **changes: Any) -> list[str]:
     """Return the backends of a node with these settings."""
     settings = Settings(home=tmp_path, catalog=CatalogSettings(kind="memory"), **changes)
-    return [launcher.backend for launcher in installed_launchers(settings)]
+    launchers = installed_launchers(settings, ClassArchives(None))
+    return [launcher.backend for launcher in launchers]
 
 
 def test_a_node_has_the_built_in_backends_and_those_of_its_profiles(tmp_path: Path) -> None:

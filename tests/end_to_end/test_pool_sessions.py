@@ -1,0 +1,90 @@
+"""Statements without a session: one driver for each user, a Spark session for each statement."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from tests.support.node import NodeProcess
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+_SLOW = "SELECT reflect('java.lang.Thread', 'sleep', 2000L), {n} AS n FROM range(0, 1, 1, 1)"
+
+
+@pytest.fixture(scope="module")
+def pool(node: NodeProcess) -> str:
+    """Return the id of the pool session, whose driver runs."""
+    session: str = node.run("SELECT 1")["session_id"]
+    return session
+
+
+@pytest.mark.parametrize(
+    ("change", "query"),
+    [
+        ("SET my.own.key = 7", "SELECT '${my.own.key}' = '7'"),
+        ("SET spark.sql.shuffle.partitions = 3", "SET spark.sql.shuffle.partitions"),
+        ("DECLARE VARIABLE pooled INT DEFAULT 7", "SELECT pooled"),
+        ("CREATE TEMPORARY VIEW pooled AS SELECT 7 AS x", "SELECT * FROM pooled"),
+        ("CREATE TEMPORARY FUNCTION pooled() RETURNS INT RETURN 7", "SELECT pooled()"),
+    ],
+    ids=["own setting", "Spark's setting", "variable", "view", "function"],
+)
+def test_nothing_of_a_statement_outlives_it(
+    node: NodeProcess, pool: str, change: str, query: str
+) -> None:
+    changed = node.run(change)
+    assert (changed["state"], changed["session_id"]) == ("success", pool)
+    after = node.run(query)
+    assert after["session_id"] == pool
+    assert "7" not in str(node.result(after["id"])["rows"] if after["result"] else "")
+    assert after["state"] == "success" or "pooled" in after["error"]["message"]
+
+
+def test_the_current_database_is_the_default_one_for_each_statement(node: NodeProcess) -> None:
+    assert node.run("CREATE DATABASE pooled_database")["state"] == "success"
+    assert node.run("USE pooled_database")["state"] == "success"
+    assert node.rows("SELECT current_database()") == [["default"]]
+
+
+def test_tables_are_the_same_for_all_statements(node: NodeProcess, pool: str) -> None:
+    created = node.run("CREATE TABLE pooled_table AS SELECT 0 AS x")
+    assert (created["state"], created["session_id"], created["atomic"]) == ("success", pool, True)
+    inserted = [node.submit(f"INSERT INTO pooled_table VALUES ({n})") for n in range(1, 4)]
+    for statement in inserted:
+        ended = node.statement(statement["id"], wait_timeout="60s")
+        assert (ended["state"], ended["session_id"]) == ("success", pool)
+    assert node.rows("SELECT x FROM pooled_table ORDER BY x") == [[0], [1], [2], [3]]
+
+
+def test_global_temporary_views_are_shared(node: NodeProcess) -> None:
+    made = "CREATE OR REPLACE GLOBAL TEMPORARY VIEW pooled_global AS SELECT 7 AS x"
+    assert node.run(made)["state"] == "success"
+    assert node.rows("SELECT x FROM global_temp.pooled_global") == [[7]]
+
+
+def test_statements_that_change_something_run_at_once(node: NodeProcess, pool: str) -> None:
+    slow = [f"CREATE TABLE pooled_{n} AS {_SLOW.format(n=n)}" for n in range(2)]
+    statements = [node.submit(text)["id"] for text in slow]
+    wait_until(
+        lambda: [node.statement(each)["state"] for each in statements] == ["running"] * 2,
+        what="both statements run",
+    )
+    for statement_id in statements:
+        assert node.statement(statement_id, wait_timeout="60s")["state"] == "success"
+
+
+def test_the_next_driver_continues_the_statements_of_a_lost_one(
+    node: NodeProcess, pool: str
+) -> None:
+    slow = [node.submit(_SLOW.format(n=n))["id"] for n in range(2)]
+    wait_until(
+        lambda: [node.statement(each)["state"] for each in slow] == ["running"] * 2,
+        what="both queries run",
+    )
+    os.kill(node.http.get(f"/api/v1/sessions/{pool}").json()["driver"]["pid"], signal.SIGKILL)
+    for statement_id in slow:
+        ended = node.statement(statement_id, wait_timeout="60s")
+        assert (ended["state"], ended["attempts"]) == ("success", 2)
