@@ -24,12 +24,14 @@ def _refuse(node: InProcessNode, path: str, body: dict[str, Any]) -> dict[str, A
 def test_a_session_above_the_limit_is_refused(start_node: StartNode, setting: str) -> None:
     node = start_node(limits={setting: 2})
     first, driver = node.start_session()
-    node.submit("SELECT 1")
+    node.submit(kind="batch")
 
     problem = _refuse(node, "sessions", {})
     assert problem["code"] == "too_many_sessions"
     assert f"limits.{setting})" in problem["detail"]
-    assert _refuse(node, "statements", {"statement": "SELECT 2"})["code"] == "too_many_sessions"
+    for kind in ("interactive", "batch"):
+        refused = _refuse(node, "statements", {"statement": "SELECT 2", "kind": kind})
+        assert refused["code"] == "too_many_sessions"
     # A statement that a node executes itself needs no driver, and one for a live session no other.
     node.submit("SHOW STREAMS")
     node.submit("SELECT 3", session=first)

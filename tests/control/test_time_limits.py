@@ -72,12 +72,16 @@ def test_the_queue_timeout_of_a_retried_statement_counts_from_the_loss_of_its_dr
 
 
 @pytest.mark.finding("U2")
+@pytest.mark.parametrize(
+    ("setting", "kind"),
+    [("pool_idle_timeout", "interactive"), ("unnamed_idle_timeout", "streaming")],
+)
 def test_the_driver_of_a_submit_without_a_session_ends_soon_after_the_work(
-    start_node: StartNode,
+    start_node: StartNode, setting: str, kind: str
 ) -> None:
-    node = start_node(lease=QUICK, sessions={"unnamed_idle_timeout": "200ms"})
+    node = start_node(lease=QUICK, sessions={setting: "200ms"})
     named, _ = node.start_session(name="mine")
-    statement = node.submit()
+    statement = node.submit(kind=kind)
     driver = node.launcher.connect_driver(statement["session_id"])
     driver.hello()
     driver.claim()
@@ -88,9 +92,12 @@ def test_the_driver_of_a_submit_without_a_session_ends_soon_after_the_work(
 
 
 @pytest.mark.finding("U2")
-def test_by_default_the_driver_of_unnamed_work_ends_after_a_minute(node: InProcessNode) -> None:
-    session = node.describe_session(node.submit()["session_id"])
-    assert session["idle_timeout"] == "1m"
+@pytest.mark.parametrize(("kind", "idle"), [("interactive", "5m"), ("batch", "1m")])
+def test_by_default_the_driver_of_unnamed_work_ends_after_some_minutes(
+    node: InProcessNode, kind: str, idle: str
+) -> None:
+    session = node.describe_session(node.submit(kind=kind)["session_id"])
+    assert session["idle_timeout"] == idle
     node.http.delete(f"/api/v1/sessions/{session['id']}")
 
 

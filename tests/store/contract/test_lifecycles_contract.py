@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import select
 from tests.support.store import LOST, new_session, new_statement
 
 from headrace.model.lifecycle import (
@@ -15,12 +16,16 @@ from headrace.model.lifecycle import (
 )
 from headrace.store import events, nodes, sessions, statement_transitions, statements
 from headrace.store.database import Database
+from headrace.store.tables import events as event_table
 
 
 def _transitions(store: Database, entity_id: str) -> list[tuple[str | None, str]]:
+    # `events.read` leaves out events while another transaction of the server is open, and the
+    # databases of other tests are on the same server.
+    query = select(event_table.c.source, event_table.c.target).order_by(event_table.c.id)
     with store.read() as tx:
-        log = events.read(tx, after=None, entity_id=entity_id, limit=100)
-    return [(event.source, event.target) for event in log]
+        rows = tx.execute(query.where(event_table.c.entity_id == entity_id)).all()
+    return [(row.source, row.target) for row in rows]
 
 
 @pytest.mark.parametrize("source", StatementState)
