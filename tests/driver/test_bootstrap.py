@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.driver.bootstrap import read_addresses, read_bootstrap, read_handoff
+from headrace.driver.bootstrap import read_bootstrap, read_handoff
+from headrace.driver.bootstrap_file import read_addresses
 from headrace.model.messages import Bootstrap
 from headrace.private_files import write_private
 from headrace.storage import handoff

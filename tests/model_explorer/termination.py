@@ -12,8 +12,8 @@ from unittest import mock
 from tests.model_explorer.driver import STATEMENT
 from tests.support.journal import BOOTSTRAP
 
-from headrace.driver import __main__ as driver_process
 from headrace.driver import loop
+from headrace.driver import process as driver_process
 from headrace.driver.link import NodeLink
 from headrace.driver.spark import Spark
 from headrace.errors import HeadraceError

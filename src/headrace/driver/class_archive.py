@@ -13,8 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from pyspark import SparkContext
-
+from headrace.driver.jvm_start import JvmStart
 from headrace.driver.spark import Spark
 from headrace.driver.warm_up import warm_up
 from headrace.errors import HeadraceError
@@ -77,15 +76,14 @@ def _archive_classes(archive: Path, folder: Path) -> None:
     )
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join(options)
     bootstrap = _bootstrap(folder)
-    spark = Spark(bootstrap, folder / "bootstrap.json")
-    process = SparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001 - no public name
+    jvm = JvmStart(bootstrap.conf, folder / "bootstrap.json")
+    spark = Spark(bootstrap, jvm)
     for text in _STATEMENTS:
         spark.session.sql(text).collect()
     warm_up(spark, bootstrap)
     spark.stop()
     # The JVM ends with its standard input, and writes the archive then.
-    process.stdin.close()
-    process.wait()
+    jvm.process.communicate()
 
 
 def _bootstrap(folder: Path) -> Bootstrap:

@@ -7,9 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from typing import Any, Protocol
-
-from pyspark import SparkContext
+from typing import Protocol
 
 _POLL_SECONDS = 0.01
 
@@ -25,9 +23,9 @@ class JvmProcess(Protocol):
 
 
 class ChildJvm:
-    """The JVM that PySpark started."""
+    """The JVM that this process has started."""
 
-    def __init__(self, process: Any) -> None:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
     def is_alive(self, exit_seconds: float) -> bool:
@@ -65,9 +63,3 @@ class ParentJvm:
                 os.kill(self._pid, signal.SIGKILL)
         while os.getppid() == self._pid:
             time.sleep(_POLL_SECONDS)
-
-
-def find_jvm_process() -> JvmProcess:
-    """Return the JVM of this process. Spark must have started."""
-    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - not in PySpark's API
-    return ParentJvm() if process is None else ChildJvm(process)

@@ -24,7 +24,7 @@ from typing import TypeVar
 
 import urllib3
 
-from headrace.driver.bootstrap import read_addresses
+from headrace.driver.bootstrap_file import read_addresses
 from headrace.errors import HeadraceError, LeaseLost
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shlex
 from functools import cached_property
 from pathlib import Path
 
@@ -13,14 +11,14 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headrace.driver.jvm_process import find_jvm_process
+from headrace.driver.jvm_process import ChildJvm, JvmProcess, ParentJvm
+from headrace.driver.jvm_start import JvmStart, remove_connection
 from headrace.driver.progress import ProgressReader
 from headrace.driver.state.tracker import SessionStateTracker
 from headrace.driver.writes.commit_protocol import CommitProtocol, with_writer
 from headrace.errors import DriverLost, HeadraceError
 from headrace.model.messages import Bootstrap, Hello
 from headrace.spark_log import find_last_exception, read_tail
-from headrace.spark_properties import properties_file, write_properties
 
 _CATALOG = "spark.sql.catalogImplementation"
 
@@ -34,23 +32,23 @@ class SparkUnavailable(HeadraceError):
 class Spark:
     """One Spark application, which `stop` ends in an orderly way and `kill` immediately."""
 
-    def __init__(self, bootstrap: Bootstrap, file: Path | None = None) -> None:
-        """Start the JVM and the session. Raises SparkUnavailable with Spark's own message.
+    def __init__(self, bootstrap: Bootstrap, jvm: JvmStart | None = None) -> None:
+        """Start the session. Raises SparkUnavailable with Spark's own message.
 
         Args:
-            file: Bootstrap file; None on hosts where the driver has no such file.
+            jvm: The JVM that starts; None: the JVM has started this process.
         """
         self._conf = bootstrap.conf
         try:
-            if file is not None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-                _start_jvm(bootstrap, properties_file(file))
+            if jvm is not None:
+                _connect(jvm)
             self.session = _start_session(bootstrap)
             _check_jars(self.session, bootstrap)
             self.state = SessionStateTracker(self.session)
             self.commit_protocol = CommitProtocol(self.session)
         except (PySparkException, Py4JError, RuntimeError, OSError) as error:
             raise _spark_unavailable(_describe_start_error(error), bootstrap) from error
-        self._jvm = find_jvm_process()
+        self._jvm: JvmProcess = ParentJvm() if jvm is None else ChildJvm(jvm.process)
 
     @property
     def context(self) -> SparkContext:
@@ -120,20 +118,13 @@ class Spark:
         self._jvm.kill()
 
 
-def _start_jvm(bootstrap: Bootstrap, properties: Path) -> None:
-    """Start the JVM with the configuration in a file, which exists only during the start.
-
-    PySpark itself passes the configuration as arguments, which every user of the host can read.
-    """
-    conf = {key: value for key, value in bootstrap.conf.items() if key.startswith("spark.")}
-    write_properties(properties, conf)
-    options = ["--load-spark-defaults", "--properties-file", str(properties)]
-    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{shlex.join(options)} {arguments}"
+def _connect(jvm: JvmStart) -> None:
+    """Connect PySpark to the JVM. Raises RuntimeError if the JVM has ended."""
+    jvm.wait()
     try:
-        SparkContext._ensure_initialized()  # noqa: SLF001 - launch_gateway needs no SparkContext
+        SparkContext._ensure_initialized()  # noqa: SLF001 - it needs no SparkContext
     finally:
-        properties.unlink(missing_ok=True)
+        remove_connection()
 
 
 def _start_session(bootstrap: Bootstrap) -> SparkSession:

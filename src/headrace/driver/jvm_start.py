@@ -1,0 +1,101 @@
+"""Starts the JVM of a driver while Python still imports the driver's modules.
+
+PySpark starts a JVM only after it has been imported itself, and waits for the JVM. Here, a driver
+starts the JVM first, and connects PySpark to it later. The protocol is that of Spark's class
+`PythonGatewayServer`, which writes its port and its secret to a file, and ends with its standard
+input.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from headrace.spark_properties import properties_file, write_properties
+
+_POLL_SECONDS = 0.01
+_CONNECTION_VARIABLES = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+_LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of the short-lived JVM in which spark-submit puts the command of the JVM together."""
+
+
+class JvmStart:
+    """The start of a JVM that will run Spark in client mode."""
+
+    def __init__(self, conf: Mapping[str, str], bootstrap_file: Path) -> None:
+        """Start the process, and do not wait for it. Raises OSError if there is no spark-submit.
+
+        PySpark passes the configuration as arguments, which every user of the host can read. Here,
+        a properties file next to the bootstrap file holds it until `wait` returns.
+        """
+        self._properties = properties_file(bootstrap_file)
+        write_properties(
+            self._properties,
+            {key: value for key, value in conf.items() if key.startswith("spark.")},
+        )
+        self._folder = Path(tempfile.mkdtemp())
+        self._connection = self._folder / "connection"
+        spark_submit = Path(os.environ.get("SPARK_HOME") or _pyspark_home()) / "bin/spark-submit"
+        self.process = subprocess.Popen(
+            [
+                *(str(spark_submit), "--load-spark-defaults"),
+                *("--properties-file", str(self._properties)),
+                *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")),
+            ],
+            stdin=subprocess.PIPE,
+            env={
+                "SPARK_LAUNCHER_OPTS": _LAUNCHER_OPTIONS,
+                **os.environ,
+                "SPARK_CONNECT_MODE": "0",
+                "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
+            },
+        )
+
+    def wait(self) -> None:
+        """Wait until PySpark can connect, and put the connection into this process's environment.
+
+        Raises RuntimeError if the JVM ends before.
+        """
+        try:
+            while not self._connection.exists():
+                if self.process.poll() is not None:
+                    raise RuntimeError("The JVM ended before Spark could be started.")
+                time.sleep(_POLL_SECONDS)
+            content = self._connection.read_bytes()
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._properties.unlink(missing_ok=True)
+        port, length = struct.unpack_from(">ii", content)
+        secret = content[8 : 8 + length].decode()
+        os.environ.update(zip(_CONNECTION_VARIABLES, (str(port), secret), strict=True))
+
+
+def remove_connection() -> None:
+    """Remove the connection from the environment, which child processes would inherit."""
+    for variable in _CONNECTION_VARIABLES:
+        os.environ.pop(variable, None)
+
+
+def ignore_interrupts() -> None:
+    """Ignore Ctrl-C in this process and in those that it starts.
+
+    The key is meant for the program in the terminal, for example `headrace sql`.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _pyspark_home() -> Path:
+    """Return the folder of PySpark, which contains Spark, without importing it."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError("PySpark is not installed, and SPARK_HOME is not set.")
+    return Path(spec.origin).parent

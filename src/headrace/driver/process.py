@@ -1,0 +1,73 @@
+"""The process of a driver: start Spark, serve the session, exit."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from headrace.driver.bootstrap import build_bootstrap, read_handoff
+from headrace.driver.jvm_start import JvmStart
+from headrace.driver.link import NodeLink
+from headrace.driver.loop import Loop
+from headrace.driver.spark import Spark, SparkUnavailable
+from headrace.driver.sql_execution import is_unreported
+from headrace.errors import HeadraceError
+from headrace.model.failure import Failure
+from headrace.model.messages import Bootstrap
+
+_LOG = logging.getLogger("headrace.driver")
+
+
+def run(fields: dict[str, Any], file: Path, jvm: JvmStart | None) -> int:
+    """Serve the session of a bootstrap file, and return the exit code of the process.
+
+    The exit code is 1 if Spark does not start, the lease is lost, or no node answers for too long.
+
+    Args:
+        fields: Fields of the bootstrap, with the secrets, which the file no longer contains.
+        file: Bootstrap file.
+        jvm: The JVM that starts; None: the JVM has started this process.
+    """
+    return _run(*build_bootstrap(fields), file, jvm)
+
+
+def run_handoff(location: str) -> int:
+    """Serve the session of a handoff object, and return the exit code as `run` does."""
+    return _run(*read_handoff(location), None, None)
+
+
+def _run(bootstrap: Bootstrap, token: str, file: Path | None, jvm: JvmStart | None) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger("py4j.clientserver").addFilter(is_unreported)
+    if bootstrap.hold is not None:
+        # The metastore runs as long as a process has a shared lock on this file.
+        fcntl.flock(os.open(bootstrap.hold, os.O_RDONLY | os.O_CREAT, 0o600), fcntl.LOCK_SH)
+    link = NodeLink(file, bootstrap, token)
+    try:
+        return _serve(link, Spark(bootstrap, jvm))
+    except SparkUnavailable as error:
+        _LOG.exception("Spark did not start")
+        link.goodbye(Failure.of(error))
+        return 1
+    except HeadraceError as error:
+        _LOG.error("driver stops: %s", error.message)
+        return 1
+
+
+def _serve(link: NodeLink, spark: Spark) -> int:
+    loop = Loop(link, spark)
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: loop.terminate())
+    try:
+        loop.run()
+    except BaseException:
+        # This driver may have lost its lease: its JVM must not write anything from here on.
+        spark.kill()
+        raise
+    spark.stop()
+    return 0
