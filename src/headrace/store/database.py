@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
 
 from sqlalchemy import (
@@ -26,13 +26,14 @@ from headrace.store import (
     event_generations,
     late_indexes,
     migrate,
-    postgres,
     remote_wake_ups,
     sqlite,
 )
-from headrace.store.listener import Listener
 from headrace.store.notifications import EVENTS, Notifications
 from headrace.store.outages import to_outage
+
+if TYPE_CHECKING:
+    from headrace.store.listener import Listener
 from headrace.store.writer_queue import WriterQueue
 
 Dialect = Literal["sqlite", "postgresql"]
@@ -115,6 +116,9 @@ class Database:
                 path, pool_size=pool_size, timeout=connect_timeout
             )
             return cls("sqlite", readers, writer, lock=lock)
+        # A node on SQLite does not need the driver of PostgreSQL.
+        from headrace.store import postgres  # noqa: PLC0415
+
         address = postgres.connect_arguments(parsed, connect_timeout)
         readers, writers = postgres.create_engines(
             address, pool_size=pool_size, timeout=connect_timeout
@@ -195,6 +199,8 @@ class Database:
     def listen(self) -> None:
         """Receive the wake-ups of other nodes until `close`. A SQLite store has no other nodes."""
         if self._address is not None and self._listener is None:
+            from headrace.store.listener import Listener  # noqa: PLC0415 - as in `open`
+
             self._listener = Listener(self._address, self.process, self.notifications)
 
     def wait_until_listening(self, timeout: float) -> bool:

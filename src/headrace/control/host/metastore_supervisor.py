@@ -152,7 +152,9 @@ def _metastore_command(folder: Path, port: int, jvm_options: list[str]) -> list[
         f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "net", "util")
     ]
     return [
-        *(str(java), "-Xmx256m", "-XX:+UseSerialGC", *opens, *jvm_options),
+        # The C1 compiler alone: the start of a driver competes with this one for the processors.
+        *(str(java), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+        *(*opens, *jvm_options),
         f"-Dderby.stream.error.file={folder / 'derby.log'}",
         f"-Djava.io.tmpdir={folder / 'tmp'}",
         f"-Dlog4j2.configurationFile={folder / 'conf' / 'log4j2.properties'}",

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, urlencode
 
-import urllib3
-
 from headrace.errors import BackendUnreachable, LaunchFailed
+
+if TYPE_CHECKING:
+    import urllib3
 
 _CALL_SECONDS = 5.0
 _STOP_SECONDS = 60.0
@@ -122,7 +123,11 @@ class ManagerHttp:
 
     def __init__(self, address: str) -> None:
         self._address = address.rstrip("/")
+        # Most nodes have no cluster manager, and the import takes a tenth of a second.
+        import urllib3  # noqa: PLC0415
+
         self._pool = urllib3.PoolManager(retries=False, timeout=_CALL_SECONDS)
+        self._error = urllib3.exceptions.HTTPError
 
     def request(self, method: str, path: str, **content: Any) -> urllib3.BaseHTTPResponse:
         """Send a request and return the response.
@@ -132,7 +137,7 @@ class ManagerHttp:
         url = f"{self._address}{path}"
         try:
             response = self._pool.request(method, url, **content)
-        except urllib3.exceptions.HTTPError as error:
+        except self._error as error:
             raise BackendUnreachable(f"{self._address} does not answer: {error}") from error
         if response.status >= 400:
             body = response.data.decode(errors="replace").strip()[:_MESSAGE_LENGTH]
