@@ -32,7 +32,7 @@ class JvmStart:
     """The start of a JVM that will run Spark in client mode."""
 
     def __init__(self, conf: Mapping[str, str], bootstrap_file: Path) -> None:
-        """Start the process, and do not wait for it. Raises OSError if there is no spark-submit.
+        """Start the process, and do not wait for it. `wait` raises an error of the start.
 
         PySpark passes the configuration as arguments, which every user of the host can read. Here,
         a properties file next to the bootstrap file holds it until `wait` returns.
@@ -44,8 +44,22 @@ class JvmStart:
         )
         self._folder = Path(tempfile.mkdtemp())
         self._connection = self._folder / "connection"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._error: OSError | None = None
+        try:
+            self._process = self._start()
+        except OSError as error:
+            self._error = error
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process of the JVM, after a start without an error."""
+        assert self._process is not None
+        return self._process
+
+    def _start(self) -> subprocess.Popen[bytes]:
         spark_submit = Path(os.environ.get("SPARK_HOME") or _pyspark_home()) / "bin/spark-submit"
-        self.process = subprocess.Popen(
+        return subprocess.Popen(
             [
                 *(str(spark_submit), "--load-spark-defaults"),
                 *("--properties-file", str(self._properties)),
@@ -63,20 +77,26 @@ class JvmStart:
     def wait(self) -> None:
         """Wait until PySpark can connect, and put the connection into this process's environment.
 
-        Raises RuntimeError if the JVM ends before.
+        Raises RuntimeError if the JVM ends before, and OSError if there is no spark-submit.
         """
         try:
+            if self._error is not None:
+                raise self._error
             while not self._connection.exists():
                 if self.process.poll() is not None:
+                    self.process.communicate()
                     raise RuntimeError("The JVM ended before Spark could be started.")
                 time.sleep(_POLL_SECONDS)
             content = self._connection.read_bytes()
         finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._properties.unlink(missing_ok=True)
+            self._remove_files()
         port, length = struct.unpack_from(">ii", content)
         secret = content[8 : 8 + length].decode()
         os.environ.update(zip(_CONNECTION_VARIABLES, (str(port), secret), strict=True))
+
+    def _remove_files(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._properties.unlink(missing_ok=True)
 
 
 def remove_connection() -> None:

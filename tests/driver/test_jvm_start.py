@@ -1,0 +1,93 @@
+"""How a driver starts its JVM, with a program in the place of spark-submit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.driver.jvm_start import JvmStart, remove_connection
+from headrace.spark_properties import properties_file
+
+CONF = {"spark.app.name": "a", "spark.my.password": "secret-value", "not.spark": "x"}
+ANSWER = """
+import os, struct, sys
+path = os.environ["_PYSPARK_DRIVER_CONN_INFO_PATH"]
+with open(path + ".new", "wb") as file:
+    file.write(struct.pack(">ii", 4711, 6) + b"key-of")
+with open("seen", "w") as file:
+    arguments = sys.argv[1:]
+    properties = arguments[arguments.index("--properties-file") + 1]
+    file.write(" ".join(arguments) + "\\n" + open(properties).read())
+os.rename(path + ".new", path)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make the test's folder Spark's home, and the working directory."""
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+def write_program(home: Path, text: str) -> None:
+    program = home / "bin" / "spark-submit"
+    program.write_text(f"#!{sys.executable} -S\n{text}")
+    program.chmod(0o700)
+
+
+def test_the_connection_is_in_the_environment_until_it_is_removed(home: Path) -> None:
+    write_program(home, ANSWER)
+    start = JvmStart(CONF, home / "bootstrap.json")
+    try:
+        start.wait()
+        connection = [os.environ[f"PYSPARK_GATEWAY_{name}"] for name in ("PORT", "SECRET")]
+        assert connection == ["4711", "key-of"]
+    finally:
+        remove_connection()
+        # The program ends with its standard input.
+        start.process.communicate(timeout=10)
+    assert "PYSPARK_GATEWAY_PORT" not in os.environ
+    assert "PYSPARK_GATEWAY_SECRET" not in os.environ
+
+
+def test_the_configuration_is_in_a_file_that_exists_only_during_the_start(home: Path) -> None:
+    write_program(home, ANSWER)
+    start = JvmStart(CONF, home / "bootstrap.json")
+    try:
+        start.wait()
+    finally:
+        remove_connection()
+        start.process.communicate(timeout=10)
+    arguments, *properties = (home / "seen").read_text().splitlines()
+    assert "secret-value" not in arguments
+    assert arguments.endswith("pyspark-shell")
+    assert properties == ["spark.app.name=a", "spark.my.password=secret-value"]
+    assert not properties_file(home / "bootstrap.json").exists()
+    assert list((home / "tmp").iterdir()) == []
+
+
+def test_a_jvm_that_ends_at_once_is_an_error(home: Path) -> None:
+    write_program(home, "raise SystemExit(1)")
+    start = JvmStart(CONF, home / "bootstrap.json")
+    with pytest.raises(RuntimeError, match="The JVM ended before Spark could be started"):
+        start.wait()
+    assert not properties_file(home / "bootstrap.json").exists()
+    assert list((home / "tmp").iterdir()) == []
+
+
+def test_a_missing_spark_is_an_error(home: Path) -> None:
+    start = JvmStart(CONF, home / "bootstrap.json")
+    with pytest.raises(FileNotFoundError):
+        start.wait()
+    assert not properties_file(home / "bootstrap.json").exists()
+    assert list((home / "tmp").iterdir()) == []
