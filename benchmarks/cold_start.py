@@ -117,6 +117,15 @@ def _phase_ends(home: Path) -> list[float]:
         session = client.session(statement["session_id"])
     ends = [session["started_at"], statement["ended_at"]]
     return [
-        *(process.create_time() for process in (node, driver, jvm)),
+        *(_start_time(process) for process in (node, driver, jvm)),
         *(datetime.fromisoformat(end).timestamp() for end in ends),
     ]
+
+
+def _start_time(process: psutil.Process) -> float:
+    """Return when a process started, in seconds since the epoch.
+
+    `create_time` adds the uptime at the start to the time of the boot, which is in whole seconds.
+    """
+    uptime_at_start = process.create_time() - psutil.boot_time()
+    return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - uptime_at_start)
