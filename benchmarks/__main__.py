@@ -38,7 +38,7 @@ PARTS = (
         "plans",
         "idle",
     ),
-    *("saturation", "takeovers"),
+    *("idle", "saturation", "takeovers"),
 )
 
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
