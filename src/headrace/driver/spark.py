@@ -123,6 +123,8 @@ def _connect(jvm: JvmStart) -> None:
     jvm.wait()
     try:
         SparkContext._ensure_initialized()  # noqa: SLF001 - it needs no SparkContext
+        # As if PySpark had started the process.
+        SparkContext._gateway.proc = jvm.process  # type: ignore[union-attr]  # noqa: SLF001
     finally:
         remove_connection()
 
