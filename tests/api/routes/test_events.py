@@ -144,11 +144,12 @@ def test_a_stream_from_now_can_be_resumed_before_its_first_event(node: InProcess
 
 
 @pytest.mark.finding("U13")
-def test_a_list_from_now_is_empty_and_names_the_next_page(node: InProcessNode) -> None:
+def test_a_list_from_now_has_no_past_event_and_names_the_next_page(node: InProcessNode) -> None:
     session_id = node.session()
     earlier = node.submit(session=session_id)["id"]
     page = node.http.get("/api/v1/events", params={"after": "now"}).json()
-    assert page["items"] == []
+    # Sessions of other tests may end meanwhile.
+    assert earlier not in {event["entity_id"] for event in page["items"]}
     submitted = node.submit(session=session_id)["id"]
     later = {event["entity_id"] for event in list_events(node, after=page["next"])}
     assert submitted in later
