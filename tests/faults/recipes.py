@@ -147,6 +147,6 @@ RECIPES = {
     "store takeover.extend": Recipe(
         ("slow", "query"), (_FREEZE_DRIVER, Fault(OVERDUE_POLLED, "before", "unreachable"))
     ),
-    "link main:goodbye": Recipe(("refused",)),
+    "link process:goodbye": Recipe(("refused",)),
     "link loop:goodbye#2": Recipe(("slow",), (Fault(START_REPORTED, "before", "kill_jvm"),)),
 }

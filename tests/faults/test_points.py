@@ -20,7 +20,7 @@ def test_points_of_every_kind_are_read_from_the_code() -> None:
     assert "store link.ended" in names
     assert "store launch.confirm" in names
     assert "link lease_renewal:renew" in names
-    assert "link main:goodbye" in names
+    assert "link process:goodbye" in names
     assert "launcher launch:start" in names
 
 
