@@ -11,10 +11,18 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks import load, plans, postgres_node, report, saturation, streams, takeovers
+from benchmarks import (
+    cold_start,
+    load,
+    plans,
+    postgres_node,
+    report,
+    saturation,
+    streams,
+    takeovers,
+)
 from benchmarks.backend_calls import calls_for_status_reads
 from benchmarks.claims import FEW, MANY, claim_times
-from benchmarks.cold_start import BARE, KEPT_HOME, cold_starts
 from benchmarks.measure import interleaved, memory_growth
 from benchmarks.peers.connect import spark_connect
 from benchmarks.peers.headrace_node import NodeClient, headrace_node
@@ -25,19 +33,7 @@ from benchmarks.warm import new_sessions
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 PARTS = (
-    *(
-        "select",
-        "rows",
-        "ctas",
-        "load",
-        "claims",
-        "cold",
-        "warm",
-        "backend",
-        "streams",
-        "plans",
-        "idle",
-    ),
+    *("select", "rows", "ctas", "load", "claims", "cold", "warm", "backend", "streams", "plans"),
     *("idle", "saturation", "takeovers"),
 )
 
@@ -247,8 +243,8 @@ def _claims(results: Report, folder: Path) -> None:
 
 
 def _cold(results: Report, folder: Path) -> None:
-    samples, starts = cold_starts(folder, warm_up=COLD_WARM_UP, rounds=COLD_ROUNDS)
-    ratio = samples[KEPT_HOME].median / samples[BARE].median
+    samples, starts = cold_start.cold_starts(folder, warm_up=COLD_WARM_UP, rounds=COLD_ROUNDS)
+    ratio = samples[cold_start.KEPT_HOME].median / samples[cold_start.BARE].median
     results.add(report.COLD, "≤ 0.65×", f"{ratio:.2f}×", reached=ratio <= 0.65)
     phases = "\n".join(
         f"| {name} | {sample.median:.2f} |" for name, sample in starts.phases.items()
@@ -258,7 +254,7 @@ def _cold(results: Report, folder: Path) -> None:
         "process creates a session with the defaults of PySpark. `headrace sql` starts a node, a "
         "driver and a metastore; an archive of Spark's classes exists. Each home is stopped before "
         f"the next round. Median of {COLD_ROUNDS} rounds after {COLD_WARM_UP}.\n\n"
-        f"{report.in_ms(samples, BARE)}\n\nPhases on the home that was used before:\n\n"
+        f"{report.in_ms(samples, cold_start.BARE)}\n\nPhases on the home that was used before:\n\n"
         f"| phase | median s |\n|---|--:|\n{phases}"
     )
 

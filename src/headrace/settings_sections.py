@@ -189,7 +189,7 @@ class EmbeddedSettings(Section):
     linger: Duration = timedelta(minutes=5)
     """How long the node, its drivers and the metastore run after the last command."""
     warm: int = Field(default=1, ge=0)
-    """Number of drivers to keep ready, until `linger` after the last session of a script ended."""
+    """Number of drivers to keep ready, until `linger` after the last session of a script."""
 
 
 class StreamSettings(Section):

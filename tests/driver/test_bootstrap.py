@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.driver.bootstrap import read_bootstrap, read_handoff
-from headrace.driver.bootstrap_file import read_addresses
+from headrace.driver.bootstrap import build_bootstrap, read_handoff
+from headrace.driver.bootstrap_file import read_addresses, take_bootstrap
 from headrace.model.messages import Bootstrap
 from headrace.private_files import write_private
 from headrace.storage import handoff
@@ -34,12 +34,12 @@ def bootstrap(tmp_path: Path) -> Bootstrap:
 def test_reading_a_bootstrap_file_removes_its_token(tmp_path: Path, bootstrap: Bootstrap) -> None:
     file = tmp_path / "bootstrap.json"
     write_private(file, bootstrap.model_dump_json())
-    without_token, token = read_bootstrap(file)
+    without_token, token = build_bootstrap(take_bootstrap(file))
     assert (without_token.token, token) == (None, "key-of-the-driver")
     assert "key-of" not in file.read_text()
     assert without_token.flight_secret == "key-of-results"
     with pytest.raises(SystemExit, match="Another driver has already read the token"):
-        read_bootstrap(file)
+        take_bootstrap(file)
 
 
 def test_addresses_are_read_from_a_file_whose_token_was_removed(
@@ -47,7 +47,7 @@ def test_addresses_are_read_from_a_file_whose_token_was_removed(
 ) -> None:
     file = tmp_path / "bootstrap.json"
     write_private(file, bootstrap.model_dump_json())
-    read_bootstrap(file)
+    take_bootstrap(file)
     assert read_addresses(file) == bootstrap.nodes
 
 

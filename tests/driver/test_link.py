@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.driver.bootstrap import read_bootstrap
+from headrace.driver.bootstrap import build_bootstrap
+from headrace.driver.bootstrap_file import take_bootstrap
 from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
 from headrace.errors import LeaseLost
 from headrace.model.lifecycle import StatementState
@@ -98,7 +99,7 @@ def connect(file: Path) -> Iterator[Connect]:
     def connect(*nodes: str, **fields: float) -> NodeLink:
         bootstrap = make_bootstrap(list(nodes)).model_copy(update=fields)
         write_private(file, bootstrap.model_dump_json())
-        bootstrap, token = read_bootstrap(file)
+        bootstrap, token = build_bootstrap(take_bootstrap(file))
         links.append(NodeLink(file, bootstrap, token))
         return links[-1]
 

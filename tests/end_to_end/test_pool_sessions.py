@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from tests.support.node import NodeProcess
@@ -25,7 +26,7 @@ def pool(node: NodeProcess) -> str:
     ("change", "query"),
     [
         ("SET my.own.key = 7", "SELECT '${my.own.key}' = '7'"),
-        ("SET spark.sql.shuffle.partitions = 3", "SET spark.sql.shuffle.partitions"),
+        ("SET spark.sql.shuffle.partitions = 7", "SET spark.sql.shuffle.partitions"),
         ("DECLARE VARIABLE pooled INT DEFAULT 7", "SELECT pooled"),
         ("CREATE TEMPORARY VIEW pooled AS SELECT 7 AS x", "SELECT * FROM pooled"),
         ("CREATE TEMPORARY FUNCTION pooled() RETURNS INT RETURN 7", "SELECT pooled()"),
@@ -63,6 +64,17 @@ def test_global_temporary_views_are_shared(node: NodeProcess) -> None:
     made = "CREATE OR REPLACE GLOBAL TEMPORARY VIEW pooled_global AS SELECT 7 AS x"
     assert node.run(made)["state"] == "success"
     assert node.rows("SELECT x FROM global_temp.pooled_global") == [[7]]
+
+
+def test_cached_tables_and_added_files_are_shared(node: NodeProcess, tmp_path: Path) -> None:
+    assert node.run("CREATE TABLE pooled_cached AS SELECT 7 AS x")["state"] == "success"
+    assert node.run("CACHE TABLE pooled_cached")["state"] == "success"
+    [[plan]] = node.rows("EXPLAIN SELECT * FROM pooled_cached")
+    assert "InMemoryRelation" in plan
+    file = tmp_path / "pooled.txt"
+    file.write_text("x")
+    assert node.run(f"ADD FILE '{file}'")["state"] == "success"
+    assert "pooled.txt" in str(node.rows("LIST FILES"))
 
 
 def test_statements_that_change_something_run_at_once(node: NodeProcess, pool: str) -> None:

@@ -21,7 +21,7 @@ from headrace.cli.script import SourceStatement
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT, HeadraceError
-from headrace.grammar.parse import parse
+from headrace.grammar.parse import ParsedStatement, parse
 from headrace.model.lifecycle import StatementState
 
 _FIRST_WAIT = 1.0
@@ -73,8 +73,9 @@ class ScriptRunner:
         """Run the statements. Return 0, or the exit code of the first one that did not succeed."""
         first_code = 0
         kind = self._options.fields.get("kind", "interactive")
-        changes = [_may_change_session(source.text) for source in statements[:-1]]
-        self._share_session = kind == "interactive" and any(changes)
+        earlier = [_parse_spark(source.text) for source in statements[:-1]]
+        may_change = any(parsed is not None and not parsed.is_query for parsed in earlier)
+        self._share_session = kind == "interactive" and may_change
         try:
             for source in statements:
                 code = self._run_and_print_errors(source)
@@ -133,7 +134,7 @@ class ScriptRunner:
         wait = REDRAW_SECONDS if self._terminal.interactive else _FIRST_WAIT
         if self._options.limit is not None:
             wait = min(wait, self._options.limit)
-        if self._session is None and self._share_session and _uses_session(source.text):
+        if self._session is None and self._share_session and _parse_spark(source.text):
             self._session = self._client.create_session({})["id"]
         body: dict[str, Any] = {"statement": source.text, **self._options.fields}
         if self._session is not None:
@@ -197,14 +198,13 @@ class ScriptRunner:
             self._terminal.info(f"The session {self._session} was not closed: {error.message}")
 
 
-def _uses_session(text: str) -> bool:
-    """Return whether a statement is one of Spark's."""
+def _parse_spark(text: str) -> ParsedStatement | None:
+    """Return the properties of a statement of Spark's, and None for any other text.
+
+    The node reports the error of a text that cannot be parsed.
+    """
     try:
-        return parse(text).command is None
+        parsed = parse(text)
     except HeadraceError:
-        return False  # the node reports the error
-
-
-def _may_change_session(text: str) -> bool:
-    """Return whether a statement may leave something in its Spark session for later ones."""
-    return _uses_session(text) and not parse(text).is_query
+        return None
+    return parsed if parsed.command is None else None

@@ -6,11 +6,12 @@ The argument is the path of a bootstrap file, or `--handoff` and the location of
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 from headrace.driver.bootstrap_file import take_bootstrap
-from headrace.driver.jvm_start import JvmStart, ignore_interrupts
+from headrace.driver.jvm_start import JvmStart
 
 
 def main(arguments: list[str]) -> int:
@@ -18,9 +19,11 @@ def main(arguments: list[str]) -> int:
 
     Raises SystemExit if another driver has read the bootstrap file before.
     """
-    ignore_interrupts()
+    # Ctrl-C is meant for the program in the terminal, for example `headrace sql`. The JVM inherits
+    # this.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if arguments[0] == "--handoff":
-        from headrace.driver.process import run_handoff  # noqa: PLC0415 - see below
+        from headrace.driver.process import run_handoff  # noqa: PLC0415 - as below
 
         return run_handoff(arguments[1])
     file = Path(arguments[0])

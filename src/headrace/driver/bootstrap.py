@@ -6,21 +6,11 @@ results location, which can be read once. `model/messages.py` describes the fiel
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from headrace.driver.bootstrap_file import take_bootstrap
 from headrace.model.messages import Bootstrap
-
-
-def read_bootstrap(file: Path) -> tuple[Bootstrap, str]:
-    """Read the bootstrap file, remove its secrets, and return the bootstrap and the token.
-
-    Raises OSError and ValueError if the file cannot be read, and SystemExit if it has no token any
-    more.
-    """
-    return build_bootstrap(take_bootstrap(file))
 
 
 def build_bootstrap(fields: Mapping[str, Any]) -> tuple[Bootstrap, str]:
@@ -39,7 +29,7 @@ def read_handoff(location: str) -> tuple[Bootstrap, str]:
     # Most drivers do not need the libraries of storage to start.
     from headrace.storage import handoff  # noqa: PLC0415
 
-    bootstrap = Bootstrap.model_validate_json(handoff.read_and_delete_handoff(location))
-    if bootstrap.token is None:
+    fields: dict[str, Any] = json.loads(handoff.read_and_delete_handoff(location))
+    if fields.get("token") is None:
         raise SystemExit(f"The bootstrap in {location} has no token.")
-    return bootstrap.model_copy(update={"token": None}), bootstrap.token
+    return build_bootstrap(fields)

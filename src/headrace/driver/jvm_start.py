@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import signal
 import struct
 import subprocess
 import tempfile
@@ -38,16 +37,12 @@ class JvmStart:
         a properties file next to the bootstrap file holds it until `wait` returns.
         """
         self._properties = properties_file(bootstrap_file)
-        write_properties(
-            self._properties,
-            {key: value for key, value in conf.items() if key.startswith("spark.")},
-        )
         self._folder = Path(tempfile.mkdtemp())
         self._connection = self._folder / "connection"
         self._process: subprocess.Popen[bytes] | None = None
         self._error: OSError | None = None
         try:
-            self._process = self._start()
+            self._process = self._start(conf)
         except OSError as error:
             self._error = error
 
@@ -57,7 +52,9 @@ class JvmStart:
         assert self._process is not None
         return self._process
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self, conf: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        spark_conf = {key: value for key, value in conf.items() if key.startswith("spark.")}
+        write_properties(self._properties, spark_conf)
         spark_submit = Path(os.environ.get("SPARK_HOME") or _pyspark_home()) / "bin/spark-submit"
         return subprocess.Popen(
             [
@@ -103,14 +100,6 @@ def remove_connection() -> None:
     """Remove the connection from the environment, which child processes would inherit."""
     for variable in _CONNECTION_VARIABLES:
         os.environ.pop(variable, None)
-
-
-def ignore_interrupts() -> None:
-    """Ignore Ctrl-C in this process and in those that it starts.
-
-    The key is meant for the program in the terminal, for example `headrace sql`.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _pyspark_home() -> Path:

@@ -73,7 +73,7 @@ _IN_FLIGHT = (
     .group_by(statements.c.owner)
 )
 _other = statements.alias("other")
-_in_flight = (
+_number_in_flight = (
     select(func.count())
     .select_from(_other)
     .where(
@@ -94,7 +94,7 @@ _READY = (
         sessions.c.state == SessionState.RUNNING,
         sessions.c.lease_until > clock(),
         *_WAITING,
-        _in_flight < case((sessions.c.pool, sessions.c.parallelism), else_=1),
+        _number_in_flight < case((sessions.c.pool, sessions.c.parallelism), else_=1),
     )
     .group_by(sessions.c.id, sessions.c.owner)
 )

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import CheckConstraint, inspect, text
 from tests.support.postgres import Postgres
 from tests.support.store import new_session, new_statement
 from tests.support.waiting import wait_until
 
 from headrace.errors import SchemaTooNew
+from headrace.store import migrate
 from headrace.store.database import Database
 from headrace.store.tables import metadata
 
@@ -170,3 +172,11 @@ def test_a_failed_migration_leaves_no_table(tmp_path: Path) -> None:
             assert inspect(tx.connection).get_table_names() == ["results"]
     finally:
         store.close()
+
+
+def test_the_file_of_each_step_begins_with_its_revision() -> None:
+    scripts = ScriptDirectory(str(Path(migrate.__file__).parent / "migrations"))
+    files = {script.revision: Path(script.path).name for script in scripts.walk_revisions()}
+    assert all(file.startswith(revision) for revision, file in files.items())
+    # A node takes the last file for the current schema.
+    assert max(files) == scripts.get_current_head()
