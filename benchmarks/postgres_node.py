@@ -19,7 +19,7 @@ from tests.support.postgres import running_server
 from benchmarks.load import measure_rates, send_request
 from benchmarks.measure import Sample
 from benchmarks.peers.headrace_node import NodeClient, node_process
-from headrace.control.sessions.launch import hash_token
+from headrace.control.sessions.launch_request import hash_token
 from headrace.driver.link import POLL_SECONDS
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState

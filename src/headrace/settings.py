@@ -22,7 +22,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from headrace.conf_policy import ConfPolicy
+from headrace.conf_policy import NO_CONF_POLICY, ConfPolicy
 from headrace.config_file import find_config_file, refuse_foreign_settings
 from headrace.errors import InvalidSetting
 from headrace.home import DEFAULT_HOME, HomeLayout, cache_folder
@@ -174,6 +174,10 @@ class Settings(BaseSettings):
                 " Idempotency-Key, and at least results.retention"
             )
         return self
+
+    def for_embedded(self) -> Settings:
+        """Return the settings of an embedded node. Its user is its operator, without a policy."""
+        return self.model_copy(update={"conf_policy": NO_CONF_POLICY})
 
     def profile(self, name: str) -> Profile:
         """Return the profile with this name. Raise InvalidSetting if it does not exist."""

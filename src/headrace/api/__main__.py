@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from headrace.api.server import serve
+from headrace.api.process import serve
 from headrace.errors import HeadraceError
 from headrace.printable import escape_controls
 from headrace.settings import load
@@ -23,6 +23,7 @@ def main(arguments: list[str]) -> int:
         "--no-auth", action="store_true", help="serve without a token; on loopback only"
     )
     parser.add_argument("--embedded", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--open-pool", action="store_true", help=argparse.SUPPRESS)
     flags = parser.parse_args(arguments)
     http = {key: value for key in ("host", "port") if (value := getattr(flags, key)) is not None}
     if flags.no_auth:
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
     # Everything in the home is for its owner only: store, results, tables, logs.
     os.umask(0o077)
     try:
-        return serve(load(overrides), embedded=flags.embedded)
+        return serve(load(overrides), embedded=flags.embedded, opens_pool=flags.open_pool)
     except HeadraceError as error:
         hint = f" ({error.hint})" if error.hint else ""
         message = escape_controls(f"headrace: {error.message}{hint}")

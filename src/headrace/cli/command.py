@@ -33,13 +33,15 @@ class CommandContext:
     resources: ExitStack
     """Closed when the command ends."""
 
-    def connect(self, *, new_home: bool = False) -> Client:
+    def connect(self, *, new_home: bool = False, opens_pool: bool = False) -> Client:
         """Return a client of the node that the configuration selects; see headrace.cli.discovery.
 
-        With `new_home`, create the home if it does not exist.
+        Args:
+            new_home: Whether to create the home if it does not exist.
+            opens_pool: Whether an embedded node starts the driver of the pool session at once.
         """
         reports = Reports(progress=self.terminal.info, notice=self.terminal.notice)
-        client = find_node(self.config, new_home=new_home, reports=reports)
+        client = find_node(self.config, new_home=new_home, opens_pool=opens_pool, reports=reports)
         return self.resources.enter_context(client)
 
     def output_format(self, flag: OutputFormat | None) -> OutputFormat | None:

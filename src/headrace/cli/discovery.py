@@ -42,11 +42,18 @@ class Reports(NamedTuple):
 _SILENT = Reports()
 
 
-def find_node(config: ClientConfig, *, new_home: bool = True, reports: Reports = _SILENT) -> Client:
+def find_node(
+    config: ClientConfig,
+    *,
+    new_home: bool = True,
+    opens_pool: bool = False,
+    reports: Reports = _SILENT,
+) -> Client:
     """Return a client of the node to use. Start an embedded node if no other node responds.
 
     Args:
         new_home: Create the home if it does not exist. Commands that only read pass False.
+        opens_pool: Whether an embedded node starts the driver of the pool session at once.
         reports: Receive a line about a start or an outage.
 
     Raises:
@@ -73,7 +80,7 @@ def find_node(config: ClientConfig, *, new_home: bool = True, reports: Reports =
             f"No node responds, and the home {layout.path} does not exist.",
             hint="name a node with --server, or choose another home with --home",
         )
-    return _start_embedded(config, reports)
+    return _start_embedded(config, reports, opens_pool=opens_pool)
 
 
 def connect_home_node(config: ClientConfig, reports: Reports = _SILENT) -> Client | None:
@@ -182,7 +189,7 @@ def _is_node(client: Client) -> bool:
     return False
 
 
-def _start_embedded(config: ClientConfig, reports: Reports) -> Client:
+def _start_embedded(config: ClientConfig, reports: Reports, *, opens_pool: bool) -> Client:
     layout = HomeLayout.at(config.home)
     acquire_commands_lock(layout)
     with start_lock(layout):
@@ -190,7 +197,7 @@ def _start_embedded(config: ClientConfig, reports: Reports) -> Client:
         client = connect_home_node(config, reports)
         if client is None:
             reports.progress(f"Starting a node in {layout.path} …")
-            start_embedded_node(layout)
+            start_embedded_node(layout, opens_pool=opens_pool)
             client = connect_home_node(config, reports)
     if client is None:
         raise NodeUnreachable(f"The node started in {layout.path} does not respond.")

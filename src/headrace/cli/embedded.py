@@ -27,12 +27,16 @@ def node_command(*flags: str) -> list[str]:
     return [sys.executable, "-P", "-m", "headrace.api", *flags]
 
 
-def start_embedded_node(layout: HomeLayout) -> NodeFile:
+def start_embedded_node(layout: HomeLayout, *, opens_pool: bool = False) -> NodeFile:
     """Start the embedded node of a home and wait until it is ready.
 
     The caller holds the start lock of the home. Raises as `start_node` does.
+
+    Args:
+        opens_pool: Whether the command needs the driver of the pool session.
     """
-    return start_node(layout, "--embedded", "--port", "0")
+    flags = ["--open-pool"] if opens_pool else []
+    return start_node(layout, "--embedded", "--port", "0", *flags)
 
 
 def start_node(layout: HomeLayout, *flags: str) -> NodeFile:

@@ -46,6 +46,25 @@ class RunOptions:
     detach: bool = False
     """Whether to print the id of each statement and not wait for its end."""
 
+    @property
+    def kind(self) -> str:
+        """Kind of the statements."""
+        return str(self.fields.get("kind", "interactive"))
+
+
+def needs_session(statements: Sequence[SourceStatement], options: RunOptions) -> bool:
+    """Return whether a later statement may depend on what an earlier one changes in the session."""
+    earlier = [_parse_spark(source.text) for source in statements[:-1]]
+    may_change = any(parsed is not None and not parsed.is_query for parsed in earlier)
+    return options.kind == "interactive" and may_change
+
+
+def runs_in_pool(statements: Sequence[SourceStatement], options: RunOptions) -> bool:
+    """Return whether the first statement for Spark runs in the pool session of the user."""
+    needs_driver = any(_parse_spark(source.text) for source in statements)
+    in_own_session = options.session is not None or needs_session(statements, options)
+    return options.kind == "interactive" and needs_driver and not in_own_session
+
 
 class ScriptRunner:
     """Runs the statements of one command."""
@@ -72,10 +91,7 @@ class ScriptRunner:
     def run(self, statements: Sequence[SourceStatement]) -> int:
         """Run the statements. Return 0, or the exit code of the first one that did not succeed."""
         first_code = 0
-        kind = self._options.fields.get("kind", "interactive")
-        earlier = [_parse_spark(source.text) for source in statements[:-1]]
-        may_change = any(parsed is not None and not parsed.is_query for parsed in earlier)
-        self._share_session = kind == "interactive" and may_change
+        self._share_session = needs_session(statements, self._options)
         try:
             for source in statements:
                 code = self._run_and_print_errors(source)

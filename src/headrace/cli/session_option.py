@@ -27,6 +27,11 @@ class SessionOption:
         self._profile = profile
         self._conf = conf
 
+    @property
+    def is_given(self) -> bool:
+        """Whether the flags select or create a session."""
+        return self._name is not None or self._profile is not None or bool(self._conf)
+
     def resolve(self, client: Client) -> str | None:
         """Return the id or name of the session; create it if the flags say so.
 
@@ -34,7 +39,7 @@ class SessionOption:
         session exists with another profile or configuration.
         """
         if self._name is None:
-            if self._profile is None and not self._conf:
+            if not self.is_given:
                 return None
             return str(client.create_session(self._request())["id"])
         if not self._create:

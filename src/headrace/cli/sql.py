@@ -14,7 +14,7 @@ from headrace.cli.command import CommandContext, command_context
 from headrace.cli.interrupts import Interrupts
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.result_printer import ResultPrinter
-from headrace.cli.runner import RunOptions, ScriptRunner
+from headrace.cli.runner import RunOptions, ScriptRunner, runs_in_pool
 from headrace.cli.script import SourceStatement, read_sources, split_sources
 from headrace.cli.session_option import SessionOption
 from headrace.errors import InvalidRequest
@@ -178,7 +178,8 @@ def _run(context: CommandContext, output_format: OutputFormat | None, flags: Sql
             only_result = _only_result(flags.results, statements, output_format)
             if not statements:
                 return 0
-            client = context.connect(new_home=True)
+            opens_pool = not session_option.is_given and runs_in_pool(statements, run_options)
+            client = context.connect(new_home=True, opens_pool=opens_pool)
             session = session_option.resolve(client)
         run_options = replace(run_options, only_result=only_result, session=session)
         printer = ResultPrinter(client, terminal, output_format)

@@ -12,7 +12,6 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from headrace import __version__
-from headrace.conf_policy import NO_CONF_POLICY
 from headrace.control.context import NodeContext
 from headrace.control.drain import Drain
 from headrace.control.driver_link.service import DriverLinkService
@@ -20,9 +19,7 @@ from headrace.control.event_log import EventLog
 from headrace.control.expiry import Expiry
 from headrace.control.history import HistoryRetention
 from headrace.control.home_token import load_or_create_token
-from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.idle_shutdown import IdleShutdown
-from headrace.control.host.metastore import Metastore
 from headrace.control.host.process_identity import this_host
 from headrace.control.jobs import job_changer, planning, pruning
 from headrace.control.jobs.operation_runner import OperationRunner
@@ -39,9 +36,11 @@ from headrace.control.placement import check_placement
 from headrace.control.result_reads import ResultReads
 from headrace.control.retention import Retention
 from headrace.control.sessions.closing import Closings
+from headrace.control.sessions.early_launch import EarlyLaunch
 from headrace.control.sessions.ending import close_session
 from headrace.control.sessions.forced_cancel import ForcedCancels
 from headrace.control.sessions.launch import Launches
+from headrace.control.sessions.local_parts import LocalParts
 from headrace.control.sessions.service import Sessions
 from headrace.control.sessions.session_logs import SessionLogs
 from headrace.control.sessions.takeover import Takeovers
@@ -83,10 +82,12 @@ class Node:
         address: str,
         embedded: bool,
         launchers: Sequence[Launcher] = (),
+        parts: LocalParts | None = None,
     ) -> None:
         """Open and migrate the store.
 
         Args:
+            parts: What the node needs to start drivers on its host; default: new parts.
             launchers: Launchers of the backends; default: the launchers that the settings need.
 
         Raises:
@@ -98,8 +99,7 @@ class Node:
         """
         _create_home(settings)
         if embedded:
-            # Its user is its operator, who is not restricted.
-            settings = settings.model_copy(update={"conf_policy": NO_CONF_POLICY})
+            settings = settings.for_embedded()
         self.settings = settings
         self.embedded = embedded
         self.ends_drivers = embedded
@@ -144,13 +144,14 @@ class Node:
             "log-reads", threads=_LOG_THREADS, seconds=_LOG_SECONDS, storage="folder of the logs"
         )
         self._retention = Retention(self.context)
-        self._archives = ClassArchives(settings.class_archive_folder)
+        parts = parts or LocalParts.create(settings)
+        self._archives = parts.archives
         self._launchers = LauncherRegistry(
-            launchers or installed_launchers(settings, self._archives), self.metrics
+            launchers or installed_launchers(settings, parts.launcher), self.metrics
         )
         self._profiles = _launchable_profiles(settings, self._launchers.backends)
         self._takeovers = Takeovers(self.context, self._launchers)
-        self._metastore = _make_metastore(settings, self._archives)
+        self._metastore = parts.metastore
         self._launches = Launches(
             self.context,
             launchers=self._launchers,
@@ -201,8 +202,15 @@ class Node:
         self._tasks.start()
         self._retention.start()
         self._operations.start()
-        self._describe().write(self.settings.layout)
         _LOG.info("node %s serves %s from %s", self.id, self.context.address, self.database.dialect)
+
+    def announce(self) -> None:
+        """Write the node file, with which the commands of the home find the node."""
+        self._describe().write(self.settings.layout)
+
+    def adopt(self, early: EarlyLaunch) -> None:
+        """Store the session of a driver that has started before the store was open."""
+        self._launches.adopt_early(early)
 
     def drain(self) -> bool:
         """Begin to leave. Return False if the node has begun before, or hands nothing over."""
@@ -373,14 +381,3 @@ def _launchable_profiles(settings: Settings, backends: Sequence[str]) -> dict[st
     """Return the profiles for whose backend the node has a launcher."""
     profiles = {name: settings.profile(name) for name in {"default", *settings.profiles}}
     return {name: profile for name, profile in profiles.items() if profile.backend in backends}
-
-
-def _make_metastore(settings: Settings, archives: ClassArchives) -> Metastore | None:
-    if settings.catalog.kind != "managed":
-        return None
-    return Metastore(
-        settings.layout,
-        warehouse=settings.warehouse,
-        linger_seconds=settings.embedded.linger.total_seconds(),
-        archives=archives,
-    )

@@ -9,7 +9,7 @@ from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.errors import UnsharedLocation
 from headrace.model.node import NodeRecord
 from headrace.settings import Settings
-from headrace.storage.locations import local_path
+from headrace.storage.local_path import local_path
 from headrace.store import nodes
 from headrace.store.database import Tx
 

@@ -133,6 +133,9 @@ def _start_session(bootstrap: Bootstrap) -> SparkSession:
     conf = SparkConf().setAll(list(with_writer(bootstrap).items()))
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("WARN")
+    if bootstrap.wanted is not None:
+        # The first use of the catalog waits for the metastore, which starts now.
+        Path(bootstrap.wanted).touch(mode=0o600)
     if bootstrap.catalog is not None:
         session.catalog.setCurrentCatalog(bootstrap.catalog)
     if bootstrap.database is not None:

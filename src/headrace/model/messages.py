@@ -115,6 +115,8 @@ class Bootstrap(Message):
     """Largest number of bytes of the results that the driver holds."""
     hold: str | None = None
     """File on which the driver holds a shared lock for as long as it lives."""
+    wanted: str | None = None
+    """File that the driver creates when Spark is up, so that the metastore starts."""
 
 
 class Restore(Message):

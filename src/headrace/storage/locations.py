@@ -9,30 +9,19 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import fsspec
 import pyarrow as pa
 
 from headrace.errors import ResultsUnavailable
 from headrace.private_files import write_private
+from headrace.storage.local_path import local_path
 
 
 def join(location: str, name: str) -> str:
     """Return the location of `name` below `location`."""
     return f"{location.rstrip('/')}/{name}"
-
-
-def local_path(location: str) -> Path | None:
-    """Return the path of a location in this host's file systems, or None for any other URI."""
-    if "://" not in location and not location.startswith("file:"):
-        return Path(location)
-    parts = urlsplit(location)
-    if parts.scheme == "file" and parts.netloc in {"", "localhost"}:
-        return Path(unquote(parts.path))
-    return None
 
 
 def filesystem(location: str) -> tuple[Any, str]:

@@ -10,7 +10,7 @@ from tests.support.store import new_session
 from headrace.control.context import NodeContext
 from headrace.control.driver_link import service
 from headrace.control.driver_link.service import DriverLinkService
-from headrace.control.sessions.launch import hash_token
+from headrace.control.sessions.launch_request import hash_token
 from headrace.errors import LeaseLost, Unauthorized
 from headrace.model.session import DriverLease
 from headrace.settings import Settings

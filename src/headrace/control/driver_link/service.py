@@ -35,7 +35,7 @@ from headrace.control.driver_link.views import (
     release_query,
 )
 from headrace.control.limits import running_limit
-from headrace.control.sessions.launch import hash_token
+from headrace.control.sessions.launch_request import hash_token
 from headrace.errors import (
     DriverLost,
     LeaseLost,

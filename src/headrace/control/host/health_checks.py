@@ -27,6 +27,7 @@ from headrace.control.placement import find_unshared
 from headrace.errors import HeadraceError, InvalidSetting, StoreInUse
 from headrace.settings import Settings, load
 from headrace.storage import locations
+from headrace.storage.local_path import local_path
 from headrace.store.database import Database
 
 SPARK = "4.1."
@@ -120,7 +121,7 @@ def check_store(settings: Settings) -> CheckResult:
 def check_results(settings: Settings) -> CheckResult:
     """Check that results can be written, read and deleted, and that the disk has free space."""
     name, location = "results", settings.results_location
-    path = locations.local_path(location)
+    path = local_path(location)
     if path is not None and not path.exists():
         return _check_folder(name, _existing_parent(path), f"{location} (does not exist yet)")
     file = locations.join(location, f".probe-{secrets.token_hex(4)}")
@@ -225,7 +226,7 @@ def _check_folder(name: str, folder: Path, found: str) -> CheckResult:
 
 
 def _delete_file(location: str) -> None:
-    if path := locations.local_path(location):
+    if path := local_path(location):
         path.unlink(missing_ok=True)
     else:
         locations.delete(location)

@@ -75,8 +75,17 @@ class Metastore:
         """File whose shared lock keeps the metastore running."""
         return self._folder / "users.lock"
 
-    def ensure(self) -> dict[str, str]:
+    @property
+    def wanted_file(self) -> Path:
+        """File whose creation starts a metastore that waits until it is wanted."""
+        return self._folder / "wanted"
+
+    def ensure(self, *, when_wanted: bool = False) -> dict[str, str]:
         """Start the metastore unless it runs, without waiting for it.
+
+        Args:
+            when_wanted: Whether to delay its start until a driver creates `wanted_file`. The start
+                of a driver would compete with this one for the processors, and needs no tables.
 
         Returns the Spark configuration that selects the metastore. Raises JavaMissing, and OSError
         if the supervisor cannot be started.
@@ -85,7 +94,7 @@ class Metastore:
         with _file_lock(self._folder / "start.lock"):
             supervisor = self._live_supervisor()
             if supervisor is None:
-                supervisor = self._start_supervisor(self._choose_port())
+                supervisor = self._start_supervisor(self._choose_port(), when_wanted=when_wanted)
             catalog_id = self._load_catalog_id()
         address = f"thrift://127.0.0.1:{supervisor.port}"
         return {
@@ -155,8 +164,10 @@ class Metastore:
                 return int(probe.getsockname()[1])
         raise OSError("no port on 127.0.0.1 is free for the metastore")
 
-    def _start_supervisor(self, port: int) -> SupervisorRecord:
+    def _start_supervisor(self, port: int, *, when_wanted: bool) -> SupervisorRecord:
         java = find_java()
+        wait = ["--wait-for", str(self.wanted_file)] if when_wanted else []
+        self.wanted_file.unlink(missing_ok=True)
         options = [f"--jvm-option={option}" for option in self._archives.jvm_options(java)]
         with open_private_log(self._folder / "metastore.log") as log:
             process = subprocess.Popen(
@@ -164,7 +175,7 @@ class Metastore:
                     *(sys.executable, "-P", "-m", "headrace.control.host.metastore_supervisor"),
                     *("--folder", str(self._folder), "--port", str(port)),
                     *("--warehouse", self._warehouse),
-                    *("--linger", str(self._linger_seconds), *options),
+                    *("--linger", str(self._linger_seconds), *wait, *options),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -31,6 +31,9 @@ from headrace.private_files import create_private_folder, write_private
 _LOG = logging.getLogger("headrace.metastore")
 _POLL_SECONDS = 0.5
 _RESTART_SECONDS = 2.0
+_WANTED_SECONDS = 10.0
+"""Longest delay of the first start. A driver may end before Spark is up."""
+_WANTED_POLL_SECONDS = 0.02
 _STOP_SECONDS = 5
 _KILL_SECONDS = 10
 _SERVER = Path(__file__).with_name("LoopbackMetastore.java")
@@ -55,6 +58,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--warehouse", required=True)
     parser.add_argument("--linger", type=float, required=True)
+    parser.add_argument("--wait-for", type=Path, help="start when this file exists")
     parser.add_argument("--jvm-option", action="append", default=[], dest="jvm_options")
     arguments = parser.parse_args()
     os.umask(CHILD_UMASK)
@@ -64,8 +68,18 @@ def main() -> int:
     _kill_orphaned_metastores(arguments.folder)
     _write_hive_site(arguments.folder, arguments.warehouse)
     command = _metastore_command(arguments.folder, arguments.port, arguments.jvm_options)
+    if arguments.wait_for is not None:
+        _wait_until_wanted(arguments.wait_for, stop)
     _supervise(arguments.folder, command, arguments.linger, stop)
     return 0
+
+
+def _wait_until_wanted(file: Path, stop: threading.Event) -> None:
+    """Wait until a driver has created the file, or for the time of a slow start of a driver."""
+    deadline = time.monotonic() + _WANTED_SECONDS
+    while not file.exists() and time.monotonic() < deadline:
+        if stop.wait(_WANTED_POLL_SECONDS):
+            return
 
 
 def _supervise(folder: Path, command: list[str], linger: float, stop: threading.Event) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
 
-from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.process_identity import HostIdentity, this_host
 from headrace.control.launchers.base import (
     DriverExit,
@@ -24,7 +23,7 @@ from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.errors import DriverOnOtherHost, InvalidSetting, LaunchFailed
 from headrace.profiles import Profile
 from headrace.settings import Settings
-from headrace.storage.locations import local_path
+from headrace.storage.local_path import local_path
 
 
 class LauncherRegistry:
@@ -97,16 +96,16 @@ class LauncherRegistry:
         return launcher
 
 
-def installed_launchers(settings: Settings, archives: ClassArchives) -> list[Launcher]:
+def installed_launchers(settings: Settings, local: LocalLauncher) -> list[Launcher]:
     """Return the built-in launchers and the launchers that the profiles of a node need.
 
     Args:
-        archives: Archives of classes for the drivers of this host.
+        local: Launcher of the drivers on this host.
 
     Raises InvalidSetting if a backend lacks a library or a setting on this node.
     """
     launchers: list[Launcher] = [
-        LocalLauncher(settings.layout, archives),
+        local,
         SparkSubmitLauncher(settings.layout, settings.results_location),
     ]
     emr_profiles = [

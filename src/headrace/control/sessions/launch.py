@@ -2,49 +2,40 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import secrets
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from headrace.control.backend_pace import BackendPace
 from headrace.control.backend_pools import BackendPools
-from headrace.control.conf import artifact_conf
 from headrace.control.context import NodeContext
 from headrace.control.host.metastore import Metastore
 from headrace.control.host.process_identity import this_host
-from headrace.control.launchers.base import Handle, LaunchRequest, launch_name
+from headrace.control.launchers.base import Handle, launch_name
 from headrace.control.launchers.registry import LauncherRegistry
 from headrace.control.periodic_tasks import isolate_errors
+from headrace.control.sessions.early_launch import EarlyLaunch
 from headrace.control.sessions.ending import fail_session
+from headrace.control.sessions.launch_request import (
+    DriverSecrets,
+    build_launch_request,
+    hash_token,
+)
+from headrace.control.sessions.opening import choose_pool_session
 from headrace.control.sessions.takeover import Takeovers
 from headrace.errors import BackendUnreachable, HeadraceError, InvalidSetting, LaunchFailed
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
-from headrace.model.messages import Bootstrap
-from headrace.model.session import DriverLease, FlightAccess, Session
+from headrace.model.session import DriverLease, Session
 from headrace.profiles import Profile
-from headrace.settings import Settings
-from headrace.storage.locations import local_path
 from headrace.store import nodes, sessions, takeovers
+from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH
 
 _LOG = logging.getLogger("headrace.launch")
 _BATCH = 100
 _THREADS = 8
 """Largest number of drivers that a node starts at once on one backend."""
-_ICEBERG_CATALOGS = {
-    "org.apache.iceberg.spark.SparkCatalog",
-    "org.apache.iceberg.spark.SparkSessionCatalog",
-}
-_PRIVATE_FILES = {"spark.hadoop.fs.permissions.umask-mode": "077"}
-"""Hadoop's file systems ignore the umask of the process."""
-
-
-def hash_token(token: str) -> str:
-    """Return the SHA-256 of a driver's token in hex. The store does not keep the token itself."""
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 class Launches:
@@ -160,28 +151,24 @@ class Launches:
         self._database.notifications.publish([LAUNCH])
 
     def _start(self, session: Session, profile: Profile) -> None:
-        token = secrets.token_urlsafe(32)
-        flight = None
-        if not profile.is_remote:
-            # A driver on another host could name a service that only this host may reach.
-            flight = FlightAccess(self._settings.results.flight_host, secrets.token_urlsafe(32))
+        driver_secrets = DriverSecrets.create(self._settings, profile)
         with self._database.write("launch.claim") as tx:
-            epoch = takeovers.claim_launch(
-                tx,
-                session.id,
-                node=self._node_id,
-                host=this_host().to_record(),
-                seconds=profile.start_timeout.total_seconds(),
-                token_hash=hash_token(token),
-                results_location=self._settings.results_location,
-                flight=flight,
-            )
+            epoch = self._claim(tx, session.id, profile, driver_secrets)
             addresses = nodes.addresses(tx)
         if epoch is None:
             return
         lease = DriverLease(session.id, epoch)
         try:
-            request = self._request(session, lease, token, profile, addresses, flight)
+            request = build_launch_request(
+                self._settings,
+                self._metastore,
+                session=session,
+                epoch=epoch,
+                driver_secrets=driver_secrets,
+                profile=profile,
+                # The driver calls this node first, and the others if this node ends.
+                addresses=[self._context.address, *addresses],
+            )
             handle = self._launchers.start(request)
         except BackendUnreachable as error:
             # The backend may have started the driver all the same.
@@ -190,6 +177,39 @@ class Launches:
             self._fail(lease, error)
         else:
             self._confirm(lease, handle)
+
+    def _claim(
+        self, tx: Tx, session_id: str, profile: Profile, driver_secrets: DriverSecrets
+    ) -> int | None:
+        """Claim a launch and return the new epoch, or None if another node was first."""
+        return takeovers.claim_launch(
+            tx,
+            session_id,
+            node=self._node_id,
+            host=this_host().to_record(),
+            seconds=profile.start_timeout.total_seconds(),
+            token_hash=hash_token(driver_secrets.token),
+            results_location=self._settings.results_location,
+            flight=driver_secrets.flight,
+        )
+
+    def adopt_early(self, early: EarlyLaunch) -> None:
+        """Open the pool session of a driver that was started before the store was open.
+
+        If the owner has an open pool session already, or a warm driver serves it, the early driver
+        is killed.
+        """
+        settings, session = self._settings, early.session
+        with self._database.write("launch.early") as tx:
+            is_current = (
+                choose_pool_session(tx, settings, session.owner, session) == session.id
+                and self._claim(tx, session.id, early.profile, early.driver_secrets) == early.epoch
+                and sessions.set_handle(tx, early.lease, early.handle)
+            )
+        if is_current:
+            _LOG.info("session %s: its driver has started early: %s", session.id, early.handle)
+        else:
+            early.kill()
 
     def _confirm(self, lease: DriverLease, handle: Handle) -> None:
         _LOG.info(
@@ -215,83 +235,9 @@ class Launches:
                 epoch=lease.epoch,
             )
 
-    def _request(
-        self,
-        session: Session,
-        lease: DriverLease,
-        token: str,
-        profile: Profile,
-        addresses: list[str],
-        flight: FlightAccess | None,
-    ) -> LaunchRequest:
-        name = launch_name(lease)
-        settings = self._settings
-        catalog_conf = self._metastore.ensure() if self._metastore else {}
-        bootstrap = Bootstrap(
-            session_id=lease.session_id,
-            epoch=lease.epoch,
-            token=token,
-            # The driver calls this node first, and the others if this node ends.
-            nodes=list(dict.fromkeys([self._context.address, *addresses])),
-            conf=_driver_conf(session, name, settings, catalog_conf, profile),
-            catalog=session.spec.catalog,
-            database=session.spec.database,
-            parallelism=session.parallelism,
-            warm=session.warm,
-            results=settings.results_location,
-            inline_limit=settings.results.inline_limit,
-            chunk_limit=settings.results.chunk_limit,
-            lease_seconds=self._context.lease_seconds,
-            renew_seconds=settings.lease.renew.total_seconds(),
-            close_grace_seconds=settings.lease.close_grace.total_seconds(),
-            orphan_seconds=settings.lease.orphan.total_seconds(),
-            jvm_timeout_seconds=settings.lease.jvm_timeout.total_seconds(),
-            flight_host=None if flight is None else flight.host,
-            flight_secret=None if flight is None else flight.secret,
-            memory_limit=settings.results.memory_limit,
-            hold=str(self._metastore.users_lock) if self._metastore else None,
-        )
-        log = settings.layout.session_log(session.id)
-        return LaunchRequest(name=name, bootstrap=bootstrap, profile=profile, log=log)
-
 
 def _unknown_profile(name: str, offered: Collection[str]) -> InvalidSetting:
     return InvalidSetting(
         f"No node has the profile {name!r}. Profiles: {', '.join(sorted(offered))}.",
         hint="Add the profile to the settings of a node, or choose another profile.",
     )
-
-
-def _driver_conf(
-    session: Session, name: str, settings: Settings, catalog_conf: dict[str, str], profile: Profile
-) -> dict[str, str]:
-    """Return the Spark configuration of a driver, in which later sources override earlier ones.
-
-    The order is: defaults, catalog, profile, session, the values that the operator forces, and last
-    the identity of the driver.
-    """
-    spec = session.spec
-    conf = {
-        "spark.master": profile.master,
-        "spark.ui.port": "0",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.warehouse.dir": settings.warehouse,
-        **(_PRIVATE_FILES if local_path(settings.warehouse) is not None else {}),
-        "spark.sql.scripting.enabled": "true",
-        # Other sessions change tables, and Spark's cache of their files would not notice that.
-        "spark.sql.filesourceTableRelationCacheSize": "0",
-        # A warm driver may become that of a pool session.
-        **({"spark.scheduler.mode": "FAIR"} if session.parallelism > 1 or session.warm else {}),
-        **catalog_conf,
-        **profile.conf,
-        **artifact_conf(spec),
-        **spec.conf,
-        **settings.conf_policy.force,
-        "spark.app.name": name,
-        "spark.headrace.session.id": session.id,
-    }
-    # For the same reason, Iceberg's catalogs cache no tables, unless the configuration says so.
-    uncached = {
-        f"{key}.cache-enabled": "false" for key, value in conf.items() if value in _ICEBERG_CATALOGS
-    }
-    return uncached | conf

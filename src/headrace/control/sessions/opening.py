@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.control.limits import check_sessions
+from headrace.control.sessions.pool_session import new_pool_session
 from headrace.durations import seconds_of
 from headrace.errors import SessionNotFound
-from headrace.model.ids import looks_like_id, new_id
+from headrace.model.ids import looks_like_id
 from headrace.model.session import NewSession, Session, SessionSpec, is_session_name
 from headrace.settings import Settings
 from headrace.store import limits, pool_sessions, sessions, warm_sessions
@@ -56,8 +57,13 @@ def create_session(tx: Tx, settings: Settings, new: NewSession) -> str:
     return new.id
 
 
-def choose_pool_session(tx: Tx, settings: Settings, owner: str) -> str:
+def choose_pool_session(
+    tx: Tx, settings: Settings, owner: str, new: NewSession | None = None
+) -> str:
     """Return the id of the owner's pool session, which is created if there is none.
+
+    Args:
+        new: The session to create; default: one with a new id.
 
     Raise TooManySessions if it must be created and a limit on live sessions is reached.
     """
@@ -70,14 +76,7 @@ def choose_pool_session(tx: Tx, settings: Settings, owner: str) -> str:
     if found is not None:
         return found
     check_sessions(tx, settings, owner)
-    new = NewSession(
-        id=new_id("se"),
-        owner=owner,
-        idle_seconds=seconds_of(settings.sessions.pool_idle_timeout),
-        parallelism=settings.sessions.pool_parallelism,
-        pool=True,
-    )
-    return create_session(tx, settings, new)
+    return create_session(tx, settings, new or new_pool_session(settings, owner))
 
 
 def _with_defaults(settings: Settings, new: NewSession) -> NewSession:

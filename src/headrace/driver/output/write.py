@@ -29,6 +29,7 @@ from headrace.results.layout import build_client_schema, build_stored_schema
 from headrace.results.reader import group_into_chunks, write_manifest
 from headrace.results.schema import Schema, parse_schema
 from headrace.storage import locations
+from headrace.storage.local_path import local_path
 
 # A LIMIT in Spark avoids work, but a single task then writes all rows. With a row limit of at least
 # this number, each task stops by itself, and the driver cuts the result.
@@ -67,7 +68,7 @@ class _ResultWriter:
         self._schema = schema
         self._options = options
         self._stored_schema = build_stored_schema(schema)
-        path = locations.local_path(options.location)
+        path = local_path(options.location)
         self._task_options = TaskOptions(
             schema=self._stored_schema,
             location=options.location if path is None else str(path),

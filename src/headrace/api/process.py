@@ -1,0 +1,171 @@
+"""The process of one node: its socket, its home, its first driver, the node and the server.
+
+An embedded node starts in the order of what its user waits for: first the driver, then the node,
+then the HTTP server.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import signal
+import socket
+import sys
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from headrace.api.http.allowed_hosts import is_loopback
+from headrace.api.log_format import EscapingFormatter
+from headrace.control.host.home_ownership import own_home, refuse_second_node
+from headrace.control.sessions.early_launch import EarlyLaunch, launch_early
+from headrace.control.sessions.local_parts import LocalParts
+from headrace.errors import InvalidSetting
+from headrace.node_file import END_ALL_SIGNAL, REPLACE_SIGNAL
+from headrace.settings import Settings
+
+if TYPE_CHECKING:
+    from headrace.api.server import NodeServer
+    from headrace.control.node import Node
+
+
+def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> int:
+    """Serve until the process is asked to stop; return the exit code 0.
+
+    Args:
+        opens_pool: Whether to start the driver of the pool session at once, because the command
+            that starts this embedded node needs it.
+
+    Raises:
+        InvalidSetting: If the node cannot listen on the address, or would be reachable from other
+            hosts without a token.
+        StoreInUse: If another node serves the home.
+        HeadraceError: As `Node` raises it.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(EscapingFormatter())
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
+    _check_auth(settings, embedded=embedded)
+    if embedded:
+        settings = settings.for_embedded()
+    layout = settings.layout
+    refuse_second_node(layout)
+    with (
+        ExitStack() as starting,
+        _listen(settings) as listener,
+        own_home(layout, starting, embedded=embedded),
+        ExitStack() as not_adopted,
+    ):
+        host, port = listener.getsockname()[:2]
+        address = settings.http.advertise or f"http://{_url_host(host)}:{port}"
+        parts = LocalParts.create(settings)
+        early = launch_early(settings, parts, address=address) if opens_pool else None
+        if early is not None:
+            not_adopted.callback(early.kill)
+        # This import takes a second, in which the JVM of the driver starts.
+        from headrace.control.node import Node  # noqa: PLC0415
+
+        node = Node(settings, address=address, embedded=embedded, parts=parts)
+        stop = _Stop(node)
+        try:
+            node.start(request_stop=stop.request)
+            if early is not None:
+                _adopt(node, early, not_adopted)
+            # As above: the driver does not wait for the server before Spark is up.
+            from headrace.api.http.result_responses import warm_up  # noqa: PLC0415
+            from headrace.api.server import NodeServer  # noqa: PLC0415
+
+            server = NodeServer(node)
+            stop.attach(server)
+            node.announce()
+            starting.close()
+            if not embedded:
+                _print_access(node, settings)
+            threading.Thread(target=warm_up, name="headrace-warm-up", daemon=True).start()
+            server.run(sockets=[listener])
+        finally:
+            node.stop()
+    return 0
+
+
+def _adopt(node: Node, early: EarlyLaunch, not_adopted: ExitStack) -> None:
+    node.adopt(early)
+    not_adopted.pop_all()
+
+
+class _Stop:
+    """Requests to stop, which may arrive before there is a server."""
+
+    def __init__(self, node: Node) -> None:
+        """Handle the signals of this process."""
+        self._node = node
+        self._server: NodeServer | None = None
+        self._is_requested = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # uvicorn handles the signal itself and raises it again when it has stopped.
+            signal.signal(number, lambda _signal, _frame: self.request())
+        signal.signal(REPLACE_SIGNAL, lambda *_: self._request_end(ends_drivers=False))
+        signal.signal(END_ALL_SIGNAL, lambda *_: self._request_end(ends_drivers=True))
+
+    def request(self) -> None:
+        """Stop the server, now or as soon as it exists. Safe in any thread."""
+        self._is_requested = True
+        if self._server is not None:
+            self._server.request_stop()
+
+    def attach(self, server: NodeServer) -> None:
+        """Pass requests to the server from now on."""
+        self._server = server
+        if self._is_requested:
+            server.request_stop()
+
+    def _request_end(self, *, ends_drivers: bool) -> None:
+        self._node.ends_drivers = ends_drivers
+        self.request()
+
+
+def _check_auth(settings: Settings, *, embedded: bool) -> None:
+    http = settings.http
+    if embedded or http.auth or http.allow_unauthenticated or is_loopback(http.host):
+        return
+    raise InvalidSetting(
+        f"http.host {http.host!r} is reachable from other hosts. Without a token, anyone could run "
+        "SQL here. Remove --no-auth (http.auth = false), or allow this with "
+        "http.allow_unauthenticated = true."
+    )
+
+
+def _print_access(node: Node, settings: Settings) -> None:
+    """Print how to send requests. Standard error may be a log, so never print the token itself."""
+    address, file = node.context.address, settings.layout.token_file
+    if node.token is None:
+        lines = [f"{address} serves without a token: every local user can run SQL as this account."]
+    elif settings.token:
+        lines = [f"{address} requires the token of HEADRACE_TOKEN or headrace.toml."]
+    else:
+        token = f'"$(cat {shlex.quote(str(file))})"'
+        lines = [
+            f"{address} requires the token in {file}.",
+            "Commands of this home find the token. Other clients send it:",
+            f"  curl --oauth2-bearer {token} {address}/api/v1/sessions",
+        ]
+    print("\n".join(lines), file=sys.stderr, flush=True)  # noqa: T201 - for the user who starts it
+
+
+def _listen(settings: Settings) -> socket.socket:
+    host, port = settings.http.host, settings.http.port
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
+        )
+    except OSError as error:
+        raise InvalidSetting(
+            f"The node cannot listen on {host}:{port}: {error.strerror}. "
+            "Choose another port with --port."
+        ) from error
+
+
+def _url_host(host: str) -> str:
+    if host in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
+        return socket.getfqdn()
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,88 @@
+"""The early launch of an embedded node: its first driver starts before the store is open.
+
+A command that starts a node waits for the first driver, and the JVM of the driver takes most of
+that time. The node knows everything that the driver needs before it has opened the store: it
+chooses the session's id, the token and its own address itself. The driver reports only when Spark
+is up. By then the node has written the session and the launch to the store.
+
+The bootstrap file is the record of the launch until then. A driver whose node dies before the
+session is in the store gets no answer, or the answer of the next node that its lease is lost, and
+ends itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from headrace.control.caller import ANONYMOUS
+from headrace.control.launchers.base import Handle
+from headrace.control.sessions.launch_request import DriverSecrets, build_launch_request
+from headrace.control.sessions.local_parts import LocalParts
+from headrace.control.sessions.pool_session import new_pool_session
+from headrace.errors import HeadraceError
+from headrace.model.session import DriverLease, NewSession
+from headrace.profiles import Profile
+from headrace.settings import Settings
+
+_LOG = logging.getLogger("headrace.launch")
+_FIRST_EPOCH = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlyLaunch:
+    """A driver that has started for a pool session that is not in the store yet."""
+
+    session: NewSession
+    profile: Profile
+    driver_secrets: DriverSecrets
+    handle: Handle
+    parts: LocalParts
+    epoch: int = _FIRST_EPOCH
+
+    @property
+    def lease(self) -> DriverLease:
+        """Session and epoch of the driver."""
+        return DriverLease(self.session.id, self.epoch)
+
+    def kill(self) -> None:
+        """Kill the driver, which has not been needed."""
+        self.parts.launcher.kill(self.handle)
+
+
+def launch_early(settings: Settings, parts: LocalParts, *, address: str) -> EarlyLaunch | None:
+    """Start the driver of the pool session of the one user of an embedded node.
+
+    Args:
+        address: Address of the node.
+
+    Returns None if the drivers of the default profile are not processes of this host, or if the
+    driver cannot be started. The launch of the first statement then reports the reason.
+    """
+    session = new_pool_session(settings, ANONYMOUS)
+    profile = settings.profile(session.spec.profile)
+    if profile.backend != parts.launcher.backend:
+        return None
+    driver_secrets = DriverSecrets.create(settings, profile)
+    try:
+        settings.layout.create()
+        request = build_launch_request(
+            settings,
+            parts.metastore,
+            session=session,
+            epoch=_FIRST_EPOCH,
+            driver_secrets=driver_secrets,
+            profile=profile,
+            addresses=[address],
+        )
+        handle = parts.launcher.start(request)
+    except (HeadraceError, OSError) as error:
+        _LOG.warning("the first driver could not be started early: %s", error)
+        return None
+    return EarlyLaunch(
+        session=session,
+        profile=profile,
+        driver_secrets=driver_secrets,
+        handle=handle,
+        parts=parts,
+    )

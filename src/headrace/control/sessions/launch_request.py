@@ -1,0 +1,139 @@
+"""The request to launch the driver of a session: its bootstrap and its Spark configuration.
+
+This module needs no store: an embedded node launches its first driver before it opens the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headrace.control.conf import artifact_conf
+from headrace.control.host.metastore import Metastore
+from headrace.control.launchers.base import LaunchRequest, launch_name
+from headrace.model.messages import Bootstrap
+from headrace.model.session import DriverLease, FlightAccess, NewSession, Session
+from headrace.profiles import Profile
+from headrace.settings import Settings
+from headrace.storage.local_path import local_path
+
+_ICEBERG_CATALOGS = {
+    "org.apache.iceberg.spark.SparkCatalog",
+    "org.apache.iceberg.spark.SparkSessionCatalog",
+}
+_PRIVATE_FILES = {"spark.hadoop.fs.permissions.umask-mode": "077"}
+"""Hadoop's file systems ignore the umask of the process."""
+
+
+def hash_token(token: str) -> str:
+    """Return the SHA-256 of a driver's token in hex. The store does not keep the token itself."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSecrets:
+    """The secrets of one launch."""
+
+    token: str = field(repr=False)
+    """Token of the driver's calls to the nodes."""
+    flight: FlightAccess | None
+    """How the driver serves held results; None: it holds none."""
+
+    @classmethod
+    def create(cls, settings: Settings, profile: Profile) -> DriverSecrets:
+        """Return new secrets for a launch with a profile."""
+        flight = None
+        if not profile.is_remote:
+            # A driver on another host could name a service that only this host may reach.
+            flight = FlightAccess(settings.results.flight_host, secrets.token_urlsafe(32))
+        return cls(secrets.token_urlsafe(32), flight)
+
+
+def build_launch_request(
+    settings: Settings,
+    metastore: Metastore | None,
+    *,
+    session: Session | NewSession,
+    epoch: int,
+    driver_secrets: DriverSecrets,
+    profile: Profile,
+    addresses: Sequence[str],
+) -> LaunchRequest:
+    """Return the request, after the start of the metastore.
+
+    Args:
+        addresses: Addresses of the nodes, in the order in which the driver calls them.
+
+    Raises JavaMissing, and OSError if the supervisor of the metastore cannot be started.
+    """
+    lease = DriverLease(session.id, epoch)
+    name = launch_name(lease)
+    catalog_conf = metastore.ensure(when_wanted=True) if metastore else {}
+    flight = driver_secrets.flight
+    bootstrap = Bootstrap(
+        session_id=session.id,
+        epoch=epoch,
+        token=driver_secrets.token,
+        nodes=list(dict.fromkeys(addresses)),
+        conf=_driver_conf(session, name, settings, catalog_conf, profile),
+        catalog=session.spec.catalog,
+        database=session.spec.database,
+        parallelism=session.parallelism,
+        warm=session.warm,
+        results=settings.results_location,
+        inline_limit=settings.results.inline_limit,
+        chunk_limit=settings.results.chunk_limit,
+        lease_seconds=settings.lease.duration.total_seconds(),
+        renew_seconds=settings.lease.renew.total_seconds(),
+        close_grace_seconds=settings.lease.close_grace.total_seconds(),
+        orphan_seconds=settings.lease.orphan.total_seconds(),
+        jvm_timeout_seconds=settings.lease.jvm_timeout.total_seconds(),
+        flight_host=None if flight is None else flight.host,
+        flight_secret=None if flight is None else flight.secret,
+        memory_limit=settings.results.memory_limit,
+        hold=str(metastore.users_lock) if metastore else None,
+        wanted=str(metastore.wanted_file) if metastore else None,
+    )
+    log = settings.layout.session_log(session.id)
+    return LaunchRequest(name=name, bootstrap=bootstrap, profile=profile, log=log)
+
+
+def _driver_conf(
+    session: Session | NewSession,
+    name: str,
+    settings: Settings,
+    catalog_conf: dict[str, str],
+    profile: Profile,
+) -> dict[str, str]:
+    """Return the Spark configuration of a driver, in which later sources override earlier ones.
+
+    The order is: defaults, catalog, profile, session, the values that the operator forces, and last
+    the identity of the driver.
+    """
+    spec = session.spec
+    conf = {
+        "spark.master": profile.master,
+        "spark.ui.port": "0",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": settings.warehouse,
+        **(_PRIVATE_FILES if local_path(settings.warehouse) is not None else {}),
+        "spark.sql.scripting.enabled": "true",
+        # Other sessions change tables, and Spark's cache of their files would not notice that.
+        "spark.sql.filesourceTableRelationCacheSize": "0",
+        # A warm driver may become that of a pool session.
+        **({"spark.scheduler.mode": "FAIR"} if session.parallelism > 1 or session.warm else {}),
+        **catalog_conf,
+        **profile.conf,
+        **artifact_conf(spec),
+        **spec.conf,
+        **settings.conf_policy.force,
+        "spark.app.name": name,
+        "spark.headrace.session.id": session.id,
+    }
+    # For the same reason, Iceberg's catalogs cache no tables, unless the configuration says so.
+    uncached = {
+        f"{key}.cache-enabled": "false" for key, value in conf.items() if value in _ICEBERG_CATALOGS
+    }
+    return uncached | conf
