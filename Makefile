@@ -72,6 +72,7 @@ check:
 bench:
 	@scripts/setup bench
 	@scripts/setup-postgres
+	@scripts/setup-wrk
 	.venv/bin/python -m benchmarks $(ARGS)
 
 lock:

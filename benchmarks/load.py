@@ -1,95 +1,91 @@
-"""Requests per second that one node serves to several threads with a connection each."""
+"""Requests per second that one node serves to four connections.
+
+The client is wrk (https://github.com/wg/wrk), a compiled load generator. A client in Python would
+take as much of the processors as the node.
+"""
 
 from __future__ import annotations
 
-import http.client
 import json
-import threading
-import time
-from collections.abc import Callable
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
 
 from benchmarks.measure import MEDIAN_OF, Sample
 from benchmarks.peers.headrace_node import SESSION, NodeClient
 
-THREADS = 4
-WINDOW_SECONDS = 0.5
+CONNECTIONS = 4
+WINDOW_SECONDS = 1
+_STATEMENTS = 16
+_RATE = re.compile(r"^Requests/sec:\s+([\d.]+)$", re.MULTILINE)
+_FAILURES = re.compile(r"^\s*(Non-2xx or 3xx responses|Socket errors):.*$", re.MULTILINE)
+_READ_IN_TURN = """
+local paths = {%s}
+local number = 0
+request = function()
+  number = number %% #paths + 1
+  return wrk.format("GET", paths[number])
+end
+"""
+_POST = """
+wrk.method = "POST"
+wrk.path = "/api/v1/statements"
+wrk.body = [==[%s]==]
+wrk.headers["Content-Type"] = "application/json"
+"""
 
-SendRequest = Callable[[http.client.HTTPConnection], None]
+
+def status_reads(node: NodeClient, folder: Path, ended: Sequence[str]) -> Sample:
+    """Measure `GET /statements/{id}` of ended statements in turn, in requests per second.
+
+    Reads of one statement would share the work of the node.
+    """
+    paths = ", ".join(f'"/api/v1/statements/{statement_id}"' for statement_id in ended)
+    return _measure_rates(node, folder, _READ_IN_TURN % paths)
 
 
-def status_reads(node: NodeClient) -> Sample:
-    """Measure `GET /statements/{id}` of a finished statement, in requests per second."""
-    path = f"/api/v1/statements/{node.run('SELECT 1')['id']}"
-    return measure_rates(node, lambda connection: send_request(connection, "GET", path, 200))
-
-
-def submits(node: NodeClient) -> Sample:
+def submits(node: NodeClient, folder: Path, session: str) -> Sample:
     """Measure `POST /statements` without a wait, in requests per second.
 
-    The driver of the session sleeps meanwhile, so that only the node is measured. The submitted
-    statements remain in state waiting: the session cannot be used afterwards.
+    Nothing runs the submitted statements, which remain in state waiting.
     """
-    seconds = WINDOW_SECONDS * (MEDIAN_OF + 10)
-    sleep = (
-        f"SELECT java_method('java.lang.Thread', 'sleep', {seconds * 1000:.0f}L + id) FROM range(1)"
-    )
+    body = json.dumps({"statement": "SELECT 1", "session": session})
+    return _measure_rates(node, folder, _POST % body)
+
+
+def run_statements(node: NodeClient) -> list[str]:
+    """Run the statements that `status_reads` reads, and return their ids."""
+    return [str(node.run("SELECT 1")["id"]) for _ in range(_STATEMENTS)]
+
+
+def occupy_session(node: NodeClient) -> None:
+    """Let the driver of the session sleep, so that a measurement of submits has only the node."""
+    milliseconds = 1000 * WINDOW_SECONDS * (MEDIAN_OF + 30)
+    sleep = f"SELECT java_method('java.lang.Thread', 'sleep', {milliseconds}L + id) FROM range(1)"
     node.call("POST", "/api/v1/statements", {"statement": sleep, "session": SESSION})
-    body = json.dumps({"statement": "SELECT 1", "session": SESSION})
-    return measure_rates(
-        node, lambda connection: send_request(connection, "POST", "/api/v1/statements", 201, body)
-    )
 
 
-def measure_rates(node: NodeClient, send: SendRequest) -> Sample:
+def _measure_rates(node: NodeClient, folder: Path, script: str) -> Sample:
     """Return the requests per second in many short windows; a first window is not counted."""
-    windows = [_measure_window(node, send) for _ in range(MEDIAN_OF + 1)]
+    file = folder / "requests.lua"
+    file.write_text(script)
+    windows = [_measure_window(node, file) for _ in range(MEDIAN_OF + 1)]
     return Sample(windows[1:])
 
 
-def _measure_window(node: NodeClient, send: SendRequest) -> float:
-    counts = [0] * THREADS
-    failures: list[Exception] = []
-    ready = threading.Barrier(THREADS + 1)
-    ended = threading.Event()
-
-    def send_requests(number: int) -> None:
-        connection = http.client.HTTPConnection(node.host, node.port, timeout=30)
-        connection.connect()
-        ready.wait()
-        try:
-            while not ended.is_set():
-                send(connection)
-                counts[number] += 1
-        except (OSError, http.client.HTTPException, RuntimeError) as error:
-            failures.append(error)
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=send_requests, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    ready.wait()
-    start = time.perf_counter()
-    time.sleep(WINDOW_SECONDS)
-    ended.set()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
-    return sum(counts) / (time.perf_counter() - start)
-
-
-def send_request(
-    connection: http.client.HTTPConnection,
-    method: str,
-    path: str,
-    expected: int,
-    body: str | None = None,
-) -> None:
-    connection.request(method, path, body, {"Content-Type": "application/json"})
-    response = connection.getresponse()
-    text = response.read()
-    if response.status != expected:
-        raise RuntimeError(
-            f"the node responded with {response.status} to {method} {path}: {text.decode()}"
-        )
+def _measure_window(node: NodeClient, script: Path) -> float:
+    output = subprocess.run(
+        [
+            *("wrk", "--threads", "1", "--connections", str(CONNECTIONS)),
+            *("--duration", f"{WINDOW_SECONDS}s", "--timeout", "30s", "--script", str(script)),
+            node.address,
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    failure, rate = _FAILURES.search(output), _RATE.search(output)
+    if failure is not None or rate is None:
+        raise RuntimeError(f"wrk reports failed requests:\n{output}")
+    return float(rate[1])

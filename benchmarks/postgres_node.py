@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
-import itertools
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +13,9 @@ import httpx
 import psycopg
 from tests.support.postgres import running_server
 
-from benchmarks.load import measure_rates, send_request
+from benchmarks import load
 from benchmarks.measure import Sample
-from benchmarks.peers.headrace_node import NodeClient, node_process
+from benchmarks.peers.headrace_node import MAX_WAITING, NodeClient, node_process
 from headrace.control.sessions.launch_request import hash_token
 from headrace.driver.link import POLL_SECONDS
 from headrace.model.ids import new_id
@@ -50,6 +47,7 @@ def _postgres_node(folder: Path) -> Iterator[tuple[NodeClient, str]]:
     with running_server() as server:
         url = server.url(server.new_database())
         settings = {"HEADRACE_STORE__URL": url, "HEADRACE_CATALOG__KIND": "memory"}
+        settings["HEADRACE_STATEMENTS__MAX_WAITING"] = str(MAX_WAITING)
         with node_process(folder / "postgres", **settings) as (node, _process):
             yield node, url
 
@@ -141,24 +139,13 @@ def insert_running_session(database: Database) -> DriverLease:
 def capacity(folder: Path) -> tuple[Sample, Sample]:
     """Measure status reads of ended statements, then submits to a session, per second.
 
-    Several statements are read in turn: reads of one statement would share the work of the node.
     Nothing claims the submitted statements.
     """
     with _postgres_node(folder / "capacity") as (node, url):
         body = {"statement": "SHOW STREAMS"}
-        ended = [node.call("POST", "/api/v1/statements", body) for _ in range(_STATEMENTS)]
-        paths = itertools.cycle(f"/api/v1/statements/{each['id']}" for each in ended)
-
-        def read(connection: http.client.HTTPConnection) -> None:
-            send_request(connection, "GET", next(paths), 200)
-
-        reads = measure_rates(node, read)
+        ended = [node.call("POST", "/api/v1/statements", body)["id"] for _ in range(_STATEMENTS)]
+        reads = load.status_reads(node, folder, ended)
         database = Database.open(url)
         session_id = insert_running_session(database).session_id
         database.close()
-        submitted = json.dumps({"statement": "SELECT 1", "session": session_id})
-
-        def submit(connection: http.client.HTTPConnection) -> None:
-            send_request(connection, "POST", "/api/v1/statements", 201, submitted)
-
-        return reads, measure_rates(node, submit)
+        return reads, load.submits(node, folder, session_id)

@@ -20,6 +20,8 @@ from benchmarks.peers.processes import CONF, process_group, wait_for
 
 SESSION = "bench"
 IDLE_SECONDS = 2
+MAX_WAITING = 1_000_000
+"""Setting `statements.max_waiting` of a node whose submits are measured."""
 ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -115,7 +117,8 @@ def _raise_for_status(response: http.client.HTTPResponse, path: str) -> None:
 @contextmanager
 def headrace_node(folder: Path) -> Iterator[NodeClient]:
     """Start a node with a running session; its driver and metastore end with the node."""
-    with node_process(folder / "headrace") as (node, process):
+    waiting = {"HEADRACE_STATEMENTS__MAX_WAITING": str(MAX_WAITING)}
+    with node_process(folder / "headrace", **waiting) as (node, process):
         reserved = ("spark.master", "spark.ui.")  # for the operator; a node sets them equally
         conf = {key: value for key, value in CONF.items() if not key.startswith(reserved)}
         session = node.call("POST", "/api/v1/sessions", {"name": SESSION, "conf": conf})["id"]
