@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.support.in_process_node import InProcessNode, StartNode, make_settings
 
-from headrace.api import server
+from headrace.api import process
 from headrace.api.authentication_failures import AuthenticationFailures
 from headrace.control.home_token import load_or_create_token
 from headrace.control.node import Node
@@ -117,7 +117,7 @@ def test_a_configured_token_is_in_no_file_of_the_home(node_with_token: InProcess
 def test_a_node_without_authentication_listens_on_loopback_only(tmp_path: Path) -> None:
     settings = make_settings(tmp_path, http={"auth": False, "host": "0.0.0.0", "port": 0})
     with pytest.raises(InvalidSetting, match=r"--no-auth.*allow_unauthenticated"):
-        server.serve(settings, embedded=False)
+        process.serve(settings, embedded=False)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_node_prints_how_to_send_requests_but_never_its_token(
 ) -> None:
     settings: Settings = make_settings(tmp_path, **changes)
     node = Node(settings, address="http://127.0.0.1:8040", embedded=False)
-    server._print_access(node, settings)
+    process._print_access(node, settings)
     node.database.close()
     printed = capfd.readouterr().err
     assert expected in printed

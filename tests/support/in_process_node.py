@@ -123,6 +123,7 @@ def serve_node(
         thread.start()
         try:
             wait_until(lambda: server.started, what="the node listens")
+            node.announce()
             headers = {"Authorization": f"Bearer {node.token}"} if embedded else {}
             with httpx.Client(
                 base_url=address, headers=headers, trust_env=False, verify=False, timeout=30

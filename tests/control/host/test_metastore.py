@@ -16,7 +16,7 @@ ADDRESS_KEY = "spark.hadoop.hive.metastore.uris"
 def ensure(home: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Return the configuration of a metastore at a port, which does not run."""
     record = SupervisorRecord(1, None, port)
-    monkeypatch.setattr(Metastore, "_start_supervisor", lambda _self, _port: record)
+    monkeypatch.setattr(Metastore, "_start_supervisor", lambda _self, _port, **_: record)
     metastore = Metastore(HomeLayout.at(home), warehouse="w", linger_seconds=0)
     conf = metastore.ensure()
     metastore.release()

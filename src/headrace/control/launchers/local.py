@@ -26,7 +26,6 @@ from headrace.errors import LaunchFailed
 from headrace.home import HomeLayout
 from headrace.profiles import Profile
 
-
 _LATER_OPTIMIZATION = (
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
