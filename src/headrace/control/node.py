@@ -146,7 +146,11 @@ class Node:
         self._retention = Retention(self.context)
         self._archives = ClassArchives(settings.class_archive_folder)
         self._launchers = LauncherRegistry(
-            launchers or installed_launchers(settings, self._archives), self.metrics
+            launchers
+            or installed_launchers(
+                settings, self._archives, _working_directory(settings, embedded=embedded)
+            ),
+            self.metrics,
         )
         self._profiles = _launchable_profiles(settings, self._launchers.backends)
         self._takeovers = Takeovers(self.context, self._launchers)
@@ -367,6 +371,15 @@ def _load_node_id(file: Path) -> str:
     if not file.exists():
         write_private(file, new_id("no"))
     return file.read_text().strip()
+
+
+def _working_directory(settings: Settings, *, embedded: bool) -> Path | None:
+    """Return the folder in which the drivers of this host run; None: that of the node.
+
+    Commands in any folder can start an embedded node. Relative paths in SQL must not depend on
+    which of them did, so the folder that contains the home is used: `./.headrace` is the default.
+    """
+    return settings.layout.path.parent if embedded else None
 
 
 def _launchable_profiles(settings: Settings, backends: Sequence[str]) -> dict[str, Profile]:

@@ -65,10 +65,19 @@ def check_java(_settings: Settings) -> CheckResult:
         return CheckResult(
             "java",
             CheckStatus.WARNING,
-            f"{found}; JAVA_HOME is {java_home}, which is not Java 17 or 21",
+            f"{found}; JAVA_HOME is {java_home}, {_describe_unusable(Path(java_home))}",
             "set JAVA_HOME to Java 17 or 21, or unset it",
         )
     return CheckResult("java", CheckStatus.OK, found)
+
+
+def _describe_unusable(java_home: Path) -> str:
+    """Return why a folder is not used as JAVA_HOME."""
+    if not java_home.is_dir():
+        return "which does not exist"
+    if not (java_home / "bin" / "java").exists():
+        return "which contains no bin/java"
+    return "which is not Java 17 or 21"
 
 
 def check_spark(_settings: Settings) -> CheckResult:
