@@ -112,6 +112,7 @@ def test_an_empty_machine_runs_sql_and_a_server_after_the_installation(
         "HEADRACE_HTTP__PORT": "0",
         # An archive belongs to one installation of PySpark, and this one is deleted.
         "HEADRACE_CLASS_ARCHIVES": "off",
+        "HEADRACE_EMBEDDED__WARM": "0",
     }
 
     def headrace(*arguments: str) -> str:

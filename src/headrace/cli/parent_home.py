@@ -34,6 +34,6 @@ def report_parent_home(config: ClientConfig, notice: Callable[[str], None]) -> N
 def _is_own_home(home: Path) -> bool:
     """Return whether a node of this user has used a home. A folder of that name is not enough."""
     try:
-        return HomeLayout.at(home).node_id_file.stat().st_uid == os.getuid()
+        return HomeLayout.at(home).node_id_file.stat().st_uid == os.geteuid()
     except OSError:
         return False

@@ -127,7 +127,7 @@ class TestJava:
         monkeypatch.setenv("JAVA_HOME", "/nonexistent")
         result = run_check("java", load())
         assert result.status is CheckStatus.WARNING
-        assert "/nonexistent" in result.found
+        assert "JAVA_HOME is /nonexistent, which does not exist" in result.found
         assert result.fix
         monkeypatch.delenv("JAVA_HOME")
         assert status("java") is CheckStatus.OK
