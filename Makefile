@@ -22,6 +22,9 @@ help:
 	@echo "              are killed, frozen and cut off; SEED=… repeats the faults of a run"
 	@echo "make check    check format, lint, types and imports; run the tests that need no service"
 	@echo "make bench    measure Headrace, plain Spark, Spark Connect and the Spark Thrift Server"
+	@echo "make record-tutorial"
+	@echo "              type the commands of the tutorial into a terminal; needs tmux; writes"
+	@echo "              docs/tutorial/recording.txt"
 	@echo "make lock     regenerate requirements/*.lock; UPGRADE=1 selects newer versions"
 	@echo "make clean    remove installed requirements and caches; keep the state in .headrace"
 
@@ -31,6 +34,9 @@ wheel:
 demo:
 	@scripts/setup demo
 	@.venv/bin/python examples/demo.py
+
+record-tutorial:
+	@$(or $(PYTHON),python3) scripts/record_tutorial.py
 
 serve:
 	@scripts/setup demo

@@ -151,8 +151,8 @@ def test_a_session_whose_profile_no_node_has_fails(start_node: StartNode) -> Non
     error = node.describe_session(session_id)["error"]
     assert error["code"] == "invalid_setting"
     assert error["message"] == (
-        "No node has the profile 'gone'. Profiles: default. Fix: Add the profile to the settings of "
-        "a node, or choose another profile."
+        "No node has the profile 'gone'. Profiles: default. "
+        "Fix: Add the profile to the settings of a node, or choose another profile."
     )
 
 
