@@ -107,7 +107,8 @@ class Terminal:
         """
         begin = self._prompt_line()
         for line in lines:
-            self._run("send-keys", "-l", "--", line)
+            # tmux takes a semicolon at the end of an argument for its own.
+            self._run("send-keys", "-l", "--", re.sub(";$", r"\;", line))
             began_at = time.monotonic()
             self._run("send-keys", "Enter")
         self._wait_for_prompt()
