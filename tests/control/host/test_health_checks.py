@@ -12,6 +12,7 @@ import pytest
 from headrace.control.host import health_checks
 from headrace.control.host.health_checks import CHECKS, CheckResult, CheckStatus, run_check
 from headrace.control.host.java import JavaHome
+from headrace.extras import EXTRAS
 from headrace.settings import load
 from headrace.store.database import Database
 
@@ -78,6 +79,14 @@ class TestResults:
         (tmp_path / "file").touch()
         monkeypatch.setenv("HEADRACE_RESULTS__LOCATION", str(tmp_path / "file" / "results"))
         assert_failed_with_fix(run_check("results", load()))
+
+    def test_s3_without_its_packages_names_the_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(EXTRAS, "emr", ("no_such_package",))
+        monkeypatch.setenv("HEADRACE_RESULTS__LOCATION", "s3://bucket/results")
+        result = run_check("results", load())
+        assert_failed_with_fix(result)
+        assert "no_such_package" in result.found
+        assert result.fix == "pip install 'headrace[emr]'"
 
     def test_an_unknown_scheme_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HEADRACE_RESULTS__LOCATION", "nowhere://x")

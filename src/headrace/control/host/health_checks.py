@@ -25,6 +25,7 @@ import psutil
 from headrace.control.host.java import find_java
 from headrace.control.placement import find_unshared
 from headrace.errors import HeadraceError, InvalidSetting, StoreInUse
+from headrace.extras import find_missing, install_command
 from headrace.settings import Settings, load
 from headrace.storage import locations
 from headrace.store.database import Database
@@ -82,7 +83,7 @@ def _describe_unusable(java_home: Path) -> str:
 
 def check_spark(_settings: Settings) -> CheckResult:
     """Check the version of PySpark without importing it."""
-    fix = "pip install 'headrace[spark]'"
+    fix = install_command("spark")
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
@@ -132,6 +133,9 @@ def check_results(settings: Settings) -> CheckResult:
     path = locations.local_path(location)
     if path is not None and not path.exists():
         return _check_folder(name, _existing_parent(path), f"{location} (does not exist yet)")
+    if path is None and location.startswith("s3") and (missing := find_missing("emr")):
+        found = f"{location} needs packages that are not installed: {', '.join(missing)}"
+        return CheckResult(name, CheckStatus.FAILED, found, install_command("emr"))
     file = locations.join(location, f".probe-{secrets.token_hex(4)}")
     try:
         locations.write(file, b"headrace")
