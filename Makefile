@@ -8,9 +8,10 @@ MINUTES ?= 10
 # Tests and demo start hundreds of Python processes: each would compile all its imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo serve test chaos chaos-cluster check bench lock clean
+.PHONY: help wheel demo serve record-tutorial test chaos chaos-cluster check bench lock clean
 
 help:
+	@echo "make wheel    build dist/headrace-….whl, which pip installs: pip install 'dist/….whl[all]'"
 	@echo "make demo     install the requirements, then run SQL on the flights data"
 	@echo "make serve    install the requirements, then start a node on port $(PORT)"
 	@echo "make test     install the requirements, PostgreSQL, nginx, YARN, Delta, Iceberg and Kafka included; run all"
@@ -21,12 +22,21 @@ help:
 	@echo "              are killed, frozen and cut off; SEED=… repeats the faults of a run"
 	@echo "make check    check format, lint, types and imports; run the tests that need no service"
 	@echo "make bench    measure Headrace, plain Spark, Spark Connect and the Spark Thrift Server"
+	@echo "make record-tutorial"
+	@echo "              type the commands of the tutorial into a terminal; needs tmux; writes"
+	@echo "              docs/tutorial/recording.txt"
 	@echo "make lock     regenerate requirements/*.lock; UPGRADE=1 selects newer versions"
 	@echo "make clean    remove installed requirements and caches; keep the state in .headrace"
+
+wheel:
+	@scripts/build-wheel
 
 demo:
 	@scripts/setup demo
 	@.venv/bin/python examples/demo.py
+
+record-tutorial:
+	@$(or $(PYTHON),python3) scripts/record_tutorial.py
 
 serve:
 	@scripts/setup demo

@@ -56,6 +56,7 @@ MODULES = {
     "conf_policy",
     "config_file",
     "durations",
+    "extras",
     "file_locks",
     "home",
     "node_file",

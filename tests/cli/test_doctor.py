@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import RunHeadrace
 from tests.cli.scripted_node import ScriptedNode
+
+from headrace.cli import doctor
 
 
 def test_a_working_installation_passes_all_checks(
@@ -32,3 +35,43 @@ def test_every_failed_check_names_a_fix(node: ScriptedNode, headrace: RunHeadrac
     assert lines[2].startswith("    fix: correct the setting")
     assert lines[3].startswith("✗ node: A valid token is needed.")
     assert lines[4] == "    fix: set HEADRACE_TOKEN to the node's token"
+
+
+def test_the_light_client_passes_with_a_node_and_names_a_fix_without_one(
+    node: ScriptedNode, headrace: RunHeadrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "find_missing", lambda extra: ["uvicorn"])
+    with_node = headrace("doctor")
+    without_node = headrace("doctor", HEADRACE_SERVER="embedded")
+
+    assert with_node.returncode == 0
+    assert [line[0] for line in with_node.stdout.splitlines()] == ["✓", "✓"]
+    assert "has only the light client: it lacks uvicorn" in with_node.stdout
+    assert without_node.returncode == 2
+    lines = without_node.stdout.splitlines()
+    assert [line[0] for line in lines] == ["✗", " ", "!", " "]
+    assert lines[1] == "    fix: pip install 'headrace[all]', or name a node with HEADRACE_SERVER"
+    assert lines[3] == "    fix: name a node with HEADRACE_SERVER or --server"
+
+
+@pytest.mark.finding("U17")
+def test_every_row_that_is_not_ok_has_a_fix(headrace: RunHeadrace, tmp_path: Path) -> None:
+    """Each variable makes another check fail or warn."""
+    (tmp_path / "file").touch()
+    completed = headrace(
+        *("doctor", "--format", "json"),
+        HEADRACE_STORE__URL="postgresql://127.0.0.1:1/x",
+        HEADRACE_STORE__CONNECT_TIMEOUT="1s",
+        HEADRACE_RESULTS__LOCATION=str(tmp_path / "file" / "results"),
+        HEADRACE_HTTP__HOST="192.0.2.1",
+        HEADRACE_CATALOG__KIND="memory",
+        HEADRACE_SERVER="http://127.0.0.1:1",
+        JAVA_HOME="/nonexistent",
+    )
+    checks = {check["name"]: check for check in json.loads(completed.stdout)}
+    faults = {name: check for name, check in checks.items() if check["status"] != "ok"}
+
+    assert completed.returncode == 2
+    assert set(faults) >= {"java", "store", "catalog", "results", "port", "cluster", "node"}
+    assert [name for name, check in faults.items() if not check["fix"]] == []
+    assert "/nonexistent, which does not exist" in checks["java"]["found"]

@@ -12,12 +12,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.processes import end, processes_of
+from tests.support.waiting import wait_until
+
+from headrace import __version__
+from headrace.home import cache_folder
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "docs/tutorial/first-hour.md"]
-EXCLUDED = {"make demo", "make test", "make check", "make bench"}
+EXCLUDED = {
+    *("make demo", "make test", "make check", "make bench", "make wheel"),
+    "python3 -m venv ~/headrace-env",
+    f"~/headrace-env/bin/pip install 'dist/headrace-{__version__}-py3-none-any.whl[all]'",
+}
 """Commands that other tests and CI run: they install packages or run the tests themselves."""
 
 _BLOCK = re.compile(r"^```sh\n(.*?)^```\n(?:\n*```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
@@ -25,8 +34,16 @@ _END = "--- end of block"
 
 
 @pytest.fixture
-def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Yield an empty working folder whose embedded node lives until the test ends."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield the home directory of a reader. The embedded node of its folder lives until the end."""
+    reader = tmp_path / "reader"
+    home = reader / "first-hour" / ".headrace"
+    home.mkdir(parents=True)
+    # The archive of Spark's classes is in the cache of the user who runs the tests.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_folder().parent))
+    monkeypatch.setenv("HOME", str(reader))
+    monkeypatch.setenv("HEADRACE_HOME", str(home))
+    monkeypatch.setenv("HEADRACE_EMBEDDED__LINGER", "0s")
     # The default port may belong to a node that is not the test's.
     monkeypatch.setenv("HEADRACE_SERVER", "embedded")
     # On a busy machine, a driver may need longer than the default of 2 minutes.
@@ -34,13 +51,14 @@ def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     with socket.create_server(("127.0.0.1", 0)) as free:
         monkeypatch.setenv("HEADRACE_HTTP__PORT", str(free.getsockname()[1]))
-    working = tmp_path / "working"
-    working.mkdir()
-    home.mkdir()
     with (home / "commands.lock").open("w") as lock:
         # The node counts the holder of this lock as a command that still runs.
         fcntl.flock(lock, fcntl.LOCK_SH)
-        yield working
+        yield reader
+    try:
+        wait_until(lambda: not processes_of(home), what="the processes of the home have ended")
+    finally:
+        end(processes_of(home))
 
 
 def blocks(page: str) -> list[tuple[str, str | None]]:

@@ -25,7 +25,12 @@ def run_headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_tables_and_named_sessions_outlive_the_embedded_node_that_created_them(home: Path) -> None:
+@pytest.mark.finding("U19")
+def test_tables_and_named_sessions_outlive_the_embedded_node_that_created_them(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative paths are those of the folder that contains the home, also for the last node."""
+    (home.parent / "numbers.csv").write_text("5\n")
     create = run_headrace("sql", "CREATE TABLE t AS SELECT 1 AS a")
     assert (create.returncode, create.stdout) == (0, ""), create.stderr
 
@@ -37,8 +42,9 @@ def test_tables_and_named_sessions_outlive_the_embedded_node_that_created_them(h
         "CREATE TEMP VIEW v AS SELECT 1 AS x",
         "DECLARE VARIABLE u STRING DEFAULT uuid()",
         "EXECUTE IMMEDIATE 'SET my.other = 8'",
+        "CREATE TEMP VIEW numbers USING csv OPTIONS (path 'numbers.csv')",
     ]
-    query = "SELECT x, u, current_database(), '${my.own}', '${my.other}' FROM v"
+    query = "SELECT _c0, x, u, current_database(), '${my.own}', '${my.other}' FROM v, numbers"
     options = ["--session", "mine", "--format", "json"]
     first = run_headrace("sql", "SELECT * FROM t", *changes, query, *options, "--create")
     assert first.returncode == 0, first.stderr
@@ -46,7 +52,10 @@ def test_tables_and_named_sessions_outlive_the_embedded_node_that_created_them(h
     assert table == '[{"a": 1}]\n'
     assert '"current_schema()": "kept", "7": "7", "8": "8"' in row
 
-    # The third node finds the session without a driver.
+    # The third node finds the session without a driver. A command in another folder starts it.
+    elsewhere = home.parent / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
     second = run_headrace("sql", query, "SELEC 1", *options)
     assert second.stdout == row, second.stderr
     assert second.returncode == 1

@@ -135,20 +135,3 @@ def test_secrets_are_only_in_variables_of_the_environment() -> None:
         assert not any("${" in text for text in _texts(others))
     ignored = ["git", "check-ignore", "-q", "--no-index", str(FILE.with_name(".env"))]
     assert subprocess.run(ignored, cwd=ROOT, check=False).returncode == 0
-
-
-def test_the_image_copies_only_files_that_exist_and_that_the_context_contains() -> None:
-    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
-    context = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines()
-    build = SERVICES[NODES[0]]["build"]
-    copied = [
-        source
-        for line in re.findall(r"^COPY (.+)$", dockerfile, re.MULTILINE)
-        for source in line.split()[:-1]
-    ]
-    locks = re.findall(r"requirements/[\w.]+\.lock", dockerfile)
-
-    assert (FILE.parent / build["context"]).samefile(ROOT)
-    assert (ROOT / build["dockerfile"]).samefile(ROOT / "deploy" / "Dockerfile")
-    assert {f"!{source}" for source in copied} == {line for line in context if line.startswith("!")}
-    assert [name for name in [*copied, *locks] if not (ROOT / name).exists()] == []

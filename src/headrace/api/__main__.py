@@ -7,8 +7,8 @@ import os
 import sys
 from typing import Any
 
-from headrace.api.process import serve
 from headrace.errors import HeadraceError
+from headrace.extras import require_extra
 from headrace.printable import escape_controls
 from headrace.settings import load
 
@@ -34,6 +34,9 @@ def main(arguments: list[str]) -> int:
     # Everything in the home is for its owner only: store, results, tables, logs.
     os.umask(0o077)
     try:
+        require_extra("server", "A node")
+        from headrace.api.process import serve  # noqa: PLC0415 - needs the packages of the extra
+
         return serve(load(overrides), embedded=flags.embedded, opens_pool=flags.open_pool)
     except HeadraceError as error:
         hint = f" ({error.hint})" if error.hint else ""

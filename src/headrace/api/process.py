@@ -58,7 +58,7 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
     ):
         host, port = listener.getsockname()[:2]
         address = settings.http.advertise or f"http://{_url_host(host)}:{port}"
-        parts = LocalParts.create(settings)
+        parts = LocalParts.create(settings, embedded=embedded)
         early = launch_early(settings, parts, address=address) if opens_pool else None
         if early is not None:
             not_adopted.callback(early.kill)

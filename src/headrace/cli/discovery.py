@@ -11,13 +11,15 @@ node was started with a configured token. A node on the default port receives no
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace.cli.config import EMBEDDED, ClientConfig
-from headrace.cli.embedded import start_embedded_node
+from headrace.cli.embedded import require_node_packages, start_embedded_node
 from headrace.cli.home import acquire_commands_lock, start_lock
 from headrace.cli.output.text import Number
+from headrace.cli.parent_home import find_parent_home, report_parent_home
 from headrace.client.http import Client
 from headrace.client.transport import Endpoint
 from headrace.errors import HeadraceError, NodeUnreachable, Unauthorized
@@ -60,6 +62,7 @@ def find_node(
         NodeUnreachable: The configured node does not respond, the embedded node did not start, or
             the home does not exist and must not be created.
         Unauthorized: A node on the default port needs a token, which must be configured for it.
+        PackagesMissing: A node must be started, but only the light client is installed.
     """
     if config.server is not None and config.server != EMBEDDED:
         return connect_configured(config, config.server, reports)
@@ -70,16 +73,16 @@ def find_node(
             pass  # a node that was starting has now started
         client = connect_home_node(config, reports)
         if client is not None:
+            report_parent_home(config, reports.notice)
             return client
     if config.server is None:
         client = connect_default(config, reports)
         if client is not None:
             return client
     if not new_home and not layout.path.exists():
-        raise NodeUnreachable(
-            f"No node responds, and the home {layout.path} does not exist.",
-            hint="name a node with --server, or choose another home with --home",
-        )
+        raise _home_missing(config)
+    require_node_packages()
+    report_parent_home(config, reports.notice)
     return _start_embedded(config, reports, opens_pool=opens_pool)
 
 
@@ -187,6 +190,15 @@ def _is_node(client: Client) -> bool:
     with contextlib.suppress(HeadraceError):
         return "node_id" in client.health()
     return False
+
+
+def _home_missing(config: ClientConfig) -> NodeUnreachable:
+    parent_home = find_parent_home(config)
+    example = "" if parent_home is None else f", for example --home {shlex.quote(str(parent_home))}"
+    return NodeUnreachable(
+        f"No node responds, and the home {config.home} does not exist.",
+        hint=f"name a node with --server, or choose another home with --home{example}",
+    )
 
 
 def _start_embedded(config: ClientConfig, reports: Reports, *, opens_pool: bool) -> Client:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -13,14 +12,15 @@ from click.exceptions import Exit
 
 from headrace.cli import options
 from headrace.cli.command import CommandContext, command_context
+from headrace.cli.config import EMBEDDED
 from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_USAGE, HeadraceError, Unauthorized
+from headrace.extras import find_missing, install_command
 from headrace.home import HomeLayout
 from headrace.node_file import choose_token, find_running_node
 
-_SERVER_PACKAGES = ("alembic", "fastapi", "psutil", "pyarrow", "sqlalchemy", "uvicorn")
 _FIELDS = ("name", "status", "found", "fix")
 _MARKS = {"ok": "✓", "warning": "!", "failed": "✗"}
 _ASCII_MARKS = {"ok": "ok", "warning": "warning", "failed": "FAILED"}
@@ -33,11 +33,15 @@ _ASCII_MARKS = {"ok": "ok", "warning": "warning", "failed": "FAILED"}
 def doctor(*, output: OutputFormat | None, home: str | None, debug: bool) -> None:
     """Check Java, Spark, the store, the results location and the port; name a fix for each fault.
 
-    The exit code is 0 if a node can run on this host, else 2.
+    In the light client, which has no packages of a node, only the configured node is checked.
+
+    The exit code is 0 if no check has failed, else 2.
     """
     with command_context(home=home, debug=debug) as context:
         output_format = context.output_format(output)
-        checks = [_check_packages(), *_check_host(context), _check_node(context)]
+        missing = find_missing("server")
+        host_checks = [] if missing else _check_host(context)
+        checks = [_check_packages(context, missing), *host_checks, _check_node(context, missing)]
         if output_format is None:
             _print_checks(context, checks)
         else:
@@ -46,17 +50,16 @@ def doctor(*, output: OutputFormat | None, home: str | None, debug: bool) -> Non
             raise Exit(EXIT_USAGE)
 
 
-def _check_packages() -> Json:
-    missing = [name for name in _SERVER_PACKAGES if importlib.util.find_spec(name) is None]
+def _check_packages(context: CommandContext, missing: list[str]) -> Json:
+    """Return the row of this Python. The light client is enough if a node is configured."""
     python = f"Python {sys.version.split()[0]} in {sys.prefix}"
     if not missing:
         return _check("python", "ok", python)
-    return _check(
-        "python",
-        "failed",
-        f"{python} lacks {', '.join(missing)}: it can run a client, but not a node",
-        "pip install 'headrace[server,spark]'",
-    )
+    client_only = f"{python} has only the light client: it lacks {', '.join(missing)}"
+    if _is_address(context.config.server):
+        return _check("python", "ok", client_only)
+    fix = f"{install_command('all')}, or name a node with HEADRACE_SERVER"
+    return _check("python", "failed", client_only, fix)
 
 
 def _check_host(context: CommandContext) -> list[Json]:
@@ -77,26 +80,33 @@ def _check_host(context: CommandContext) -> list[Json]:
     if run.returncode != 0:
         last_line = run.stderr.strip().rpartition("\n")[2]
         message = f"the checks of this host ended with an error: {last_line}"
-        fix = "reinstall Headrace: pip install --force-reinstall 'headrace[server,spark]'"
+        fix = "reinstall Headrace: pip install --force-reinstall 'headrace[all]'"
         checks.append(_check("host", "failed", message, fix))
         if context.terminal.debug:
             context.terminal.warn(run.stderr)
     return checks
 
 
-def _check_node(context: CommandContext) -> Json:
-    """Check the node that commands with this configuration use."""
+def _check_node(context: CommandContext, missing: list[str]) -> Json:
+    """Check the node that commands with this configuration use.
+
+    Args:
+        missing: Packages without which this host cannot run a node.
+    """
     config = context.config
     layout = HomeLayout.at(config.home)
     node = find_running_node(layout)
     server = config.server
-    if server is not None and server.startswith("http"):
+    if server is not None and _is_address(server):
         address, token, source = server, config.token, config.source("server")
         status, fix = "failed", f"start the node, or change {source}"
     elif node is not None:
         address, token = node.address, choose_token(layout, node, config.token)
         source = str(layout.node_file)
         status, fix = "failed", "end the node with headrace stop"
+    elif missing:
+        found = f"no node runs for {config.home}, and the light client cannot start one"
+        return _check("node", "warning", found, "name a node with HEADRACE_SERVER or --server")
     else:
         return _check("node", "ok", f"no node runs for {config.home}; commands start one")
     try:
@@ -109,6 +119,10 @@ def _check_node(context: CommandContext) -> Json:
     except HeadraceError as error:
         return _check("node", status, f"{error.message} (from {source})", fix)
     return _check("node", "ok", f"{address}, version {version} (from {source})")
+
+
+def _is_address(server: str | None) -> bool:
+    return server is not None and server != EMBEDDED
 
 
 def _print_checks(context: CommandContext, checks: list[Json]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headrace.client.http import Client
 from headrace.errors import EXIT_USAGE, HeadraceError, InvalidSetting, NodeUnreachable
+from headrace.extras import install_command, require_extra
 from headrace.home import HomeLayout
 from headrace.node_file import NodeFile, read_node_file
 from headrace.private_files import open_private_log
@@ -17,6 +18,15 @@ from headrace.private_files import open_private_log
 _START_TIMEOUT = 120.0
 _POLL_INTERVAL = 0.02
 _LOG_TAIL_BYTES = 4096
+
+
+def require_node_packages() -> None:
+    """Raise PackagesMissing if no node can run in this Python, for example in the light client."""
+    require_extra(
+        "server",
+        "A node on this host",
+        hint=f"install them with {install_command('all')}, or name a node with --server",
+    )
 
 
 def node_command(*flags: str) -> list[str]:

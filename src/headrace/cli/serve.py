@@ -10,7 +10,14 @@ import click
 from headrace.cli import options
 from headrace.cli.command import CommandContext, command_context
 from headrace.cli.embedded import node_command, start_node
+from headrace.cli.parent_home import report_parent_home
+from headrace.extras import install_command, require_extra
 from headrace.home import HomeLayout
+
+_INSTALL_HINT = (
+    f"install them with {install_command('server')}, or with {install_command('all')} if drivers "
+    "run on this host"
+)
 
 
 @click.command()
@@ -48,6 +55,8 @@ def serve(
     Requests need a token: HEADRACE_TOKEN, or the file `token` in the home, which the node creates.
     """
     with command_context(home=home, debug=debug) as context:
+        require_extra("server", "A node", hint=_INSTALL_HINT)
+        report_parent_home(context.config, context.terminal.notice)
         flags = ["--embedded"] if embedded else []
         if no_auth:
             flags.append("--no-auth")

@@ -12,6 +12,7 @@ from headrace.cli.config import EMBEDDED, ClientConfig
 from headrace.cli.discovery import connect_configured, connect_default, connect_home_node
 from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
+from headrace.cli.parent_home import report_parent_home
 from headrace.client.http import Client, Json
 from headrace.errors import HeadraceError
 from headrace.home import HomeLayout
@@ -34,6 +35,8 @@ def status(
     """
     with command_context(server=server, home=home, debug=debug) as context:
         output_format = context.output_format(output)
+        if context.config.server in {None, EMBEDDED}:
+            report_parent_home(context.config, context.terminal.notice)
         item = _describe(context.config)
         if output_format is OutputFormat.JSON:
             context.terminal.out.write(json.dumps(item, ensure_ascii=False, indent=2) + "\n")

@@ -8,6 +8,7 @@ import click
 
 from headrace.cli import options
 from headrace.cli.command import command_context
+from headrace.cli.parent_home import report_parent_home
 from headrace.errors import NodeUnreachable
 from headrace.file_locks import lock_file
 from headrace.home import HomeLayout
@@ -37,6 +38,7 @@ def stop(*, drivers: bool, home: str | None, quiet: bool, debug: bool) -> None:
         if node is None:
             _await_end(layout)
             context.terminal.notice(f"No node serves the home {layout.path}.")
+            report_parent_home(context.config, context.terminal.notice)
             return
         context.terminal.info(f"Stopping process {node.pid} …")
         if not request_end(node, with_drivers=drivers):

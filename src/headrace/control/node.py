@@ -144,10 +144,11 @@ class Node:
             "log-reads", threads=_LOG_THREADS, seconds=_LOG_SECONDS, storage="folder of the logs"
         )
         self._retention = Retention(self.context)
-        parts = parts or LocalParts.create(settings)
+        parts = parts or LocalParts.create(settings, embedded=embedded)
         self._archives = parts.archives
         self._launchers = LauncherRegistry(
-            launchers or installed_launchers(settings, parts.launcher), self.metrics
+            launchers or installed_launchers(settings, parts.launcher, parts.working_directory),
+            self.metrics,
         )
         self._profiles = _launchable_profiles(settings, self._launchers.backends)
         self._takeovers = Takeovers(self.context, self._launchers)

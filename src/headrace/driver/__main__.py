@@ -17,11 +17,13 @@ from headrace.driver.jvm_start import JvmStart
 def main(arguments: list[str]) -> int:
     """Serve the session until it is closed, and return the exit code of the process.
 
-    Raises SystemExit if another driver has read the bootstrap file before.
+    Raises SystemExit if another driver has read the bootstrap file before, or if there is none.
     """
     # Ctrl-C is meant for the program in the terminal, for example `headrace sql`. The JVM inherits
     # this.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not arguments:
+        raise SystemExit("Nodes start this program. Run headrace serve or headrace sql instead.")
     if arguments[0] == "--handoff":
         from headrace.driver.process import run_handoff  # noqa: PLC0415 - as below
 

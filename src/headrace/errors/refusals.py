@@ -372,6 +372,13 @@ class JavaMissing(LaunchFailed):
     exit_code = EXIT_USAGE
 
 
+class PackagesMissing(LaunchFailed):
+    """Packages that an extra of Headrace installs are missing."""
+
+    code = "packages_missing"
+    exit_code = EXIT_USAGE
+
+
 class NodeUnreachable(HeadraceError):
     """No node answers."""
 

@@ -22,6 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from headrace.errors import InvalidSetting
+from headrace.extras import require_extra
 from headrace.store import (
     event_generations,
     late_indexes,
@@ -107,6 +108,7 @@ class Database:
             InvalidSetting: The URL is not valid.
             StoreInUse: Another node has the SQLite file open.
             StoreUnavailable: The SQLite file cannot be created.
+            PackagesMissing: The extra `postgres` is not installed.
         """
         parsed = _parse(url)
         if parsed.drivername == "sqlite":
@@ -117,6 +119,7 @@ class Database:
             )
             return cls("sqlite", readers, writer, lock=lock)
         # A node on SQLite does not need the driver of PostgreSQL.
+        require_extra("postgres", "A store in PostgreSQL")
         from headrace.store import postgres  # noqa: PLC0415
 
         address = postgres.connect_arguments(parsed, connect_timeout)

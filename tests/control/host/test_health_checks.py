@@ -12,6 +12,7 @@ import pytest
 from headrace.control.host import health_checks
 from headrace.control.host.health_checks import CHECKS, CheckResult, CheckStatus, run_check
 from headrace.control.host.java import JavaHome
+from headrace.extras import EXTRAS
 from headrace.settings import load
 from headrace.store.database import Database
 
@@ -79,6 +80,14 @@ class TestResults:
         monkeypatch.setenv("HEADRACE_RESULTS__LOCATION", str(tmp_path / "file" / "results"))
         assert_failed_with_fix(run_check("results", load()))
 
+    def test_s3_without_its_packages_names_the_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(EXTRAS, "emr", ("no_such_package",))
+        monkeypatch.setenv("HEADRACE_RESULTS__LOCATION", "s3://bucket/results")
+        result = run_check("results", load())
+        assert_failed_with_fix(result)
+        assert "no_such_package" in result.found
+        assert result.fix == "pip install 'headrace[emr]'"
+
     def test_an_unknown_scheme_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HEADRACE_RESULTS__LOCATION", "nowhere://x")
         result = run_check("results", load())
@@ -127,7 +136,7 @@ class TestJava:
         monkeypatch.setenv("JAVA_HOME", "/nonexistent")
         result = run_check("java", load())
         assert result.status is CheckStatus.WARNING
-        assert "/nonexistent" in result.found
+        assert "JAVA_HOME is /nonexistent, which does not exist" in result.found
         assert result.fix
         monkeypatch.delenv("JAVA_HOME")
         assert status("java") is CheckStatus.OK

@@ -23,7 +23,8 @@ from tests.support.waiting import wait_until
 from headrace.control.launchers import temporary_folders
 from headrace.control.launchers.base import Handle, LaunchRequest
 from headrace.control.launchers.local import LocalLauncher
-from headrace.errors import DriverOnOtherHost, LaunchFailed
+from headrace.errors import DriverOnOtherHost, LaunchFailed, PackagesMissing
+from headrace.extras import EXTRAS
 from headrace.home import HomeLayout
 from headrace.model.messages import Bootstrap
 from headrace.profiles import Profile
@@ -48,6 +49,29 @@ def running(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Return the processes that can still act."""
     existing = [process for process in processes if process.is_running()]
     return [process for process in existing if process.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.finding("U19")
+def test_a_driver_runs_in_the_folder_that_the_node_has_chosen(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    program = write_interpreter(tmp_path / "python", "print('runs in', os.getcwd(), flush=True)")
+    request = make_request(tmp_path, Profile(python=program))
+    launcher = LocalLauncher(HomeLayout.at(tmp_path), working_directory=folder)
+    launcher.start(request)
+
+    wait_until(launcher.exits, what="the driver has ended")
+    assert request.log.read_text() == f"runs in {folder}\n"
+
+
+def test_a_driver_without_pyspark_is_refused_with_the_extra_to_install(
+    launcher: LocalLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EXTRAS, "spark", ("no_such_package",))
+    with pytest.raises(PackagesMissing) as caught:
+        launcher.start(make_request(tmp_path, Profile()))
+
+    assert caught.value.hint == "pip install 'headrace[spark]'"
 
 
 def test_a_kill_ends_the_driver_and_all_processes_that_it_started(

@@ -79,3 +79,22 @@ def test_a_driver_on_the_host_of_the_node_needs_no_results_location_for_its_end(
     wait_until(launcher.exits, what="the exit is reported")
     launcher.kill(handle)
     assert begun == []
+
+
+@pytest.mark.finding("U19")
+def test_a_driver_in_client_mode_runs_in_the_folder_that_the_node_has_chosen(
+    tmp_path: Path, spark_home: Path
+) -> None:
+    program = spark_home / "bin" / "spark-submit"
+    program.write_text("#!/bin/sh\npwd\n")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    launcher = SparkSubmitLauncher(HomeLayout.at(tmp_path), str(tmp_path / "results"), folder)
+    profile = Profile(
+        backend="spark-submit", master="local[1]", env={"SPARK_HOME": str(spark_home)}
+    )
+    request = make_request(tmp_path, profile)
+    launcher.start(request)
+
+    wait_until(launcher.exits, what="the exit is reported")
+    assert request.log.read_text() == f"{folder}\n"

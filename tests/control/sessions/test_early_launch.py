@@ -15,6 +15,7 @@ from headrace.control.sessions.early_launch import EarlyLaunch, launch_early
 from headrace.control.sessions.local_parts import LocalParts
 from headrace.errors import Unauthorized
 from headrace.model.lifecycle import SessionState
+from headrace.settings import Settings
 
 ADDRESS = "http://127.0.0.1:1"
 
@@ -32,11 +33,15 @@ def program(tmp_path: Path) -> Path:
 def early(tmp_path: Path, program: Path) -> Iterator[EarlyLaunch]:
     """Start a driver early; it is killed after the test."""
     settings = make_settings(tmp_path / "early", profiles={"default": {"python": str(program)}})
-    early = launch_early(settings, LocalParts.create(settings), address=ADDRESS)
+    early = start_early(settings)
     assert early is not None
     yield early
     early.kill()
     wait_until(early.parts.launcher.exits, what="the exit status of the driver")
+
+
+def start_early(settings: Settings) -> EarlyLaunch | None:
+    return launch_early(settings, LocalParts.create(settings, embedded=True), address=ADDRESS)
 
 
 def is_running(early: EarlyLaunch) -> bool:
@@ -93,7 +98,9 @@ def test_the_bootstrap_of_an_early_driver_is_complete(early: EarlyLaunch) -> Non
 def test_drivers_of_a_cluster_are_not_started_early(tmp_path: Path) -> None:
     profile = {"backend": "spark-submit", "master": "spark://127.0.0.1:1"}
     settings = make_settings(tmp_path, profiles={"default": profile})
-    assert launch_early(settings, LocalParts.create(settings), address=ADDRESS) is None
+    assert (
+        launch_early(settings, LocalParts.create(settings, embedded=True), address=ADDRESS) is None
+    )
 
 
 def test_a_driver_that_cannot_start_early_is_left_to_the_first_statement(
@@ -101,5 +108,7 @@ def test_a_driver_that_cannot_start_early_is_left_to_the_first_statement(
 ) -> None:
     missing = {"default": {"python": str(tmp_path / "missing")}}
     settings = make_settings(tmp_path / "home", profiles=missing)
-    assert launch_early(settings, LocalParts.create(settings), address=ADDRESS) is None
+    assert (
+        launch_early(settings, LocalParts.create(settings, embedded=True), address=ADDRESS) is None
+    )
     assert "the first driver could not be started early" in caplog.text

@@ -150,7 +150,10 @@ def test_a_session_whose_profile_no_node_has_fails(start_node: StartNode) -> Non
     wait_until(lambda: node.session_state(session_id) == "failed")
     error = node.describe_session(session_id)["error"]
     assert error["code"] == "invalid_setting"
-    assert error["message"] == "No node has the profile 'gone'. Profiles: default."
+    assert error["message"] == (
+        "No node has the profile 'gone'. Profiles: default. "
+        "Fix: Add the profile to the settings of a node, or choose another profile."
+    )
 
 
 def test_a_sweep_reads_the_profiles_of_all_nodes_once_for_all_sessions(

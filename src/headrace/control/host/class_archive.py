@@ -148,7 +148,10 @@ def main() -> int:
         sys.stderr.write(f"{error.message}\n")
         return 1
     if archive is None:
-        sys.stderr.write("There is no PySpark, or the setting class_archives is off.\n")
+        sys.stderr.write(
+            "There is no archive without PySpark (pip install 'headrace[spark]'), or with the "
+            "setting class_archives off.\n"
+        )
         return 1
     if not archive.exists():
         sys.stderr.write(f"==> archiving Spark's classes in {archive}\n")

@@ -25,6 +25,7 @@ import psutil
 from headrace.control.host.java import find_java
 from headrace.control.placement import find_unshared
 from headrace.errors import HeadraceError, InvalidSetting, StoreInUse
+from headrace.extras import find_missing, install_command
 from headrace.settings import Settings, load
 from headrace.storage import locations
 from headrace.storage.local_path import local_path
@@ -66,15 +67,24 @@ def check_java(_settings: Settings) -> CheckResult:
         return CheckResult(
             "java",
             CheckStatus.WARNING,
-            f"{found}; JAVA_HOME is {java_home}, which is not Java 17 or 21",
+            f"{found}; JAVA_HOME is {java_home}, {_describe_unusable(Path(java_home))}",
             "set JAVA_HOME to Java 17 or 21, or unset it",
         )
     return CheckResult("java", CheckStatus.OK, found)
 
 
+def _describe_unusable(java_home: Path) -> str:
+    """Return why a folder is not used as JAVA_HOME."""
+    if not java_home.is_dir():
+        return "which does not exist"
+    if not (java_home / "bin" / "java").exists():
+        return "which contains no bin/java"
+    return "which is not Java 17 or 21"
+
+
 def check_spark(_settings: Settings) -> CheckResult:
     """Check the version of PySpark without importing it."""
-    fix = "pip install 'headrace[spark]'"
+    fix = install_command("spark")
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
@@ -124,6 +134,9 @@ def check_results(settings: Settings) -> CheckResult:
     path = local_path(location)
     if path is not None and not path.exists():
         return _check_folder(name, _existing_parent(path), f"{location} (does not exist yet)")
+    if path is None and location.startswith("s3") and (missing := find_missing("emr")):
+        found = f"{location} needs packages that are not installed: {', '.join(missing)}"
+        return CheckResult(name, CheckStatus.FAILED, found, install_command("emr"))
     file = locations.join(location, f".probe-{secrets.token_hex(4)}")
     try:
         locations.write(file, b"headrace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from headrace.control.host.child_environment import child_environment
 from headrace.control.host.class_archive import ClassArchives
@@ -23,6 +24,7 @@ from headrace.control.launchers.process_group import (
 )
 from headrace.control.launchers.temporary_folders import TemporaryFolders
 from headrace.errors import LaunchFailed
+from headrace.extras import require_extra
 from headrace.home import HomeLayout
 from headrace.profiles import Profile
 
@@ -43,17 +45,31 @@ class LocalLauncher:
 
     backend = "local"
 
-    def __init__(self, layout: HomeLayout, archives: ClassArchives | None = None) -> None:
+    def __init__(
+        self,
+        layout: HomeLayout,
+        archives: ClassArchives | None = None,
+        working_directory: Path | None = None,
+    ) -> None:
+        """Create a launcher of a home.
+
+        Args:
+            archives: Archives of classes for the drivers.
+            working_directory: Folder in which the drivers run, and in which Spark resolves relative
+                paths; default: the working directory of this process.
+        """
         self._bootstraps = BootstrapFiles(layout.drivers)
         self._temporary = TemporaryFolders(layout.temporary)
         self._children = ChildGroups()
         self._archives = archives or ClassArchives(None)
+        self._working_directory = working_directory
 
     def start(self, request: LaunchRequest) -> Handle:
         name = request.name
         conf = {**self._temporary.spark_conf(name), **request.bootstrap.conf}
         bootstrap = request.bootstrap.model_copy(update={"conf": conf})
         python = request.profile.python or sys.executable
+        _check_packages(request.profile)
         java = find_java()
         try:
             self._temporary.create(name)
@@ -63,6 +79,7 @@ class LocalLauncher:
                 [python, "-P", "-m", "headrace.driver", str(file)],
                 log=request.log,
                 env=self._environment(request, java),
+                cwd=self._working_directory,
             )
         except (LaunchFailed, OSError):
             self._remove_files(name)
@@ -116,3 +133,12 @@ class LocalLauncher:
         }
         options = [*_LATER_OPTIMIZATION, *self._archives.jvm_options(java)]
         return self._temporary.environment(request.name, inherited, profile.env, options)
+
+
+def _check_packages(profile: Profile) -> None:
+    """Raise PackagesMissing if a driver could not import PySpark.
+
+    Another Python, or a PYTHONPATH of the profile, can have packages that this process lacks.
+    """
+    if profile.python is None and "PYTHONPATH" not in profile.env:
+        require_extra("spark", "A driver on this host")

@@ -76,9 +76,18 @@ class ChildGroups:
         self._lock = threading.Lock()
 
     def start(
-        self, lease: DriverLease, command: Sequence[str], *, log: Path, env: Mapping[str, str]
+        self,
+        lease: DriverLease,
+        command: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str],
+        cwd: Path | None = None,
     ) -> ProcessGroup:
         """Start a command as the leader of a new group, with its output appended to `log`.
+
+        Args:
+            cwd: Working directory of the command; default: that of this process.
 
         Raises LaunchFailed.
         """
@@ -91,6 +100,7 @@ class ChildGroups:
                     stderr=output,
                     start_new_session=True,
                     env=env,
+                    cwd=cwd,
                     umask=CHILD_UMASK,
                 )
         except OSError as error:

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 from collections.abc import Iterable
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
@@ -96,17 +97,21 @@ class LauncherRegistry:
         return launcher
 
 
-def installed_launchers(settings: Settings, local: LocalLauncher) -> list[Launcher]:
+def installed_launchers(
+    settings: Settings, local: LocalLauncher, working_directory: Path | None = None
+) -> list[Launcher]:
     """Return the built-in launchers and the launchers that the profiles of a node need.
 
     Args:
         local: Launcher of the drivers on this host.
+        working_directory: Folder in which spark-submit runs; default: the working directory of this
+            process.
 
     Raises InvalidSetting if a backend lacks a library or a setting on this node.
     """
     launchers: list[Launcher] = [
         local,
-        SparkSubmitLauncher(settings.layout, settings.results_location),
+        SparkSubmitLauncher(settings.layout, settings.results_location, working_directory),
     ]
     emr_profiles = [
         name for name, profile in settings.profiles.items() if profile.backend == "emr-serverless"

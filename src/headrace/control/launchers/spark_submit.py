@@ -63,13 +63,22 @@ class SparkSubmitLauncher:
 
     backend = "spark-submit"
 
-    def __init__(self, layout: HomeLayout, results: str) -> None:
-        """Use the results location to send bootstraps to drivers on other hosts."""
+    def __init__(
+        self, layout: HomeLayout, results: str, working_directory: Path | None = None
+    ) -> None:
+        """Create a launcher of a home.
+
+        Args:
+            results: Results location, through which drivers on other hosts get their bootstraps.
+            working_directory: Folder in which spark-submit runs, and in client mode the driver;
+                default: the working directory of this process.
+        """
         self._folder = layout.submitted
         self._results = results
         self._bootstraps = BootstrapFiles(self._folder)
         self._temporary = TemporaryFolders(layout.temporary)
         self._handoffs = HandoffDeletion()
+        self._working_directory = working_directory
         self._children = ChildGroups()
         self._submissions: dict[str, _Submission] = {}
         self._failures: dict[str, str] = {}
@@ -97,6 +106,7 @@ class SparkSubmitLauncher:
                 command,
                 log=request.log,
                 env=self._temporary.environment(name, _environment(profile), profile.env),
+                cwd=self._working_directory,
             )
         except (HeadraceError, OSError) as error:
             with self._lock:

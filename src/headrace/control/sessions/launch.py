@@ -226,11 +226,15 @@ class Launches:
         _LOG.error(
             "session %s: its driver could not be started: %s", lease.session_id, failure.message
         )
+        record = Failure.of(failure)
+        if failure.hint:
+            # The record of a failure has no field for the hint, and the user needs it.
+            record = record.model_copy(update={"message": f"{failure.message} Fix: {failure.hint}"})
         with self._database.write("launch.fail") as tx:
             fail_session(
                 tx,
                 lease.session_id,
-                Failure.of(failure),
+                record,
                 actor=self._node_id,
                 epoch=lease.epoch,
             )
