@@ -11,6 +11,8 @@ from tests.cli.pseudo_terminal import PseudoTerminal
 from tests.cli.scripted_node import ScriptedNode
 from tests.support.waiting import wait_until
 
+from headrace.cli.output.text import display_width
+
 
 @pytest.fixture
 def terminal(environment: dict[str, str]) -> Iterator[PseudoTerminal]:
@@ -35,13 +37,66 @@ def test_rows_are_shown_as_a_table_with_a_footer(
     )
 
 
-def test_a_table_that_would_be_too_wide_is_vertical(
+@pytest.mark.parametrize("columns", [80, 140])
+def test_values_that_are_too_wide_are_cut_and_the_next_line_says_so(
+    node: ScriptedNode, environment: dict[str, str], columns: int
+) -> None:
+    types = [("n", "int"), ("日本", "string"), ("short", "string")]
+    node.on("SELECT", columns=types, chunks=[[[1, "日" * 200, "ab"]], [[1234567, "x", "y" * 30]]])
+    terminal = PseudoTerminal({**environment, "NO_COLOR": "1"}, columns=columns)
+    *table, hint = terminal.run("sql", "SELECT", "--quiet").splitlines()
+    assert hint == (
+        "1 value is cut to fit the terminal. Add --format vertical to see whole values."
+    )
+    assert {line.count("│") for line in table if "─" not in line} == {2}
+    assert max(map(display_width, table)) <= columns
+    assert display_width(table[2].partition("…")[0]) > columns - 15
+    assert re.search(r"日… ? │ ab$", table[2])
+    assert "1234567" in table[3]
+    assert table[3].endswith("y" * 30)
+
+
+def test_a_table_of_too_many_columns_is_vertical(
     node: ScriptedNode, environment: dict[str, str]
 ) -> None:
-    node.on("SELECT", columns=[("a", "int"), ("long", "string")], chunks=[[[1, "x" * 30]]])
-    terminal = PseudoTerminal({**environment, "NO_COLOR": "1"}, columns=30)
-    text = terminal.run("sql", "SELECT", "--quiet")
-    assert text.splitlines() == ["─[ 1 ]".ljust(40, "─"), "a    │ 1", f"long │ {'x' * 30}"]
+    names = [("a", "bigint"), ("b", "decimal(20,0)"), ("long", "string")]
+    node.on("SELECT", columns=names, chunks=[[["1" * 19, "2" * 20, "x" * 60]]])
+    terminal = PseudoTerminal({**environment, "NO_COLOR": "1"}, columns=50)
+    lines = terminal.run("sql", "SELECT", "--quiet").splitlines()
+    values = [f"a    │ {'1' * 19}", f"b    │ {'2' * 20}", f"long │ {'x' * 60}"]
+    assert lines == ["─[ 1 ]".ljust(40, "─"), *values]
+
+
+@pytest.mark.finding("U5")
+def test_line_breaks_in_a_cell_are_line_breaks_on_the_terminal(
+    node: ScriptedNode, terminal: PseudoTerminal
+) -> None:
+    columns = [("n", "int"), ("s", "string"), ("t", "string")]
+    node.on("SELECT", columns=columns, chunks=[[[1, "a\n  b\x1b[2J", "x"], [2, "", None]]])
+    terminal.environment["NO_COLOR"] = "1"
+    table = (
+        " n │ s          │ t\n"
+        "───┼────────────┼──────\n"
+        " 1 │ a↵         │ x\n"
+        "   │   b\\x1b[2J │\n"
+        " 2 │            │ NULL\n"
+    )
+    assert terminal.run("sql", "SELECT", "--quiet") == table
+
+
+@pytest.mark.finding("U5")
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_single_text_of_several_lines_is_printed_as_it_is(
+    node: ScriptedNode, environment: dict[str, str], headrace: RunHeadrace, is_terminal: bool
+) -> None:
+    plan = "== Physical Plan ==\n*(1) Project [1 AS 1#0]\n\t+- Scan\x1b[2J\n"
+    node.on("EXPLAIN SELECT 1", columns=[("plan", "string")], chunks=[[[plan]]])
+    if is_terminal:
+        terminal = PseudoTerminal(environment, columns=10)
+        text = terminal.run("sql", "EXPLAIN SELECT 1", "--quiet")
+    else:
+        text = headrace("sql", "EXPLAIN SELECT 1", "--format", "table").stdout
+    assert text == plan.replace("\x1b", "\\x1b")
 
 
 def test_null_is_dimmed_unlike_the_string_null(
@@ -65,7 +120,8 @@ def test_the_progress_line_is_drawn_and_erased(
     terminal.close()
     assert re.search(r"running · [\dhdmins ]+ · 1 of 4 tasks", terminal.text)
     after_progress = terminal.text.rpartition("tasks")[2]
-    assert after_progress.startswith("\r\x1b[2K")
+    assert "\r\x1b[1A\x1b[2K" in after_progress.partition("1 row")[0]
+    assert "\x1b[?25h" in after_progress
     assert "1 row ·" in after_progress
 
 

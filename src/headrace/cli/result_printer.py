@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.cli.durations import format_duration
 from headrace.cli.output.base import OutputColumn, Row
-from headrace.cli.output.formats import OutputFormat, make_writer
+from headrace.cli.output.formats import OutputFormat, ResultDetails, make_writer
 from headrace.cli.script import SourceStatement
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
@@ -125,7 +125,14 @@ class ResultPrinter:
         first_chunk = next(chunks, [])
         sample = first_chunk[:_SAMPLE_ROWS]
         out = self._terminal.out
-        writer = make_writer(self._format, out, columns, sample, colour=self._terminal.colour)
+        details = ResultDetails(
+            row_count=result["row_count"],
+            time_zone=result.get("time_zone"),
+            on_cut=self._report_cut_values,
+        )
+        writer = make_writer(
+            self._format, out, columns, sample, colour=self._terminal.colour, details=details
+        )
         if self._result_count and not self._is_json:
             out.write("\n")
         self._result_count += 1
@@ -141,6 +148,12 @@ class ResultPrinter:
                 f"The result of {statement['id']} is incomplete: the node returned {count} of "
                 f"{result['row_count']} rows."
             )
+
+    def _report_cut_values(self, count: int) -> None:
+        self._terminal.warn(
+            f"{count:,} value{' is' if count == 1 else 's are'} cut to fit the terminal. "
+            "Add --format vertical to see whole values."
+        )
 
     def _read_chunks(self, statement: Json) -> Iterator[list[Row]]:
         """Read the chunks of a result; the response to the submit may hold the first one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import click
@@ -172,7 +173,8 @@ def _run(context: CommandContext, output_format: OutputFormat | None, flags: Sql
     session_option = flags.session_option()
     run_options = flags.run_options()
     on_first_signal = "Cancelling … (press Ctrl-C again to leave at once)"
-    with Interrupts(lambda: terminal.info(on_first_signal)) as interrupts:
+    notify = partial(terminal.info, on_first_signal, replaces_progress=True)
+    with Interrupts(notify) as interrupts:
         with interrupts.interruptible():
             statements = split_sources(read_sources(flags.texts, flags.files))
             only_result = _only_result(flags.results, statements, output_format)

@@ -68,8 +68,10 @@ class Terminal:
         """Return a command that uses the same node, for a message."""
         return " ".join(["headrace", *arguments]) + self.connection_flags
 
-    def info(self, text: str) -> None:
+    def info(self, text: str, *, replaces_progress: bool = False) -> None:
         """Print a line on standard error if it is a terminal and --quiet is not set."""
+        if self.interactive and replaces_progress:
+            self.err.write(ERASE_LINE)
         if self.interactive:
             self.warn(text)
 

@@ -176,6 +176,9 @@ class ResultBody(ResponseModel):
     chunks: int
     truncated: bool
     """Whether a limit cut off rows."""
+    time_zone: str | None = None
+    """`spark.sql.session.timeZone` of the session, in which Spark shows timestamps. JSON has them
+    in UTC. Null: the result has no timestamps, or the zone is not known."""
     disposition: Disposition | str
     expires_at: Instant
     gone: bool

@@ -194,6 +194,7 @@ def _result_body(result: ResultInfo | None, rows_written: int | None) -> ResultB
         byte_count=result.byte_count,
         chunks=result.chunks,
         truncated=result.truncated,
+        time_zone=result.time_zone,
         disposition=result.disposition,
         expires_at=result.expires_at,
         gone=result.gone,
