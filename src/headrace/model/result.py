@@ -180,7 +180,9 @@ class ResultReport(BaseModel):
     chunks: SmallCount
     data: Annotated[bytes, Field(max_length=MAX_REPORT)] | None = None
     """An Arrow IPC stream; inline results only."""
-    time_zone: Annotated[str | None, BeforeValidator(check_time_zone)] = None
+    time_zone: Annotated[
+        Annotated[str, Field(max_length=64)] | None, BeforeValidator(check_time_zone)
+    ] = None
     """`spark.sql.session.timeZone`, if the result has timestamps."""
     port: Annotated[int, Field(ge=1024, le=65535)] | None = None
     """Port of the driver's Flight server; held results only. The node knows the address."""

@@ -177,8 +177,7 @@ class ResultBody(ResponseModel):
     truncated: bool
     """Whether a limit cut off rows."""
     time_zone: str | None = None
-    """`spark.sql.session.timeZone` of the session, in which Spark shows timestamps. JSON has them
-    in UTC. Null: the result has no timestamps, or the zone is not known."""
+    """`spark.sql.session.timeZone`, if the result has timestamps. JSON has them in UTC."""
     disposition: Disposition | str
     expires_at: Instant
     gone: bool
@@ -194,6 +193,8 @@ class StatementBody(ResponseModel):
 
     id: str
     session_id: str
+    session_name: str | None = None
+    """In a list: the name of the session; null if it has none."""
     ordinal: int
     """Position within the session, from 0."""
     kind: SessionKind | str
