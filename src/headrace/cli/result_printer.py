@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from datetime import datetime
 from itertools import chain
-from typing import Any
 
-from headrace.cli.durations import format_duration
 from headrace.cli.output.base import OutputColumn, Row
 from headrace.cli.output.formats import OutputFormat, ResultDetails, make_writer
+from headrace.cli.readable import format_elapsed
 from headrace.cli.script import SourceStatement
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
@@ -86,7 +84,7 @@ class ResultPrinter:
         if not result.get("schema"):
             verb = describe_verb(statement["statement"]) or "done"
             rows = f"{verb} {rows}" if count else verb
-        self._terminal.info(f"{rows} · {_format_elapsed(statement)}")
+        self._terminal.info(f"{rows} · {format_elapsed(statement)}")
 
     def print_failure(
         self,
@@ -109,7 +107,7 @@ class ResultPrinter:
             failure = {**failure, "message": message}
         text = None if source is not None else statement.get("statement")
         self._terminal.errors.print_failure(failure, source, text)
-        self._terminal.info(f"{_format_elapsed(statement)} · {statement['id']}")
+        self._terminal.info(f"{format_elapsed(statement)} · {statement['id']}")
 
     def _write_binary(self, statement: Json, format: OutputFormat) -> None:  # noqa: A002
         sys.stdout.flush()
@@ -178,16 +176,3 @@ def _needs_plain_numbers(statement: Json, *, is_json: bool) -> bool:
     types = [column["type"] for column in statement["result"]["schema"]]
     string_types = [name for name in types if "bigint" in name or "decimal" in name]
     return any(is_json or "<" in name for name in string_types)
-
-
-def _format_elapsed(statement: Json) -> str:
-    """Return the time from the submit of a statement to its end, for example `1.5 s`."""
-    created = _parse_instant(statement.get("created_at"))
-    ended = _parse_instant(statement.get("ended_at"))
-    if created is None or ended is None:
-        return "running"
-    return format_duration((ended - created).total_seconds())
-
-
-def _parse_instant(value: Any) -> datetime | None:
-    return datetime.fromisoformat(value) if isinstance(value, str) else None
