@@ -36,6 +36,7 @@ class Script:
     """State after a cancel; None keeps the statement in `cancelling`."""
     rows_lost: int = 0
     """Rows that the result claims to have beyond those in `chunks`."""
+    time_zone: str | None = None
     outcome: Json = field(default_factory=dict)
     """Fields of a successful statement that have no field here."""
     problem: tuple[int, Json] | None = None
@@ -69,6 +70,8 @@ class ScriptedNode:
         self.statements: dict[str, Json] = {}
         self.sessions: dict[str, Json] = {}
         self.transactions: dict[str, Json] = {}
+        self.ids: list[int] = []
+        """Numbers for the ids of the following statements; afterwards they count from 1."""
         self.outages = 0
         """Number of following API requests that fail with status 503."""
         self.dropped = 0
@@ -175,7 +178,7 @@ class ScriptedNode:
 
     def _add_statement(self, text: str, session: str) -> Json:
         statement = {
-            "id": f"st_{len(self.statements) + 1:032x}",
+            "id": f"st_{self.ids.pop(0) if self.ids else len(self.statements) + 1:032x}",
             "session_id": session,
             "kind": "interactive",
             "state": "running",
@@ -202,6 +205,7 @@ class ScriptedNode:
                 "row_count": sum(map(len, script.chunks)) + script.rows_lost,
                 "chunks": len(script.chunks),
                 "truncated": script.truncated,
+                "time_zone": script.time_zone,
             }
         elif script.error is not None:
             statement["error"] = script.error
@@ -226,7 +230,8 @@ class ScriptedNode:
 
     def _list_statements(self, request: Request) -> Response:
         limit = int(request.query["limit"])
-        items = list(self.statements.values())[::-1]
+        prefix = request.query.get("id_prefix", "")
+        items = [item for item in self.statements.values() if item["id"].startswith(prefix)][::-1]
         next_page = items[limit - 1]["id"] if len(items) > limit else None
         return 200, {"items": items[:limit], "next": next_page}
 
@@ -293,7 +298,12 @@ class ScriptedNode:
 
     def _list_sessions(self, request: Request) -> Response:
         state = request.query.get("state")
-        items = [item for item in self.sessions.values() if state in {None, item["state"]}]
+        prefix = request.query.get("id_prefix", "")
+        items = [
+            item
+            for item in self.sessions.values()
+            if state in {None, item["state"]} and item["id"].startswith(prefix)
+        ]
         return 200, {"items": items[::-1], "next": None}
 
     def _get_session(self, _request: Request, name: str) -> Response:

@@ -61,7 +61,8 @@ def write_object(terminal: Terminal, item: Json, output_format: OutputFormat | N
         size = max(map(len, item))
         for name, value in item.items():
             if value is not None:
-                terminal.out.write(f"{name.ljust(size)}  {_format_field(terminal, name, value)}\n")
+                text = _format_field(terminal, name, value, indent=size + 2)
+                terminal.out.write(f"{name.ljust(size)}  {text}\n")
     else:
         write_items(terminal, [item], list(item), output_format)
 
@@ -130,8 +131,10 @@ def _make_column(field: str) -> ListColumn:
     return ListColumn(title=field.replace("_", " ").upper(), text=read, flexible=True)
 
 
-def _format_field(terminal: Terminal, name: str, value: object) -> str:
+def _format_field(terminal: Terminal, name: str, value: object, *, indent: int) -> str:
     """Return the value of a field; on a terminal, times are in its zone, and lines indented."""
     if not terminal.out.isatty():
         return to_text(value)
-    return format_local_time(value) if is_time_field(name) else to_text(value)
+    if is_time_field(name):
+        return format_local_time(value)
+    return to_text(value).replace("\n", "\n" + " " * indent)

@@ -65,6 +65,7 @@ class ResultPrinter:
         """Print the warnings and the footer of a successful statement.
 
         The footer is `3 rows · 0.12 s`, or `INSERT 1,000 rows · 2.6 s`, or `DROP TABLE · 0.5 s`.
+        With --verbose, the id of the statement follows.
         """
         result = statement.get("result") or {}
         count = result.get("row_count", 0)
@@ -84,7 +85,8 @@ class ResultPrinter:
         if not result.get("schema"):
             verb = describe_verb(statement["statement"]) or "done"
             rows = f"{verb} {rows}" if count else verb
-        self._terminal.info(f"{rows} · {format_elapsed(statement)}")
+        suffix = f" · {statement['id']}" if self._terminal.verbose else ""
+        self._terminal.info(f"{rows} · {format_elapsed(statement)}{suffix}")
 
     def print_failure(
         self,

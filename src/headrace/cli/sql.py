@@ -95,11 +95,13 @@ from headrace.errors import InvalidRequest
     help="Print the results of all statements, of the last one, or of statement N.",
 )
 @options.quiet
+@options.verbose
 @options.connection_options
 def sql(
     *,
     output: OutputFormat | None,
     quiet: bool,
+    verbose: bool,
     server: str | None,
     home: str | None,
     debug: bool,
@@ -110,7 +112,9 @@ def sql(
     SQL comes from the arguments, from files, or from a pipe. A text may hold several statements,
     separated by `;`.
     """
-    with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
+    with command_context(
+        server=server, home=home, debug=debug, quiet=quiet, verbose=verbose
+    ) as context:
         raise Exit(_run(context, context.output_format(output), SqlFlags(**flags)))
 
 

@@ -112,18 +112,22 @@ def show(
 @_statement_argument
 @options.output
 @options.quiet
+@options.verbose
 @options.connection_options
 def result(
     *,
     reference: str,
     output: OutputFormat | None,
     quiet: bool,
+    verbose: bool,
     server: str | None,
     home: str | None,
     debug: bool,
 ) -> None:
     """Print the rows of a statement that has ended."""
-    with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
+    with command_context(
+        server=server, home=home, debug=debug, quiet=quiet, verbose=verbose
+    ) as context:
         output_format = context.output_format(output)
         client = context.connect()
         statement = client.statement(resolve_statement(client, reference))
@@ -189,12 +193,14 @@ def wait_for_statement(
 @_statement_argument
 @options.output
 @options.quiet
+@options.verbose
 @options.connection_options
 def attach(
     *,
     reference: str,
     output: OutputFormat | None,
     quiet: bool,
+    verbose: bool,
     server: str | None,
     home: str | None,
     debug: bool,
@@ -204,7 +210,9 @@ def attach(
     Ctrl-C ends the command only: the statement continues to run.
     """
     with (
-        command_context(server=server, home=home, debug=debug, quiet=quiet) as context,
+        command_context(
+            server=server, home=home, debug=debug, quiet=quiet, verbose=verbose
+        ) as context,
         Interrupts() as interrupts,
     ):
         output_format = context.output_format(output)
