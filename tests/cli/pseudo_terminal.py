@@ -18,6 +18,7 @@ class PseudoTerminal:
 
     def __init__(self, environment: dict[str, str], columns: int = 80) -> None:
         self.environment = {**environment, "TERM": "xterm", "PYTHONUTF8": "1"}
+        self.columns = columns
         self._written = b""
         self._primary, self._secondary = pty.openpty()
         fcntl.ioctl(self._secondary, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))

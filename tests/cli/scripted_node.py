@@ -70,6 +70,9 @@ class ScriptedNode:
         self.statements: dict[str, Json] = {}
         self.sessions: dict[str, Json] = {}
         self.transactions: dict[str, Json] = {}
+        self.jobs: list[Json] = []
+        self.node_fields: Json = {}
+        """Fields of the node in the list of nodes."""
         self.ids: list[int] = []
         """Numbers for the ids of the following statements; afterwards they count from 1."""
         self.outages = 0
@@ -148,6 +151,7 @@ class ScriptedNode:
             ("GET", f"{api}/sessions/([^/]+)", self._get_session),
             ("DELETE", f"{api}/sessions/([^/]+)", self._close_session),
             ("GET", f"{api}/sessions/([^/]+)/log", self._get_log),
+            ("GET", f"{api}/jobs", lambda _: (200, {"items": self.jobs, "next": None})),
             ("GET", f"{api}/nodes", self._list_nodes),
             ("POST", f"{api}/nodes/([^/]+)/(drain|gone)", self._act_on_node),
             ("GET", f"{api}/transactions", self._list_transactions),
@@ -325,7 +329,7 @@ class ScriptedNode:
         return 200, self.log[-int(request.query.get("tail", len(self.log))) :]
 
     def _list_nodes(self, _request: Request) -> Response:
-        node = {"id": self.node_id, "state": "up", "started_at": _CREATED_AT}
+        node = {"id": self.node_id, "state": "up", "started_at": _CREATED_AT, **self.node_fields}
         return 200, {"items": [node], "next": None}
 
     def _act_on_node(self, _request: Request, id_: str, action: str) -> Response:

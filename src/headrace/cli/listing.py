@@ -30,6 +30,8 @@ class ListColumn:
     flexible: bool = False
     """Whether the texts may be cut to fit the terminal."""
     right: bool = False
+    widest: int | None = None
+    """Longest text that is not cut even if the terminal is wide; None: no limit."""
 
 
 def write_page(
@@ -115,6 +117,7 @@ def _write_list(terminal: Terminal, items: Sequence[Json], columns: Sequence[Lis
                 styles=[style_of_state(text) for text in texts] if is_state else [],
                 flexible=column.flexible,
                 right=column.right,
+                widest=column.widest,
             )
         )
     width = shutil.get_terminal_size().columns

@@ -42,6 +42,7 @@ _LIST_COLUMNS = (
         title="SESSION",
         text=lambda item: item.get("session_name") or item["session_id"],
         flexible=True,
+        widest=20,
     ),
     ListColumn(title="SQL", text=lambda item: item["statement"], flexible=True),
 )

@@ -11,8 +11,10 @@ from rich.text import Text
 
 from headrace.cli.output.terminal_table import write_table
 from headrace.cli.output.text import cut, display_width, is_utf8, to_printable
-from headrace.cli.output.widths import NARROWEST, fit_widths
+from headrace.cli.output.widths import fit_widths
 
+_NARROWEST = 8
+"""Width below which no column is cut."""
 _GAP = 2
 """Spaces between two columns."""
 
@@ -28,24 +30,26 @@ class DrawnColumn:
     flexible: bool
     """Whether texts may be cut to fit the terminal."""
     right: bool
+    widest: int | None = None
+    """Columns of the terminal that it takes at most."""
 
 
 def draw_list(out: TextIO, columns: Sequence[DrawnColumn], width: int, *, colour: bool) -> None:
     """Write a list that fits a terminal of this width, if its columns that are not flexible do."""
     texts = [[_flatten(text) for text in column.texts] for column in columns]
     needed = [
-        max(map(display_width, [column.title, *cells]))
+        min(max(map(display_width, [column.title, *cells])), column.widest or width)
         for column, cells in zip(columns, texts, strict=True)
     ]
     floors = [
-        min(size, max(NARROWEST, display_width(column.title))) if column.flexible else size
+        min(size, max(_NARROWEST, display_width(column.title))) if column.flexible else size
         for column, size in zip(columns, needed, strict=True)
     ]
     widths, _ = fit_widths(needed, floors, width - _GAP * (len(columns) - 1))
     table = Table(
         *[
             Column(
-                Text(column.title, style="bold"),
+                Text().append(column.title, "bold"),
                 width=size,
                 justify="right" if column.right else "left",
             )
@@ -60,9 +64,9 @@ def draw_list(out: TextIO, columns: Sequence[DrawnColumn], width: int, *, colour
     for index in range(len(columns[0].texts)):
         table.add_row(
             *[
-                Text(
+                Text().append(
                     cut(cells[index], size, utf8=utf8),
-                    style=column.styles[index] if column.styles else "",
+                    column.styles[index] if column.styles else None,
                 )
                 for column, cells, size in zip(columns, texts, widths, strict=True)
             ]

@@ -135,7 +135,7 @@ class TerminalTableWriter:
         if any(display_width(line) > width for line in lines):
             self._cut_count += 1
             lines = [cut(line, width, utf8=self._lines.utf8) for line in lines]
-        return Text("\n".join(lines), style=style)
+        return Text().append("\n".join(lines), style or None)
 
     def _make_box(self) -> Box:
         """Return the lines of a table: one below the header, and one between the columns."""
