@@ -9,6 +9,7 @@ import struct
 import subprocess
 import termios
 import threading
+from collections.abc import Sequence
 
 from tests.cli.conftest import COMMAND
 
@@ -25,9 +26,11 @@ class PseudoTerminal:
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
-    def start(self, *arguments: str, stdout: int | None = None) -> subprocess.Popen[bytes]:
+    def start(
+        self, *arguments: str, stdout: int | None = None, program: Sequence[str] = COMMAND
+    ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*COMMAND, *arguments],
+            [*program, *arguments],
             stdin=self._secondary,
             stdout=self._secondary if stdout is None else stdout,
             stderr=self._secondary,

@@ -37,6 +37,7 @@ class Script:
     rows_lost: int = 0
     """Rows that the result claims to have beyond those in `chunks`."""
     time_zone: str | None = None
+    rows_written: int | None = None
     outcome: Json = field(default_factory=dict)
     """Fields of a successful statement that have no field here."""
     problem: tuple[int, Json] | None = None
@@ -206,7 +207,8 @@ class ScriptedNode:
             statement |= script.outcome
             statement["result"] = {
                 "schema": [{"name": name, "type": type_} for name, type_ in script.columns],
-                "row_count": sum(map(len, script.chunks)) + script.rows_lost,
+                "row_count": script.rows_written or sum(map(len, script.chunks)) + script.rows_lost,
+                "rows_written": script.rows_written,
                 "chunks": len(script.chunks),
                 "truncated": script.truncated,
                 "time_zone": script.time_zone,

@@ -38,7 +38,8 @@ def statements(node: ScriptedNode) -> list[str]:
         item["session_name"] = item["session_id"] == named and node.sessions[named]["name"]
     failed |= {"state": "failed", "created_at": ago(days=3), "ended_at": ago(days=2, hours=20)}
     big |= {"state": "success", "created_at": ago(minutes=5), "ended_at": ago(minutes=4)}
-    big["result"] = {"row_count": 123456789, "schema": []}
+    big["result"] = {"row_count": 123456789, "schema": [{"name": "n", "type": "int"}]}
+    failed["result"] = {"row_count": 0, "schema": []}
     running |= {"state": "cancelling", "created_at": ago(hours=7, minutes=1)}
     return [*node.statements]
 
@@ -69,7 +70,7 @@ def test_statements_fit_the_terminal(statements: list[str], terminal: PseudoTerm
     assert running[-1].endswith("…")
     assert big[1:5] == ["success", "5 min", "1 min", "123,456,789"]
     assert failed[1:4] == ["failed", "3 d", "4 h"]
-    assert failed[4].startswith("a-session")
+    assert failed[4].startswith("a-sess")
     for statement, line in zip(reversed(statements), (running, big, failed), strict=True):
         assert statement.startswith(line[0])
         assert len(line[0]) < 20
@@ -126,7 +127,7 @@ def test_sessions_fit_the_terminal(node: ScriptedNode, terminal: PseudoTerminal)
         node._add_session({"name": "n" * 100, "profile": "p" * 100}),
         node._add_session({}),
     )
-    first |= {"busy": True, "kind": "interactive", "created_at": ago(hours=2)}
+    first |= {"busy": True, "kind": "interactive", "created_at": ago(hours=2, minutes=1)}
     second |= {"pool": True, "kind": "streaming", "created_at": ago(seconds=1)}
     first["id"], second["id"] = (f"se_{number:032x}" for number in NUMBERS[:2])
     lines = terminal.run("session", "list").splitlines()
@@ -134,7 +135,7 @@ def test_sessions_fit_the_terminal(node: ScriptedNode, terminal: PseudoTerminal)
     header, newest, oldest = map(split, lines)
     assert header == ["ID", "NAME", "STATE", "AGE", "TIME", "KIND", "PROFILE"]
     assert newest[1:3] == ["(pool)", "running"]
-    assert oldest[2:6] == ["running, busy", "2 h", "2 h", "interactive"]
+    assert oldest[2:5] == ["running, busy", "2 h", "2 h 1 min"]
 
 
 def make_job(**changes: Any) -> dict[str, Any]:

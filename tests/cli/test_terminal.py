@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.cli.conftest import RunHeadrace
@@ -107,6 +110,66 @@ def test_null_is_dimmed_unlike_the_string_null(
         " NULL",
         " \x1b[2mNULL\x1b[0m",
     ]
+
+
+@pytest.mark.finding("U8")
+@pytest.mark.parametrize(
+    ("text", "rows_written", "footer"),
+    [
+        ("INSERT INTO t SELECT 1", 1000, "INSERT 1,000 rows · 1.5 s"),
+        ("INSERT INTO t SELECT 1", 1, "INSERT 1 row · 1.5 s"),
+        ("INSERT INTO t SELECT 1 WHERE false", 0, "INSERT 0 rows · 1.5 s"),
+        ("INSERT INTO uncounted SELECT 1", None, "INSERT · 1.5 s"),
+        ("CREATE OR REPLACE TABLE t AS SELECT 1", 7, "CREATE TABLE 7 rows · 1.5 s"),
+        ("CREATE TABLE t (a INT)", None, "CREATE TABLE · 1.5 s"),
+        ("-- comment\ndrop view v", None, "DROP VIEW · 1.5 s"),
+        ("MERGE INTO t USING s ON t.a = s.a", 3, "MERGE 3 rows · 1.5 s"),
+        ("USE db", None, "USE · 1.5 s"),
+    ],
+)
+def test_the_footer_names_the_statement_and_the_rows_that_it_has_written(
+    node: ScriptedNode,
+    terminal: PseudoTerminal,
+    text: str,
+    rows_written: int | None,
+    footer: str,
+) -> None:
+    node.on(text, rows_written=rows_written, chunks=[[]])
+    (statement_id, output) = f"st_{1:032x}", terminal.run("sql", "--verbose", "--", text)
+    assert output == f"{footer} · {statement_id}\n"
+
+
+def test_the_footer_has_no_id_unless_asked(node: ScriptedNode, terminal: PseudoTerminal) -> None:
+    node.on("SELECT", columns=[("n", "int")], chunks=[[[1]]])
+    assert "st_" not in terminal.run("sql", "SELECT")
+    other = PseudoTerminal(terminal.environment)
+    assert "1 row · 1.5 s · st_" in other.run("statement", "result", "last", "-v")
+
+
+@pytest.mark.finding("U14")
+def test_progress_is_one_line_that_counts_from_the_submit_also_after_attach(
+    node: ScriptedNode, environment: dict[str, str]
+) -> None:
+    statement = node._add_statement("SELECT", "se_x")
+    node.on("SELECT", columns=[("n", "int")], chunks=[[[1]]], hangs=True)
+    hour_ago = datetime.now(UTC) - timedelta(hours=1, minutes=2)
+    statement |= {"created_at": hour_ago.isoformat(), "progress": {"tasks_done": 1} | TASKS}
+    terminal = PseudoTerminal(environment, columns=40)
+    process = terminal.start("statement", "attach", "last")
+    wait_until(lambda: "running" in terminal.text, what="the progress line")
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    terminal.close()
+    lines = re.findall(r"running · 1 h 2 min · 1 of 5 tasks[^\r\n]*", terminal.text)
+    assert lines
+    assert max(map(display_width, lines)) <= 40
+    assert "%" not in terminal.text
+    assert not node.calls("POST", ".*/cancel")
+    assert f"headrace statement attach {statement['id']}" in terminal.text
+    assert "\x1b[?25h" in terminal.text.rpartition("running")[2]
+
+
+TASKS = {"tasks_total": 5, "rows_read": 10**15, "bytes_read": 2**50}
 
 
 def test_the_progress_line_is_drawn_and_erased(

@@ -16,7 +16,7 @@ _PREFIX = re.compile(r"(st|se|no)_[0-9a-f]{1,31}")
 _MAX_CANDIDATES = 8
 _RECENT = 3
 """Statements that the error for an unknown id lists."""
-_MAX_TEXT = 50
+_MAX_TEXT = 40
 
 
 def resolve_statement(client: Client, reference: str) -> str:

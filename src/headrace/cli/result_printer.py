@@ -84,7 +84,8 @@ class ResultPrinter:
         rows = f"{count:,} row{'' if count == 1 else 's'}"
         if not result.get("schema"):
             verb = describe_verb(statement["statement"]) or "done"
-            rows = f"{verb} {rows}" if count else verb
+            is_counted = count or result.get("rows_written") is not None
+            rows = f"{verb} {rows}" if is_counted else verb
         suffix = f" · {statement['id']}" if self._terminal.verbose else ""
         self._terminal.info(f"{rows} · {format_elapsed(statement)}{suffix}")
 

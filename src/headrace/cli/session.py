@@ -34,7 +34,7 @@ _LIST_COLUMNS = (
     ListColumn(title="STATE", text=_describe_state),
     ListColumn(title="AGE", text=lambda item: format_age_of(item["created_at"]), right=True),
     ListColumn(title="TIME", text=format_elapsed, right=True),
-    ListColumn(title="KIND", text=lambda item: item.get("kind")),
+    ListColumn(title="KIND", text=lambda item: item.get("kind"), flexible=True),
     ListColumn(title="PROFILE", text=lambda item: item["profile"], flexible=True),
 )
 

@@ -28,8 +28,13 @@ _LIST_FIELDS = ("id", "state", "statement", "session_id", "owner", "created_at",
 
 
 def _format_rows(statement: Json) -> str | None:
+    """Return the rows of a result, or those that the statement has written; None without rows."""
     result = statement["result"]
-    return None if result is None else f"{result['row_count']:,}"
+    if result is None or not (
+        result["schema"] or result["row_count"] or result.get("rows_written") is not None
+    ):
+        return None
+    return f"{result['row_count']:,}"
 
 
 _LIST_COLUMNS = (

@@ -171,6 +171,8 @@ class ResultBody(ResponseModel):
     columns: list[ColumnBody] = Field(serialization_alias="schema")
     row_count: int
     """Number of rows. For INSERT and CREATE TABLE AS, which return no rows: the rows written."""
+    rows_written: int | None = None
+    """Rows that the statement has written; null if it writes none, or if Spark does not count."""
     byte_count: int
     """Bytes of Arrow record batches."""
     chunks: int
@@ -211,8 +213,7 @@ class StatementBody(ResponseModel):
     ended_at: Instant | None
     attempts: int
     queue_position: int | None = None
-    """In the response for one statement: its position among the waiting statements of its session,
-    from 1; null if it does not wait."""
+    """In the response for one waiting statement: its place in the queue of its session, from 1."""
     atomic: bool | None
     """For a CTAS that ran: whether its table appeared whole."""
     note: str | None

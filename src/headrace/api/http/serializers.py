@@ -194,6 +194,7 @@ def _result_body(result: ResultInfo | None, rows_written: int | None) -> ResultB
     return ResultBody(
         columns=_columns(result),
         row_count=result.row_count if rows_written is None else rows_written,
+        rows_written=rows_written,
         byte_count=result.byte_count,
         chunks=result.chunks,
         truncated=result.truncated,

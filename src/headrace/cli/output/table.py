@@ -124,8 +124,7 @@ class RawTextWriter:
 
     def write_rows(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            text = escape_controls(to_text(row[0]))
-            self._out.write(text if text.endswith("\n") else text + "\n")
+            self._out.write(escape_controls(to_text(row[0])).rstrip("\n") + "\n")
 
     def end(self) -> None:
         pass
