@@ -72,10 +72,8 @@ class ScriptedNode:
         self.sessions: dict[str, Json] = {}
         self.transactions: dict[str, Json] = {}
         self.jobs: list[Json] = []
-        self.node_fields: Json = {}
-        """Fields of the node in the list of nodes."""
-        self.ids: list[int] = []
-        """Numbers for the ids of the following statements; afterwards they count from 1."""
+        self.node_fields: Json = {}  # of the node in the list of nodes
+        self.ids: list[int] = []  # of the following statements; afterwards they count from 1
         self.outages = 0
         """Number of following API requests that fail with status 503."""
         self.dropped = 0
@@ -305,11 +303,8 @@ class ScriptedNode:
     def _list_sessions(self, request: Request) -> Response:
         state = request.query.get("state")
         prefix = request.query.get("id_prefix", "")
-        items = [
-            item
-            for item in self.sessions.values()
-            if state in {None, item["state"]} and item["id"].startswith(prefix)
-        ]
+        items = [item for item in self.sessions.values() if state in {None, item["state"]}]
+        items = [item for item in items if item["id"].startswith(prefix)]
         return 200, {"items": items[::-1], "next": None}
 
     def _get_session(self, _request: Request, name: str) -> Response:

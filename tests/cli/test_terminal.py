@@ -163,6 +163,7 @@ def test_progress_is_one_line_that_counts_from_the_submit_also_after_attach(
     lines = re.findall(r"running · 1 h 2 min · 1 of 5 tasks[^\r\n]*", terminal.text)
     assert lines
     assert max(map(display_width, lines)) <= 40
+    assert "rows read" not in terminal.text  # the line is cut and not wrapped
     assert "%" not in terminal.text
     assert not node.calls("POST", ".*/cancel")
     assert f"headrace statement attach {statement['id']}" in terminal.text
