@@ -9,6 +9,7 @@ import struct
 import subprocess
 import termios
 import threading
+from collections.abc import Sequence
 
 from tests.cli.conftest import COMMAND
 
@@ -18,15 +19,18 @@ class PseudoTerminal:
 
     def __init__(self, environment: dict[str, str], columns: int = 80) -> None:
         self.environment = {**environment, "TERM": "xterm", "PYTHONUTF8": "1"}
+        self.columns = columns
         self._written = b""
         self._primary, self._secondary = pty.openpty()
         fcntl.ioctl(self._secondary, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
-    def start(self, *arguments: str, stdout: int | None = None) -> subprocess.Popen[bytes]:
+    def start(
+        self, *arguments: str, stdout: int | None = None, program: Sequence[str] = COMMAND
+    ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*COMMAND, *arguments],
+            [*program, *arguments],
             stdin=self._secondary,
             stdout=self._secondary if stdout is None else stdout,
             stderr=self._secondary,

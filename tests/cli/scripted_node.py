@@ -36,6 +36,8 @@ class Script:
     """State after a cancel; None keeps the statement in `cancelling`."""
     rows_lost: int = 0
     """Rows that the result claims to have beyond those in `chunks`."""
+    time_zone: str | None = None
+    rows_written: int | None = None
     outcome: Json = field(default_factory=dict)
     """Fields of a successful statement that have no field here."""
     problem: tuple[int, Json] | None = None
@@ -69,6 +71,9 @@ class ScriptedNode:
         self.statements: dict[str, Json] = {}
         self.sessions: dict[str, Json] = {}
         self.transactions: dict[str, Json] = {}
+        self.jobs: list[Json] = []
+        self.node_fields: Json = {}  # of the node in the list of nodes
+        self.ids: list[int] = []  # of the following statements; afterwards they count from 1
         self.outages = 0
         """Number of following API requests that fail with status 503."""
         self.dropped = 0
@@ -145,6 +150,7 @@ class ScriptedNode:
             ("GET", f"{api}/sessions/([^/]+)", self._get_session),
             ("DELETE", f"{api}/sessions/([^/]+)", self._close_session),
             ("GET", f"{api}/sessions/([^/]+)/log", self._get_log),
+            ("GET", f"{api}/jobs", lambda _: (200, {"items": self.jobs, "next": None})),
             ("GET", f"{api}/nodes", self._list_nodes),
             ("POST", f"{api}/nodes/([^/]+)/(drain|gone)", self._act_on_node),
             ("GET", f"{api}/transactions", self._list_transactions),
@@ -175,7 +181,7 @@ class ScriptedNode:
 
     def _add_statement(self, text: str, session: str) -> Json:
         statement = {
-            "id": f"st_{len(self.statements) + 1:032x}",
+            "id": f"st_{self.ids.pop(0) if self.ids else len(self.statements) + 1:032x}",
             "session_id": session,
             "kind": "interactive",
             "state": "running",
@@ -199,9 +205,11 @@ class ScriptedNode:
             statement |= script.outcome
             statement["result"] = {
                 "schema": [{"name": name, "type": type_} for name, type_ in script.columns],
-                "row_count": sum(map(len, script.chunks)) + script.rows_lost,
+                "row_count": script.rows_written or sum(map(len, script.chunks)) + script.rows_lost,
+                "rows_written": script.rows_written,
                 "chunks": len(script.chunks),
                 "truncated": script.truncated,
+                "time_zone": script.time_zone,
             }
         elif script.error is not None:
             statement["error"] = script.error
@@ -226,7 +234,8 @@ class ScriptedNode:
 
     def _list_statements(self, request: Request) -> Response:
         limit = int(request.query["limit"])
-        items = list(self.statements.values())[::-1]
+        prefix = request.query.get("id_prefix", "")
+        items = [item for item in self.statements.values() if item["id"].startswith(prefix)][::-1]
         next_page = items[limit - 1]["id"] if len(items) > limit else None
         return 200, {"items": items[:limit], "next": next_page}
 
@@ -293,7 +302,9 @@ class ScriptedNode:
 
     def _list_sessions(self, request: Request) -> Response:
         state = request.query.get("state")
+        prefix = request.query.get("id_prefix", "")
         items = [item for item in self.sessions.values() if state in {None, item["state"]}]
+        items = [item for item in items if item["id"].startswith(prefix)]
         return 200, {"items": items[::-1], "next": None}
 
     def _get_session(self, _request: Request, name: str) -> Response:
@@ -315,7 +326,7 @@ class ScriptedNode:
         return 200, self.log[-int(request.query.get("tail", len(self.log))) :]
 
     def _list_nodes(self, _request: Request) -> Response:
-        node = {"id": self.node_id, "state": "up", "started_at": _CREATED_AT}
+        node = {"id": self.node_id, "state": "up", "started_at": _CREATED_AT, **self.node_fields}
         return 200, {"items": [node], "next": None}
 
     def _act_on_node(self, _request: Request, id_: str, action: str) -> Response:

@@ -54,7 +54,7 @@ def layout(home: Path) -> HomeLayout:
 def run(headrace: RunHeadrace, layout: HomeLayout, monkeypatch: pytest.MonkeyPatch) -> RunHeadrace:
     """Run commands that may start no node of their own, and find none on the default port."""
 
-    def refuse_start(*_: object) -> None:
+    def refuse_start(*_: object, **__: object) -> None:
         raise AssertionError("the command starts a node")
 
     monkeypatch.setattr(discovery, "start_embedded_node", refuse_start)

@@ -57,8 +57,11 @@ def test_show_includes_the_stack_trace_with_debug_only(
 
 
 def test_an_unknown_statement_is_a_usage_error(headrace: RunHeadrace) -> None:
-    completed = headrace("statement", "show", "st_0")
-    assert (completed.returncode, completed.stderr) == (2, "error: There is no statement 'st_0'.\n")
+    unknown = "st_" + "f" * 32
+    for name in ("x", unknown):
+        completed = headrace("statement", "show", name)
+        error = f"error: There is no statement {name!r}.\n"
+        assert (completed.returncode, completed.stderr) == (2, error)
 
 
 def test_result_prints_rows_or_the_error(

@@ -65,6 +65,7 @@ def command_context(
     home: str | None = None,
     debug: bool = False,
     quiet: bool = False,
+    verbose: bool = False,
 ) -> Iterator[CommandContext]:
     """Run the body of a command. Print its errors and turn them into exit codes.
 
@@ -75,6 +76,7 @@ def command_context(
     terminal = open_terminal(
         quiet=quiet,
         debug=debug,
+        verbose=verbose,
         connection_flags="".join(
             f" {flag} {shlex.quote(value)}" for flag, value in flags.items() if value is not None
         ),

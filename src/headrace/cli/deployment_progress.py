@@ -5,25 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from headrace.cli.output.styled import StyledText
+from headrace.cli.output.styled import paint
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_FAILED, EXIT_USAGE
-from headrace.printable import escape_controls
 
 _POLL_SECONDS = 0.5
 _COLOURS = {
-    "start-clean": "\x1b[32m",
-    "restart-from-savepoint": "\x1b[33m",
-    "restart-clean": "\x1b[33m",
-    "resume-latest": "\x1b[32m",
-    "stop": "\x1b[31m",
-    "error": "\x1b[31m",
-    "+": "\x1b[32m",
-    "-": "\x1b[31m",
-    "@": "\x1b[36m",
+    "start-clean": "green",
+    "restart-from-savepoint": "yellow",
+    "restart-clean": "yellow",
+    "resume-latest": "green",
+    "stop": "red",
+    "error": "red",
+    "+": "green",
+    "-": "red",
+    "@": "cyan",
 }
-_RESET = "\x1b[0m"
 _STEPS = {
     "planned": "begins",
     "stop_wanted": "is stopping",
@@ -77,7 +75,7 @@ def write_plan(terminal: Terminal, deployment: Json) -> None:
         decision = job["decision"]
         version = f" v{job['version']}" if job["version"] else ""
         terminal.out.write(f"{job['name'].ljust(width)}  ")
-        terminal.out.write(_paint(terminal, decision, decision))
+        terminal.out.write(paint(decision, _COLOURS.get(decision, ""), colour=terminal.colour))
         terminal.out.write(f"{version}  {job['reason']}\n")
         if job["changed"] and decision != "none":
             terminal.out.write(f"{' ' * width}  changed: {', '.join(job['changed'])}\n")
@@ -126,15 +124,8 @@ def _write_end(terminal: Terminal, deployment: Json, job: Json) -> None:
 def _write_diff(terminal: Terminal, diff: str, *, indent: str) -> None:
     for line in diff.splitlines():
         terminal.out.write(indent)
-        terminal.out.write(_paint(terminal, line[:1], line))
+        terminal.out.write(paint(line, _COLOURS.get(line[:1], ""), colour=terminal.colour))
         terminal.out.write("\n")
-
-
-def _paint(terminal: Terminal, key: str, text: str) -> str:
-    colour = _COLOURS.get(key)
-    if not terminal.colour or colour is None:
-        return text
-    return StyledText(f"{colour}{escape_controls(text)}{_RESET}")
 
 
 def _poll(client: Client, deployment: Json, is_done: Callable[[Json], bool]) -> Json:

@@ -21,3 +21,8 @@ def format_age(seconds: float) -> str:
         if count or (unit == "s" and not parts):
             parts.append(f"{count} {unit}")
     return " ".join(parts[:2])
+
+
+def format_short_age(seconds: float) -> str:
+    """Return a time in its largest unit, rounded down: `7 s`, `2 min`, `3 h`, `2 d`."""
+    return " ".join(format_age(seconds).split(" ")[:2])

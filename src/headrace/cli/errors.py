@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from headrace.cli.output.styled import StyledText
+from headrace.cli.output.styled import paint
 from headrace.cli.output.text import display_width
 from headrace.cli.script import Source, SourceStatement
 from headrace.client.http import Json
 from headrace.errors import HeadraceError, Position
 from headrace.printable import escape_controls
 
-_RED, _RESET = "\x1b[31m", "\x1b[0m"
 _EXCERPT_LENGTH = 100
 """Characters of a line that are shown around a caret."""
 
@@ -62,7 +61,7 @@ class ErrorPrinter:
             source_line = statement.source.line(position.line)
         elif position is not None and text is not None:
             source_line = Source(None, text).line(position.line)
-        self._out.write(StyledText(f"{_RED}error:{_RESET}" if self._colour else "error:"))
+        self._out.write(paint("error:", "red", colour=self._colour))
         prefix = _location_prefix(statement, position)
         self._out.write(f" {prefix}{summary}{_position_suffix(statement, position)}\n")
         if position is not None and source_line is not None:

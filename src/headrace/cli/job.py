@@ -11,15 +11,33 @@ from click.exceptions import Exit
 from headrace.cli import options
 from headrace.cli.command import command_context
 from headrace.cli.deployment_progress import follow
-from headrace.cli.listing import write_items, write_object, write_page
+from headrace.cli.listing import ListColumn, write_items, write_object, write_page
 from headrace.cli.output.formats import OutputFormat
+from headrace.cli.readable import format_age_of
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Json
 
 _FIELDS = ("name", "state", "version", "session", "last_batch", "updated_at", "error")
+_LIST_COLUMNS = (
+    ListColumn(title="NAME", text=lambda item: item["name"], flexible=True),
+    ListColumn(title="STATE", text=lambda item: item["state"]),
+    ListColumn(title="VERSION", text=lambda item: item["version"], right=True),
+    ListColumn(title="CHANGED", text=lambda item: format_age_of(item["updated_at"]), right=True),
+    ListColumn(title="BATCH", text=lambda item: item["last_batch"], right=True),
+    ListColumn(title="SESSION", text=lambda item: item["session"], flexible=True),
+    ListColumn(title="ERROR", text=lambda item: item["error"], flexible=True),
+)
 _VERSION_FIELDS = (
     *("version", "revision", "outcome", "decision", "reason", "from_state"),
     *("query_id", "created_at"),
+)
+_VERSION_COLUMNS = (
+    ListColumn(title="VERSION", text=lambda item: item["version"], right=True),
+    ListColumn(title="OUTCOME", text=lambda item: item["outcome"]),
+    ListColumn(title="AGE", text=lambda item: format_age_of(item["created_at"]), right=True),
+    ListColumn(title="DECISION", text=lambda item: item["decision"]),
+    ListColumn(title="REASON", text=lambda item: item["reason"], flexible=True),
+    ListColumn(title="FROM", text=lambda item: item["from_state"], flexible=True),
 )
 _SAVEPOINT_FIELDS = ("id", "version", "state", "files", "bytes", "is_clean", "created_at")
 
@@ -46,7 +64,7 @@ def list_jobs(
         page = context.connect().jobs()
         if output_format not in {OutputFormat.JSON, OutputFormat.JSONL}:
             page["items"] = [_summarize(item) for item in page["items"]]
-        write_page(context.terminal, page, _FIELDS, output_format)
+        write_page(context.terminal, page, _FIELDS, output_format, _LIST_COLUMNS)
 
 
 @job.command()
@@ -83,7 +101,8 @@ def history(
     """List the versions of a job, newest first, with decision and reason."""
     with command_context(server=server, home=home, debug=debug) as context:
         page = context.connect().job_versions(name, limit=limit)
-        write_page(context.terminal, page, _VERSION_FIELDS, context.output_format(output))
+        output_format = context.output_format(output)
+        write_page(context.terminal, page, _VERSION_FIELDS, output_format, _VERSION_COLUMNS)
 
 
 @job.command()

@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import click
 
 from headrace.cli import options
 from headrace.cli.command import command_context
-from headrace.cli.listing import write_items
+from headrace.cli.listing import ListColumn, write_items
 from headrace.cli.output.formats import OutputFormat
+from headrace.cli.readable import format_age_of, parse_instant
+from headrace.cli.references import resolve_node
+from headrace.client.http import Json
 
 _FIELDS = ("id", "state", "address", "host", "version", "profiles", "lease_until")
+
+
+def _describe_lease(node: Json) -> str | None:
+    """Return how long the lease of a node is still valid; None if the node is gone."""
+    until = parse_instant(node.get("lease_until"))
+    if until is None or node["state"] == "gone":
+        return None
+    seconds = (until - datetime.now(UTC)).total_seconds()
+    return f"{seconds:.0f} s" if seconds > 0 else "expired"
+
+
+_LIST_COLUMNS = (
+    ListColumn(title="ID", text=lambda item: item["id"]),
+    ListColumn(title="STATE", text=lambda item: item["state"]),
+    ListColumn(title="AGE", text=lambda item: format_age_of(item["started_at"]), right=True),
+    ListColumn(title="LEASE", text=_describe_lease, right=True),
+    ListColumn(title="ADDRESS", text=lambda item: item.get("address"), flexible=True),
+    ListColumn(title="HOST", text=lambda item: item.get("host"), flexible=True),
+    ListColumn(title="VERSION", text=lambda item: item.get("version")),
+    ListColumn(
+        title="PROFILES", text=lambda item: ", ".join(item.get("profiles", ())), flexible=True
+    ),
+)
 
 _id_argument = click.argument("node_id", metavar="ID")
 
 
 @click.group()
 def node() -> None:
-    """List, drain and end the nodes of a cluster."""
+    """List, drain and end the nodes of a cluster. ID is an id or the beginning of an id."""
 
 
 @node.command("list")
@@ -28,7 +56,8 @@ def list_nodes(
     """List the nodes of the store, with their leases."""
     with command_context(server=server, home=home, debug=debug) as context:
         output_format = context.output_format(output)
-        write_items(context.terminal, context.connect().nodes(), _FIELDS, output_format)
+        nodes = context.connect().nodes()
+        write_items(context.terminal, nodes, _FIELDS, output_format, _LIST_COLUMNS)
 
 
 @node.command()
@@ -37,7 +66,8 @@ def list_nodes(
 def drain(*, node_id: str, server: str | None, home: str | None, debug: bool) -> None:
     """Let a node leave. It begins nothing new, hands its work over, and stops."""
     with command_context(server=server, home=home, debug=debug) as context:
-        drained = context.connect().drain_node(node_id)
+        client = context.connect()
+        drained = client.drain_node(resolve_node(client, node_id))
         context.terminal.notice(f"Node {drained['id']} is {drained['state']}.")
 
 
@@ -63,5 +93,6 @@ def gone(
             " command with --confirmed."
         )
     with command_context(server=server, home=home, debug=debug) as context:
-        ended = context.connect().confirm_node_gone(node_id)
+        client = context.connect()
+        ended = client.confirm_node_gone(resolve_node(client, node_id))
         context.terminal.notice(f"Node {ended['id']} is {ended['state']}.")

@@ -44,6 +44,9 @@ debug = click.option("--debug", is_flag=True, help="Show the stack traces of err
 quiet = click.option(
     "--quiet", "-q", is_flag=True, help="Show no progress and no footers; warnings remain."
 )
+verbose = click.option(
+    "--verbose", "-v", is_flag=True, help="Show the id of each statement in its footer."
+)
 output = click.option(
     "--format",
     "-o",

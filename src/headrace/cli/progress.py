@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from headrace.cli.durations import format_age
-from headrace.cli.output.styled import ERASE_LINE
 from headrace.client.http import Json
+from headrace.printable import escape_controls
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 REDRAW_SECONDS = 0.5
 """Shortest time between two drawings."""
@@ -27,7 +30,7 @@ class ProgressLine:
         self._out = out
         self.enabled = enabled
         self._start: float | None = None
-        self._visible = False
+        self._live: Live | None = None
 
     def draw(self, statement: Json, session_state: str | None = None) -> None:
         """Replace the line by the current progress.
@@ -40,18 +43,32 @@ class ProgressLine:
         if self._start is None:
             self._start = time.monotonic() - _seconds_since_submit(statement)
         elapsed = time.monotonic() - self._start
-        text = describe_progress(statement, session_state, elapsed)
-        self._out.write(ERASE_LINE)
-        self._out.write(text)
-        self._out.flush()
-        self._visible = True
+        self._show(describe_progress(statement, session_state, elapsed))
 
     def erase(self) -> None:
         """Remove the line from the terminal."""
-        if self._visible:
-            self._out.write(ERASE_LINE)
-            self._out.flush()
-            self._visible = False
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _show(self, text: str) -> None:
+        # rich takes 0.07 s to import. A statement that has ended by then needs no progress.
+        from rich.live import Live  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        from headrace.cli.output.console import open_console  # noqa: PLC0415
+
+        line = Text(escape_controls(text), no_wrap=True, overflow="ellipsis")
+        if self._live is None:
+            self._live = Live(
+                console=open_console(self._out),
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+        self._live.update(line, refresh=True)
 
 
 def describe_progress(statement: Json, session_state: str | None, elapsed: float) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from datetime import datetime
 from itertools import chain
-from typing import Any
 
-from headrace.cli.durations import format_duration
 from headrace.cli.output.base import OutputColumn, Row
-from headrace.cli.output.formats import OutputFormat, make_writer
+from headrace.cli.output.formats import OutputFormat, ResultDetails, make_writer
+from headrace.cli.readable import format_elapsed
 from headrace.cli.script import SourceStatement
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
@@ -67,6 +65,7 @@ class ResultPrinter:
         """Print the warnings and the footer of a successful statement.
 
         The footer is `3 rows · 0.12 s`, or `INSERT 1,000 rows · 2.6 s`, or `DROP TABLE · 0.5 s`.
+        With --verbose, the id of the statement follows.
         """
         result = statement.get("result") or {}
         count = result.get("row_count", 0)
@@ -85,8 +84,10 @@ class ResultPrinter:
         rows = f"{count:,} row{'' if count == 1 else 's'}"
         if not result.get("schema"):
             verb = describe_verb(statement["statement"]) or "done"
-            rows = f"{verb} {rows}" if count else verb
-        self._terminal.info(f"{rows} · {_format_elapsed(statement)}")
+            is_counted = count or result.get("rows_written") is not None
+            rows = f"{verb} {rows}" if is_counted else verb
+        suffix = f" · {statement['id']}" if self._terminal.verbose else ""
+        self._terminal.info(f"{rows} · {format_elapsed(statement)}{suffix}")
 
     def print_failure(
         self,
@@ -109,7 +110,7 @@ class ResultPrinter:
             failure = {**failure, "message": message}
         text = None if source is not None else statement.get("statement")
         self._terminal.errors.print_failure(failure, source, text)
-        self._terminal.info(f"{_format_elapsed(statement)} · {statement['id']}")
+        self._terminal.info(f"{format_elapsed(statement)} · {statement['id']}")
 
     def _write_binary(self, statement: Json, format: OutputFormat) -> None:  # noqa: A002
         sys.stdout.flush()
@@ -125,7 +126,14 @@ class ResultPrinter:
         first_chunk = next(chunks, [])
         sample = first_chunk[:_SAMPLE_ROWS]
         out = self._terminal.out
-        writer = make_writer(self._format, out, columns, sample, colour=self._terminal.colour)
+        details = ResultDetails(
+            row_count=result["row_count"],
+            time_zone=result.get("time_zone"),
+            on_cut=self._report_cut_values,
+        )
+        writer = make_writer(
+            self._format, out, columns, sample, colour=self._terminal.colour, details=details
+        )
         if self._result_count and not self._is_json:
             out.write("\n")
         self._result_count += 1
@@ -141,6 +149,12 @@ class ResultPrinter:
                 f"The result of {statement['id']} is incomplete: the node returned {count} of "
                 f"{result['row_count']} rows."
             )
+
+    def _report_cut_values(self, count: int) -> None:
+        self._terminal.warn(
+            f"{count:,} value{' is' if count == 1 else 's are'} cut to fit the terminal. "
+            "Add --format vertical to see whole values."
+        )
 
     def _read_chunks(self, statement: Json) -> Iterator[list[Row]]:
         """Read the chunks of a result; the response to the submit may hold the first one."""
@@ -165,16 +179,3 @@ def _needs_plain_numbers(statement: Json, *, is_json: bool) -> bool:
     types = [column["type"] for column in statement["result"]["schema"]]
     string_types = [name for name in types if "bigint" in name or "decimal" in name]
     return any(is_json or "<" in name for name in string_types)
-
-
-def _format_elapsed(statement: Json) -> str:
-    """Return the time from the submit of a statement to its end, for example `1.5 s`."""
-    created = _parse_instant(statement.get("created_at"))
-    ended = _parse_instant(statement.get("ended_at"))
-    if created is None or ended is None:
-        return "running"
-    return format_duration((ended - created).total_seconds())
-
-
-def _parse_instant(value: Any) -> datetime | None:
-    return datetime.fromisoformat(value) if isinstance(value, str) else None

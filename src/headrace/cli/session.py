@@ -9,17 +9,44 @@ import click
 
 from headrace.cli import options
 from headrace.cli.command import command_context
-from headrace.cli.listing import write_object, write_page
+from headrace.cli.listing import ListColumn, write_object, write_page
 from headrace.cli.output.formats import OutputFormat
+from headrace.cli.readable import format_age_of, format_elapsed
+from headrace.cli.references import resolve_session
+from headrace.client.http import Json
 
 _LIST_FIELDS = ("id", "name", "state", "busy", "profile", "owner", "created_at", "ended_at")
+
+
+def _describe_name(session: Json) -> str | None:
+    """Return the name of a session. The session for statements without a session has none."""
+    name: str | None = session["name"]
+    return "(pool)" if name is None and session.get("pool") else name
+
+
+def _describe_state(session: Json) -> str:
+    return f"{session['state']}, busy" if session["busy"] else str(session["state"])
+
+
+_LIST_COLUMNS = (
+    ListColumn(title="ID", text=lambda item: item["id"]),
+    ListColumn(title="NAME", text=_describe_name, flexible=True),
+    ListColumn(title="STATE", text=_describe_state),
+    ListColumn(title="AGE", text=lambda item: format_age_of(item["created_at"]), right=True),
+    ListColumn(title="TIME", text=format_elapsed, right=True),
+    ListColumn(title="KIND", text=lambda item: item.get("kind"), flexible=True),
+    ListColumn(title="PROFILE", text=lambda item: item["profile"], flexible=True),
+)
 
 _session_argument = click.argument("name", metavar="SESSION")
 
 
 @click.group()
 def session() -> None:
-    """Create, list, show and close sessions, by id or name."""
+    """Create, list, show and close sessions.
+
+    SESSION is an id, the beginning of an id, or the name of a live session.
+    """
 
 
 @session.command()
@@ -91,7 +118,7 @@ def list_sessions(
         output_format = context.output_format(output)
         client = context.connect()
         page = client.sessions(state=state, before=before, limit=limit)
-        write_page(context.terminal, page, _LIST_FIELDS, output_format)
+        write_page(context.terminal, page, _LIST_FIELDS, output_format, _LIST_COLUMNS)
 
 
 @session.command()
@@ -104,7 +131,9 @@ def show(
     """Show one session."""
     with command_context(server=server, home=home, debug=debug) as context:
         output_format = context.output_format(output)
-        write_object(context.terminal, context.connect().session(name), output_format)
+        client = context.connect()
+        session = client.session(resolve_session(client, name))
+        write_object(context.terminal, session, output_format)
 
 
 @session.command()
@@ -116,7 +145,8 @@ def show(
 def log(*, name: str, tail: int | None, server: str | None, home: str | None, debug: bool) -> None:
     """Print the log of a session's driver."""
     with command_context(server=server, home=home, debug=debug) as context:
-        context.terminal.out.write(context.connect().session_log(name, tail))
+        client = context.connect()
+        context.terminal.out.write(client.session_log(resolve_session(client, name), tail))
 
 
 @session.command()
@@ -133,5 +163,5 @@ def close(
     with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
         client = context.connect()
         for name in names:
-            session = client.close_session(name)
+            session = client.close_session(resolve_session(client, name))
             context.terminal.info(f"The session {session['id']} is {session['state']}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.cli.references import resolve_session
 from headrace.client.http import Client, Json
 from headrace.errors import Conflict, InvalidRequest, NotFound, SessionNameExists
 
@@ -43,7 +44,7 @@ class SessionOption:
                 return None
             return str(client.create_session(self._request())["id"])
         if not self._create:
-            return self._name
+            return resolve_session(client, self._name)
         try:
             return self._check_existing(client.session(self._name))
         except NotFound:

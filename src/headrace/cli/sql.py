@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import click
@@ -94,11 +95,13 @@ from headrace.errors import InvalidRequest
     help="Print the results of all statements, of the last one, or of statement N.",
 )
 @options.quiet
+@options.verbose
 @options.connection_options
 def sql(
     *,
     output: OutputFormat | None,
     quiet: bool,
+    verbose: bool,
     server: str | None,
     home: str | None,
     debug: bool,
@@ -109,7 +112,9 @@ def sql(
     SQL comes from the arguments, from files, or from a pipe. A text may hold several statements,
     separated by `;`.
     """
-    with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
+    with command_context(
+        server=server, home=home, debug=debug, quiet=quiet, verbose=verbose
+    ) as context:
         raise Exit(_run(context, context.output_format(output), SqlFlags(**flags)))
 
 
@@ -172,7 +177,8 @@ def _run(context: CommandContext, output_format: OutputFormat | None, flags: Sql
     session_option = flags.session_option()
     run_options = flags.run_options()
     on_first_signal = "Cancelling … (press Ctrl-C again to leave at once)"
-    with Interrupts(lambda: terminal.info(on_first_signal)) as interrupts:
+    notify = partial(terminal.info, on_first_signal, replaces_progress=True)
+    with Interrupts(notify) as interrupts:
         with interrupts.interruptible():
             statements = split_sources(read_sources(flags.texts, flags.files))
             only_result = _only_result(flags.results, statements, output_format)

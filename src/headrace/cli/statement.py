@@ -15,21 +15,52 @@ from headrace.cli.follow import (
     wait_for_end,
 )
 from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupted, Interrupts
-from headrace.cli.listing import write_object, write_page
+from headrace.cli.listing import ListColumn, write_object, write_page
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.progress import ProgressLine
+from headrace.cli.readable import format_age_of, format_elapsed
+from headrace.cli.references import resolve_session, resolve_statement
 from headrace.cli.result_printer import ResultPrinter, exit_code
 from headrace.client.http import Client, Json
 from headrace.errors import EXIT_TIMEOUT, HeadraceError
 
 _LIST_FIELDS = ("id", "state", "statement", "session_id", "owner", "created_at", "ended_at")
 
-_statement_argument = click.argument("id_", metavar="STATEMENT")
+
+def _format_rows(statement: Json) -> str | None:
+    """Return the rows of a result, or those that the statement has written; None without rows."""
+    result = statement["result"]
+    if result is None or not (
+        result["schema"] or result["row_count"] or result.get("rows_written") is not None
+    ):
+        return None
+    return f"{result['row_count']:,}"
+
+
+_LIST_COLUMNS = (
+    ListColumn(title="ID", text=lambda item: item["id"]),
+    ListColumn(title="STATE", text=lambda item: item["state"]),
+    ListColumn(title="AGE", text=lambda item: format_age_of(item["created_at"]), right=True),
+    ListColumn(title="TIME", text=format_elapsed, right=True),
+    ListColumn(title="ROWS", text=_format_rows, right=True),
+    ListColumn(
+        title="SESSION",
+        text=lambda item: item.get("session_name") or item["session_id"],
+        flexible=True,
+        widest=20,
+    ),
+    ListColumn(title="SQL", text=lambda item: item["statement"], flexible=True),
+)
+
+_statement_argument = click.argument("reference", metavar="STATEMENT")
 
 
 @click.group()
 def statement() -> None:
-    """List, show, wait for, attach to and cancel statements."""
+    """List, show, wait for, attach to and cancel statements.
+
+    STATEMENT is an id, the beginning of an id, or `last` for your newest statement.
+    """
 
 
 @statement.command("list")
@@ -54,8 +85,13 @@ def list_statements(
     with command_context(server=server, home=home, debug=debug) as context:
         output_format = context.output_format(output)
         client = context.connect()
-        page = client.statements(session=session, state=state, before=before, limit=limit)
-        write_page(context.terminal, page, _LIST_FIELDS, output_format)
+        page = client.statements(
+            session=session and resolve_session(client, session),
+            state=state,
+            before=before,
+            limit=limit,
+        )
+        write_page(context.terminal, page, _LIST_FIELDS, output_format, _LIST_COLUMNS)
 
 
 @statement.command()
@@ -63,12 +99,18 @@ def list_statements(
 @options.output
 @options.connection_options
 def show(
-    *, id_: str, output: OutputFormat | None, server: str | None, home: str | None, debug: bool
+    *,
+    reference: str,
+    output: OutputFormat | None,
+    server: str | None,
+    home: str | None,
+    debug: bool,
 ) -> None:
     """Show one statement; --debug includes the stack trace of its error."""
     with command_context(server=server, home=home, debug=debug) as context:
         output_format = context.output_format(output)
-        statement = context.connect().statement(id_, trace=debug)
+        client = context.connect()
+        statement = client.statement(resolve_statement(client, reference), trace=debug)
         write_object(context.terminal, statement, output_format)
 
 
@@ -76,23 +118,29 @@ def show(
 @_statement_argument
 @options.output
 @options.quiet
+@options.verbose
 @options.connection_options
 def result(
     *,
-    id_: str,
+    reference: str,
     output: OutputFormat | None,
     quiet: bool,
+    verbose: bool,
     server: str | None,
     home: str | None,
     debug: bool,
 ) -> None:
     """Print the rows of a statement that has ended."""
-    with command_context(server=server, home=home, debug=debug, quiet=quiet) as context:
+    with command_context(
+        server=server, home=home, debug=debug, quiet=quiet, verbose=verbose
+    ) as context:
         output_format = context.output_format(output)
         client = context.connect()
-        statement = client.statement(id_)
+        statement = client.statement(resolve_statement(client, reference))
         if not has_ended(statement):
-            client.rows(id_)  # raises the error in which the node explains why there are no rows
+            client.rows(
+                statement["id"]
+            )  # raises the error in which the node explains why there are no rows
         raise Exit(_print(ResultPrinter(client, context.terminal, output_format), statement))
 
 
@@ -106,12 +154,12 @@ def result(
 )
 @options.connection_options
 def cancel(
-    *, id_: str, wait: bool, force: bool, server: str | None, home: str | None, debug: bool
+    *, reference: str, wait: bool, force: bool, server: str | None, home: str | None, debug: bool
 ) -> None:
     """Cancel a statement and print the state in which it ended."""
     with command_context(server=server, home=home, debug=debug) as context:
         client = context.connect()
-        statement = client.cancel(id_, force=force)
+        statement = client.cancel(resolve_statement(client, reference), force=force)
         if wait:
             statement = wait_for_end(client, statement)
         context.terminal.out.write(statement["state"] + "\n")
@@ -124,7 +172,7 @@ def cancel(
 @options.connection_options
 def wait_for_statement(
     *,
-    id_: str,
+    reference: str,
     timeout: str | None,
     quiet: bool,
     server: str | None,
@@ -141,7 +189,8 @@ def wait_for_statement(
     ):
         limit = None if timeout is None else options.parse_seconds(timeout, "--timeout")
         client = context.connect()
-        statement = _follow(context, client, client.statement(id_), interrupts, limit)
+        statement = client.statement(resolve_statement(client, reference))
+        statement = _follow(context, client, statement, interrupts, limit)
         context.terminal.out.write(statement["state"] + "\n")
         raise Exit(exit_code(statement) if has_ended(statement) else EXIT_TIMEOUT)
 
@@ -150,12 +199,14 @@ def wait_for_statement(
 @_statement_argument
 @options.output
 @options.quiet
+@options.verbose
 @options.connection_options
 def attach(
     *,
-    id_: str,
+    reference: str,
     output: OutputFormat | None,
     quiet: bool,
+    verbose: bool,
     server: str | None,
     home: str | None,
     debug: bool,
@@ -165,12 +216,14 @@ def attach(
     Ctrl-C ends the command only: the statement continues to run.
     """
     with (
-        command_context(server=server, home=home, debug=debug, quiet=quiet) as context,
+        command_context(
+            server=server, home=home, debug=debug, quiet=quiet, verbose=verbose
+        ) as context,
         Interrupts() as interrupts,
     ):
         output_format = context.output_format(output)
         client = context.connect()
-        statement = client.statement(id_)
+        statement = client.statement(resolve_statement(client, reference))
         try:
             statement = _follow(context, client, statement, interrupts, None)
         except Interrupted:

@@ -11,13 +11,33 @@ import click
 
 from headrace.cli import options
 from headrace.cli.command import command_context
-from headrace.cli.listing import write_items, write_object, write_page
+from headrace.cli.listing import ListColumn, write_items, write_object, write_page
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.output.styled import StyledText
+from headrace.cli.readable import format_age_of
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
 
 _FIELDS = ("name", "state", "sink", "last_batch", "input_rate", "failures", "next_try", "error")
+
+
+def _describe_name(query: Json) -> str:
+    """Return the name of a query, with its scope if that is a job."""
+    scope = query.get("scope", "adhoc")
+    return str(query["name"]) if scope == "adhoc" else f"{scope}.{query['name']}"
+
+
+_LIST_COLUMNS = (
+    ListColumn(title="NAME", text=_describe_name, flexible=True),
+    ListColumn(title="STATE", text=lambda item: item["state"]),
+    ListColumn(title="AGE", text=lambda item: format_age_of(item.get("created_at")), right=True),
+    ListColumn(title="SINK", text=lambda item: item["sink"], flexible=True),
+    ListColumn(title="BATCH", text=lambda item: item["last_batch"], right=True),
+    ListColumn(title="ROWS/S", text=lambda item: item["input_rate"], right=True),
+    ListColumn(title="FAILURES", text=lambda item: item["failures"] or None, right=True),
+    ListColumn(title="RETRY", text=lambda item: item["next_try"], right=True),
+    ListColumn(title="ERROR", text=lambda item: item["error"], flexible=True),
+)
 _WATCH_SECONDS = 1.0
 _CLEAR = StyledText("\x1b[H\x1b[J")
 
@@ -60,7 +80,7 @@ def list_streams(
                 write_page(terminal, page, _FIELDS, output_format)
                 return
             page["items"] = [summarize(item) for item in page["items"]]
-            write_page(terminal, page, _FIELDS, output_format)
+            write_page(terminal, page, _FIELDS, output_format, _LIST_COLUMNS)
 
         _write_once_or_watch(terminal, read, write, watch=watch)
 

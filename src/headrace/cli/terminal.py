@@ -46,6 +46,8 @@ class Terminal:
     err: TextIO
     quiet: bool
     debug: bool
+    verbose: bool = False
+    """Whether footers show the ids of statements."""
     connection_flags: str = ""
     """The flags --server and --home of this command, which another command needs too."""
 
@@ -68,8 +70,10 @@ class Terminal:
         """Return a command that uses the same node, for a message."""
         return " ".join(["headrace", *arguments]) + self.connection_flags
 
-    def info(self, text: str) -> None:
+    def info(self, text: str, *, replaces_progress: bool = False) -> None:
         """Print a line on standard error if it is a terminal and --quiet is not set."""
+        if self.interactive and replaces_progress:
+            self.err.write(ERASE_LINE)
         if self.interactive:
             self.warn(text)
 
@@ -86,7 +90,9 @@ class Terminal:
         self.err.flush()
 
 
-def open_terminal(*, quiet: bool, debug: bool, connection_flags: str = "") -> Terminal:
+def open_terminal(
+    *, quiet: bool, debug: bool, verbose: bool = False, connection_flags: str = ""
+) -> Terminal:
     """Return the streams of this process.
 
     A stream that is not a terminal is set to UTF-8 with LF as line end. Data for a pipe or a file
@@ -99,7 +105,7 @@ def open_terminal(*, quiet: bool, debug: bool, connection_flags: str = "") -> Te
             else:
                 stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
     out = _escape(sys.stdout) if sys.stdout.isatty() else sys.stdout
-    return Terminal(out, _escape(sys.stderr), quiet, debug, connection_flags)
+    return Terminal(out, _escape(sys.stderr), quiet, debug, verbose, connection_flags)
 
 
 def _escape(stream: TextIO) -> TextIO:

@@ -183,10 +183,12 @@ class Client:
         session: str | None = None,
         state: str | None = None,
         before: str | None = None,
+        id_prefix: str | None = None,
         limit: int | None = None,
     ) -> Json:
         """Return a page of statements, newest first: `{items, next}`."""
         query = {"session": session, "state": state, "before": before, "limit": limit}
+        query["id_prefix"] = id_prefix
         return self._call("GET", "/api/v1/statements", query=query)
 
     def rows(self, statement: str, chunk: int = 0, *, plain_numbers: bool = False) -> Json:
@@ -243,10 +245,15 @@ class Client:
         return self._call("GET", f"/api/v1/sessions/{_quote(session)}")
 
     def sessions(
-        self, *, state: str | None = None, before: str | None = None, limit: int | None = None
+        self,
+        *,
+        state: str | None = None,
+        before: str | None = None,
+        id_prefix: str | None = None,
+        limit: int | None = None,
     ) -> Json:
         """Return a page of sessions, newest first: `{items, next}`."""
-        query = {"state": state, "before": before, "limit": limit}
+        query = {"state": state, "before": before, "id_prefix": id_prefix, "limit": limit}
         return self._call("GET", "/api/v1/sessions", query=query)
 
     def session_log(self, session: str, tail: int | None = None, *, forward: bool = True) -> str:

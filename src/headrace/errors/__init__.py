@@ -30,6 +30,7 @@ from headrace.errors.jobs import (
 )
 from headrace.errors.refusals import (
     AlreadyEnded,
+    AmbiguousId,
     BackendUnreachable,
     BodyTooLarge,
     ChunkNotFound,
@@ -127,6 +128,7 @@ __all__ = [
     "EXIT_TIMEOUT",
     "EXIT_USAGE",
     "AlreadyEnded",
+    "AmbiguousId",
     "AtomicityRequired",
     "BackendUnreachable",
     "BodyTooLarge",

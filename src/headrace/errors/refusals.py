@@ -21,6 +21,12 @@ class InvalidRequest(HeadraceError):
     exit_code = EXIT_USAGE
 
 
+class AmbiguousId(InvalidRequest):
+    """Several ids begin with the given characters."""
+
+    code = "ambiguous_id"
+
+
 class InvalidSetting(InvalidRequest):
     """A setting is unknown or has a value that is not allowed."""
 

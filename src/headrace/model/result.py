@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -28,7 +29,16 @@ from headrace.model.text import MAX_REPORT, Count, JsonObject, SmallCount
 
 _MAX_PARTS = 1_000_000
 """Largest number of parts of a result, and of batches of a part."""
+_TIME_ZONE = re.compile(r"[A-Za-z0-9+][A-Za-z0-9_+:/-]{0,63}|-[0-9:]{1,8}")
 _ATTEMPT = re.compile(r"(st_[0-9a-f]{32})-([0-9]{1,9})-[0-9]{1,9}")
+
+
+def check_time_zone(value: Any) -> str | None:
+    """Return the name of a time zone, or None for a value that cannot be a name.
+
+    A result without a zone is shown in UTC, which is better than to refuse its rows.
+    """
+    return value if isinstance(value, str) and _TIME_ZONE.fullmatch(value) else None
 
 
 class Disposition(StrEnum):
@@ -170,6 +180,10 @@ class ResultReport(BaseModel):
     chunks: SmallCount
     data: Annotated[bytes, Field(max_length=MAX_REPORT)] | None = None
     """An Arrow IPC stream; inline results only."""
+    time_zone: Annotated[
+        Annotated[str, Field(max_length=64)] | None, BeforeValidator(check_time_zone)
+    ] = None
+    """`spark.sql.session.timeZone`, if the result has timestamps."""
     port: Annotated[int, Field(ge=1024, le=65535)] | None = None
     """Port of the driver's Flight server; held results only. The node knows the address."""
 
@@ -226,5 +240,7 @@ class ResultInfo(BaseModel):
     """Whether the rows have been deleted."""
     gone_reason: GoneReason | None = None
     """Why they are gone; None if they are not, or if an older node has deleted them."""
+    time_zone: str | None = None
+    """Time zone of the session, in which Spark shows timestamps; None: not known."""
     holder: ResultHolder | None = None
     """The driver that holds the rows; exactly the `memory` results have one."""

@@ -22,6 +22,14 @@ class Page(Generic[T]):
     more: bool
 
 
+def starts_with(column: Column[Any], prefix: str | None) -> list[ColumnElement[bool]]:
+    """Return the conditions for ids that begin with a prefix of hex digits; none for None.
+
+    They are a range, for which an index of the column is used on both databases.
+    """
+    return [] if prefix is None else [column >= prefix, column < prefix + "g"]
+
+
 def length_of(column: Column[Any]) -> ColumnElement[int]:
     """Return the expression for the characters of a JSON column; 0 for NULL."""
     return func.coalesce(func.length(cast(column, Text)), 0)

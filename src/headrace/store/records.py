@@ -6,12 +6,19 @@ fields are columns of the same table.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 from sqlalchemy import RowMapping
 
-from headrace.model.result import Disposition, GoneReason, ResultHolder, ResultInfo
+from headrace.model.result import (
+    Disposition,
+    GoneReason,
+    ResultHolder,
+    ResultInfo,
+    check_time_zone,
+)
 from headrace.model.session import Session, SessionSpec
 from headrace.model.statement import Statement, StatementSpec
 
@@ -19,6 +26,16 @@ _Spec = TypeVar("_Spec", bound=BaseModel)
 
 RESULT_PREFIX = "result_info_"
 """Prefix of the columns of a result in a row of its statement."""
+
+
+_TIME_ZONE = "headrace.time_zone"
+"""Key beside Spark's own keys in the column `spark_schema`."""
+
+
+def schema_to_column(spark_schema: Mapping[str, Any], time_zone: str | None) -> dict[str, Any]:
+    """Return the value of the column `spark_schema`, which also holds the session's time zone."""
+    zone = {} if time_zone is None else {_TIME_ZONE: time_zone}
+    return {**spark_schema, **zone}
 
 
 def spec_to_columns(spec: BaseModel) -> dict[str, Any]:
@@ -60,7 +77,16 @@ def _pop_result(columns: dict[str, Any]) -> ResultInfo | None:
     )
     if holder is not None:
         result["disposition"] = Disposition.MEMORY
+    schema = dict(result.pop("spark_schema"))
+    time_zone = check_time_zone(schema.pop(_TIME_ZONE, None))
     gone, reason = result.pop("gone_at") is not None, result.pop("gone_reason")
     # A newer node may have reasons that this one does not know.
     known = reason if reason in set(GoneReason) else None
-    return ResultInfo(**result, gone=gone, gone_reason=known, holder=holder)
+    return ResultInfo(
+        **result,
+        spark_schema=schema,
+        time_zone=time_zone,
+        gone=gone,
+        gone_reason=known,
+        holder=holder,
+    )

@@ -15,6 +15,7 @@ from headrace.model.result import Disposition, GoneReason, ResultHolder, ResultR
 from headrace.model.session import DriverLease, SessionKind
 from headrace.store.clock import clock
 from headrace.store.database import Tx
+from headrace.store.records import schema_to_column
 from headrace.store.tables import results, sessions, statements
 
 _INTERNAL = {"statement_id", "data", "deletion_failures", "retry_at"}
@@ -96,7 +97,7 @@ def insert(
         "holder_session_id": None if holder is None else holder.session_id,
         "holder_epoch": None if holder is None else holder.epoch,
         "endpoint": None if holder is None else holder.endpoint,
-        "spark_schema": report.spark_schema,
+        "spark_schema": schema_to_column(report.spark_schema, report.time_zone),
         "row_count": report.row_count,
         "byte_count": report.byte_count,
         "truncated": report.truncated,

@@ -17,6 +17,7 @@ from headrace.store import events, pending_hook_calls, results, snapshots
 from headrace.store.clock import clock, seconds_since
 from headrace.store.database import Tx
 from headrace.store.notifications import LAUNCH, session_topic
+from headrace.store.paging import starts_with
 from headrace.store.records import row_to_session, spec_to_columns
 from headrace.store.stream_queries import HAS_LIVE_QUERY, NEEDS_DRIVER
 from headrace.store.tables import sessions, statements
@@ -151,6 +152,7 @@ def page(
     owner: str | None = None,
     states: Collection[SessionState] | None = None,
     before: str | None = None,
+    id_prefix: str | None = None,
     limit: int = 100,
 ) -> list[Session]:
     """Return at most `limit` sessions, newest first.
@@ -158,7 +160,7 @@ def page(
     Args:
         before: Id of the last session of the previous page; None: the first page.
     """
-    query = _SELECT
+    query = _SELECT.where(*starts_with(sessions.c.id, id_prefix))
     if owner is not None:
         query = query.where(sessions.c.owner == owner)
     if states is not None:

@@ -20,7 +20,7 @@ from headrace.store import results, waiting_statements
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import session_topic
-from headrace.store.paging import Page, count_within_budget, length_of
+from headrace.store.paging import Page, count_within_budget, length_of, starts_with
 from headrace.store.records import RESULT_PREFIX, row_to_statement, spec_to_columns
 from headrace.store.remote_wake_ups import NO_PROCESS, SEVERAL
 from headrace.store.statement_transitions import record
@@ -151,6 +151,7 @@ def page(
     session: str | None = None,
     states: Collection[StatementState] | None = None,
     before: str | None = None,
+    id_prefix: str | None = None,
     limit: int = 100,
 ) -> Page[Statement]:
     """Return at most `limit` statements, newest first, as many as have a bounded size together.
@@ -158,8 +159,10 @@ def page(
     Args:
         session: Only statements of the session with this id.
         before: Id of the last statement of the previous page; None: the first page.
+        id_prefix: Only statements whose ids begin with it.
     """
     chosen = _choose(owner=owner, session=session, states=states, before=before)
+    chosen += starts_with(statements.c.id, id_prefix)
     sizes = _SIZES.where(*chosen).order_by(statements.c.id.desc())
     count, more = count_within_budget(tx, sizes, limit)
     return Page(_fetch(tx, chosen, count), more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.store import new_statement
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
@@ -219,3 +220,29 @@ def test_lists_of_statements_and_events_hold_only_the_beginning_of_a_long_messag
     events = node.http.get(f"/api/v1/events?entity_id={statement_id}")
     assert "m… [cut]" in events.text
     assert len(events.content) < 4 * 4096
+
+
+def test_statements_are_listed_by_a_prefix_of_their_ids(start_node: StartNode) -> None:
+    node = start_node()
+    session_id = node.session(name="etl")
+    mine = [node.submit(session=session_id)["id"] for _ in range(2)]
+    foreign = new_statement(node.database, session_id, owner="bob")
+
+    def ids(path: str, prefix: str) -> list[str]:
+        page = node.http.get(f"/api/v1/{path}", params={"id_prefix": prefix}).json()
+        return [item["id"] for item in page["items"]]
+
+    assert ids("statements", "st_0") == mine[::-1]
+    assert ids("statements", mine[0]) == [mine[0]]
+    assert ids("statements", foreign) == []
+    assert ids("sessions", session_id[:-1]) == [session_id]
+    listed = node.http.get("/api/v1/statements").json()["items"]
+    assert {item["session_name"] for item in listed} == {"etl"}
+
+
+@pytest.mark.parametrize("path", ["statements", "sessions"])
+@pytest.mark.parametrize("prefix", ["", "st", "019f", "st_xyz", "st_%", "st_" + "0" * 33, "ST_0"])
+def test_a_text_that_begins_no_id_is_refused(node: InProcessNode, path: str, prefix: str) -> None:
+    response = node.http.get(f"/api/v1/{path}", params={"id_prefix": prefix})
+    assert response.status_code == 400
+    assert "id_prefix" in response.json()["detail"]

@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 from headrace.cli.output.base import OutputColumn
 from headrace.cli.output.formats import OutputFormat, make_writer
-from headrace.cli.output.text import Number, display_width, pad, to_json, to_printable
+from headrace.cli.output.terminal_table import TerminalTableWriter
+from headrace.cli.output.text import (
+    Number,
+    cut,
+    display_width,
+    pad,
+    to_json,
+    to_printable,
+    to_printable_lines,
+)
+from headrace.cli.output.widths import fit_widths
 from headrace.errors import FormatCannotHold
 
 TEXTS = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"])))
@@ -133,6 +143,91 @@ def test_a_value_longer_than_its_column_is_not_cut() -> None:
     assert out.getvalue().splitlines()[2:] == [" x | y", " longer | y"]
 
 
+def test_line_breaks_in_a_value_are_line_breaks_of_the_table() -> None:
+    rows = [[1, "a\n\tb", "x"], [2, "", None]]
+    types = ("int", "string", "string")
+    assert write(OutputFormat.TABLE, rows, *types) == (
+        " c0 | c1  | c2\n----+-----+------\n  1 | a\\  | x\n    | \\tb |\n  2 |     | NULL\n"
+    )
+    assert write(OutputFormat.VERTICAL, rows[:1], *types).splitlines()[1:] == [
+        "c0 | 1",
+        "c1 | a",
+        "   | \\tb",
+        "c2 | x",
+    ]
+
+
+@given(ROWS)
+def test_a_table_for_a_file_has_every_value_whole(rows: list[list[str | None]]) -> None:
+    text = write(OutputFormat.TABLE, rows)
+    for row in rows:
+        for value in row:
+            assert all(line in text for line in to_printable_lines(value))
+
+
+def test_columns_of_the_same_name_are_kept() -> None:
+    columns = [OutputColumn("a", "int"), OutputColumn("a", "string"), OutputColumn("a", "int")]
+    out = io.StringIO()
+    writer = TerminalTableWriter(out, 80, colour=False, on_cut=lambda _: None)
+    writer.begin(columns, [[1, "x", 2]])
+    writer.write_rows([[1, "x", 2]])
+    assert out.getvalue() == " a | a | a\n---+---+---\n 1 | x | 2\n"
+
+
+CELLS = st.one_of(
+    TEXTS, st.sampled_from(["日本" * 30, "👩‍👩‍👧" * 9, "❤️" * 50, "e\u0301" * 80, "a\nb"])
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**9), CELLS, CELLS), max_size=4), st.integers(45, 90))
+def test_a_table_never_exceeds_the_terminal_and_reports_what_it_cuts(
+    rows: list[tuple[int, str | None, str | None]], width: int
+) -> None:
+    columns = [OutputColumn(name, name) for name in ("int", "string", "string")]
+    out, cut_counts = io.TextIOWrapper(io.BytesIO(), "utf-8", newline=""), list[int]()
+    writer = TerminalTableWriter(out, width, colour=False, on_cut=cut_counts.append)
+    writer.begin(columns, rows)
+    writer.write_rows(rows)
+    writer.end()
+    out.flush()
+    lines = out.buffer.getvalue().decode().splitlines()  # type: ignore[attr-defined]
+    assert max(map(display_width, lines)) <= width
+    whole = [sum(line in "\n".join(lines) for line in to_printable_lines(row[1])) for row in rows]
+    wanted = [len(to_printable_lines(row[1])) for row in rows]
+    assert whole == wanted or cut_counts
+
+
+@pytest.mark.parametrize(
+    ("widths", "floors", "available", "fitted", "fits"),
+    [
+        ([5, 90, 40], [5, 10, 10], 75, [5, 35, 35], True),
+        ([5, 90, 20], [5, 10, 10], 75, [5, 50, 20], True),
+        ([5, 5], [5, 5], 20, [5, 5], True),
+        ([30, 90], [30, 10], 35, [30, 10], False),
+        ([10**9, 1], [10, 1], 40, [39, 1], True),
+        ([], [], 80, [], True),
+    ],
+)
+def test_the_widest_columns_shrink_first(
+    widths: list[int], floors: list[int], available: int, fitted: list[int], fits: bool
+) -> None:
+    assert fit_widths(widths, floors, available) == (fitted, fits)
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "shown"),
+    [
+        ("abcdef", 6, "abcdef"),
+        ("abcdefg", 6, "abcde…"),
+        ("日本日本", 6, "日本…"),
+        ("日本", 4, "日本"),
+    ],
+)
+def test_a_cut_text_ends_with_a_mark(text: str, columns: int, shown: str) -> None:
+    assert cut(text, columns) == shown
+    assert display_width(shown) <= columns
+
+
 @given(st.text())
 def test_printable_text_contains_no_control_characters(text: str) -> None:
     control = {"Cc", "Cf", "Zl", "Zp"}
@@ -140,7 +235,7 @@ def test_printable_text_contains_no_control_characters(text: str) -> None:
 
 
 def test_display_width_and_padding_count_terminal_columns() -> None:
-    assert [display_width(text) for text in ("abc", "日本", "e\u0301")] == [3, 4, 1]
+    assert [display_width(text) for text in ("abc", "日本", "e\u0301", "❤️")] == [*(3, 4, 1, 2)]
     assert pad("日", 4) == "日  "
     assert pad("日", 4, right=True) == "  日"
     assert pad("longer", 2) == "longer"

@@ -316,3 +316,33 @@ def test_commas_in_the_text_of_views_are_not_values(node: InProcessNode) -> None
     snapshot = Snapshot(catalog="spark_catalog", namespace=["default"], views=entries)
     assert driver.succeed(statement_id, snapshot=snapshot).applied
     assert driver.restore().snapshot == snapshot
+
+
+@pytest.mark.finding("U9")
+@pytest.mark.parametrize(
+    ("reported", "zone"),
+    [
+        ("Europe/Paris", "Europe/Paris"),
+        ("+02:00", "+02:00"),
+        ("-18:00", "-18:00"),
+        ("GMT+2", "GMT+2"),
+        ("../../etc/passwd", None),
+        ("/etc/localtime", None),
+        ("Europe/Paris\x1b[2J", None),
+        ("x" * 65, None),
+        ("", None),
+        (7, None),
+        (None, None),
+        ({"zone": ["UTC"] * 1000}, None),
+    ],
+    ids=str,
+)
+def test_a_time_zone_that_cannot_be_one_is_ignored(
+    node: InProcessNode, reported: Any, zone: str | None
+) -> None:
+    statement_id, driver = start(node)
+    status, _ = post(driver, "ended", make_report(statement_id, time_zone=reported))
+    assert status == 200
+    ended = node.statement(statement_id)
+    assert (ended["state"], ended["result"]["time_zone"]) == ("success", zone)
+    assert [column["name"] for column in ended["result"]["schema"]] == ["n", "s"]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.process_identity import this_host
 from headrace.control.launchers.local import LocalLauncher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
@@ -30,7 +29,7 @@ S3_RESULTS = {"location": "s3://bucket/results"}
 def backends(tmp_path: Path, **changes: Any) -> list[str]:
     """Return the backends of a node with these settings."""
     settings = Settings(home=tmp_path, catalog=CatalogSettings(kind="memory"), **changes)
-    launchers = installed_launchers(settings, ClassArchives(None))
+    launchers = installed_launchers(settings, LocalLauncher(settings.layout))
     return [launcher.backend for launcher in launchers]
 
 

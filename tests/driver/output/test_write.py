@@ -376,3 +376,20 @@ def test_large_arrow_types_in_the_session_do_not_change_the_result(
 def test_a_report_with_binary_rows_survives_json(spark: SparkSession, writer: Writer) -> None:
     report = write_result(spark.sql("SELECT X'FF' AS b"), writer.make_options())
     assert _values(read_rows(report)) == [b"\xff"]
+
+
+@pytest.mark.finding("U9")
+def test_a_result_with_timestamps_names_the_time_zone_of_its_session(
+    spark: SparkSession, writer: Writer
+) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    for sql, zone in [
+        ("SELECT timestamp'2026-01-01 00:00:00' AS t", "Asia/Kathmandu"),
+        ("SELECT array(named_struct('t', current_timestamp())) AS a", "Asia/Kathmandu"),
+        ("SELECT timestamp_ntz'2026-01-01 00:00:00' AS t, current_date() AS d", None),
+        ("SELECT 1 AS n", None),
+    ]:
+        report, rows = writer.write(session.sql(sql))
+        assert report.time_zone == zone
+        assert "time_zone" not in str(rows.schema.spark)

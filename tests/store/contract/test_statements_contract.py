@@ -6,7 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from tests.support.store import INLINE, LOST, new_session, new_statement, running_session
+from tests.support.store import (
+    INLINE,
+    LOST,
+    OWNER,
+    new_session,
+    new_statement,
+    running_session,
+)
 
 from headrace.errors import SessionEnded, SessionNotFound
 from headrace.model.failure import Failure
@@ -15,7 +22,15 @@ from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, SessionState, Stateme
 from headrace.model.result import Disposition, ResultRequest
 from headrace.model.session import NewSession, SessionKind
 from headrace.model.statement import NewStatement, Parameter, Statement, StatementSpec
-from headrace.store import driver_view, events, results, sessions, statement_transitions, statements
+from headrace.store import (
+    driver_view,
+    events,
+    results,
+    session_names,
+    sessions,
+    statement_transitions,
+    statements,
+)
 from headrace.store.database import Database
 
 NEVER_RAN = Failure(code="session_failed", message="The session failed.")
@@ -117,6 +132,65 @@ def test_pages_are_sorted_from_newest_to_oldest(store: Database) -> None:
             waiting[4],
         ]
         assert ids(states=[]) == []
+
+
+def test_statements_are_found_by_a_prefix_of_their_ids(store: Database) -> None:
+    session_id = new_session(store)
+    mine = [new_statement(store, session_id) for _ in range(3)]
+    foreign = new_statement(store, session_id, owner="bob")
+    with store.read() as tx:
+
+        def ids(prefix: str, **chosen: object) -> list[str]:
+            page = statements.page(tx, owner=OWNER, id_prefix=prefix, **chosen)  # type: ignore[arg-type]
+            return [statement.id for statement in page.items]
+
+        assert ids("st_") == mine[::-1]
+        assert ids("st_", limit=2) == mine[:0:-1]
+        assert ids("st_", before=mine[1]) == [mine[0]]
+        for statement_id in mine:
+            assert ids(statement_id) == [statement_id]
+            assert ids(statement_id[:-1] + "g") == []
+            same = [other for other in mine if other.startswith(statement_id[:-1])]
+            assert ids(statement_id[:-1]) == same[::-1]
+        assert ids(foreign) == []
+        assert ids("se_") == []
+
+
+def test_sessions_are_found_by_a_prefix_of_their_ids(store: Database) -> None:
+    mine = [new_session(store) for _ in range(2)]
+    with store.read() as tx:
+
+        def ids(prefix: str) -> list[str]:
+            return [session.id for session in sessions.page(tx, owner=OWNER, id_prefix=prefix)]
+
+        assert ids("se_") == mine[::-1]
+        assert [ids(session_id) for session_id in mine] == [[mine[0]], [mine[1]]]
+        assert sessions.page(tx, owner="bob", id_prefix=mine[0]) == []
+
+
+def test_only_sessions_with_a_name_have_one(store: Database) -> None:
+    named, other = new_session(store, name="etl"), new_session(store)
+    with store.read() as tx:
+        assert session_names.find_names(tx, [named, other, "se_x"]) == {named: "etl"}
+        assert session_names.find_names(tx, []) == {}
+
+
+def test_the_time_zone_of_a_result_is_stored_beside_its_schema(store: Database) -> None:
+    statement_id = new_statement(store, new_session(store))
+    report = INLINE.model_copy(update={"time_zone": "Europe/Paris"})
+    with store.write("test") as tx:
+        assert statement_transitions.transition(
+            tx,
+            statement_id,
+            StatementState.SUCCESS,
+            actor="driver",
+            result=report,
+            result_seconds=60,
+        )
+    info = _get(store, statement_id).result
+    assert info is not None
+    assert info.time_zone == "Europe/Paris"
+    assert info.spark_schema == INLINE.spark_schema
 
 
 def test_the_time_of_every_step_is_stored(store: Database) -> None:

@@ -11,6 +11,10 @@ Before = Annotated[
     str | None,
     Query(pattern=r"^[a-z]{2}_[0-9a-f]{32}$", description="the `next` of the previous page"),
 ]
+IdPrefix = Annotated[
+    str | None,
+    Query(pattern=r"^[a-z]{2}_[0-9a-f]{1,32}$", description="only items whose ids begin with this"),
+]
 Limit = Annotated[int, Query(ge=1, le=1000, description="largest number of items")]
 
 

@@ -171,11 +171,15 @@ class ResultBody(ResponseModel):
     columns: list[ColumnBody] = Field(serialization_alias="schema")
     row_count: int
     """Number of rows. For INSERT and CREATE TABLE AS, which return no rows: the rows written."""
+    rows_written: int | None = None
+    """Rows that the statement has written; null if it writes none, or if Spark does not count."""
     byte_count: int
     """Bytes of Arrow record batches."""
     chunks: int
     truncated: bool
     """Whether a limit cut off rows."""
+    time_zone: str | None = None
+    """`spark.sql.session.timeZone`, if the result has timestamps. JSON has them in UTC."""
     disposition: Disposition | str
     expires_at: Instant
     gone: bool
@@ -191,6 +195,8 @@ class StatementBody(ResponseModel):
 
     id: str
     session_id: str
+    session_name: str | None = None
+    """In a list: the name of the session; null if it has none."""
     ordinal: int
     """Position within the session, from 0."""
     kind: SessionKind | str
@@ -207,8 +213,7 @@ class StatementBody(ResponseModel):
     ended_at: Instant | None
     attempts: int
     queue_position: int | None = None
-    """In the response for one statement: its position among the waiting statements of its session,
-    from 1; null if it does not wait."""
+    """In the response for one waiting statement: its place in the queue of its session, from 1."""
     atomic: bool | None
     """For a CTAS that ran: whether its table appeared whole."""
     note: str | None

@@ -34,6 +34,7 @@ def statement_body(
     trace: bool = False,
     in_list: bool = False,
     queue_position: int | None = None,
+    session_name: str | None = None,
 ) -> StatementBody:
     """Return the body of a statement, without rows.
 
@@ -41,6 +42,7 @@ def statement_body(
         trace: Whether to include the stack trace of the error.
         in_list: Whether to shorten the message of the error.
         queue_position: Position in the queue of the session, if the response tells it.
+        session_name: Name of the session, if it has one and the response tells it.
     """
     failure = statement.failure
     if failure is not None and in_list:
@@ -48,6 +50,7 @@ def statement_body(
     return StatementBody(
         id=statement.id,
         session_id=statement.session_id,
+        session_name=session_name,
         ordinal=statement.ordinal,
         kind=statement.spec.kind,
         state=statement.state,
@@ -191,9 +194,11 @@ def _result_body(result: ResultInfo | None, rows_written: int | None) -> ResultB
     return ResultBody(
         columns=_columns(result),
         row_count=result.row_count if rows_written is None else rows_written,
+        rows_written=rows_written,
         byte_count=result.byte_count,
         chunks=result.chunks,
         truncated=result.truncated,
+        time_zone=result.time_zone,
         disposition=result.disposition,
         expires_at=result.expires_at,
         gone=result.gone,

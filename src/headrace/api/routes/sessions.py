@@ -10,7 +10,7 @@ from fastapi.responses import PlainTextResponse
 
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
-from headrace.api.http.paging import Before, Limit, split_page
+from headrace.api.http.paging import Before, IdPrefix, Limit, split_page
 from headrace.api.http.parameters import SessionRef
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
@@ -52,10 +52,13 @@ def list_sessions(
         list[SessionState] | None, Query(description="only sessions in one of these states")
     ] = None,
     before: Before = None,
+    id_prefix: IdPrefix = None,
     limit: Limit = 100,
 ) -> Response:
     """List sessions, newest first."""
-    sessions = node_of(request).sessions.page(caller, states=state, before=before, limit=limit + 1)
+    sessions = node_of(request).sessions.page(
+        caller, states=state, before=before, id_prefix=id_prefix, limit=limit + 1
+    )
     page, next_ = split_page(sessions, limit)
     return json_response(
         SessionPage(items=[session_body(item, in_list=True) for item in page], next=next_)

@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from headrace.api.auth import Authenticated
 from headrace.api.context import long_polls_of, node_of, statement_reads_of
 from headrace.api.http.allowed_hosts import is_loopback
-from headrace.api.http.paging import Before, Limit
+from headrace.api.http.paging import Before, IdPrefix, Limit
 from headrace.api.http.parameters import StatementIdPath
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
@@ -121,13 +121,19 @@ def list_statements(
         str | None, Query(description="only statements of this session, by id or name")
     ] = None,
     before: Before = None,
+    id_prefix: IdPrefix = None,
     limit: Limit = 100,
 ) -> Response:
     """List statements, newest first. A page with long texts has fewer items than `limit`."""
-    page = node_of(request).statements.page(
-        caller, session=session, states=state, before=before, limit=limit
+    statements = node_of(request).statements
+    page = statements.page(
+        caller, session=session, states=state, before=before, id_prefix=id_prefix, limit=limit
     )
-    items = [statement_body(statement, in_list=True) for statement in page.items]
+    names = statements.find_session_names(page.items)
+    items = [
+        statement_body(statement, in_list=True, session_name=names.get(statement.session_id))
+        for statement in page.items
+    ]
     return json_response(StatementPage(items=items, next=page.items[-1].id if page.more else None))
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TextIO
 
 from headrace.cli.output.base import OutputColumn, Row, Writer
 from headrace.cli.output.delimited import CsvWriter, MarkdownWriter, TsvWriter
+from headrace.cli.output.instants import InstantWriter, convert_instants, has_instants
 from headrace.cli.output.json import JsonLinesWriter, JsonWriter
-from headrace.cli.output.table import TableStyle, TableWriter, VerticalWriter, table_width
+from headrace.cli.output.table import RawTextWriter, TableWriter, VerticalWriter, is_lone_text
 from headrace.errors import InvalidSetting
 
 
@@ -65,6 +67,18 @@ def refuse_terminal(format: OutputFormat, out: TextIO) -> None:  # noqa: A002
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultDetails:
+    """What a format for people needs to know about a result, beyond its first rows."""
+
+    row_count: int | None = None
+    """Number of rows of the result; None: not known."""
+    time_zone: str | None = None
+    """Time zone of the session; None: not known."""
+    on_cut: Callable[[int], None] = lambda _: None
+    """Called with the number of values that were cut to fit the terminal, if there are any."""
+
+
 def make_writer(
     output_format: OutputFormat | None,
     out: TextIO,
@@ -72,35 +86,59 @@ def make_writer(
     sample: Sequence[Row],
     *,
     colour: bool,
+    details: ResultDetails = ResultDetails(),
 ) -> Writer:
     """Return the writer for one result.
 
     Args:
         output_format: One of the text formats; neither a binary one nor `none`. None selects a
-            table on a terminal (vertical if the table would be too wide), and CSV elsewhere.
+            table on a terminal (vertical if there are too many columns), and CSV elsewhere.
         sample: The first rows.
     """
-    chosen_format = output_format or _default_format(out, columns, sample)
-    if chosen_format is OutputFormat.TABLE:
-        return TableWriter(out, TableStyle(out.encoding, colour=colour))
-    if chosen_format is OutputFormat.VERTICAL:
-        return VerticalWriter(out, TableStyle(out.encoding, colour=colour))
-    return _TEXT_WRITERS[chosen_format](out)
+    if output_format is None and not out.isatty():
+        output_format = OutputFormat.CSV
+    if output_format in _PROGRAM_FORMATS:
+        return _PROGRAM_FORMATS[output_format](out)
+    if not has_instants(columns):
+        return _make_readable_writer(output_format, out, columns, sample, colour, details)
+    rows = convert_instants(sample, columns, details.time_zone)
+    writer = _make_readable_writer(output_format, out, columns, rows, colour, details)
+    return InstantWriter(writer, columns, details.time_zone)
 
 
-_TEXT_WRITERS: dict[OutputFormat, Callable[[TextIO], Writer]] = {
+_PROGRAM_FORMATS: dict[OutputFormat | None, Callable[[TextIO], Writer]] = {
     OutputFormat.CSV: CsvWriter,
     OutputFormat.TSV: TsvWriter,
     OutputFormat.JSON: JsonWriter,
     OutputFormat.JSONL: JsonLinesWriter,
-    OutputFormat.MARKDOWN: MarkdownWriter,
 }
+"""The formats that programs read. They keep every value as the API writes it."""
 
 
-def _default_format(
-    out: TextIO, columns: Sequence[OutputColumn], sample: Sequence[Row]
-) -> OutputFormat:
+def _make_readable_writer(
+    output_format: OutputFormat | None,
+    out: TextIO,
+    columns: Sequence[OutputColumn],
+    sample: Sequence[Row],
+    colour: bool,
+    details: ResultDetails,
+) -> Writer:
+    """Return the writer for a format for people; None selects one by the width of the terminal."""
+    if output_format is OutputFormat.MARKDOWN:
+        return MarkdownWriter(out)
+    if output_format is OutputFormat.VERTICAL:
+        return VerticalWriter(out, colour=colour)
+    if is_lone_text(columns, sample, details.row_count):
+        return RawTextWriter(out)
     if not out.isatty():
-        return OutputFormat.CSV
-    fits = table_width(columns, sample) <= shutil.get_terminal_size().columns
-    return OutputFormat.TABLE if fits else OutputFormat.VERTICAL
+        return TableWriter(out)
+    # rich takes 0.07 s to import, which output into a pipe does not need.
+    from headrace.cli.output.terminal_table import (  # noqa: PLC0415
+        TerminalTableWriter,
+        fits_terminal,
+    )
+
+    width = shutil.get_terminal_size().columns
+    if output_format is None and not fits_terminal(columns, sample, width):
+        return VerticalWriter(out, colour=colour)
+    return TerminalTableWriter(out, width, colour=colour, on_cut=details.on_cut)

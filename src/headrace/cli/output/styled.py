@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from headrace.printable import escape_controls
+
+if TYPE_CHECKING:
+    from rich.style import Style
+
 
 class StyledText(str):
     """Text that a terminal stream writes without escapes.
 
-    Every part of it that is not a constant of the shell must come from `to_printable`.
+    Every part of it that is not a constant of the shell must be escaped, as `paint` does.
     """
 
     __slots__ = ()
@@ -14,3 +22,18 @@ class StyledText(str):
 
 ERASE_LINE = StyledText("\r\x1b[2K")
 """Moves the cursor to the start of the line and erases the line."""
+
+
+def paint(text: str, style: str, *, colour: bool) -> str:
+    """Return a text in a style of rich, for example `bold` or `red`; unchanged without colour."""
+    if not colour or not style:
+        return text
+    return StyledText(_parse_style(style).render(escape_controls(text)))
+
+
+@lru_cache
+def _parse_style(style: str) -> Style:
+    # rich takes 0.02 s to import, which output without colour does not need.
+    from rich.style import Style  # noqa: PLC0415
+
+    return Style.parse(style)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable
 from json.encoder import encode_basestring
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from headrace.printable import escape_character
 
 NULL = "NULL"
+_CUT_MARK, _ASCII_CUT_MARK = "…", "~"
 _NUMERIC_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
 
@@ -57,20 +57,31 @@ def to_printable(value: Any) -> str:
     return text if text.isprintable() else "".join(map(escape_character, text))
 
 
+def to_printable_lines(value: Any) -> list[str]:
+    """Return the lines of a value for a terminal. Other control characters become escapes."""
+    if not isinstance(value, str) or "\n" not in value:
+        return [to_printable(value)]
+    return [to_printable(line) for line in value.split("\n")]
+
+
 def is_numeric_type(type_name: str) -> bool:
     """Return True for the Spark SQL types that a table aligns to the right."""
     return type_name.partition("(")[0] in _NUMERIC_TYPES
 
 
+def is_utf8(encoding: str | None) -> bool:
+    """Return whether a stream with this encoding shows lines and marks beyond ASCII."""
+    return (encoding or "").lower().replace("-", "") == "utf8"
+
+
 def display_width(text: str) -> int:
     """Return the number of terminal columns that a text needs."""
-    return len(text) if text.isascii() else sum(map(_character_width, text))
+    if text.isascii():
+        return len(text)
+    # rich takes 0.01 s to import, which most output does not need.
+    from rich.cells import cell_len  # noqa: PLC0415
 
-
-def _character_width(char: str) -> int:
-    if unicodedata.combining(char):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    return cell_len(text)
 
 
 def pad(text: str, columns: int, *, right: bool = False) -> str:
@@ -80,3 +91,16 @@ def pad(text: str, columns: int, *, right: bool = False) -> str:
     """
     space = " " * (columns - display_width(text))
     return space + text if right else text + space
+
+
+def cut(text: str, columns: int, *, utf8: bool = True) -> str:
+    """Return a text of at most this number of terminal columns. A mark ends a text that is cut."""
+    if display_width(text) <= columns:
+        return text
+    mark = _CUT_MARK if utf8 else _ASCII_CUT_MARK
+    if text.isascii():
+        return text[: columns - 1] + mark
+    from rich.cells import set_cell_size  # noqa: PLC0415 - see display_width
+
+    # A wide character that does not fit is replaced by a space.
+    return set_cell_size(text, columns - 1).rstrip() + mark

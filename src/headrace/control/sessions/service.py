@@ -79,11 +79,19 @@ class Sessions:
         *,
         states: Collection[SessionState] | None,
         before: str | None,
+        id_prefix: str | None,
         limit: int,
     ) -> list[Session]:
         """Return at most `limit` sessions of the caller with ids below `before`, newest first."""
         with self._database.read() as tx:
-            return sessions.page(tx, owner=caller.owner, states=states, before=before, limit=limit)
+            return sessions.page(
+                tx,
+                owner=caller.owner,
+                states=states,
+                before=before,
+                id_prefix=id_prefix,
+                limit=limit,
+            )
 
     def close(self, caller: Caller, name_or_id: str) -> Session:
         """Request the end of a session and return it.

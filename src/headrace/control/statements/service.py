@@ -44,7 +44,14 @@ from headrace.model.statement import (
     StatementSpec,
 )
 from headrace.results.reader import Rows, open_rows
-from headrace.store import idempotency, results, sessions, statements, waiting_statements
+from headrace.store import (
+    idempotency,
+    results,
+    session_names,
+    sessions,
+    statements,
+    waiting_statements,
+)
 from headrace.store.database import Tx
 from headrace.store.paging import Page
 from headrace.store.remote_wake_ups import SEVERAL
@@ -216,6 +223,7 @@ class Statements:
         session: str | None,
         states: Collection[StatementState] | None,
         before: str | None,
+        id_prefix: str | None,
         limit: int,
     ) -> Page[Statement]:
         """Return at most `limit` statements of the caller with ids below `before`, newest first.
@@ -230,8 +238,14 @@ class Statements:
                 session=session_id,
                 states=states,
                 before=before,
+                id_prefix=id_prefix,
                 limit=limit,
             )
+
+    def find_session_names(self, listed: Sequence[Statement]) -> dict[str, str]:
+        """Return the names of the sessions of statements, by id of the session."""
+        with self._database.read() as tx:
+            return session_names.find_names(tx, {statement.session_id for statement in listed})
 
     def cancel(self, caller: Caller, statement_id: str, *, force: bool = False) -> Statement:
         """Request a cancel and return the statement. Raise as `request_cancel` does."""

@@ -27,7 +27,7 @@ from headrace.model.result import Disposition, Manifest, ResultPart, ResultRepor
 from headrace.results.batches import MAX_VALUES, group_by_size, serialize_batches
 from headrace.results.layout import build_client_schema, build_stored_schema
 from headrace.results.reader import group_into_chunks, write_manifest
-from headrace.results.schema import Schema, parse_schema
+from headrace.results.schema import Schema, TypeKind, parse_schema
 from headrace.storage import locations
 from headrace.storage.local_path import local_path
 
@@ -48,7 +48,7 @@ def write_result(frame: DataFrame, options: OutputOptions) -> ResultReport:
         PySparkException, Py4JError: The query failed.
     """
     schema = parse_schema(json.loads(frame._jdf.schema().json()))  # noqa: SLF001 - as JSON
-    writer = _ResultWriter(schema, options)
+    writer = _ResultWriter(schema, options, _read_time_zone(frame, schema))
     try:
         return writer.write(encode_frame(frame, schema))
     except LocationNotWritable as error:
@@ -61,11 +61,19 @@ def write_result(frame: DataFrame, options: OutputOptions) -> ResultReport:
         raise
 
 
+def _read_time_zone(frame: DataFrame, schema: Schema) -> str | None:
+    """Return the time zone of the session if the result has timestamps: the call takes time."""
+    if not any(column.type.contains(TypeKind.TIMESTAMP) for column in schema.columns):
+        return None
+    return frame.sparkSession.conf.get("spark.sql.session.timeZone")
+
+
 class _ResultWriter:
     """Writes one result."""
 
-    def __init__(self, schema: Schema, options: OutputOptions) -> None:
+    def __init__(self, schema: Schema, options: OutputOptions, time_zone: str | None) -> None:
         self._schema = schema
+        self._time_zone = time_zone
         self._options = options
         self._stored_schema = build_stored_schema(schema)
         path = local_path(options.location)
@@ -261,6 +269,7 @@ class _ResultWriter:
         return ResultReport(
             disposition=disposition,
             spark_schema=dict(self._schema.spark),
+            time_zone=self._time_zone,
             row_count=sum(sum(output.rows) for output in outputs),
             byte_count=sum(sum(output.sizes) for output in outputs),
             truncated=truncated,

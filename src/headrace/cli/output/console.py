@@ -1,0 +1,54 @@
+"""Consoles of rich on the streams of a command. Import this module for terminals only."""
+
+from __future__ import annotations
+
+import io
+from typing import TextIO, cast
+
+from rich.console import Console
+
+from headrace.cli.output.styled import StyledText
+
+_UNLIMITED_COLUMNS = 1 << 20
+
+
+class _StyledStream(io.TextIOBase):
+    """A stream whose text comes from rich, and has been escaped before."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding
+
+    def write(self, text: str) -> int:
+        return self._stream.write(StyledText(text))
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+
+def open_console(out: TextIO) -> Console:
+    """Return a console without colours that draws on a terminal.
+
+    It does not escape control characters: a text from outside must be escaped before.
+    """
+    stream = cast("TextIO", _StyledStream(out))
+    return Console(file=stream, color_system=None, highlight=False, force_jupyter=False)
+
+
+def open_text_console(*, colour: bool) -> Console:
+    """Return a console for `capture`, which neither wraps nor cuts lines."""
+    return Console(
+        file=io.StringIO(),
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        width=_UNLIMITED_COLUMNS,
+        highlight=False,
+        force_jupyter=False,
+    )

@@ -1,0 +1,79 @@
+"""Compact lists on a terminal, drawn by rich. Import this module for terminals only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from rich.table import Column, Table
+from rich.text import Text
+
+from headrace.cli.output.terminal_table import write_table
+from headrace.cli.output.text import cut, display_width, is_utf8, to_printable
+from headrace.cli.output.widths import fit_widths
+
+_NARROWEST = 8
+"""Width below which no column is cut."""
+_GAP = 2
+"""Spaces between two columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnColumn:
+    """A column of a list with the texts of its cells."""
+
+    title: str
+    texts: Sequence[str]
+    styles: Sequence[str] = ()
+    """Style of each cell; none: no cell has a style."""
+    flexible: bool
+    """Whether texts may be cut to fit the terminal."""
+    right: bool
+    widest: int | None = None
+    """Columns of the terminal that it takes at most."""
+
+
+def draw_list(out: TextIO, columns: Sequence[DrawnColumn], width: int, *, colour: bool) -> None:
+    """Write a list that fits a terminal of this width, if its columns that are not flexible do."""
+    texts = [[_flatten(text) for text in column.texts] for column in columns]
+    needed = [
+        min(max(map(display_width, [column.title, *cells])), column.widest or width)
+        for column, cells in zip(columns, texts, strict=True)
+    ]
+    floors = [
+        min(size, max(_NARROWEST, display_width(column.title))) if column.flexible else size
+        for column, size in zip(columns, needed, strict=True)
+    ]
+    widths, _ = fit_widths(needed, floors, width - _GAP * (len(columns) - 1))
+    table = Table(
+        *[
+            Column(
+                Text().append(column.title, "bold"),
+                width=size,
+                justify="right" if column.right else "left",
+            )
+            for column, size in zip(columns, widths, strict=True)
+        ],
+        box=None,
+        padding=(0, _GAP, 0, 0),
+        pad_edge=False,
+        header_style="none",
+    )
+    utf8 = is_utf8(out.encoding)
+    for index in range(len(columns[0].texts)):
+        table.add_row(
+            *[
+                Text().append(
+                    cut(cells[index], size, utf8=utf8),
+                    column.styles[index] if column.styles else None,
+                )
+                for column, cells, size in zip(columns, texts, widths, strict=True)
+            ]
+        )
+    write_table(out, table, colour=colour)
+
+
+def _flatten(text: str) -> str:
+    """Return a text as one line without escapes of line breaks."""
+    return to_printable(" ".join(text.split()))

@@ -1,0 +1,70 @@
+"""Ids, times and states of API objects for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from headrace.cli.durations import format_duration, format_short_age
+from headrace.client.http import Json
+
+_ID = re.compile(r"[a-z]{2}_[0-9a-f]{32}")
+_SHORTEST_ID = 13
+"""Characters of a short id. The first digits are a time, so that few ids begin with the same 10."""
+_STYLES = {
+    **dict.fromkeys(("failed", "timeout"), "red"),
+    **dict.fromkeys(("cancelled", "cancelling", "backing_off", "recovering", "draining"), "yellow"),
+    **dict.fromkeys(("running", "up"), "green"),
+    **dict.fromkeys(("dead", "gone", "stopped"), "dim"),
+}
+
+
+def shorten_ids(texts: Sequence[str]) -> list[str]:
+    """Return the texts with each id cut to a prefix that is unique among them."""
+    ids = sorted({text for text in texts if _ID.fullmatch(text)})
+    size = _SHORTEST_ID
+    for one, next_one in pairwise(ids):
+        while one[:size] == next_one[:size]:
+            size += 1
+    return [text[:size] if _ID.fullmatch(text) else text for text in texts]
+
+
+def is_time_field(name: str) -> bool:
+    """Return whether a field of an API object is an instant."""
+    return name.endswith(("_at", "_until", "_time"))
+
+
+def parse_instant(value: object) -> datetime | None:
+    """Return an instant of the API; None for null and for any other value."""
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def format_local_time(value: object) -> str:
+    """Return an instant of the API in the zone of the terminal: `2026-11-24 11:00:00 CET`."""
+    instant = parse_instant(value)
+    return str(value) if instant is None else instant.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def format_age_of(value: object) -> str | None:
+    """Return the time since an instant of the API in one unit; None for null."""
+    instant = parse_instant(value)
+    if instant is None:
+        return None
+    return format_short_age((datetime.now(UTC) - instant).total_seconds())
+
+
+def format_elapsed(item: Json) -> str | None:
+    """Return the time from the creation of an object to its end, or to now: `1.5 s`."""
+    created = parse_instant(item.get("created_at"))
+    ended = parse_instant(item.get("ended_at")) or datetime.now(UTC)
+    return None if created is None else format_duration(max(0.0, (ended - created).total_seconds()))
+
+
+def style_of_state(state: str) -> str:
+    """Return the style of rich in which a list shows a state."""
+    return _STYLES.get(state.partition(",")[0], "")
