@@ -26,6 +26,7 @@ from headrace.api.routes import (
     metrics,
     nodes,
     opensearch,
+    opensearch_info,
     sessions,
     statements,
     streams,
@@ -56,7 +57,11 @@ def create_app(node: Node) -> FastAPI:
     app.state.link_calls = LinkCalls()
     app.state.statement_reads = BatchedReads(node.statements.get_all)
     app.state.authentication_failures = AuthenticationFailures()
-    renderers = ErrorRenderers(render_problem, {opensearch.PREFIX: render_opensearch_error})
+    renderers = ErrorRenderers(
+        render_problem,
+        by_prefix={opensearch.PREFIX: render_opensearch_error},
+        by_path={opensearch_info.PATH: render_opensearch_error},
+    )
     http = node.settings.http
     hosts = AllowedHosts(address=node.context.address, host=http.host, names=http.allowed_hosts)
     # The last middleware is the first that sees a request.
@@ -72,6 +77,7 @@ def create_app(node: Node) -> FastAPI:
             responses=problems(400, 401, 403, 421, 503),
         )
     app.include_router(opensearch.router)
+    app.include_router(opensearch_info.router)
     app.include_router(metrics.router)
     app.include_router(health.router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]

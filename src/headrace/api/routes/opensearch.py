@@ -24,6 +24,7 @@ from headrace.control.caller import Caller
 from headrace.control.node import Node
 from headrace.control.result_reads import Reads
 from headrace.errors import SessionEnded, SessionNotFound
+from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, SessionState, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement, StatementSpec
@@ -147,7 +148,7 @@ async def show_async_query(request: Request, caller: Authenticated, query_id: Qu
         return await reads.run(_result_response, node, statement, reads)
     result = {"status": _STATUS[statement.state]}
     if statement.failure is not None:
-        result["error"] = statement.failure.message
+        result["error"] = _describe_failure(statement.failure)
     return Response(json.dumps(result), media_type="application/json")
 
 
@@ -156,6 +157,12 @@ def cancel_async_query(request: Request, caller: Authenticated, query_id: QueryI
     """Request a cancel."""
     node_of(request).statements.cancel(caller, query_id)
     return Response(status_code=204)
+
+
+def _describe_failure(failure: Failure) -> str:
+    """Return the message as Spark writes it: with its error condition, if it has one."""
+    mark = f"[{failure.condition}] "
+    return failure.message if failure.condition is None else mark + failure.message
 
 
 def _find_catalog(settings: Settings, datasource: str) -> str | None:
