@@ -79,6 +79,7 @@ from headrace.errors.refusals import (
     TransactionNotFound,
     Unauthorized,
     UnknownHost,
+    UnknownParameter,
     UnsharedLocation,
 )
 from headrace.errors.statements import (
@@ -217,6 +218,7 @@ __all__ = [
     "TransactionNotFound",
     "Unauthorized",
     "UnknownHost",
+    "UnknownParameter",
     "UnsharedLocation",
     "VersionNotFound",
     "WriteTargetsUnknown",

@@ -21,6 +21,12 @@ class InvalidRequest(HeadraceError):
     exit_code = EXIT_USAGE
 
 
+class UnknownParameter(InvalidRequest):
+    """The call does not have this query parameter."""
+
+    code = "unknown_parameter"
+
+
 class InvalidSetting(InvalidRequest):
     """A setting is unknown or has a value that is not allowed."""
 

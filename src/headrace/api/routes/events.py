@@ -10,6 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from headrace.api.context import long_polls_of, node_of
+from headrace.api.http.api_route import ApiRoute
 from headrace.api.http.paging import Limit
 from headrace.api.http.responses import json_response
 from headrace.api.http.schemas import EventPage
@@ -17,7 +18,7 @@ from headrace.api.http.serializers import event_body
 from headrace.api.waiting import LongPolls, Subscribe
 from headrace.model.event import EntityKind, Event
 
-router = APIRouter(prefix="/events", tags=["events"])
+router = APIRouter(prefix="/events", tags=["events"], route_class=ApiRoute)
 
 _BATCH = 500
 _CURSOR = r"^(now|[0-9]{1,9}\.[0-9]{1,18}\.[0-9]{1,18})$"

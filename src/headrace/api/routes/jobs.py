@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
+from headrace.api.http.api_route import ApiRoute
 from headrace.api.http.job_schemas import (
     DeploymentBody,
     DeploymentPage,
@@ -21,13 +22,12 @@ from headrace.api.http.job_schemas import (
 from headrace.api.http.job_serializers import deployment_body, job_body, version_body
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
-from headrace.api.http.strict_json import StrictRoute
 from headrace.control.jobs.requests import PlanRequest, SourceText
 
 JobRef = Annotated[str, Path(description="name of the job", max_length=100)]
 DeploymentRef = Annotated[str, Path(description="id of the deployment", max_length=100)]
 
-router = APIRouter(tags=["jobs"], route_class=StrictRoute)
+router = APIRouter(tags=["jobs"], route_class=ApiRoute)
 
 
 @router.post(

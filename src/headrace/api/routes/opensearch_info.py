@@ -67,7 +67,7 @@ async def show_cluster_info(request: Request) -> Response:
 @router.head(PATH)
 async def ping_cluster() -> Response:
     """Answer `ping()` of OpenSearch's clients: 200 without a body."""
-    return Response()
+    return Response(media_type="application/json")
 
 
 def _describe(node_id: str) -> ClusterInfo:

@@ -14,6 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from headrace.api.auth import Authenticated
 from headrace.api.context import long_polls_of, node_of, statement_reads_of
 from headrace.api.http.allowed_hosts import is_loopback
+from headrace.api.http.api_route import ApiRoute
 from headrace.api.http.paging import Before, Limit
 from headrace.api.http.parameters import StatementIdPath
 from headrace.api.http.problems import problems
@@ -33,7 +34,6 @@ from headrace.api.http.schemas import (
     StatementRequest,
 )
 from headrace.api.http.serializers import statement_body
-from headrace.api.http.strict_json import StrictRoute
 from headrace.control.caller import Caller
 from headrace.control.statements.lookup import check_owner
 from headrace.control.statements.service import RepeatableRequest
@@ -45,7 +45,7 @@ from headrace.model.session import SessionKind
 from headrace.model.statement import Statement, StatementSpec
 from headrace.results.json_encoding import NumberFormat
 
-router = APIRouter(prefix="/statements", tags=["statements"], route_class=StrictRoute)
+router = APIRouter(prefix="/statements", tags=["statements"], route_class=ApiRoute)
 
 _CANCEL_SECONDS = 30.0
 """Longest time that a response with `on_wait_timeout: cancel` waits for the end."""
