@@ -387,9 +387,17 @@ class EventPage(ResponseModel):
 
 
 class RowsBody(ResponseModel):
-    """One chunk of a result."""
+    """One chunk, or a range of the rows, of a result."""
 
     columns: list[ColumnBody] = Field(serialization_alias="schema")
+    """The columns, in order."""
     rows: list[list[JsonValue]]
-    chunk: int
-    next_chunk: int | None
+    """The values of each row, in the order of the columns."""
+    chunk: int | None = None
+    """Number of the chunk; absent for a range of rows."""
+    next_chunk: int | None = None
+    """Number of the next chunk; null after the last one, absent for a range of rows."""
+    offset: int | None = None
+    """Position of the first row, from 0; absent for a chunk."""
+    next_offset: int | None = None
+    """`offset` of the rows that follow; null at the end, absent for a chunk."""

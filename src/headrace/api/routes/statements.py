@@ -44,11 +44,14 @@ from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement, StatementSpec
 from headrace.results.json_encoding import NumberFormat
+from headrace.results.reader import MAX_PAGE_ROWS, RowRange, Selection
 
 router = APIRouter(prefix="/statements", tags=["statements"], route_class=ApiRoute)
 
 _CANCEL_SECONDS = 30.0
 """Longest time that a response with `on_wait_timeout: cancel` waits for the end."""
+_PAGE_ROWS = 1000
+"""Largest number of rows of a response to a request with an `offset` alone."""
 Numbers = Annotated[
     NumberFormat,
     Query(
@@ -210,13 +213,36 @@ async def statement_result(
             "formats have all rows",
         ),
     ] = None,
+    offset: Annotated[
+        int | None,
+        Query(
+            ge=0,
+            le=2**63 - 1,
+            description="position of the first row, from 0; default with `limit`: 0",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        Query(
+            ge=1,
+            le=MAX_PAGE_ROWS,
+            description=f"largest number of rows; default with `offset`: {_PAGE_ROWS}",
+        ),
+    ] = None,
     numbers: Numbers = NumberFormat.TEXT,
     forward: Annotated[
         bool,
         Query(description="whether another node is asked for rows that a driver of its host holds"),
     ] = True,
 ) -> Response:
-    """Read the rows of a successful statement, in the format that `format` or `Accept` names."""
+    """Read the rows of a successful statement, in the format that `format` or `Accept` names.
+
+    `chunk` reads a chunk of up to 8 MiB. `offset` and `limit` read a range of rows, without the
+    rows before it: the JSON has `next_offset`, which the header `X-Headrace-Next-Offset` repeats
+    for all formats. Without any of them, JSON has the first chunk, and the other formats have all
+    rows.
+    """
+    selection = _select(chunk, offset, limit)
     statements = node_of(request).statements
     statement = await run_in_threadpool(statements.get, caller, statement_id)
     reads = node_of(request).result_reads.select(statement)
@@ -227,10 +253,22 @@ async def statement_result(
         reads=reads,
         format_=format,
         accept=request.headers.get("accept", ""),
-        chunk=chunk,
+        selection=selection,
         numbers=numbers,
         forward=forward,
     )
+
+
+def _select(chunk: int | None, offset: int | None, limit: int | None) -> Selection:
+    """Return the rows to read. Raise InvalidRequest for a chunk together with a range."""
+    if offset is None and limit is None:
+        return chunk
+    if chunk is not None:
+        raise InvalidRequest(
+            "chunk: A request reads a chunk or a range of rows, not both.",
+            hint="Leave out chunk, or offset and limit.",
+        )
+    return RowRange(offset or 0, limit or _PAGE_ROWS)
 
 
 _PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
