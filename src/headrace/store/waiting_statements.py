@@ -37,7 +37,6 @@ _FIRST = _QUEUED.limit(1)
 _CHUNK = _QUEUED.limit(CHUNK).with_for_update(of=statements)
 _OLDEST = select(func.min(statements.c.ordinal)).where(*_WAITING)
 _COUNT = select(func.count()).select_from(statements).where(*_WAITING)
-_COUNT_BEFORE = _COUNT.where(statements.c.ordinal < bindparam("before"))
 
 
 def is_full(tx: Tx, session_id: str, *, next_ordinal: int, limit: int) -> bool:
@@ -55,13 +54,6 @@ def is_full(tx: Tx, session_id: str, *, next_ordinal: int, limit: int) -> bool:
         return False
     count: int = tx.execute(_COUNT, names).scalar_one()
     return count >= limit
-
-
-def count_before(tx: Tx, session_id: str, ordinal: int) -> int:
-    """Return how many statements of a session wait before the one with this ordinal."""
-    names = {"session": session_id, "before": ordinal}
-    count: int = tx.execute(_COUNT_BEFORE, names).scalar_one()
-    return count
 
 
 def exist(tx: Tx, session_id: str) -> bool:

@@ -19,6 +19,7 @@ from headrace.model.result import Disposition, GoneReason, ResultRequest
 from headrace.model.session import SessionKind, SessionSpec
 from headrace.model.statement import CancelReason, Parameter
 from headrace.model.stream_query import Wanted
+from headrace.model.waiting_for import WaitCode
 
 LONGEST_WAIT = timedelta(seconds=60)
 
@@ -186,6 +187,19 @@ class ResultBody(ResponseModel):
     """In the response for one statement, if a driver holds the rows and the client reaches it."""
 
 
+class WaitingBody(ResponseModel):
+    """What a statement waits for."""
+
+    code: WaitCode
+    """Kind of the reason."""
+    text: str
+    """The reason as a sentence, for users."""
+    since: Instant | None
+    """Since when this reason holds, if that is known."""
+    statement_id: str | None
+    """The statement that it waits for, if it is a single one."""
+
+
 class StatementBody(ResponseModel):
     """A statement."""
 
@@ -209,6 +223,8 @@ class StatementBody(ResponseModel):
     queue_position: int | None = None
     """In the response for one statement: its position among the waiting statements of its session,
     from 1; null if it does not wait."""
+    waiting_for: WaitingBody | None = None
+    """In the response for one statement: why it waits; null if it waits for nothing."""
     atomic: bool | None
     """For a CTAS that ran: whether its table appeared whole."""
     note: str | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
 
 from headrace.api.http.node_schemas import NodeBody
@@ -15,6 +16,7 @@ from headrace.api.http.schemas import (
     StatementBody,
     StreamBody,
     TransactionBody,
+    WaitingBody,
 )
 from headrace.control.streams.service import QueryStatus
 from headrace.errors import HeadraceError
@@ -25,6 +27,7 @@ from headrace.model.result import ResultInfo
 from headrace.model.session import Session
 from headrace.model.statement import Statement
 from headrace.model.transaction import TransactionSummary
+from headrace.model.waiting_for import WaitingFor
 from headrace.results.schema import parse_schema
 
 
@@ -34,6 +37,7 @@ def statement_body(
     trace: bool = False,
     in_list: bool = False,
     queue_position: int | None = None,
+    waiting_for: WaitingFor | None = None,
 ) -> StatementBody:
     """Return the body of a statement, without rows.
 
@@ -41,6 +45,7 @@ def statement_body(
         trace: Whether to include the stack trace of the error.
         in_list: Whether to shorten the message of the error.
         queue_position: Position in the queue of the session, if the response tells it.
+        waiting_for: Why the statement waits, if the response tells it.
     """
     failure = statement.failure
     if failure is not None and in_list:
@@ -62,6 +67,7 @@ def statement_body(
         ended_at=statement.ended_at,
         attempts=statement.attempts,
         queue_position=queue_position,
+        waiting_for=None if waiting_for is None else WaitingBody(**asdict(waiting_for)),
         atomic=statement.atomic,
         note=statement.note,
         progress=statement.progress,

@@ -37,6 +37,7 @@ from headrace.api.http.serializers import statement_body
 from headrace.control.caller import Caller
 from headrace.control.statements.lookup import check_owner
 from headrace.control.statements.service import RepeatableRequest
+from headrace.control.statements.waiting import can_wait
 from headrace.durations import Duration, seconds_of
 from headrace.errors import AlreadyEnded, InvalidRequest
 from headrace.model.ids import looks_like_id, new_id
@@ -149,11 +150,11 @@ async def show_statement(
     statement = await _read(request, caller, statement_id)
     if seconds > 0:
         statement = await _wait_for_end(request, caller, statement, seconds)
-    position = None
-    if statement.state is StatementState.WAITING:
-        find_position = node_of(request).statements.find_queue_position
-        position = await run_in_threadpool(find_position, statement)
-    body = statement_body(statement, trace=trace, queue_position=position)
+    position, reason = None, None
+    if can_wait(statement):
+        find_reason = node_of(request).statements.wait_reasons.find
+        position, reason = await run_in_threadpool(find_reason, statement)
+    body = statement_body(statement, trace=trace, queue_position=position, waiting_for=reason)
     if statement.result is not None and statement.result.holder is not None:
         body = await run_in_threadpool(_add_flight_offer, request, statement, body)
     return json_response(body)
