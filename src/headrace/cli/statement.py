@@ -69,6 +69,8 @@ def show(
     with command_context(server=server, home=home, debug=debug) as context:
         output_format = context.output_format(output)
         statement = context.connect().statement(id_, trace=debug)
+        if output_format is None and statement.get("waiting_for") is not None:
+            statement["waiting_for"] = statement["waiting_for"]["text"]
         write_object(context.terminal, statement, output_format)
 
 
