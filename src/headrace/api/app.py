@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from headrace import __version__
-from headrace.api.auth import OPENAPI_PATH, PUBLIC_PATHS, SECURITY_SCHEMES, Authentication
+from headrace.api.auth import PUBLIC_PATHS, SECURITY_SCHEMES, Authentication
 from headrace.api.authentication_failures import AuthenticationFailures
 from headrace.api.batched_reads import BatchedReads
 from headrace.api.http.allowed_hosts import AllowedHosts
@@ -19,6 +19,7 @@ from headrace.api.http.opensearch_errors import render_opensearch_error
 from headrace.api.http.problems import Problem, problems, render_problem
 from headrace.api.link_calls import LinkCalls
 from headrace.api.routes import (
+    docs,
     driver_link,
     events,
     health,
@@ -46,7 +47,7 @@ def create_app(node: Node) -> FastAPI:
         title="Headrace",
         version=__version__,
         description="A durable control plane for SQL on Apache Spark.",
-        openapi_url=OPENAPI_PATH,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         # A redirect would name the host that the request chose.
@@ -80,6 +81,8 @@ def create_app(node: Node) -> FastAPI:
     app.include_router(opensearch_info.router)
     app.include_router(metrics.router)
     app.include_router(health.router)
+    app.include_router(docs.router)
+    app.include_router(docs.openapi_router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 

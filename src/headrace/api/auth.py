@@ -20,8 +20,9 @@ from headrace.errors import Unauthorized
 from headrace.model.messages import LINK_PREFIX
 
 OPENAPI_PATH = "/api/v1/openapi.json"
-PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH})
-"""Paths that need no token."""
+DOCS_PATH = "/docs"
+PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH, DOCS_PATH})
+"""Paths that need no token. Neither do the files of the page below DOCS_PATH."""
 SECURITY_SCHEMES = {
     "token": {
         "type": "http",
@@ -74,7 +75,7 @@ Authenticated = Annotated[Caller, Depends(_authenticated_caller)]
 
 
 def _is_exempt(path: str) -> bool:
-    return path in PUBLIC_PATHS or path.startswith(f"{LINK_PREFIX}/")
+    return path in PUBLIC_PATHS or path.startswith((f"{LINK_PREFIX}/", f"{DOCS_PATH}/"))
 
 
 def _identify(request: Request) -> Caller:
