@@ -47,7 +47,9 @@ class Parameter(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     value: FiniteJson = None
+    """A JSON value; null is NULL."""
     name: str | None = None
+    """Name of the marker, without the colon; null: the next `?`."""
     type: str | None = None
     """A Spark SQL type, for example `DECIMAL(10,2)`; default: the type of the JSON value."""
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import timedelta
 
+from headrace.api.http.event_schemas import EventBody
 from headrace.api.http.node_schemas import NodeBody
 from headrace.api.http.schemas import (
-    BatchBody,
     ColumnBody,
     ErrorBody,
-    EventBody,
     ResultBody,
     SessionBody,
     StatementBody,
-    StreamBody,
-    TransactionBody,
     WaitingBody,
 )
+from headrace.api.http.stream_schemas import BatchBody, StreamBody
+from headrace.api.http.transaction_schemas import TransactionBody
 from headrace.control.streams.service import QueryStatus
 from headrace.errors import HeadraceError
 from headrace.model.event import Event

@@ -11,9 +11,9 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from headrace.api.context import long_polls_of, node_of
 from headrace.api.http.api_route import ApiRoute
+from headrace.api.http.event_schemas import EventPage
 from headrace.api.http.paging import Limit
 from headrace.api.http.responses import json_response
-from headrace.api.http.schemas import EventPage
 from headrace.api.http.serializers import event_body
 from headrace.api.waiting import LongPolls, Subscribe
 from headrace.model.event import EntityKind, Event

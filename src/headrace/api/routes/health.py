@@ -18,7 +18,9 @@ class Health(ResponseModel):
     status: str
     """`ok` or `ready`."""
     node_id: str
+    """Id of the node."""
     version: str
+    """Version of Headrace."""
 
 
 @router.get("/health", responses=problems(403, 421))

@@ -91,6 +91,7 @@ class AsyncQueryCreated(ResponseModel):
     """Ids of a query and of its session."""
 
     query_id: str = Field(serialization_alias="queryId")
+    """Id of the query, which is the id of its statement."""
     session_id: str | None = Field(serialization_alias="sessionId")
     """Only for an interactive query."""
 
@@ -99,20 +100,26 @@ class AsyncQueryColumn(ResponseModel):
     """A column of a result."""
 
     name: str
+    """Name of the column."""
     type: str
+    """Type, with the name that Spark uses outside SQL, for example `integer`."""
 
 
 class AsyncQueryResult(ResponseModel):
     """State of a query, with its rows once it has succeeded."""
 
     status: str
+    """`waiting`, `running`, `SUCCESS`, `FAILED`, `timeout` or `cancelled`."""
     columns: list[AsyncQueryColumn] | None = Field(default=None, serialization_alias="schema")
+    """The columns, once the query has succeeded."""
     datarows: list[list[JsonValue]] | None = None
+    """The values of each row, once the query has succeeded."""
     total: int | None = None
     """Number of rows."""
     size: int | None = None
     """Number of rows."""
     error: str | None = None
+    """Why the query failed, with the error condition of Spark in brackets."""
 
 
 @router.post("", status_code=201, response_model=AsyncQueryCreated, responses=errors(413, 415))

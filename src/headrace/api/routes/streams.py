@@ -12,8 +12,8 @@ from headrace.api.http.api_route import ApiRoute
 from headrace.api.http.paging import Before, Limit, split_page
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
-from headrace.api.http.schemas import StreamBody, StreamPage
 from headrace.api.http.serializers import stream_body
+from headrace.api.http.stream_schemas import StreamBody, StreamPage
 from headrace.control.streams.actions import StreamAction
 
 StreamRef = Annotated[

@@ -12,8 +12,8 @@ from headrace.api.http.api_route import ApiRoute
 from headrace.api.http.paging import Before, Limit
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
-from headrace.api.http.schemas import TransactionBody, TransactionPage
 from headrace.api.http.serializers import transaction_body
+from headrace.api.http.transaction_schemas import TransactionBody, TransactionPage
 
 TransactionIdPath = Annotated[str, Path(description="id of the transaction")]
 
