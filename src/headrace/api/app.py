@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 
 from headrace import __version__
-from headrace.api.auth import PUBLIC_PATHS, SECURITY_SCHEMES, Authentication
+from headrace.api.auth import Authentication
 from headrace.api.authentication_failures import AuthenticationFailures
 from headrace.api.batched_reads import BatchedReads
 from headrace.api.http.allowed_hosts import AllowedHosts
 from headrace.api.http.body_limit import BodyLimit
 from headrace.api.http.browser_rules import BrowserRules
 from headrace.api.http.errors import ErrorRenderers, install_error_handlers
+from headrace.api.http.openapi import DESCRIPTION, build_document
 from headrace.api.http.opensearch_errors import render_opensearch_error
-from headrace.api.http.problems import Problem, problems, render_problem
+from headrace.api.http.problems import problems, render_problem
 from headrace.api.link_calls import LinkCalls
 from headrace.api.routes import (
     docs,
@@ -46,7 +46,8 @@ def create_app(node: Node) -> FastAPI:
     app = FastAPI(
         title="Headrace",
         version=__version__,
-        description="A durable control plane for SQL on Apache Spark.",
+        description=DESCRIPTION,
+        generate_unique_id_function=lambda route: route.name,
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -88,20 +89,6 @@ def create_app(node: Node) -> FastAPI:
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI description without FastAPI's own 422: an invalid request is a 400."""
     if app.openapi_schema is None:
-        schema = get_openapi(
-            title=app.title, version=app.version, description=app.description, routes=app.routes
-        )
-        for path, operations in schema["paths"].items():
-            for operation in operations.values():
-                operation["responses"].pop("422", None)
-                if path not in PUBLIC_PATHS:
-                    operation["security"] = [{name: [] for name in SECURITY_SCHEMES}]
-        schema["components"]["securitySchemes"] = SECURITY_SCHEMES
-        schemas = schema["components"]["schemas"]
-        for name in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(name, None)
-        schemas["Problem"] = Problem.model_json_schema()
-        app.openapi_schema = schema
+        app.openapi_schema = build_document(app)
     return app.openapi_schema

@@ -168,17 +168,17 @@ class VersionBody(ResponseModel):
     version: int
     """Number of the version, from 1."""
     revision: int
-    """Number of the revision within the version: a change that keeps the query."""
+    """Number of the manifest, from 1. A change of the configuration alone keeps the version."""
     query_id: str
-    """Id of the query of this version, for its checkpoint."""
+    """UUID of the version, which a change of the configuration alone keeps."""
     query_created_at: Instant
-    """When the query of this version was first deployed."""
+    """When this UUID was created."""
     decision: JobDecision | str
     """What the deployment did to the job."""
     reason: str
     """Why it did this."""
     from_state: str | None
-    """State from which the version started; null without state."""
+    """Savepoint or run from which it began; null: it began without state."""
     outcome: str | None
     """`deployed` or `failed`; null while it is being deployed."""
     deployment: str

@@ -20,6 +20,7 @@ from headrace.api.http.job_schemas import (
     VersionPage,
 )
 from headrace.api.http.job_serializers import deployment_body, job_body, version_body
+from headrace.api.http.paging import Limit
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
 from headrace.control.jobs.requests import PlanRequest, SourceText
@@ -70,7 +71,7 @@ def apply_plan(request: Request, caller: Authenticated, deployment: DeploymentRe
 def list_deployments(
     request: Request,
     caller: Authenticated,
-    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    limit: Annotated[int, Query(ge=1, le=100, description="largest number of items")] = 20,
 ) -> Response:
     """List the last deployments and plans, newest first."""
     found = node_of(request).jobs.list_deployments(caller, limit)
@@ -101,7 +102,7 @@ def list_versions(
     request: Request,
     caller: Authenticated,
     name: JobRef,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Limit = 100,
 ) -> Response:
     """List the versions of a job, newest first, with decision and reason."""
     found = node_of(request).jobs.list_versions(caller, name, limit)

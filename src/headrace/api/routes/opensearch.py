@@ -159,7 +159,7 @@ async def show_async_query(request: Request, caller: Authenticated, query_id: Qu
     return Response(json.dumps(result), media_type="application/json")
 
 
-@router.delete("/{query_id}", status_code=204)
+@router.delete("/{query_id}", status_code=204, response_description="The cancel is requested.")
 def cancel_async_query(request: Request, caller: Authenticated, query_id: QueryId) -> Response:
     """Request a cancel."""
     node_of(request).statements.cancel(caller, query_id)

@@ -64,7 +64,7 @@ async def show_cluster_info(request: Request) -> Response:
     return json_response(_describe(node_of(request).id))
 
 
-@router.head(PATH)
+@router.head(PATH, response_class=Response, response_description="The node answers.")
 async def ping_cluster() -> Response:
     """Answer `ping()` of OpenSearch's clients: 200 without a body."""
     return Response(media_type="application/json")

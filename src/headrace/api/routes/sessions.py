@@ -74,8 +74,13 @@ def close_session(request: Request, caller: Authenticated, session: SessionRef) 
     return json_response(session_body(node_of(request).sessions.close(caller, session)), 202)
 
 
-@router.get("/{session}/log", response_class=PlainTextResponse, responses=problems(404, 503))
-async def session_log(
+@router.get(
+    "/{session}/log",
+    response_class=PlainTextResponse,
+    response_description="The end of the log.",
+    responses=problems(404, 503),
+)
+async def read_session_log(
     request: Request,
     caller: Authenticated,
     session: SessionRef,

@@ -68,7 +68,7 @@ Numbers = Annotated[
     response_model=StatementBody,
     responses=problems(403, 404, 409, 413, 415, 429),
 )
-async def submit(
+async def submit_statement(
     request: Request,
     caller: Authenticated,
     body: StatementRequest,
@@ -193,12 +193,12 @@ def cancel_statement(
                 "text/csv": {},
                 "application/vnd.apache.parquet": {},
             },
-            "description": "The rows: one chunk as JSON; one chunk or all of them otherwise.",
+            "description": "The rows: a chunk, a range of rows, or all of them.",
         },
         **problems(404, 406, 409, 410, 502, 503),
     },
 )
-async def statement_result(
+async def read_result(
     request: Request,
     caller: Authenticated,
     statement_id: StatementIdPath,

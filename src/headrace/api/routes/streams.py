@@ -50,7 +50,10 @@ def show_stream(request: Request, caller: Authenticated, stream: StreamRef) -> R
     responses=problems(404, 409),
 )
 def act_on_stream(
-    request: Request, caller: Authenticated, stream: StreamRef, action: StreamAction
+    request: Request,
+    caller: Authenticated,
+    stream: StreamRef,
+    action: Annotated[StreamAction, Path(description="what the driver is to do with the query")],
 ) -> Response:
     """Stop, pause, resume or restart a query, or end its backoff (retry).
 
