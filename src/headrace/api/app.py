@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from headrace import __version__
-from headrace.api.auth import Authentication
+from headrace.api.auth import API_PREFIX, Authentication
 from headrace.api.authentication_failures import AuthenticationFailures
 from headrace.api.batched_reads import BatchedReads
 from headrace.api.http.allowed_hosts import AllowedHosts
@@ -17,6 +17,7 @@ from headrace.api.http.errors import ErrorRenderers, install_error_handlers
 from headrace.api.http.openapi import DESCRIPTION, build_document
 from headrace.api.http.opensearch_errors import render_opensearch_error
 from headrace.api.http.problems import problems, render_problem
+from headrace.api.http.request_metrics import RequestMetrics
 from headrace.api.link_calls import LinkCalls
 from headrace.api.routes import (
     docs,
@@ -70,12 +71,13 @@ def create_app(node: Node) -> FastAPI:
     app.add_middleware(BodyLimit, renderers=renderers)
     app.add_middleware(Authentication, renderers=renderers)
     app.add_middleware(BrowserRules, hosts=hosts, renderers=renderers)
+    app.add_middleware(RequestMetrics, registry=node.metrics)
     install_error_handlers(app, renderers)
     app.router.routes.append(driver_link.ROUTE)
     for resource in (sessions, statements, streams, jobs, transactions, events, nodes):
         app.include_router(
             resource.router,
-            prefix="/api/v1",
+            prefix=API_PREFIX,
             responses=problems(400, 401, 403, 421, 503),
         )
     app.include_router(opensearch.router)

@@ -19,7 +19,8 @@ from headrace.control.caller import ANONYMOUS, Caller, Role
 from headrace.errors import Unauthorized
 from headrace.model.messages import LINK_PREFIX
 
-OPENAPI_PATH = "/api/v1/openapi.json"
+API_PREFIX = "/api/v1"
+OPENAPI_PATH = f"{API_PREFIX}/openapi.json"
 DOCS_PATH = "/docs"
 PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH, DOCS_PATH})
 """Paths that need no token. Neither do the files of the page below DOCS_PATH."""

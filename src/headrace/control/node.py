@@ -46,6 +46,7 @@ from headrace.control.sessions.service import Sessions
 from headrace.control.sessions.session_logs import SessionLogs
 from headrace.control.sessions.takeover import Takeovers
 from headrace.control.sessions.warm_pool import WarmPool
+from headrace.control.statement_metrics import StatementMetrics
 from headrace.control.statements.held_results import HeldResultReader
 from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.service import Statements
@@ -116,6 +117,8 @@ class Node:
         )
         self.metrics = CollectorRegistry()
         StoreMetrics(self.database, self.metrics)
+        statement_metrics = StatementMetrics(self.metrics)
+        self.database.observe_ends = statement_metrics.observe_ends
         self.statements = Statements(
             self.context,
             NodeStatements(self.context),
@@ -137,7 +140,9 @@ class Node:
             },
         )
         self.events = EventLog(self.context)
-        self.driver_link = DriverLinkService(self.context)
+        self.driver_link = DriverLinkService(
+            self.context, observe_start=statement_metrics.observe_driver_start
+        )
         self.wake_ups = WakeUps(self.database)
         self.result_reads = ResultReads()
         self.log_reads = WorkerPool(

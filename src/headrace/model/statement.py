@@ -88,6 +88,21 @@ class NewStatement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatementEnd:
+    """The end of a statement, with the times that metrics need."""
+
+    kind: SessionKind
+    outcome: StatementState
+    code: str | None
+    """Code of its error, as the driver has reported it."""
+    created_at: datetime
+    waiting_since: datetime
+    launched_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
     """A statement as the store holds it."""
 
