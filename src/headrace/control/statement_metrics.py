@@ -13,6 +13,7 @@ from datetime import datetime
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from headrace.errors import HeadraceError
+from headrace.model.failure import SPARK_CODES
 from headrace.model.session import Session
 from headrace.model.statement import StatementEnd
 
@@ -25,7 +26,7 @@ class StatementMetrics:
     """Histograms and counters of the statements that this node ends, and of driver starts."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._known_codes = frozenset(_error_codes(HeadraceError))
+        self._known_codes = SPARK_CODES.union(_error_codes(HeadraceError))
         self._duration = Histogram(
             "headrace_statement_duration_seconds",
             "Time from the start of a statement to its end, for statements that have run.",

@@ -8,6 +8,13 @@ from headrace.errors import HeadraceError
 from headrace.model.text import MAX_SUMMARY, Code, MessageText, Name, SmallCount, cut_text
 
 
+SYNTAX_ERROR = "syntax_error"
+ANALYSIS_ERROR = "analysis_error"
+EXECUTION_ERROR = "execution_error"
+SPARK_CODES = frozenset({SYNTAX_ERROR, ANALYSIS_ERROR, EXECUTION_ERROR})
+"""Codes of the errors of Spark, which are no classes of `headrace.errors`."""
+
+
 class Failure(BaseModel):
     """A structured error. Spark's errors are identified by condition and SQLSTATE."""
 
