@@ -71,7 +71,7 @@ def create_app(node: Node) -> FastAPI:
     app.add_middleware(BodyLimit, renderers=renderers)
     app.add_middleware(Authentication, renderers=renderers)
     app.add_middleware(BrowserRules, hosts=hosts, renderers=renderers)
-    app.add_middleware(RequestMetrics, registry=node.metrics)
+    app.add_middleware(RequestMetrics, durations=node.request_durations)
     install_error_handlers(app, renderers)
     app.router.routes.append(driver_link.ROUTE)
     for resource in (sessions, statements, streams, jobs, transactions, events, nodes):

@@ -31,7 +31,7 @@ from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
 from headrace.control.limits import FreePlaces
-from headrace.control.metrics import StoreMetrics
+from headrace.control.metrics import StoreMetrics, make_request_durations
 from headrace.control.node_lease import ExpiredNodes, NodeLease
 from headrace.control.nodes import Nodes
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
@@ -117,6 +117,7 @@ class Node:
         )
         self.metrics = CollectorRegistry()
         StoreMetrics(self.database, self.metrics)
+        self.request_durations = make_request_durations(self.metrics)
         statement_metrics = StatementMetrics(self.metrics)
         self.database.observe_ends = statement_metrics.observe_ends
         self.statements = Statements(

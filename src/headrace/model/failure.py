@@ -7,7 +7,6 @@ from pydantic import BaseModel, ConfigDict
 from headrace.errors import HeadraceError
 from headrace.model.text import MAX_SUMMARY, Code, MessageText, Name, SmallCount, cut_text
 
-
 SYNTAX_ERROR = "syntax_error"
 ANALYSIS_ERROR = "analysis_error"
 EXECUTION_ERROR = "execution_error"

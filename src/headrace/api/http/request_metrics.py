@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.api.auth import API_PREFIX
+from headrace.control.metrics import NO_ROUTE
 from headrace.model.messages import LINK_PREFIX
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "POST"})
-_OTHER = "other"
 _LINK_ROUTE = f"{LINK_PREFIX}/{{session_id}}/{{epoch}}/{{call}}"
 
 
@@ -22,17 +21,9 @@ class RequestMetrics:
     The body of a response may be a stream of events, which lasts as long as its client wants.
     """
 
-    def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
+    def __init__(self, app: ASGIApp, durations: Histogram) -> None:
         self._app = app
-        self._duration = Histogram(
-            "headrace_http_request_duration_seconds",
-            "Time until the response to a request begins. `route` is the template of the path, or"
-            f" `{_OTHER}` for requests that no route has received. Long polls count with the time"
-            " that they wait.",
-            ["method", "route", "status"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
+        self._durations = durations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the app, and observe its response."""
@@ -43,8 +34,8 @@ class RequestMetrics:
 
         async def observe(message: Message) -> None:
             if message["type"] == "http.response.start":
-                method = scope["method"] if scope["method"] in _METHODS else _OTHER
-                labels = self._duration.labels(method, _route(scope), str(message["status"]))
+                method = scope["method"] if scope["method"] in _METHODS else "other"
+                labels = self._durations.labels(method, _route(scope), str(message["status"]))
                 labels.observe(time.perf_counter() - start)
             await send(message)
 
@@ -56,7 +47,7 @@ def _route(scope: Scope) -> str:
     path: str | None = getattr(scope.get("route"), "path", None)
     if path is None:
         is_link = scope.get("endpoint") is not None and scope["path"].startswith(LINK_PREFIX)
-        return _LINK_ROUTE if is_link else _OTHER
+        return _LINK_ROUTE if is_link else NO_ROUTE
     # The route of an included router does not know the prefix of the API.
     has_prefix = not scope["path"].startswith(f"{API_PREFIX}/") or path.startswith(API_PREFIX)
     return path if has_prefix else API_PREFIX + path

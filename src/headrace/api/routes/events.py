@@ -49,12 +49,16 @@ async def list_events(
     entity_id: Annotated[str | None, Query(description="only events of this entity")] = None,
     limit: Limit = 100,
     accept: Annotated[str, Header(include_in_schema=False)] = "",
-    last_event_id: Annotated[str | None, Header(include_in_schema=False)] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(description="in a stream: the `id` of the last event received, in place of `after`"),
+    ] = None,
 ) -> Response:
     """List changes of state in order.
 
-    With `Accept: text/event-stream`, the response continues with new events. `Last-Event-ID`
-    resumes a stream. With `after=now`, a list is empty, and its `next` begins at this moment.
+    With `Accept: text/event-stream`, the response continues with new events. `Last-Event-ID`, which
+    browsers send when they connect again, resumes a stream. With `after=now`, a stream begins with
+    the events that follow; a list is empty, and its `next` begins at this moment.
     """
     node = node_of(request)
     is_stream = "text/event-stream" in accept
