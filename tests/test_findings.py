@@ -11,6 +11,7 @@ _FINDINGS = {
     *(f"S{number}" for number in range(1, 18)),  # trust
     *(f"B{number}" for number in range(1, 22)),  # truth
     *(f"U{number}" for number in (1, 2, 3, 13, 14)),  # the first hour
+    *(f"U{number}" for number in (10, 11, 12)),  # the HTTP interface
 }
 
 

@@ -66,7 +66,7 @@ class FetchedRows(ABC):
 
     @abstractmethod
     def fetch(self, number: int) -> Iterable[bytes]:
-        """Yield the Arrow IPC stream of a chunk in pieces of any size."""
+        """Yield the Arrow IPC stream of a chunk in blocks of any size."""
 
     def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
         check_chunk_number(number, self.chunks)
@@ -88,8 +88,8 @@ class FetchedRows(ABC):
     def _read_chunk(self, number: int, max_rows: int) -> Iterator[pa.RecordBatch]:
         return self._read(self.fetch(number), max_rows)
 
-    def _read(self, pieces: Iterable[bytes], max_rows: int) -> Iterator[pa.RecordBatch]:
-        content = self._fetch_whole(pieces)
+    def _read(self, blocks: Iterable[bytes], max_rows: int) -> Iterator[pa.RecordBatch]:
+        content = self._fetch_whole(blocks)
         rows = 0
         for batch in read_stream(content, self.schema, has_real_names=self.has_real_names):
             rows += batch.num_rows
@@ -100,13 +100,13 @@ class FetchedRows(ABC):
             # A driver could otherwise send nothing two billion times.
             raise InvalidResult("The driver has a chunk without rows.")
 
-    def _fetch_whole(self, pieces: Iterable[bytes]) -> bytearray:
+    def _fetch_whole(self, blocks: Iterable[bytes]) -> bytearray:
         content = bytearray()
         with self._buffers.buffering() as count:
-            for piece in pieces:
+            for block in blocks:
                 limit_seconds(self._call_seconds)
-                count(len(piece))
-                content += piece
+                count(len(block))
+                content += block
                 if len(content) > self._max_bytes:
                     raise InvalidResult("The driver sends a chunk that is larger than its result.")
         return content
@@ -159,8 +159,8 @@ class HeldRows(FetchedRows):
 
     def _count_rows(self) -> list[int]:
         """Return the number of rows of each chunk, as the driver says. Raise InvalidResult."""
-        pieces = self._call(COUNT_ROWS, ResultTicket(self._statement_id))
-        content = self._fetch_whole(pieces)
+        blocks = self._call(COUNT_ROWS, ResultTicket(self._statement_id))
+        content = self._fetch_whole(blocks)
         try:
             counts = _ROW_COUNTS.validate_json(content)
         except ValidationError:

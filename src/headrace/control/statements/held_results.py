@@ -179,8 +179,8 @@ class _ForwardedRows(FetchedRows):
         step = min(-(-self.row_count // self.chunks), MAX_PAGE_ROWS)
         for offset in range(rows.offset, end, max(1, step)):
             count = min(step, end - offset)
-            pieces = self._download({"offset": offset, "limit": count})
-            for batch in self._read(pieces, count):
+            blocks = self._download({"offset": offset, "limit": count})
+            for batch in self._read(blocks, count):
                 count -= batch.num_rows
                 yield batch
             if count:
