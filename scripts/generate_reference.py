@@ -280,15 +280,21 @@ def _options(provider: StreamSource | StreamSink) -> str:
 def metrics_page(node: Node) -> str:
     """Return the page of the metrics of a node."""
     rows = []
+    # A metric without samples has the names of its labels only.
+    collectors = node.metrics._collector_to_names.items()  # noqa: SLF001 - there is no other way
+    label_names = {
+        names[0]: getattr(collector, "_labelnames", ()) for collector, names in collectors if names
+    }
     for metric in sorted(node.metrics.collect(), key=lambda metric: metric.name):
         samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-        # A metric without samples has the names of its labels only.
-        labels: dict[str, set[str]] = {name: set() for name in getattr(metric, "_labelnames", ())}
+        known = getattr(metric, "_labelnames", None) or label_names.get(metric.name, ())
+        labels: dict[str, set[str]] = {name: set() for name in known}
         for sample in samples:
             for label, value in sample.labels.items():
                 labels.setdefault(label, set()).add(value)
         suffix = "_total" if metric.type == "counter" else ""
-        names = ", ".join(sorted({sample.name for sample in samples} or {metric.name + suffix}))
+        # A histogram has the samples _bucket, _count and _sum, whether it has values or not.
+        names = metric.name if metric.type == "histogram" else metric.name + suffix
         rows.append([code(names), metric.type, _labels(labels), metric.documentation])
     return (
         f"{introductions.METRICS.strip()}\n\n{table(['metric', 'type', 'labels', 'meaning'], rows)}"

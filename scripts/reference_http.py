@@ -33,7 +33,8 @@ def http_page(document: Json) -> str:
 
 
 def _call_section(title: str, call: Json) -> str:
-    parts = [f"### {title}\n{' '.join(call.get('description', '').split())}"]
+    text = " ".join(call.get("description", "").split())
+    parts = [f"### {title}\n{text}\n\nOperation {code(call['operationId'])}."]
     parameters = [
         [
             code(one["name"]),

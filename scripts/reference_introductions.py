@@ -64,11 +64,15 @@ Read every state change, as a list or as a stream:
 TOKEN=$(cat .headrace/token)
 curl -s --oauth2-bearer $TOKEN "localhost:8040/api/v1/events?entity=statement"
 curl -sN --oauth2-bearer $TOKEN localhost:8040/api/v1/events -H 'Accept: text/event-stream'
+curl -sN --oauth2-bearer $TOKEN -H 'Accept: text/event-stream' \\
+  "localhost:8040/api/v1/events?after=now"
 ```
 
 Each state change writes one event, in the same transaction. To read the next page, pass `next` of a
 page as `after`. A reader never misses an event, even if the transaction of the event commits late.
-The stream sends all events from the first one, or those after `Last-Event-ID` or `after`.
+The stream sends all events from the first one, or those after `after`. With `after=now`, it sends
+the events from now on. The `id` of an event is its cursor: a client that connects again sends the
+last one as the header `Last-Event-ID`, which takes precedence over `after`, and misses no event.
 [Lifecycles](../explanation/lifecycles.md) has diagrams with the reason for each transition.
 """
 
@@ -82,7 +86,19 @@ curl -s --oauth2-bearer $TOKEN localhost:8040/metrics
 ```
 
 Gauges show the state of the store at the time of the request. They count the whole store, so every
-node returns the same values. Counters count the work of this node since its start.
+node returns the same values: read them from one node, or take their maximum. Counters and
+histograms count the work of this node since its start. For the cluster, take their sum over all
+nodes: a node counts the ends of statements and the starts of drivers that its own transactions
+commit, and the requests that it answers. Restarts of a node reset them, which `rate()` expects.
+
+```text
+# Share of statements that failed in the last hour
+sum(rate(headrace_statements_ended_total{outcome="failed"}[1h]))
+  / sum(rate(headrace_statements_ended_total[1h]))
+# 95th percentile of the time from submit to the start of interactive statements
+histogram_quantile(0.95,
+  sum by (le) (rate(headrace_statement_start_seconds_bucket{kind="interactive"}[5m])))
+```
 
 The gauges of single streaming queries have the labels `owner`, `scope` and `query`. They cover all
 owners, and at most 500 live queries: those of the oldest sessions. A name of more than 200
@@ -122,10 +138,17 @@ curl -s --oauth2-bearer $TOKEN localhost:8040/api/v1/statements \\
 curl -s --oauth2-bearer $TOKEN localhost:8040/api/v1/statements/st_…
 curl -s --oauth2-bearer $TOKEN localhost:8040/api/v1/statements/st_…/result
 curl -s --oauth2-bearer $TOKEN "localhost:8040/api/v1/statements/st_…/result?format=csv"
+curl -s --oauth2-bearer $TOKEN "localhost:8040/api/v1/statements/st_…/result?offset=1000&limit=100"
 curl -s --oauth2-bearer $TOKEN -X POST localhost:8040/api/v1/statements/st_…/cancel
 ```
 
-- `/api/v1/openapi.json` describes the API for programs.
+- `http://localhost:8040/docs` shows every call in a browser, with examples. Enter the token under
+  *Authorize* to send requests from this page. The node serves the page and all of its files: it
+  needs no connection to other hosts. To read the page, no token is needed.
+- `/api/v1/openapi.json` describes the API for programs. The operation ids, for example
+  `submit_statement`, are stable: clients can be generated from the document.
+- An unknown query parameter gets 400 `unknown_parameter`. The problem names the parameter, the
+  nearest one that exists, and all that the call has.
 - Send the token as `Authorization: Bearer …`. With `headrace serve --no-auth`, no token is needed.
 - A request for a host that the node does not serve gets 421. A request of a web page of another
   site gets 403 ([hosts](../guides/install-and-run-as-a-service.md#name-the-hosts-of-the-node)).

@@ -12,6 +12,7 @@ _FINDINGS = {
     *(f"B{number}" for number in range(1, 22)),  # truth
     *(f"U{number}" for number in (1, 2, 3, 5, 7, 8, 9, 13, 14)),  # the first hour
     *(f"U{number}" for number in (15, 17, 19, 22)),  # installation, homes and paths
+    *(f"U{number}" for number in (10, 11, 12)),  # the HTTP interface
 }
 
 

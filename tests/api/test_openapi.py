@@ -59,7 +59,7 @@ def test_every_response_matches_the_openapi_document(
         check=False,
     )
     assert process.returncode == 0, process.stdout + process.stderr
-    assert "Tested: 37" in process.stdout, process.stdout
+    assert "Tested: 39" in process.stdout, process.stdout
 
 
 def test_the_openapi_document_lists_every_operation(node: InProcessNode) -> None:
@@ -107,4 +107,6 @@ def test_the_openapi_document_lists_every_operation(node: InProcessNode) -> None
         "POST /_plugins/_async_query",
         "GET /_plugins/_async_query/{query_id}",
         "DELETE /_plugins/_async_query/{query_id}",
+        "GET /",
+        "HEAD /",
     }

@@ -30,6 +30,13 @@ def test_a_running_statement_shows_tasks_rows_and_bytes(
     assert describe_progress({"state": "running", "progress": progress}, None, 7.2) == line
 
 
-def test_a_waiting_statement_shows_the_reason() -> None:
+def test_a_waiting_statement_shows_the_reason_of_the_node() -> None:
+    reason = {"code": "queue", "text": "It is behind 2 statements of its session."}
+    statement = {"state": "waiting", "waiting_for": reason}
+    line = describe_progress(statement, "running", 2)
+    assert line == "waiting · 2 s · It is behind 2 statements of its session"
+
+
+def test_a_waiting_statement_of_an_older_node_shows_the_state_of_its_session() -> None:
     line = describe_progress({"state": "waiting"}, "starting", 2)
     assert line == "waiting · 2 s · the session's driver is starting"

@@ -88,8 +88,8 @@ def test_an_error_of_a_node_that_reads_from_a_driver_is_not_repeated() -> None:
     answers = [http_response(problem, "503 Unavailable"), http_response(b"rows")]
     with raw_server(*answers) as address, connect(address) as client:
         with pytest.raises(errors.ResultsUnavailable):
-            client.download_held("st_1", 0, timeout=10)
-        assert b"".join(client.download_held("st_1", 0, timeout=10)) == b"rows"
+            client.download_held("st_1", {"chunk": 0}, timeout=10)
+        assert b"".join(client.download_held("st_1", {"chunk": 0}, timeout=10)) == b"rows"
 
 
 def test_a_store_that_stays_down_raises_store_unavailable() -> None:

@@ -24,6 +24,7 @@ from headrace.errors import ChunkNotFound, FormatCannotHold
 from headrace.results.formats import arrow, csv, json, parquet
 from headrace.results.json_encoding import NumberFormat
 from headrace.results.layout import build_stored_schema
+from headrace.results.reader import RowRange
 from headrace.results.schema import parse_schema
 
 
@@ -187,6 +188,30 @@ def test_arrow_and_parquet_contain_every_value(
             assert str(_without_names(values)) == str(_without_names(expected))
 
 
+@_slow
+@given(_tables(), st.integers(0, 12), st.integers(1, 12))
+def test_a_range_contains_its_values_in_every_format(
+    table: tuple[list[TypeStrategy], list[list[Any]]], offset: int, limit: int
+) -> None:
+    cases, columns = table
+    rows = make_rows({f"c{n}": case.kind for n, case in enumerate(cases)}, columns, columns)
+    selected = RowRange(offset, limit)
+    everything = pa.ipc.open_stream(b"".join(arrow.write(rows, None))).read_all()
+    expected = everything.slice(offset, limit)
+    read = pa.ipc.open_stream(b"".join(arrow.write(rows, selected))).read_all()
+    read.validate(full=True)
+    assert str(read.to_pydict()) == str(expected.to_pydict())
+    from_parquet = pq.read_table(io.BytesIO(b"".join(parquet.write(rows, selected))))
+    assert str(from_parquet.to_pydict()) == str(expected.to_pydict())
+    document = json_reader.loads(b"".join(json.write(rows, selected)))
+    assert json_reader.dumps(document["rows"]) == json_reader.dumps(
+        _document(rows)["rows"][offset : offset + limit]
+    )
+    header, *lines = b"".join(csv.write(rows, selected)).splitlines()
+    assert header
+    assert bool(lines) == bool(expected.num_rows)
+
+
 def _without_names(value: Any) -> Any:
     """Return values without the names of struct fields, which differ."""
     if isinstance(value, dict):
@@ -284,6 +309,7 @@ def test_rows_without_columns_are_counted_or_refused() -> None:
     rows = _rows_without_columns(2)
     assert _document(rows, 0)["rows"] == [[], []]
     assert pa.ipc.open_stream(b"".join(arrow.write(rows, 0))).read_next_batch().num_rows == 2
+    assert json_reader.loads(b"".join(json.write(rows, RowRange(1, 5))))["rows"] == [[]]
     with pytest.raises(FormatCannotHold, match="CSV cannot hold rows without columns"):
         list(csv.write(rows, 0))
     with pytest.raises(FormatCannotHold, match="Parquet cannot hold a result without columns"):

@@ -24,6 +24,7 @@ from headrace.results.flight_tickets import MAX_BODY_BYTES
 from headrace.results.held_rows import HeldRows
 from headrace.results.layout import build_stored_schema
 from headrace.results.read_limits import BufferLimit, run_within
+from headrace.results.reader import RowRange
 from headrace.results.schema import parse_schema
 
 COLUMNS = [("n", "long")]
@@ -113,6 +114,29 @@ def test_rows_that_are_not_valid_are_refused(content: bytes) -> None:
     with opened(lambda: iter(bodies)) as rows, pytest.raises(InvalidResult):
         list(rows.batches())
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 200 * 1024  # KiB
+
+
+_COUNTS: dict[str, bytes] = {
+    "nothing": b"",
+    "no list": b"3",
+    "a text": b'["3"]',
+    "a negative number": b"[-1, 4]",
+    "another number of chunks": b"[1, 1, 1]",
+    "another number of rows": b"[1, 1]",
+}
+
+
+@pytest.mark.parametrize("content", _COUNTS.values(), ids=_COUNTS.keys())
+def test_counts_of_rows_that_are_not_valid_are_refused(content: bytes) -> None:
+    with opened(lambda: iter([content]), chunks=2) as rows, pytest.raises(InvalidResult):
+        list(rows.select(RowRange(0, 1)))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_chunk_with_other_rows_than_counted_is_refused(count: int) -> None:
+    bodies = iter([f"[{count}, {ROWS - count}]".encode(), write_stream(SCHEMA, 2)])
+    with opened(lambda: iter([next(bodies)]), chunks=2) as rows, pytest.raises(InvalidResult):
+        list(rows.select(RowRange(0, 5)))
 
 
 def test_a_driver_cannot_send_empty_chunks_for_ever() -> None:

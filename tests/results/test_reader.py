@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from headrace.errors import ChunkNotFound, InvalidResult, ResultGone
 from headrace.model.result import Disposition, Manifest, ResultInfo, ResultPart
 from headrace.results.arrow_messages import BatchFile
-from headrace.results.reader import group_into_chunks, open_rows, write_manifest
+from headrace.results.batches import serialize_batches
+from headrace.results.reader import (
+    RowRange,
+    find_next_offset,
+    group_into_chunks,
+    open_rows,
+    write_manifest,
+)
 from headrace.storage.locations import delete
 
 _SPARK = {
@@ -66,6 +73,44 @@ def stored(tmp_path: Path) -> Path:
     )
     write_manifest(str(tmp_path), manifest)
     return tmp_path
+
+
+@pytest.mark.parametrize("offset", range(8))
+@pytest.mark.parametrize("limit", range(1, 8))
+def test_a_range_of_rows_has_the_rows_of_a_slice(stored: Path, offset: int, limit: int) -> None:
+    rows = open_rows(_info(location=str(stored)), None)
+    batches = list(rows.select(RowRange(offset, limit)))
+    expected = list(range(6))[offset : offset + limit]
+    assert [value for batch in batches for value in batch.column(0).to_pylist()] == expected
+    assert all(batch.num_rows for batch in batches)
+
+
+@pytest.mark.finding("U10")
+def test_a_range_of_rows_is_read_without_the_batches_around_it(
+    stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    read_batch = BatchFile.read_batch
+
+    def record(file: BatchFile, position: int) -> pa.RecordBatch:
+        read.append(position)
+        return read_batch(file, position)
+
+    monkeypatch.setattr(BatchFile, "read_batch", record)
+    rows = open_rows(_info(location=str(stored)), None)
+    assert _ids(rows.select(RowRange(3, 2))) == [[3, 4]]
+    assert read == [1]
+    (stored / A).unlink()
+    assert _ids(rows.select(RowRange(5, 100))) == [[5]]
+    assert _ids(rows.select(RowRange(6, 100))) == []
+
+
+def test_a_range_of_an_inline_result_has_the_rows_of_a_slice() -> None:
+    data = serialize_batches([_batch(0, 3), _batch(3, 2)], _SCHEMA)
+    rows = open_rows(_info(disposition=Disposition.INLINE, row_count=5, chunks=1), data)
+    assert _ids(rows.select(RowRange(2, 2))) == [[2], [3]]
+    assert find_next_offset(rows, RowRange(2, 2)) == 4
+    assert find_next_offset(rows, RowRange(2, 3)) is None
 
 
 def _ids(batches: Any) -> list[list[int]]:

@@ -86,7 +86,7 @@ class DeployedJob:
 
     def running_checkpoints(self) -> list[str]:
         """Return the checkpoints of the queries of the job that are live."""
-        streams = self.node.http.get("/api/v1/streams", params={"state": "running"}).json()["items"]
+        streams = self.node.http.get("/api/v1/streams", params={"live": True}).json()["items"]
         return [each["checkpoint"] for each in streams if each["scope"] == self.manifest["name"]]
 
     def _wait(self, deployment_id: str, states: set[str]) -> Json:

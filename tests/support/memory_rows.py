@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.errors import ChunkNotFound
 from headrace.results.layout import build_stored_schema
+from headrace.results.reader import RowRange, cut_batches
 from headrace.results.schema import Schema, parse_schema
 
 
@@ -35,6 +36,9 @@ class MemoryRows:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         yield from self.content
+
+    def select(self, rows: RowRange) -> Iterator[pa.RecordBatch]:
+        return cut_batches(self.batches(), rows)
 
 
 def make_schema(kinds: dict[str, Any]) -> Schema:

@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 
 from headrace import __version__
-from headrace.api.auth import OPENAPI_PATH, PUBLIC_PATHS, SECURITY_SCHEMES, Authentication
+from headrace.api.auth import API_PREFIX, Authentication
 from headrace.api.authentication_failures import AuthenticationFailures
 from headrace.api.batched_reads import BatchedReads
 from headrace.api.http.allowed_hosts import AllowedHosts
 from headrace.api.http.body_limit import BodyLimit
 from headrace.api.http.browser_rules import BrowserRules
 from headrace.api.http.errors import ErrorRenderers, install_error_handlers
+from headrace.api.http.openapi import DESCRIPTION, build_document
 from headrace.api.http.opensearch_errors import render_opensearch_error
-from headrace.api.http.problems import Problem, problems, render_problem
+from headrace.api.http.problems import problems, render_problem
+from headrace.api.http.request_metrics import RequestMetrics
 from headrace.api.link_calls import LinkCalls
 from headrace.api.routes import (
+    docs,
     driver_link,
     events,
     health,
@@ -26,6 +28,7 @@ from headrace.api.routes import (
     metrics,
     nodes,
     opensearch,
+    opensearch_info,
     sessions,
     statements,
     streams,
@@ -44,8 +47,9 @@ def create_app(node: Node) -> FastAPI:
     app = FastAPI(
         title="Headrace",
         version=__version__,
-        description="A durable control plane for SQL on Apache Spark.",
-        openapi_url=OPENAPI_PATH,
+        description=DESCRIPTION,
+        generate_unique_id_function=lambda route: route.name,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         # A redirect would name the host that the request chose.
@@ -56,43 +60,37 @@ def create_app(node: Node) -> FastAPI:
     app.state.link_calls = LinkCalls()
     app.state.statement_reads = BatchedReads(node.statements.get_all)
     app.state.authentication_failures = AuthenticationFailures()
-    renderers = ErrorRenderers(render_problem, {opensearch.PREFIX: render_opensearch_error})
+    renderers = ErrorRenderers(
+        render_problem,
+        by_prefix={opensearch.PREFIX: render_opensearch_error},
+        by_path={opensearch_info.PATH: render_opensearch_error},
+    )
     http = node.settings.http
     hosts = AllowedHosts(address=node.context.address, host=http.host, names=http.allowed_hosts)
     # The last middleware is the first that sees a request.
     app.add_middleware(BodyLimit, renderers=renderers)
     app.add_middleware(Authentication, renderers=renderers)
     app.add_middleware(BrowserRules, hosts=hosts, renderers=renderers)
+    app.add_middleware(RequestMetrics, durations=node.request_durations)
     install_error_handlers(app, renderers)
     app.router.routes.append(driver_link.ROUTE)
     for resource in (sessions, statements, streams, jobs, transactions, events, nodes):
         app.include_router(
             resource.router,
-            prefix="/api/v1",
+            prefix=API_PREFIX,
             responses=problems(400, 401, 403, 421, 503),
         )
     app.include_router(opensearch.router)
+    app.include_router(opensearch_info.router)
     app.include_router(metrics.router)
     app.include_router(health.router)
+    app.include_router(docs.router)
+    app.include_router(docs.openapi_router)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI description without FastAPI's own 422: an invalid request is a 400."""
     if app.openapi_schema is None:
-        schema = get_openapi(
-            title=app.title, version=app.version, description=app.description, routes=app.routes
-        )
-        for path, operations in schema["paths"].items():
-            for operation in operations.values():
-                operation["responses"].pop("422", None)
-                if path not in PUBLIC_PATHS:
-                    operation["security"] = [{name: [] for name in SECURITY_SCHEMES}]
-        schema["components"]["securitySchemes"] = SECURITY_SCHEMES
-        schemas = schema["components"]["schemas"]
-        for name in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(name, None)
-        schemas["Problem"] = Problem.model_json_schema()
-        app.openapi_schema = schema
+        app.openapi_schema = build_document(app)
     return app.openapi_schema

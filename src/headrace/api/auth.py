@@ -19,9 +19,11 @@ from headrace.control.caller import ANONYMOUS, Caller, Role
 from headrace.errors import Unauthorized
 from headrace.model.messages import LINK_PREFIX
 
-OPENAPI_PATH = "/api/v1/openapi.json"
-PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH})
-"""Paths that need no token."""
+API_PREFIX = "/api/v1"
+OPENAPI_PATH = f"{API_PREFIX}/openapi.json"
+DOCS_PATH = "/docs"
+PUBLIC_PATHS = frozenset({"/health", "/ready", OPENAPI_PATH, DOCS_PATH})
+"""Paths that need no token. Neither do the files of the page below DOCS_PATH."""
 SECURITY_SCHEMES = {
     "token": {
         "type": "http",
@@ -74,7 +76,7 @@ Authenticated = Annotated[Caller, Depends(_authenticated_caller)]
 
 
 def _is_exempt(path: str) -> bool:
-    return path in PUBLIC_PATHS or path.startswith(f"{LINK_PREFIX}/")
+    return path in PUBLIC_PATHS or path.startswith((f"{LINK_PREFIX}/", f"{DOCS_PATH}/"))
 
 
 def _identify(request: Request) -> Caller:

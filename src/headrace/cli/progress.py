@@ -74,7 +74,9 @@ class ProgressLine:
 def describe_progress(statement: Json, session_state: str | None, elapsed: float) -> str:
     """Return one line with state, seconds since the submit, and progress or why it waits."""
     parts = [statement["state"], format_age(elapsed)]
-    if statement["state"] == "waiting" and session_state in _WAIT_REASONS:
+    if isinstance(reason := statement.get("waiting_for"), dict):
+        parts.append(str(reason["text"]).rstrip("."))
+    elif statement["state"] == "waiting" and session_state in _WAIT_REASONS:
         parts.append(_WAIT_REASONS[session_state])
     parts += format_tasks(statement.get("progress"))
     parts += format_counts(statement.get("progress"))

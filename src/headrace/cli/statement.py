@@ -111,6 +111,8 @@ def show(
         output_format = context.output_format(output)
         client = context.connect()
         statement = client.statement(resolve_statement(client, reference), trace=debug)
+        if output_format is None and statement.get("waiting_for") is not None:
+            statement["waiting_for"] = statement["waiting_for"]["text"]
         write_object(context.terminal, statement, output_format)
 
 

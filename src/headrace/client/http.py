@@ -209,13 +209,18 @@ class Client:
         path = f"/api/v1/statements/{_quote(statement)}/result"
         return self._stream(self._request("GET", path, query={"format": format_}))
 
-    def download_held(self, statement: str, chunk: int, *, timeout: float) -> Iterator[bytes]:
-        """Return the blocks of the Arrow stream of a chunk that a driver of the node's host holds.
+    def download_held(
+        self, statement: str, selection: Mapping[str, int], *, timeout: float
+    ) -> Iterator[bytes]:
+        """Return the blocks of the Arrow stream of rows that a driver of the node's host holds.
+
+        Args:
+            selection: The parameter `chunk`, or `offset` and `limit`.
 
         A response with an error is not repeated: the node has waited for the driver.
         """
         path = f"/api/v1/statements/{_quote(statement)}/result"
-        query = {"format": "arrow", "chunk": str(chunk), "forward": "false"}
+        query: dict[str, str | int | None] = {"format": "arrow", "forward": "false", **selection}
         request = self._request("GET", path, query=query, timeout=timeout, accepts_errors=True)
         return self._stream(request)
 

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from headrace.control.stream_metrics import MAX_QUERIES, make_stream_metrics
 from headrace.store import counts, stream_progress
 from headrace.store.database import Database
+
+NO_ROUTE = "other"
+"""Label of requests that no route has received."""
+_REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
+
+
+def make_request_durations(registry: CollectorRegistry) -> Histogram:
+    """Register the durations of HTTP requests, which `api` observes."""
+    return Histogram(
+        "headrace_http_request_duration_seconds",
+        "Time until the response to a request begins. `route` is the template of the path, or"
+        f" `{NO_ROUTE}` for requests that no route has received. Long polls count with the time"
+        " that they wait.",
+        ["method", "route", "status"],
+        buckets=_REQUEST_SECONDS,
+        registry=registry,
+    )
 
 
 class StoreMetrics(Collector):

@@ -28,7 +28,7 @@ from headrace.control.jobs.service import Jobs
 from headrace.control.launchers.base import Launcher
 from headrace.control.launchers.registry import LauncherRegistry, installed_launchers
 from headrace.control.limits import FreePlaces
-from headrace.control.metrics import StoreMetrics
+from headrace.control.metrics import StoreMetrics, make_request_durations
 from headrace.control.node_lease import ExpiredNodes, NodeLease
 from headrace.control.nodes import Nodes
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
@@ -45,6 +45,7 @@ from headrace.control.sessions.service import Sessions
 from headrace.control.sessions.session_logs import SessionLogs
 from headrace.control.sessions.takeover import Takeovers
 from headrace.control.sessions.warm_pool import WarmPool
+from headrace.control.statement_metrics import StatementMetrics
 from headrace.control.statements.held_results import HeldResultReader
 from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.service import Statements
@@ -116,6 +117,9 @@ class Node:
         )
         self.metrics = CollectorRegistry()
         StoreMetrics(self.database, self.metrics)
+        self.request_durations = make_request_durations(self.metrics)
+        statement_metrics = StatementMetrics(self.metrics)
+        self.database.observe_ends = statement_metrics.observe_ends
         self.statements = Statements(
             self.context,
             NodeStatements(self.context),
@@ -137,7 +141,9 @@ class Node:
             },
         )
         self.events = EventLog(self.context)
-        self.driver_link = DriverLinkService(self.context)
+        self.driver_link = DriverLinkService(
+            self.context, observe_start=statement_metrics.observe_driver_start
+        )
         self.wake_ups = WakeUps(self.database)
         self.result_reads = ResultReads()
         self.log_reads = WorkerPool(

@@ -28,7 +28,7 @@ from pyspark.errors.exceptions.captured import (
 
 from headrace.errors import HeadraceError, Position, StatementFailed
 from headrace.grammar.text import position_at
-from headrace.model.failure import Failure
+from headrace.model.failure import ANALYSIS_ERROR, EXECUTION_ERROR, SYNTAX_ERROR, Failure
 
 _CAUSES = 20
 """Largest number of causes to search for an error with a condition."""
@@ -52,7 +52,7 @@ def describe_failure(error: Exception, text: str) -> Failure:
     trace = _format_trace(error, spark_error)
     if not isinstance(spark_error, PySparkException):
         message = f"{type(spark_error).__name__}: {spark_error}"
-        return Failure(code="execution_error", message=message, trace=trace)
+        return Failure(code=EXECUTION_ERROR, message=message, trace=trace)
     condition, sqlstate = spark_error.getCondition(), spark_error.getSqlState()
     position = _find_position(spark_error, text)
     return Failure(
@@ -122,8 +122,8 @@ def _is_java_instance(java_error: Any, class_name: str) -> bool:
 
 def _failure_code(error: PySparkException) -> str:
     if isinstance(error, ParseException):
-        return "syntax_error"
-    return "analysis_error" if isinstance(error, AnalysisException) else "execution_error"
+        return SYNTAX_ERROR
+    return ANALYSIS_ERROR if isinstance(error, AnalysisException) else EXECUTION_ERROR
 
 
 def _extract_message(error: PySparkException, condition: str | None, sqlstate: str | None) -> str:

@@ -81,6 +81,7 @@ from headrace.errors.refusals import (
     TransactionNotFound,
     Unauthorized,
     UnknownHost,
+    UnknownParameter,
     UnsharedLocation,
 )
 from headrace.errors.statements import (
@@ -221,6 +222,7 @@ __all__ = [
     "TransactionNotFound",
     "Unauthorized",
     "UnknownHost",
+    "UnknownParameter",
     "UnsharedLocation",
     "VersionNotFound",
     "WriteTargetsUnknown",

@@ -27,6 +27,12 @@ class AmbiguousId(InvalidRequest):
     code = "ambiguous_id"
 
 
+class UnknownParameter(InvalidRequest):
+    """The call does not have this query parameter."""
+
+    code = "unknown_parameter"
+
+
 class InvalidSetting(InvalidRequest):
     """A setting is unknown or has a value that is not allowed."""
 

@@ -149,12 +149,16 @@ class Job:
 class WrittenOutput(BaseModel):
     """What a query of a failed version had already written."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     query: str
+    """Id of the query."""
     target: str
+    """Table or location to which it wrote."""
     batches: int
+    """Number of batches that it had committed."""
     rows: int | None = None
+    """Number of rows that it had written, if that is known."""
 
 
 class ChangeRecord(BaseModel):

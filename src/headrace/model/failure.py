@@ -7,17 +7,26 @@ from pydantic import BaseModel, ConfigDict
 from headrace.errors import HeadraceError
 from headrace.model.text import MAX_SUMMARY, Code, MessageText, Name, SmallCount, cut_text
 
+SYNTAX_ERROR = "syntax_error"
+ANALYSIS_ERROR = "analysis_error"
+EXECUTION_ERROR = "execution_error"
+SPARK_CODES = frozenset({SYNTAX_ERROR, ANALYSIS_ERROR, EXECUTION_ERROR})
+"""Codes of the errors of Spark, which are no classes of `headrace.errors`."""
+
 
 class Failure(BaseModel):
     """A structured error. Spark's errors are identified by condition and SQLSTATE."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     code: Code
+    """Stable code of the error."""
     message: MessageText
+    """What happened."""
     condition: Name | None = None
     """Spark's error condition, for example TABLE_OR_VIEW_NOT_FOUND."""
     sqlstate: Name | None = None
+    """SQLSTATE of the error, if it has one."""
     line: SmallCount | None = None
     """Line in the user's text, counted from 1."""
     column: SmallCount | None = None

@@ -16,15 +16,24 @@ class Progress(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     jobs: Count
+    """Spark jobs started."""
     stages_done: Count
+    """Stages that have ended."""
     stages_total: Count
+    """Stages of the jobs started."""
     tasks_done: Count
+    """Tasks that have ended."""
     tasks_total: Count
+    """Tasks of the jobs started."""
     tasks_active: Count
+    """Tasks that run now."""
     tasks_failed: Count
     """Failed attempts of tasks; Spark retries them."""
     rows_read: Count
+    """Rows read from sources that count them."""
     bytes_read: Count
     """Bytes read from sources that count them. A second read of the same data counts again."""
     rows_written: Count
+    """Rows written."""
     bytes_written: Count
+    """Bytes written."""

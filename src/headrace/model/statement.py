@@ -47,7 +47,9 @@ class Parameter(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     value: FiniteJson = None
+    """A JSON value; null is NULL."""
     name: str | None = None
+    """Name of the marker, without the colon; null: the next `?`."""
     type: str | None = None
     """A Spark SQL type, for example `DECIMAL(10,2)`; default: the type of the JSON value."""
 
@@ -83,6 +85,21 @@ class NewStatement:
     """First words of a statement of Headrace's own, for example SAVE STREAM."""
     awaited_by: str | None = None
     """Process that waits for the end of the statement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementEnd:
+    """The end of a statement, with the times that metrics need."""
+
+    kind: SessionKind
+    outcome: StatementState
+    code: str | None
+    """Code of its error, as the driver has reported it."""
+    created_at: datetime
+    waiting_since: datetime
+    launched_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

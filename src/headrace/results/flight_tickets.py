@@ -17,6 +17,8 @@ READ_CHUNK = "headrace.read_chunk"
 Flight's own client parses the batches of `DoGet` before the node could check them: one that is
 compressed could exhaust the memory of the node. The bodies of an action are plain bytes.
 """
+COUNT_ROWS = "headrace.count_rows"
+"""Action with the ticket of a result. It returns a JSON list: the number of rows of each chunk."""
 MAX_BODY_BYTES = 1 << 20
 """Largest body of an action."""
 AUTHORIZATION = "authorization"

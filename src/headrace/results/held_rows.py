@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyarrow import flight
+from pydantic import NonNegativeInt, TypeAdapter, ValidationError
 
 from headrace.errors import InvalidResult, ResultsUnavailable
 from headrace.model.result import ResultInfo
@@ -18,19 +19,21 @@ from headrace.printable import escape_character
 from headrace.results.arrow_messages import MAX_BATCH_BYTES, read_stream
 from headrace.results.flight_tickets import (
     AUTHORIZATION,
+    COUNT_ROWS,
     MAX_BODY_BYTES,
     READ_CHUNK,
     ResultTicket,
     make_token,
 )
 from headrace.results.read_limits import BufferLimit, limit_seconds
-from headrace.results.reader import check_chunk_number
+from headrace.results.reader import RowRange, check_chunk_number, cut_batches
 from headrace.results.schema import parse_schema
 
 CALL_SECONDS = 30.0
 """Longest time that a driver may take for one chunk."""
 _OVERHEAD_BYTES = 64 << 20
 """Most bytes of a chunk beside its values: the schema, and 256 bytes for each of many columns."""
+_ROW_COUNTS = TypeAdapter(list[NonNegativeInt])
 _OPTIONS = [
     ("grpc.max_receive_message_length", MAX_BODY_BYTES + 1024),
     # A compressed message could be much larger than this limit.
@@ -63,23 +66,30 @@ class FetchedRows(ABC):
 
     @abstractmethod
     def fetch(self, number: int) -> Iterable[bytes]:
-        """Yield the Arrow IPC stream of a chunk in pieces of any size."""
+        """Yield the Arrow IPC stream of a chunk in blocks of any size."""
 
     def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
         check_chunk_number(number, self.chunks)
-        return self._read(number, self.row_count)
+        return self._read_chunk(number, self.row_count)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         remaining = self.row_count
         for number in range(self.chunks):
-            for batch in self._read(number, remaining):
+            for batch in self._read_chunk(number, remaining):
                 remaining -= batch.num_rows
                 yield batch
         if remaining:
             raise InvalidResult("The driver has fewer rows than it has reported.")
 
-    def _read(self, number: int, max_rows: int) -> Iterator[pa.RecordBatch]:
-        content = self._fetch_whole(number)
+    @abstractmethod
+    def select(self, rows: RowRange) -> Iterator[pa.RecordBatch]:
+        """Yield a range of rows. See `Rows.select`."""
+
+    def _read_chunk(self, number: int, max_rows: int) -> Iterator[pa.RecordBatch]:
+        return self._read(self.fetch(number), max_rows)
+
+    def _read(self, blocks: Iterable[bytes], max_rows: int) -> Iterator[pa.RecordBatch]:
+        content = self._fetch_whole(blocks)
         rows = 0
         for batch in read_stream(content, self.schema, has_real_names=self.has_real_names):
             rows += batch.num_rows
@@ -90,13 +100,13 @@ class FetchedRows(ABC):
             # A driver could otherwise send nothing two billion times.
             raise InvalidResult("The driver has a chunk without rows.")
 
-    def _fetch_whole(self, number: int) -> bytearray:
+    def _fetch_whole(self, blocks: Iterable[bytes]) -> bytearray:
         content = bytearray()
         with self._buffers.buffering() as count:
-            for piece in self.fetch(number):
+            for block in blocks:
                 limit_seconds(self._call_seconds)
-                count(len(piece))
-                content += piece
+                count(len(block))
+                content += block
                 if len(content) > self._max_bytes:
                     raise InvalidResult("The driver sends a chunk that is larger than its result.")
         return content
@@ -130,7 +140,36 @@ class HeldRows(FetchedRows):
 
     def fetch(self, number: int) -> Iterator[bytes]:
         """Yield the bodies that the driver sends. Raise ResultsUnavailable."""
-        action = flight.Action(READ_CHUNK, ResultTicket(self._statement_id, number).to_bytes())
+        return self._call(READ_CHUNK, ResultTicket(self._statement_id, number))
+
+    def select(self, rows: RowRange) -> Iterator[pa.RecordBatch]:
+        start, end = 0, 0
+        for number, count in enumerate(self._count_rows()):
+            start, end = end, end + count
+            if end > rows.offset and start < rows.end:
+                yield from cut_batches(self._read_counted(number, count), rows, start=start)
+
+    def _read_counted(self, number: int, count: int) -> Iterator[pa.RecordBatch]:
+        remaining = count
+        for batch in self._read_chunk(number, count):
+            remaining -= batch.num_rows
+            yield batch
+        if remaining:
+            raise InvalidResult("A chunk of the driver has fewer rows than it has reported.")
+
+    def _count_rows(self) -> list[int]:
+        """Return the number of rows of each chunk, as the driver says. Raise InvalidResult."""
+        blocks = self._call(COUNT_ROWS, ResultTicket(self._statement_id))
+        content = self._fetch_whole(blocks)
+        try:
+            counts = _ROW_COUNTS.validate_json(content)
+        except ValidationError:
+            counts = []
+        if len(counts) != self.chunks or sum(counts) != self.row_count:
+            raise InvalidResult("The driver has other rows than it has reported.")
+        return counts
+
+    def _call(self, action: str, ticket: ResultTicket) -> Iterator[bytes]:
         options = flight.FlightCallOptions(
             timeout=limit_seconds(self._call_seconds),
             headers=[(AUTHORIZATION.encode(), f"Bearer {self._token}".encode())],
@@ -139,7 +178,7 @@ class HeldRows(FetchedRows):
             with flight.FlightClient(
                 f"grpc://{self._endpoint}", generic_options=_OPTIONS
             ) as client:
-                for result in client.do_action(action, options):
+                for result in client.do_action(flight.Action(action, ticket.to_bytes()), options):
                     yield result.body
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             # Without its cause: a stack trace in the log keeps the lines that a driver has written.

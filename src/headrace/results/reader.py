@@ -11,6 +11,8 @@ import json
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
@@ -37,6 +39,8 @@ _ENDS_OF_HOLDERS = {
     GoneReason.SESSION_CLOSED: "the session was closed",
     GoneReason.SESSION_FAILED: "the session failed",
 }
+MAX_PAGE_ROWS = 100_000
+"""Largest number of rows of a range that a client reads."""
 _CACHED_BATCHES = 100_000
 """Batches of the manifests that are kept in memory."""
 
@@ -68,6 +72,31 @@ class Rows(Protocol):
 
         Raises the errors of `chunk`.
         """
+
+    def select(self, rows: RowRange) -> Iterator[pa.RecordBatch]:
+        """Yield these rows, without the batches before and after them. No batch is empty.
+
+        Rows behind the last one are left out. Raises the errors of `batches`.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """A range of the rows of a result."""
+
+    offset: int
+    """Position of the first row, from 0."""
+    limit: int
+    """Largest number of rows."""
+
+    @property
+    def end(self) -> int:
+        """Position behind the last row."""
+        return self.offset + self.limit
+
+
+Selection = int | RowRange | None
+"""The rows that a request reads: those of a chunk, a range of rows, or (None) all rows."""
 
 
 def open_rows(info: ResultInfo, inline: bytes | None) -> Rows:
@@ -114,12 +143,31 @@ def build_gone(info: ResultInfo) -> ResultGone:
     )
 
 
-def select_batches(rows: Rows, chunk: int | None) -> Iterator[pa.RecordBatch]:
-    """Return the batches of one chunk, or of the whole result if `chunk` is None.
+def select_batches(rows: Rows, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """Return the batches of a chunk, of a range of rows, or of the whole result.
 
     Raises ChunkNotFound and the errors of `Rows.chunk` before the first batch.
     """
-    return rows.batches() if chunk is None else rows.chunk(chunk)
+    if isinstance(selection, RowRange):
+        return rows.select(selection)
+    return rows.batches() if selection is None else rows.chunk(selection)
+
+
+def find_next_offset(rows: Rows, selected: RowRange) -> int | None:
+    """Return the position of the row that follows a range, or None if there is none."""
+    return selected.end if selected.end < rows.row_count else None
+
+
+def cut_batches(
+    batches: Iterable[pa.RecordBatch], rows: RowRange, *, start: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range, from batches that begin at the row `start` or before it."""
+    for batch in batches:
+        first, start = max(rows.offset - start, 0), start + batch.num_rows
+        if first < batch.num_rows:
+            yield batch.slice(first, rows.end - (start - batch.num_rows) - first)
+        if start >= rows.end:
+            return
 
 
 class InlineRows:
@@ -138,6 +186,9 @@ class InlineRows:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         return read_stream(self._data, self.schema)
+
+    def select(self, rows: RowRange) -> Iterator[pa.RecordBatch]:
+        return cut_batches(self.batches(), rows)
 
 
 class BatchReference(NamedTuple):
@@ -193,10 +244,22 @@ class StoredRows:
         for chunk in self._chunks:
             yield from self._read(chunk)
 
-    def _read(self, chunk: tuple[BatchReference, ...]) -> Iterator[pa.RecordBatch]:
+    def select(self, rows: RowRange) -> Iterator[pa.RecordBatch]:
+        start, end, chosen = 0, 0, []
+        for reference in chain.from_iterable(self._chunks):
+            if end >= rows.end:
+                break
+            end += reference.rows
+            if end > rows.offset:
+                chosen.append(reference)
+            else:
+                start = end
+        return cut_batches(self._read(chosen), rows, start=start)
+
+    def _read(self, references: Iterable[BatchReference]) -> Iterator[pa.RecordBatch]:
         name, part = None, None
         try:
-            for reference in chunk:
+            for reference in references:
                 if reference.part != name:
                     if part is not None:
                         part.close()

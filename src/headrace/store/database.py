@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
@@ -23,6 +23,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from headrace.errors import InvalidSetting
 from headrace.extras import require_extra
+from headrace.model.statement import StatementEnd
 from headrace.store import (
     event_generations,
     late_indexes,
@@ -50,6 +51,8 @@ class Tx:
         self.dialect: Dialect = dialect
         self.topics: dict[str, None] = {}
         self.waiters: dict[str, str | None] = {}
+        self.ends: list[StatementEnd] = []
+        """Statements that the transaction has ended."""
 
     def execute(
         self, statement: Executable, values: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
@@ -94,6 +97,8 @@ class Database:
         self._queue = WriterQueue()
         self.process = uuid4().hex
         """Identity of this process among those that share the store."""
+        self.observe_ends: Callable[[Sequence[StatementEnd]], None] = lambda _ends: None
+        """Called after the commit with the statements that a transaction has ended."""
         self.others_stream_events = True
         """Whether other processes need a wake-up for each event."""
         self._listener: Listener | None = None
@@ -185,6 +190,8 @@ class Database:
             with self._count_guard:
                 self._write_counts[name] += 1
         self.notifications.publish(tx.topics)
+        if tx.ends:
+            self.observe_ends(tx.ends)
 
     def _send_wake_ups(self, tx: Tx) -> None:
         if not self.others_stream_events:

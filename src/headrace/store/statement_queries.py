@@ -18,6 +18,16 @@ from headrace.store.tables import sessions, statements
 
 _LIVE = statements.c.ended_at.is_(None)
 
+END_COLUMNS = (
+    statements.c.kind,
+    statements.c.created_at,
+    statements.c.waiting_since,
+    statements.c.launched_at,
+    statements.c.started_at,
+    statements.c.ended_at,
+)
+"""Columns that an update returns when it ends a statement."""
+
 # The lock serialises the claims of one session, and makes a takeover wait for a claim.
 LOCK_CLAIMING_SESSION = (
     select(sessions.c.owner, sessions.c.parallelism, sessions.c.pool)
@@ -53,20 +63,22 @@ def _values_on_entry(target: StatementState, *, has_run: bool = False) -> dict[s
 
 
 @cache
-def update_state(target: StatementState, *, has_run: bool) -> Update:
+def update_state(target: StatementState, *, has_run: bool) -> Update | ReturningUpdate[Any]:
     """Return the update that changes the state from the parameter `source` to the target.
 
-    The update changes no row if the statement is in another state.
+    The update changes no row if the statement is in another state. It returns END_COLUMNS if the
+    target is terminal.
 
     Args:
         has_run: Whether the parameter `offset` is the start of the statement, in seconds relative
             to now.
     """
-    return (
+    change = (
         update(statements)
         .where(statements.c.id == bindparam("statement"), statements.c.state == bindparam("source"))
         .values(_values_on_entry(target, has_run=has_run))
     )
+    return change.returning(*END_COLUMNS) if target in STATEMENT.terminal else change
 
 
 @cache

@@ -15,7 +15,7 @@ from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, StatementState, Trans
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport
 from headrace.model.session import DriverLease
-from headrace.model.statement import RETRIED, CancelReason, Statement
+from headrace.model.statement import RETRIED, CancelReason, Statement, StatementEnd
 from headrace.model.transaction import Transaction
 from headrace.store import (
     events,
@@ -377,4 +377,10 @@ def _change(
     if ran_seconds is not None:
         names["offset"] = -ran_seconds
     change = update_state(target, has_run=ran_seconds is not None)
-    return tx.execute(change, names).rowcount > 0
+    if target not in STATEMENT.terminal:
+        return tx.execute(change, names).rowcount > 0
+    ended = tx.execute(change, names).mappings().one_or_none()
+    if ended is not None:
+        code = None if failure is None else failure.code
+        tx.ends.append(StatementEnd(outcome=target, code=code, **ended))
+    return ended is not None

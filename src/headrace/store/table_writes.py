@@ -31,7 +31,7 @@ from headrace.store.transactions import GONE_SECONDS
 _EXECUTING = {StatementState.LAUNCHED, StatementState.RUNNING}
 # A takeover raises the epoch by one and sets `fenced_driver` until the process is confirmed gone.
 # The next launch, which raises the epoch again, happens only after that.
-_DRIVER_GONE = or_(
+DRIVER_GONE = or_(
     sessions.c.id.is_(None),
     sessions.c.epoch > table_writes.c.epoch + 1,
     and_(sessions.c.epoch > table_writes.c.epoch, sessions.c.fenced_driver.is_(None)),
@@ -96,7 +96,7 @@ def find_blocker(tx: Tx, statement_id: str, lease: DriverLease) -> str | None:
             table_writes.c.number < own.c.number,
             or_(own.c.overwrite, table_writes.c.overwrite),
             ~table_writes.c.released,
-            ~_DRIVER_GONE,
+            ~DRIVER_GONE,
         )
         .order_by(table_writes.c.number)
         .limit(1)
@@ -143,7 +143,7 @@ def orphaned_writes(
         .where(
             table_writes.c.identity.in_(identities),
             table_writes.c.number > after,
-            _DRIVER_GONE,
+            DRIVER_GONE,
         )
         .order_by(table_writes.c.number)
         .limit(limit)
@@ -168,7 +168,7 @@ def forget(tx: Tx, numbers: Collection[int], identities: Sequence[str]) -> None:
         .where(
             table_writes.c.number.in_(numbers),
             table_writes.c.identity.in_(identities),
-            _DRIVER_GONE,
+            DRIVER_GONE,
         )
     )
     tx.execute(delete(table_writes).where(table_writes.c.number.in_(gone)))

@@ -12,11 +12,12 @@ from sqlalchemy import bindparam, exists, func, select, update
 
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
-from headrace.model.statement import CancelReason
+from headrace.model.statement import CancelReason, StatementEnd
 from headrace.store import events, stream_queries, stream_transitions, views
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.notifications import session_topic, statement_topic
+from headrace.store.statement_queries import END_COLUMNS
 from headrace.store.tables import statements, transactions
 
 CHUNK = 200
@@ -37,7 +38,6 @@ _FIRST = _QUEUED.limit(1)
 _CHUNK = _QUEUED.limit(CHUNK).with_for_update(of=statements)
 _OLDEST = select(func.min(statements.c.ordinal)).where(*_WAITING)
 _COUNT = select(func.count()).select_from(statements).where(*_WAITING)
-_COUNT_BEFORE = _COUNT.where(statements.c.ordinal < bindparam("before"))
 
 
 def is_full(tx: Tx, session_id: str, *, next_ordinal: int, limit: int) -> bool:
@@ -55,13 +55,6 @@ def is_full(tx: Tx, session_id: str, *, next_ordinal: int, limit: int) -> bool:
         return False
     count: int = tx.execute(_COUNT, names).scalar_one()
     return count >= limit
-
-
-def count_before(tx: Tx, session_id: str, ordinal: int) -> int:
-    """Return how many statements of a session wait before the one with this ordinal."""
-    names = {"session": session_id, "before": ordinal}
-    count: int = tx.execute(_COUNT_BEFORE, names).scalar_one()
-    return count
 
 
 def exist(tx: Tx, session_id: str) -> bool:
@@ -105,7 +98,10 @@ def _end_chunk(
         return 0
     source = StatementState.WAITING
     change = update(statements).where(statements.c.id.in_(ids), statements.c.state == source)
-    tx.execute(change.values(state=target, ended_at=clock(), **values))
+    change = change.values(state=target, ended_at=clock(), **values)
+    code = None if failure is None else failure.code
+    ended = tx.execute(change.returning(*END_COLUMNS)).mappings()
+    tx.ends.extend(StatementEnd(outcome=target, code=code, **row) for row in ended)
     events.append_all(tx, _ENTITY, ids, source, target, actor=actor, detail=detail, failure=failure)
     for statement_id in stream_queries.starting_statements(tx, ids):
         stream_transitions.end_with_statement(

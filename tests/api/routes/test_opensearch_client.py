@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from opensearchpy import OpenSearch, RequestError
-from tests.support.in_process_node import InProcessNode
+from opensearchpy import AuthenticationException, OpenSearch, RequestError
+from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.made_results import inline_result
 
 from headrace.model.failure import Failure
@@ -27,6 +27,32 @@ def client(node: InProcessNode) -> Iterator[OpenSearch]:
 
 def call(client: OpenSearch, method: str, path: str = "", body: Any = None) -> Any:
     return client.transport.perform_request(method, f"{BASE}{path}", body=body)
+
+
+@pytest.mark.finding("U12")
+def test_the_client_pings_the_node_and_reads_its_version(
+    node: InProcessNode, client: OpenSearch
+) -> None:
+    assert client.ping() is True
+    info = client.info()
+    assert info["name"] == node.node.id
+    assert info["version"]["distribution"] == "opensearch"
+    assert [int(part) for part in info["version"]["number"].split(".")] == [3, 0, 0]
+    assert info["tagline"].startswith("Headrace ")
+
+
+@pytest.mark.finding("U12")
+def test_the_client_needs_the_token_for_ping_and_info(start_node: StartNode) -> None:
+    url = urlsplit(start_node(token="secret").address)
+    host = {"host": url.hostname, "port": url.port}
+    with OpenSearch(hosts=[host]) as without_token:
+        assert without_token.ping() is False
+        with pytest.raises(AuthenticationException) as caught:
+            without_token.info()
+        assert caught.value.info["error"]["type"] == "Unauthorized"
+    with OpenSearch(hosts=[host], headers={"Authorization": "Bearer secret"}) as client:
+        assert client.ping() is True
+        assert client.info()["cluster_name"] == "headrace"
 
 
 def test_the_client_submits_a_query_and_reads_its_rows(
@@ -74,11 +100,15 @@ def test_the_client_reads_the_error_of_a_failed_query(
     driver = node.launcher.connect_driver(created["sessionId"])
     driver.hello()
     driver.claim()
-    failure = Failure(code="parse_error", message="Syntax error at or near 'SELEC'")
+    failure = Failure(
+        code="parse_error",
+        message="Syntax error at or near 'SELEC'",
+        condition="PARSE_SYNTAX_ERROR",
+    )
     driver.report_end(created["queryId"], StatementState.FAILED, failure=failure)
     assert call(client, "GET", f"/{created['queryId']}") == {
         "status": "FAILED",
-        "error": "Syntax error at or near 'SELEC'",
+        "error": "[PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'",
     }
 
 

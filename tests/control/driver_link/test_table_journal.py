@@ -92,6 +92,10 @@ def test_one_transaction_at_a_time_commits_a_table_name(node: InProcessNode) -> 
         assert other.transact(second_transaction, second, step, staged).applied
     busy = other.transact(second_transaction, second, TransactionState.COMMITTING, staged)
     assert (busy.applied, busy.busy) == (False, True)
+    assert node.statement(first)["waiting_for"] is None
+    reason = node.statement(second)["waiting_for"]
+    assert (reason["code"], reason["statement_id"]) == ("transaction", first)
+    assert f"after the statement {first}" in reason["text"]
     assert driver.succeed(first, committed=transaction_id).applied
     assert other.transact(second_transaction, second, TransactionState.COMMITTING, staged).applied
 

@@ -156,6 +156,11 @@ def test_a_node_on_another_host_asks_the_node_on_the_host_of_the_driver(
         path = f"/api/v1/statements/{statement_id}"
         for node in (one, two):
             assert node.http.get(f"{path}/result").json()["rows"] == [["1", "a"], ["2", "b"]]
+            for offset, rows in enumerate([[["1", "a"]], [["2", "b"]], [["3", "c"]], []]):
+                page = node.http.get(f"{path}/result", params={"offset": offset, "limit": 1})
+                assert page.json()["rows"] == rows
+            page = node.http.get(f"{path}/result", params={"offset": 1, "format": "csv"})
+            assert page.text == "n,s\r\n2,b\r\n3,c\r\n"
         # A node that is asked by another one does not ask further.
         refused = two.http.get(f"{path}/result", params={"forward": "false"})
         assert (refused.status_code, refused.json()["code"]) == (503, "node_unreachable")

@@ -20,6 +20,7 @@ from headrace.model.result import Disposition, ResultHolder, ResultInfo
 from headrace.results.flight_tickets import READ_CHUNK, make_token, read_token
 from headrace.results.held_rows import HeldRows
 from headrace.results.layout import build_client_schema, build_stored_schema
+from headrace.results.reader import RowRange
 from headrace.results.schema import parse_schema
 
 SECRET = "secret of the driver"
@@ -76,6 +77,45 @@ def test_a_node_reads_held_rows_by_chunk_and_as_a_whole(held: HeldResults) -> No
     assert [batch.column(1).to_pylist() for batch in rows.chunk(1)] == [["c"]]
     with pytest.raises(ChunkNotFound):
         rows.chunk(2)
+
+
+@pytest.mark.finding("U10")
+@pytest.mark.parametrize(
+    ("offset", "limit", "expected", "chunks"),
+    [
+        (0, 1, [1], [0]),
+        (1, 2, [2, 3], [0, 1]),
+        (2, 9, [3], [1]),
+        (2, 1, [3], [1]),
+        (3, 9, [], []),
+        (0, 2, [1, 2], [0]),
+    ],
+)
+def test_a_node_reads_a_range_of_held_rows_without_the_chunks_around_it(
+    held: HeldResults,
+    monkeypatch: pytest.MonkeyPatch,
+    offset: int,
+    limit: int,
+    expected: list[int],
+    chunks: list[int],
+) -> None:
+    statement_id = new_id("st")
+    port = held.hold(statement_id, make_result([(1, "a"), (2, "b")], [(3, "c")]))
+    rows = open_rows(statement_id, port)
+    fetched = []
+    fetch = rows.fetch
+    monkeypatch.setattr(rows, "fetch", lambda number: fetched.append(number) or fetch(number))
+    batches = rows.select(RowRange(offset, limit))
+    assert [value for batch in batches for value in batch.column(0).to_pylist()] == expected
+    assert fetched == chunks
+
+
+@pytest.mark.parametrize("claims", [{"row_count": 4}, {"chunks": 3}])
+def test_other_counts_than_reported_are_refused(held: HeldResults, claims: dict[str, int]) -> None:
+    statement_id = new_id("st")
+    port = held.hold(statement_id, make_result([(1, "a"), (2, "b")], [(3, "c")]))
+    with pytest.raises(InvalidResult, match="other rows"):
+        list(open_rows(statement_id, port, **claims).select(RowRange(0, 1)))
 
 
 def test_a_flight_client_reads_the_rows_with_their_names(held: HeldResults) -> None:

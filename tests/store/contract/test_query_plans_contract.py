@@ -27,6 +27,7 @@ from headrace.store import (
     stream_queries,
     table_writes,
     timeouts,
+    wait_view,
     warm_sessions,
 )
 from headrace.store.database import Database, Tx
@@ -105,6 +106,7 @@ def _plans(tx: Tx, act: Any) -> list[str]:
         lambda tx, lease: events.last(tx),
         lambda tx, lease: results.expired(tx, 10),
         lambda tx, lease: idempotency.find(tx, "ada", "k"),
+        lambda tx, lease: wait_view.read_queue(tx, "st_x", counts_users=True),
     ],
     ids=[
         "claim_next",
@@ -125,6 +127,7 @@ def _plans(tx: Tx, act: Any) -> list[str]:
         "last event",
         "expired",
         "idempotency",
+        "queue",
     ],
 )
 def test_no_query_scans_all_statements_or_events(
@@ -262,8 +265,13 @@ _WRITE_COPIES = """INSERT INTO table_writes (statement_id, session_id, epoch, id
 
 
 @pytest.mark.parametrize("with_statistics", [True, False])
+@pytest.mark.parametrize(
+    "act",
+    [table_writes.find_blocker, lambda tx, statement, lease: wait_view.read_locks(tx, statement)],
+    ids=["find_blocker", "read_locks"],
+)
 def test_a_statement_that_waits_for_its_lock_does_not_read_the_writes_to_other_tables(
-    store: Database, with_statistics: bool
+    store: Database, act: Any, with_statistics: bool
 ) -> None:
     lease = running_session(store)
     statement = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
@@ -273,7 +281,7 @@ def test_a_statement_that_waits_for_its_lock_does_not_read_the_writes_to_other_t
     [plan] = _plans_beside_many(
         store,
         _WRITE_COPIES,
-        lambda tx: table_writes.find_blocker(tx, statement, lease),
+        lambda tx: act(tx, statement, lease),
         with_statistics=with_statistics,
     )
     assert "table_writes_by_location" in plan, plan

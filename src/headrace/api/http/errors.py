@@ -51,12 +51,21 @@ ErrorRenderer = Callable[[RequestError], Response]
 class ErrorRenderers:
     """Renders errors in the format of the API that serves the path."""
 
-    def __init__(self, default: ErrorRenderer, by_prefix: Mapping[str, ErrorRenderer]) -> None:
+    def __init__(
+        self,
+        default: ErrorRenderer,
+        *,
+        by_prefix: Mapping[str, ErrorRenderer],
+        by_path: Mapping[str, ErrorRenderer],
+    ) -> None:
         self._default = default
         self._by_prefix = by_prefix
+        self._by_path = by_path
 
     def respond(self, path: str, error: Exception) -> Response:
         """Return the response for an error on this path."""
+        if path in self._by_path:
+            return self._by_path[path](describe_error(error))
         for prefix, render in self._by_prefix.items():
             if path.startswith(prefix):
                 return render(describe_error(error))
@@ -128,7 +137,7 @@ def _allowed_methods(request: Request) -> set[str]:
     """Return the methods of a path. Starlette names the methods of only one matching route."""
     return {
         method
-        for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
+        for method in ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
         for route in request.app.routes
         if route.matches({**request.scope, "method": method})[0] is Match.FULL
     }

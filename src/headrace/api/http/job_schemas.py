@@ -23,6 +23,7 @@ class SourceFileBody(RequestModel):
     path: Name
     """Path for messages."""
     text: Annotated[str, Field(max_length=_MAX_FILE)]
+    """Content of the file."""
 
 
 class PlanRequestBody(RequestModel):
@@ -65,22 +66,29 @@ class PlannedJobBody(ResponseModel):
     """What a deployment does to one job."""
 
     name: str
+    """Name of the job."""
     path: str
     """File of the manifest."""
     decision: JobDecision | str
+    """What the deployment does to the job."""
     reason: str
+    """Why it does this."""
     hint: str
+    """What to do about an error; empty without one."""
     version: int | None
     """Number of the version that is to run."""
     session: str
+    """Name of the session in which the job runs."""
     changed: list[str]
     """Changed keys of the manifest."""
     diff: str
     """Unified diff of the manifest."""
     notes: list[str]
+    """Remarks on this job."""
     step: ChangeStep | str | None
     """Last step of the change; None: it has not begun."""
     failure: Failure | None
+    """Why the change failed."""
     written: list[WrittenOutput]
     """What a version that failed had already written."""
 
@@ -89,58 +97,94 @@ class ManifestErrorBody(ResponseModel):
     """Why a manifest cannot be deployed."""
 
     path: str
+    """File of the manifest."""
     line: int | None
+    """Line in the file, counted from 1."""
     column: int | None
+    """Column in the file, counted from 1."""
     code: str
+    """Stable code of the error."""
     message: str
+    """What is wrong."""
     hint: str
+    """What to do."""
     job: str
+    """Name of the job; empty if it is not known."""
 
 
 class DeploymentBody(ResponseModel):
     """A deployment: a plan, and what has been done of it."""
 
     id: str
+    """Id of the deployment."""
     action: JobAction | str
+    """What the deployment does to its jobs."""
     state: DeploymentState | str
+    """State of the deployment."""
     jobs: list[PlannedJobBody]
+    """The jobs, each with its decision and its step."""
     errors: list[ManifestErrorBody]
+    """Why manifests cannot be deployed."""
     notes: list[str]
+    """Remarks on the whole plan."""
     has_changes: bool
+    """Whether the plan changes any job."""
     state_location: str
+    """Location of manifests, savepoints and checkpoints."""
     created_at: Instant
+    """When the plan was requested."""
     applied_at: Instant | None
+    """When the plan was applied."""
     ended_at: Instant | None
+    """When the deployment ended."""
 
 
 class SavepointBody(ResponseModel):
     """A savepoint of a job."""
 
     id: str
+    """Id of the savepoint."""
     version: int
+    """Version of the job whose state it holds."""
     run: str
+    """Run of the job whose state it holds."""
     place: str
+    """Location of the copy."""
     state: SavepointState | str
+    """State of the savepoint."""
     files: int | None
+    """Number of files; null until the copy is verified."""
     bytes: int | None
+    """Size of all files; null until the copy is verified."""
     is_clean: bool | None
+    """Whether the queries had stopped between two batches; null if that is not known yet."""
     created_at: Instant
+    """When the copy began."""
 
 
 class VersionBody(ResponseModel):
     """A version of a job, as a deployment has accepted it."""
 
     version: int
+    """Number of the version, from 1."""
     revision: int
+    """Number of the manifest, from 1. A change of the configuration alone keeps the version."""
     query_id: str
+    """UUID of the version, which a change of the configuration alone keeps."""
     query_created_at: Instant
+    """When this UUID was created."""
     decision: JobDecision | str
+    """What the deployment did to the job."""
     reason: str
+    """Why it did this."""
     from_state: str | None
+    """Savepoint or run from which it began; null: it began without state."""
     outcome: str | None
     """`deployed` or `failed`; null while it is being deployed."""
     deployment: str
+    """Id of the deployment."""
     created_at: Instant
+    """When the version was accepted."""
     manifest: str
     """The manifest as YAML, without the values of variables."""
 
@@ -149,12 +193,17 @@ class JobBody(ResponseModel):
     """A job."""
 
     id: str
+    """Id of the job."""
     name: JobName
+    """Name of the job."""
     state: JobState | str
+    """State of the job."""
     version: int | None
     """Number of the version that is deployed."""
     session: str | None
+    """Id of the session in which the job runs."""
     state_location: str
+    """Location of its manifest, savepoints and checkpoints."""
     queries: list[str]
     """Ids of the live streaming queries."""
     last_batch: int | None
@@ -162,9 +211,13 @@ class JobBody(ResponseModel):
     deployment: str | None
     """Deployment that changes the job now."""
     failure: Failure | None
+    """Why the job failed."""
     created_at: Instant
+    """When the job was first deployed."""
     updated_at: Instant
+    """When the job last changed."""
     current: VersionBody | None
+    """The deployed version."""
     savepoints: list[SavepointBody]
     """Newest first; in a list of jobs, empty."""
 
@@ -173,18 +226,24 @@ class JobPage(ResponseModel):
     """All jobs of the caller, by name."""
 
     items: list[JobBody]
+    """The jobs."""
     next: str | None = None
+    """Always null: the list is complete."""
 
 
 class VersionPage(ResponseModel):
     """The versions of a job, newest first."""
 
     items: list[VersionBody]
+    """The versions, newest first."""
     next: str | None = None
+    """Always null: ask for more with `limit`."""
 
 
 class DeploymentPage(ResponseModel):
     """The last deployments of the caller, newest first."""
 
     items: list[DeploymentBody]
+    """The deployments."""
     next: str | None = None
+    """Always null: the list is complete."""

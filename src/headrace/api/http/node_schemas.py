@@ -12,9 +12,13 @@ class NodeBody(ResponseModel):
     """A node."""
 
     id: str
+    """Id of the node, stable across restarts."""
     address: str
+    """URL at which drivers and other nodes reach the node."""
     version: str
+    """Version of Headrace."""
     state: NodeState | str
+    """State of the node."""
     profiles: list[str]
     """Profiles whose drivers the node can start."""
     backends: list[str]
@@ -24,9 +28,11 @@ class NodeBody(ResponseModel):
     link_version: int
     """Version of the messages that it exchanges with drivers."""
     started_at: Instant
+    """When the node started."""
     lease_until: Instant
     """The node is live until then, unless it renews its lease."""
     ended_at: Instant | None
+    """When the node ended; null while it is live."""
     confirmed_gone_at: Instant | None
     """When an operator confirmed that the node and the drivers of its host have ended."""
 
@@ -42,4 +48,6 @@ class NodePage(ResponseModel):
     """A page of nodes."""
 
     items: list[NodeBody]
+    """The nodes."""
     next: str | None
+    """Always null: the list is complete."""

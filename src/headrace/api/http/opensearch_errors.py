@@ -32,15 +32,20 @@ class OpenSearchErrorCause(ResponseModel):
     """Class and message of an error."""
 
     type: str
+    """Name of the class of the error in OpenSearch, or in Headrace."""
     reason: str
+    """`Invalid Request`, or `There was internal problem at backend`."""
     details: str
+    """What happened."""
 
 
 class OpenSearchError(ResponseModel):
     """An error response."""
 
     status: int
+    """HTTP status."""
     error: OpenSearchErrorCause
+    """The cause."""
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -20,6 +20,7 @@ from headrace.model.result import Disposition
 from headrace.model.statement import Statement
 from headrace.results.formats import arrow, csv, json, parquet
 from headrace.results.json_encoding import NumberFormat
+from headrace.results.reader import RowRange, Selection, find_next_offset
 
 _LOG = logging.getLogger("headrace.api")
 
@@ -67,7 +68,7 @@ def result_response(
     reads: Reads,
     format_: ResultFormat | None,
     accept: str,
-    chunk: int | None,
+    selection: Selection,
     numbers: NumberFormat,
     forward: bool = True,
 ) -> Response:
@@ -76,7 +77,7 @@ def result_response(
     Args:
         reads: Threads that read the rows of a large result after the response has begun.
         format_: The format; None negotiates it by the header `accept`.
-        chunk: Number of the chunk. None: the first chunk as JSON, all rows in the other formats.
+        selection: The rows. None: the first chunk as JSON, all rows in the other formats.
         forward: Whether another node may be asked for rows that a driver of its host holds.
 
     Raises:
@@ -85,11 +86,14 @@ def result_response(
     result_format = format_ or _negotiate(accept)
     rows = statements.open_result(statement, forward=forward)
     if result_format is ResultFormat.JSON:
-        content = json.write(rows, chunk or 0, numbers=numbers)
+        content = json.write(rows, 0 if selection is None else selection, numbers=numbers)
     else:
-        content = _WRITERS[result_format](rows, chunk)
+        content = _WRITERS[result_format](rows, selection)
     truncated = statement.result is not None and statement.result.truncated
     headers = {"X-Headrace-Truncated": "true" if truncated else "false"}
+    following = find_next_offset(rows, selection) if isinstance(selection, RowRange) else None
+    if following is not None:
+        headers["X-Headrace-Next-Offset"] = str(following)
     return stream_response(content, MEDIA_TYPES[result_format], headers, reads=reads)
 
 

@@ -11,14 +11,12 @@ from headrace.durations import Duration
 from headrace.model.lifecycle import (
     SessionState,
     StatementState,
-    StreamState,
-    TransactionState,
 )
 from headrace.model.progress import Progress
 from headrace.model.result import Disposition, GoneReason, ResultRequest
 from headrace.model.session import SessionKind, SessionSpec
 from headrace.model.statement import CancelReason, Parameter
-from headrace.model.stream_query import Wanted
+from headrace.model.waiting_for import WaitCode
 
 LONGEST_WAIT = timedelta(seconds=60)
 
@@ -134,10 +132,13 @@ class ErrorBody(ResponseModel):
     """Why a statement or session failed."""
 
     code: str
+    """Stable code of the error."""
     message: str
+    """What happened."""
     condition: str | None = None
     """Spark's error condition, for example TABLE_OR_VIEW_NOT_FOUND."""
     sqlstate: str | None = None
+    """SQLSTATE of the error, if it has one."""
     line: int | None = None
     """Line in the text of the statement, counted from 1."""
     column: int | None = None
@@ -150,6 +151,7 @@ class ColumnBody(ResponseModel):
     """A column of a result."""
 
     name: str
+    """Name of the column. Names may repeat."""
     type: str
     """Spark SQL type."""
 
@@ -169,6 +171,7 @@ class ResultBody(ResponseModel):
     """A result without its rows."""
 
     columns: list[ColumnBody] = Field(serialization_alias="schema")
+    """The columns, in order."""
     row_count: int
     """Number of rows. For INSERT and CREATE TABLE AS, which return no rows: the rows written."""
     rows_written: int | None = None
@@ -176,12 +179,15 @@ class ResultBody(ResponseModel):
     byte_count: int
     """Bytes of Arrow record batches."""
     chunks: int
+    """Number of chunks, at least 1."""
     truncated: bool
     """Whether a limit cut off rows."""
     time_zone: str | None = None
     """`spark.sql.session.timeZone`, if the result has timestamps. JSON has them in UTC."""
     disposition: Disposition | str
+    """Where the rows are kept."""
     expires_at: Instant
+    """When the rows are deleted."""
     gone: bool
     """Whether the rows have been deleted."""
     gone_reason: GoneReason | None
@@ -190,37 +196,69 @@ class ResultBody(ResponseModel):
     """In the response for one statement, if a driver holds the rows and the client reaches it."""
 
 
+class WaitingBody(ResponseModel):
+    """What a statement waits for."""
+
+    code: WaitCode
+    """Kind of the reason."""
+    text: str
+    """The reason as a sentence, for users."""
+    since: Instant | None
+    """Since when this reason holds, if that is known."""
+    statement_id: str | None
+    """The statement that it waits for, if it is a single one."""
+
+
 class StatementBody(ResponseModel):
     """A statement."""
 
     id: str
+    """Id of the statement."""
     session_id: str
+    """Id of the session in which it runs."""
     session_name: str | None = None
     """In a list: the name of the session; null if it has none."""
     ordinal: int
     """Position within the session, from 0."""
     kind: SessionKind | str
+    """Kind of session that it needs."""
     state: StatementState | str
+    """State of the statement."""
     statement: str
+    """The SQL text."""
     owner: str
+    """User who has submitted it."""
     created_at: Instant
+    """When it was submitted."""
     launched_at: Instant | None
+    """When a driver claimed it."""
     started_at: Instant | None
+    """When it began to run."""
     cancel_requested_at: Instant | None
+    """When a cancel was requested."""
     cancel_reason: CancelReason | str | None
+    """Why a cancel was requested."""
     cancel_note: str | None
     """Why a requested cancel is not done yet."""
     ended_at: Instant | None
+    """When it ended."""
     attempts: int
+    """Number of times that a driver has claimed it."""
     queue_position: int | None = None
-    """In the response for one waiting statement: its place in the queue of its session, from 1."""
+    """In the response for one statement: its position among the waiting statements of its session,
+    from 1; null if it does not wait."""
+    waiting_for: WaitingBody | None = None
+    """In the response for one statement: why it waits; null if it waits for nothing."""
     atomic: bool | None
     """For a CTAS that ran: whether its table appeared whole."""
     note: str | None
     """A remark on a success."""
     progress: Progress | None
+    """Counts of Spark, at most a second old while the statement runs."""
     error: ErrorBody | None
+    """Why it failed."""
     result: ResultBody | None
+    """Its result, without the rows; null unless it has succeeded."""
     rows: list[list[JsonValue]] | None = None
     """In the response to a submit that waited: the first chunk of a small result."""
     next_chunk: int | None = None
@@ -231,18 +269,27 @@ class SessionBody(ResponseModel, SessionSpec):
     """A session."""
 
     conf: Conf = {}
+    """Spark configuration and options of Headrace for this session."""
     id: str
+    """Id of the session."""
     number: int
     """Serial number, never reused."""
     name: str | None
+    """Name of the session, if it has one."""
     owner: str
+    """User who has opened the session."""
     kind: SessionKind | str
+    """What its driver does."""
     state: SessionState | str
+    """State of the session."""
     busy: bool
     """Whether a statement of the session has not ended."""
     idle_timeout: Duration | None
+    """Idle time after which the session is closed; null: never."""
     ttl: Duration | None
+    """Age at which the session is closed, busy or not; null: never."""
     parallelism: int
+    """Largest number of queries that run at once."""
     pool: bool
     """Whether it runs the statements of its owner that name no session."""
     streams: int
@@ -254,147 +301,47 @@ class SessionBody(ResponseModel, SessionSpec):
     driver: dict[str, Any] | None
     """What the driver reported: pid, Spark version, application id, UI address."""
     created_at: Instant
+    """When the session was opened."""
     started_at: Instant | None
+    """When its first driver reported that it is up."""
     ended_at: Instant | None
+    """When the session ended."""
     last_update_time: Instant | None
     """Last launch, start report or lease renewal of the driver."""
     error: ErrorBody | None
-
-
-class TransactionBody(ResponseModel):
-    """The transaction of a table that a CTAS creates atomically."""
-
-    id: str
-    statement_id: str
-    session_id: str
-    """Session whose driver works on the transaction, or last did."""
-    state: TransactionState | str
-    catalog: str
-    target: str
-    """Name of the table within the catalog."""
-    orphaned: bool
-    """Whether the statement has ended and no driver works on the transaction."""
-    created_at: Instant
-    ended_at: Instant | None
-
-
-class BatchBody(ResponseModel):
-    """A batch of a streaming query."""
-
-    batch: int
-    at: str
-    input_rows: int
-    input_rate: float
-    """Rows per second that arrived."""
-    process_rate: float
-    """Rows per second that were processed."""
-    milliseconds: int
-    watermark: str | None
-    state_rows: int
-    state_bytes: int
-    lag: dict[str, Any]
-    """Records that are not read yet, by source, for the sources that tell."""
-
-
-class StreamBody(ResponseModel):
-    """A streaming query: one attempt, with any number of runs."""
-
-    id: str
-    scope: str
-    """`adhoc`, or the name of the job."""
-    name: str
-    owner: str
-    state: StreamState | str
-    wanted: Wanted | str
-    """What its users want; its driver works towards that."""
-    session_id: str
-    statement_id: str | None
-    """SAVE STREAM statement that has started it; null for a restart."""
-    statement: str
-    """Its statement, without the secrets of its options."""
-    sink: str
-    path: str | None
-    """Where a sink of files writes."""
-    checkpoint: str | None
-    """Location of its write-ahead log; null if it has none."""
-    attempt: int
-    previous_id: str | None
-    """The attempt before this one."""
-    failures: int
-    """Successive failures."""
-    retry_at: Instant | None
-    """Time of the next start, while the query backs off."""
-    last_error: ErrorBody | None
-    """The last failure of the series."""
-    run_id: str | None
-    """Spark's id of the last run."""
-    last_batch: int | None
-    """Number of the last committed batch."""
-    created_at: Instant
-    started_at: Instant | None
-    healthy_since: Instant | None
-    """Start of the last run."""
-    ended_at: Instant | None
-    progress: list[BatchBody]
-    """The last batches, oldest first; in a list, only the last one."""
-
-
-class EventBody(ResponseModel):
-    """A change of state."""
-
-    cursor: str
-    """Position in the log, for `after`."""
-    entity: str
-    """`statement`, `session`, `transaction`, `stream`, `definition`, `materialized_view`,
-    `catalog_intent`, `job`, `job_change`, `deployment`, `savepoint`, `operation` or `node`."""
-    entity_id: str
-    source: str | None = Field(serialization_alias="from")
-    target: str = Field(serialization_alias="to")
-    at: Instant
-    actor: str
-    """Who made the change: an owner, a node id, or `driver:<session>:<epoch>`."""
-    detail: dict[str, Any]
+    """Why the session failed."""
 
 
 class StatementPage(ResponseModel):
     """A page of statements."""
 
     items: list[StatementBody]
+    """The statements, newest first."""
     next: str | None
+    """The `before` of the next page; null on the last page."""
 
 
 class SessionPage(ResponseModel):
     """A page of sessions."""
 
     items: list[SessionBody]
+    """The sessions, newest first."""
     next: str | None
-
-
-class StreamPage(ResponseModel):
-    """A page of streaming queries."""
-
-    items: list[StreamBody]
-    next: str | None
-
-
-class TransactionPage(ResponseModel):
-    """A page of transactions."""
-
-    items: list[TransactionBody]
-    next: str | None
-
-
-class EventPage(ResponseModel):
-    """A page of events."""
-
-    items: list[EventBody]
-    next: str | None
+    """The `before` of the next page; null on the last page."""
 
 
 class RowsBody(ResponseModel):
-    """One chunk of a result."""
+    """One chunk, or a range of the rows, of a result."""
 
     columns: list[ColumnBody] = Field(serialization_alias="schema")
+    """The columns, in order."""
     rows: list[list[JsonValue]]
-    chunk: int
-    next_chunk: int | None
+    """The values of each row, in the order of the columns."""
+    chunk: int | None = None
+    """Number of the chunk; absent for a range of rows."""
+    next_chunk: int | None = None
+    """Number of the next chunk; null after the last one, absent for a range of rows."""
+    offset: int | None = None
+    """Position of the first row, from 0; absent for a chunk."""
+    next_offset: int | None = None
+    """`offset` of the rows that follow; null at the end, absent for a chunk."""

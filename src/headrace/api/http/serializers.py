@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
 
+from headrace.api.http.event_schemas import EventBody
 from headrace.api.http.node_schemas import NodeBody
 from headrace.api.http.schemas import (
-    BatchBody,
     ColumnBody,
     ErrorBody,
-    EventBody,
     ResultBody,
     SessionBody,
     StatementBody,
-    StreamBody,
-    TransactionBody,
+    WaitingBody,
 )
+from headrace.api.http.stream_schemas import BatchBody, StreamBody
+from headrace.api.http.transaction_schemas import TransactionBody
 from headrace.control.streams.service import QueryStatus
 from headrace.errors import HeadraceError
 from headrace.model.event import Event
@@ -25,6 +26,7 @@ from headrace.model.result import ResultInfo
 from headrace.model.session import Session
 from headrace.model.statement import Statement
 from headrace.model.transaction import TransactionSummary
+from headrace.model.waiting_for import WaitingFor
 from headrace.results.schema import parse_schema
 
 
@@ -35,6 +37,7 @@ def statement_body(
     in_list: bool = False,
     queue_position: int | None = None,
     session_name: str | None = None,
+    waiting_for: WaitingFor | None = None,
 ) -> StatementBody:
     """Return the body of a statement, without rows.
 
@@ -43,6 +46,7 @@ def statement_body(
         in_list: Whether to shorten the message of the error.
         queue_position: Position in the queue of the session, if the response tells it.
         session_name: Name of the session, if it has one and the response tells it.
+        waiting_for: Why the statement waits, if the response tells it.
     """
     failure = statement.failure
     if failure is not None and in_list:
@@ -65,6 +69,7 @@ def statement_body(
         ended_at=statement.ended_at,
         attempts=statement.attempts,
         queue_position=queue_position,
+        waiting_for=None if waiting_for is None else WaitingBody(**asdict(waiting_for)),
         atomic=statement.atomic,
         note=statement.note,
         progress=statement.progress,

@@ -10,14 +10,15 @@ from fastapi.concurrency import run_in_threadpool
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from headrace.api.context import long_polls_of, node_of
+from headrace.api.http.api_route import ApiRoute
+from headrace.api.http.event_schemas import EventPage
 from headrace.api.http.paging import Limit
 from headrace.api.http.responses import json_response
-from headrace.api.http.schemas import EventPage
 from headrace.api.http.serializers import event_body
 from headrace.api.waiting import LongPolls, Subscribe
 from headrace.model.event import EntityKind, Event
 
-router = APIRouter(prefix="/events", tags=["events"])
+router = APIRouter(prefix="/events", tags=["events"], route_class=ApiRoute)
 
 _BATCH = 500
 _CURSOR = r"^(now|[0-9]{1,9}\.[0-9]{1,18}\.[0-9]{1,18})$"
@@ -48,12 +49,16 @@ async def list_events(
     entity_id: Annotated[str | None, Query(description="only events of this entity")] = None,
     limit: Limit = 100,
     accept: Annotated[str, Header(include_in_schema=False)] = "",
-    last_event_id: Annotated[str | None, Header(include_in_schema=False)] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(description="in a stream: the `id` of the last event received, in place of `after`"),
+    ] = None,
 ) -> Response:
     """List changes of state in order.
 
-    With `Accept: text/event-stream`, the response continues with new events. `Last-Event-ID`
-    resumes a stream. With `after=now`, a list is empty, and its `next` begins at this moment.
+    With `Accept: text/event-stream`, the response continues with new events. `Last-Event-ID`, which
+    browsers send when they connect again, resumes a stream. With `after=now`, a stream begins with
+    the events that follow; a list is empty, and its `next` begins at this moment.
     """
     node = node_of(request)
     is_stream = "text/event-stream" in accept

@@ -18,17 +18,19 @@ class Health(ResponseModel):
     status: str
     """`ok` or `ready`."""
     node_id: str
+    """Id of the node."""
     version: str
+    """Version of Headrace."""
 
 
 @router.get("/health", responses=problems(403, 421))
-async def health(request: Request) -> Health:
+async def check_health(request: Request) -> Health:
     """Report that the process is alive, whatever the state of its store."""
     return Health(status="ok", node_id=node_of(request).id, version=__version__)
 
 
 @router.get("/ready", responses=problems(403, 421, 503))
-def ready(request: Request) -> Health:
+def check_readiness(request: Request) -> Health:
     """Report whether the store answers and the background tasks run: 200, otherwise 503."""
     node = node_of(request)
     node.check_ready()

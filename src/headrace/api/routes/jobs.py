@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
+from headrace.api.http.api_route import ApiRoute
 from headrace.api.http.job_schemas import (
     DeploymentBody,
     DeploymentPage,
@@ -19,15 +20,15 @@ from headrace.api.http.job_schemas import (
     VersionPage,
 )
 from headrace.api.http.job_serializers import deployment_body, job_body, version_body
+from headrace.api.http.paging import Limit
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
-from headrace.api.http.strict_json import StrictRoute
 from headrace.control.jobs.requests import PlanRequest, SourceText
 
 JobRef = Annotated[str, Path(description="name of the job", max_length=100)]
 DeploymentRef = Annotated[str, Path(description="id of the deployment", max_length=100)]
 
-router = APIRouter(tags=["jobs"], route_class=StrictRoute)
+router = APIRouter(tags=["jobs"], route_class=ApiRoute)
 
 
 @router.post(
@@ -70,7 +71,7 @@ def apply_plan(request: Request, caller: Authenticated, deployment: DeploymentRe
 def list_deployments(
     request: Request,
     caller: Authenticated,
-    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    limit: Annotated[int, Query(ge=1, le=100, description="largest number of items")] = 20,
 ) -> Response:
     """List the last deployments and plans, newest first."""
     found = node_of(request).jobs.list_deployments(caller, limit)
@@ -101,7 +102,7 @@ def list_versions(
     request: Request,
     caller: Authenticated,
     name: JobRef,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Limit = 100,
 ) -> Response:
     """List the versions of a job, newest first, with decision and reason."""
     found = node_of(request).jobs.list_versions(caller, name, limit)

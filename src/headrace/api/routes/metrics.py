@@ -12,7 +12,12 @@ from headrace.api.http.problems import problems
 router = APIRouter(tags=["health"])
 
 
-@router.get("/metrics", response_class=PlainTextResponse, responses=problems(401, 403, 421, 503))
-def metrics(request: Request) -> Response:
+@router.get(
+    "/metrics",
+    response_class=PlainTextResponse,
+    response_description="The metrics.",
+    responses=problems(401, 403, 421, 503),
+)
+def read_metrics(request: Request) -> Response:
     """Return the metrics of the node and of the store in Prometheus's text format."""
     return Response(generate_latest(node_of(request).metrics), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -24,6 +24,7 @@ from headrace.control.caller import Caller
 from headrace.control.node import Node
 from headrace.control.result_reads import Reads
 from headrace.errors import SessionEnded, SessionNotFound
+from headrace.model.failure import Failure
 from headrace.model.lifecycle import SESSION, SessionState, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement, StatementSpec
@@ -90,6 +91,7 @@ class AsyncQueryCreated(ResponseModel):
     """Ids of a query and of its session."""
 
     query_id: str = Field(serialization_alias="queryId")
+    """Id of the query, which is the id of its statement."""
     session_id: str | None = Field(serialization_alias="sessionId")
     """Only for an interactive query."""
 
@@ -98,20 +100,26 @@ class AsyncQueryColumn(ResponseModel):
     """A column of a result."""
 
     name: str
+    """Name of the column."""
     type: str
+    """Type, with the name that Spark uses outside SQL, for example `integer`."""
 
 
 class AsyncQueryResult(ResponseModel):
     """State of a query, with its rows once it has succeeded."""
 
     status: str
+    """`waiting`, `running`, `SUCCESS`, `FAILED`, `timeout` or `cancelled`."""
     columns: list[AsyncQueryColumn] | None = Field(default=None, serialization_alias="schema")
+    """The columns, once the query has succeeded."""
     datarows: list[list[JsonValue]] | None = None
+    """The values of each row, once the query has succeeded."""
     total: int | None = None
     """Number of rows."""
     size: int | None = None
     """Number of rows."""
     error: str | None = None
+    """Why the query failed, with the error condition of Spark in brackets."""
 
 
 @router.post("", status_code=201, response_model=AsyncQueryCreated, responses=errors(413, 415))
@@ -147,15 +155,21 @@ async def show_async_query(request: Request, caller: Authenticated, query_id: Qu
         return await reads.run(_result_response, node, statement, reads)
     result = {"status": _STATUS[statement.state]}
     if statement.failure is not None:
-        result["error"] = statement.failure.message
+        result["error"] = _describe_failure(statement.failure)
     return Response(json.dumps(result), media_type="application/json")
 
 
-@router.delete("/{query_id}", status_code=204)
+@router.delete("/{query_id}", status_code=204, response_description="The cancel is requested.")
 def cancel_async_query(request: Request, caller: Authenticated, query_id: QueryId) -> Response:
     """Request a cancel."""
     node_of(request).statements.cancel(caller, query_id)
     return Response(status_code=204)
+
+
+def _describe_failure(failure: Failure) -> str:
+    """Return the message as Spark writes it: with its error condition, if it has one."""
+    mark = f"[{failure.condition}] "
+    return failure.message if failure.condition is None else mark + failure.message
 
 
 def _find_catalog(settings: Settings, datasource: str) -> str | None:

@@ -10,18 +10,18 @@ from fastapi.responses import PlainTextResponse
 
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
+from headrace.api.http.api_route import ApiRoute
 from headrace.api.http.paging import Before, IdPrefix, Limit, split_page
 from headrace.api.http.parameters import SessionRef
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
 from headrace.api.http.schemas import SessionBody, SessionPage, SessionRequest
 from headrace.api.http.serializers import session_body
-from headrace.api.http.strict_json import StrictRoute
 from headrace.durations import seconds_of
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import SessionKind
 
-router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=StrictRoute)
+router = APIRouter(prefix="/sessions", tags=["sessions"], route_class=ApiRoute)
 
 _LOG_BYTES = 256 * 1024
 
@@ -77,8 +77,13 @@ def close_session(request: Request, caller: Authenticated, session: SessionRef) 
     return json_response(session_body(node_of(request).sessions.close(caller, session)), 202)
 
 
-@router.get("/{session}/log", response_class=PlainTextResponse, responses=problems(404, 503))
-async def session_log(
+@router.get(
+    "/{session}/log",
+    response_class=PlainTextResponse,
+    response_description="The end of the log.",
+    responses=problems(404, 503),
+)
+async def read_session_log(
     request: Request,
     caller: Authenticated,
     session: SessionRef,

@@ -14,6 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from headrace.api.auth import Authenticated
 from headrace.api.context import long_polls_of, node_of, statement_reads_of
 from headrace.api.http.allowed_hosts import is_loopback
+from headrace.api.http.api_route import ApiRoute
 from headrace.api.http.paging import Before, IdPrefix, Limit
 from headrace.api.http.parameters import StatementIdPath
 from headrace.api.http.problems import problems
@@ -33,10 +34,10 @@ from headrace.api.http.schemas import (
     StatementRequest,
 )
 from headrace.api.http.serializers import statement_body
-from headrace.api.http.strict_json import StrictRoute
 from headrace.control.caller import Caller
 from headrace.control.statements.lookup import check_owner
 from headrace.control.statements.service import RepeatableRequest
+from headrace.control.statements.waiting import can_wait
 from headrace.durations import Duration, seconds_of
 from headrace.errors import AlreadyEnded, InvalidRequest
 from headrace.model.ids import looks_like_id, new_id
@@ -44,11 +45,14 @@ from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement, StatementSpec
 from headrace.results.json_encoding import NumberFormat
+from headrace.results.reader import MAX_PAGE_ROWS, RowRange, Selection
 
-router = APIRouter(prefix="/statements", tags=["statements"], route_class=StrictRoute)
+router = APIRouter(prefix="/statements", tags=["statements"], route_class=ApiRoute)
 
 _CANCEL_SECONDS = 30.0
 """Longest time that a response with `on_wait_timeout: cancel` waits for the end."""
+_PAGE_ROWS = 1000
+"""Largest number of rows of a response to a request with an `offset` alone."""
 Numbers = Annotated[
     NumberFormat,
     Query(
@@ -64,7 +68,7 @@ Numbers = Annotated[
     response_model=StatementBody,
     responses=problems(403, 404, 409, 413, 415, 429),
 )
-async def submit(
+async def submit_statement(
     request: Request,
     caller: Authenticated,
     body: StatementRequest,
@@ -152,11 +156,11 @@ async def show_statement(
     statement = await _read(request, caller, statement_id)
     if seconds > 0:
         statement = await _wait_for_end(request, caller, statement, seconds)
-    position = None
-    if statement.state is StatementState.WAITING:
-        find_position = node_of(request).statements.find_queue_position
-        position = await run_in_threadpool(find_position, statement)
-    body = statement_body(statement, trace=trace, queue_position=position)
+    position, reason = None, None
+    if can_wait(statement):
+        find_reason = node_of(request).statements.wait_reasons.find
+        position, reason = await run_in_threadpool(find_reason, statement)
+    body = statement_body(statement, trace=trace, queue_position=position, waiting_for=reason)
     if statement.result is not None and statement.result.holder is not None:
         body = await run_in_threadpool(_add_flight_offer, request, statement, body)
     return json_response(body)
@@ -195,12 +199,12 @@ def cancel_statement(
                 "text/csv": {},
                 "application/vnd.apache.parquet": {},
             },
-            "description": "The rows: one chunk as JSON; one chunk or all of them otherwise.",
+            "description": "The rows: a chunk, a range of rows, or all of them.",
         },
         **problems(404, 406, 409, 410, 502, 503),
     },
 )
-async def statement_result(
+async def read_result(
     request: Request,
     caller: Authenticated,
     statement_id: StatementIdPath,
@@ -216,13 +220,36 @@ async def statement_result(
             "formats have all rows",
         ),
     ] = None,
+    offset: Annotated[
+        int | None,
+        Query(
+            ge=0,
+            le=2**63 - 1,
+            description="position of the first row, from 0; default with `limit`: 0",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        Query(
+            ge=1,
+            le=MAX_PAGE_ROWS,
+            description=f"largest number of rows; default with `offset`: {_PAGE_ROWS}",
+        ),
+    ] = None,
     numbers: Numbers = NumberFormat.TEXT,
     forward: Annotated[
         bool,
         Query(description="whether another node is asked for rows that a driver of its host holds"),
     ] = True,
 ) -> Response:
-    """Read the rows of a successful statement, in the format that `format` or `Accept` names."""
+    """Read the rows of a successful statement, in the format that `format` or `Accept` names.
+
+    `chunk` reads a chunk of up to 8 MiB. `offset` and `limit` read a range of rows, without the
+    rows before it: the JSON has `next_offset`, which the header `X-Headrace-Next-Offset` repeats
+    for all formats. Without any of them, JSON has the first chunk, and the other formats have all
+    rows.
+    """
+    selection = _select(chunk, offset, limit)
     statements = node_of(request).statements
     statement = await run_in_threadpool(statements.get, caller, statement_id)
     reads = node_of(request).result_reads.select(statement)
@@ -233,10 +260,22 @@ async def statement_result(
         reads=reads,
         format_=format,
         accept=request.headers.get("accept", ""),
-        chunk=chunk,
+        selection=selection,
         numbers=numbers,
         forward=forward,
     )
+
+
+def _select(chunk: int | None, offset: int | None, limit: int | None) -> Selection:
+    """Return the rows to read. Raise InvalidRequest for a chunk together with a range."""
+    if offset is None and limit is None:
+        return chunk
+    if chunk is not None:
+        raise InvalidRequest(
+            "chunk: A request reads a chunk or a range of rows, not both.",
+            hint="Leave out chunk, or offset and limit.",
+        )
+    return RowRange(offset or 0, limit or _PAGE_ROWS)
 
 
 _PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-real-ip")

@@ -8,19 +8,19 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
+from headrace.api.http.api_route import ApiRoute
 from headrace.api.http.paging import Before, Limit, split_page
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
-from headrace.api.http.schemas import StreamBody, StreamPage
 from headrace.api.http.serializers import stream_body
-from headrace.api.http.strict_json import StrictRoute
+from headrace.api.http.stream_schemas import StreamBody, StreamPage
 from headrace.control.streams.actions import StreamAction
 
 StreamRef = Annotated[
     str, Path(description="id of the query, its name, or `scope.name`", max_length=1024)
 ]
 
-router = APIRouter(prefix="/streams", tags=["streams"], route_class=StrictRoute)
+router = APIRouter(prefix="/streams", tags=["streams"], route_class=ApiRoute)
 
 
 @router.get("", response_model=StreamPage)
@@ -50,7 +50,10 @@ def show_stream(request: Request, caller: Authenticated, stream: StreamRef) -> R
     responses=problems(404, 409),
 )
 def act_on_stream(
-    request: Request, caller: Authenticated, stream: StreamRef, action: StreamAction
+    request: Request,
+    caller: Authenticated,
+    stream: StreamRef,
+    action: Annotated[StreamAction, Path(description="what the driver is to do with the query")],
 ) -> Response:
     """Stop, pause, resume or restart a query, or end its backoff (retry).
 

@@ -8,16 +8,16 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from headrace.api.auth import Authenticated
 from headrace.api.context import node_of
+from headrace.api.http.api_route import ApiRoute
 from headrace.api.http.paging import Before, Limit
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
-from headrace.api.http.schemas import TransactionBody, TransactionPage
 from headrace.api.http.serializers import transaction_body
-from headrace.api.http.strict_json import StrictRoute
+from headrace.api.http.transaction_schemas import TransactionBody, TransactionPage
 
 TransactionIdPath = Annotated[str, Path(description="id of the transaction")]
 
-router = APIRouter(prefix="/transactions", tags=["transactions"], route_class=StrictRoute)
+router = APIRouter(prefix="/transactions", tags=["transactions"], route_class=ApiRoute)
 
 
 @router.get("", response_model=TransactionPage)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.driver_lease import load_owned_view
@@ -59,7 +60,7 @@ from headrace.model.messages import (
     Restored,
     Started,
 )
-from headrace.model.session import DriverLease
+from headrace.model.session import DriverLease, Session
 from headrace.model.statement import JOB_TASK, JOB_WRITE, Statement
 from headrace.model.stream_query import DesiredQueries
 from headrace.model.transaction import Transaction
@@ -85,6 +86,8 @@ from headrace.store.driver_view import DriverView
 from headrace.store.locks import lock_owned_statement
 from headrace.store.notifications import session_topic
 
+ObserveStart = Callable[[Session, Session], None]
+"""Takes a session as it was before its driver was up, and as it is then."""
 _MAX_TOKEN_HASHES = 10_000
 """Largest number of drivers whose token hash a node keeps in memory."""
 
@@ -92,7 +95,13 @@ _MAX_TOKEN_HASHES = 10_000
 class DriverLinkService:
     """Answers drivers. Any node serves any driver."""
 
-    def __init__(self, context: NodeContext) -> None:
+    def __init__(self, context: NodeContext, *, observe_start: ObserveStart | None = None) -> None:
+        """Create the service.
+
+        Args:
+            observe_start: Called when a driver is up.
+        """
+        self._observe_start = observe_start or (lambda *_: None)
         self._database = context.database
         self._lease_seconds = context.lease_seconds
         self._retention_seconds = context.retention_seconds
@@ -142,6 +151,7 @@ class DriverLinkService:
                 f" version {LINK_VERSION - 1} and later."
             )
         with self._database.write("link.hello") as tx:
+            launched = sessions.get(tx, lease.session_id)
             applied = sessions.transition(
                 tx,
                 lease.session_id,
@@ -157,6 +167,9 @@ class DriverLinkService:
                 load_owned_view(tx, lease)
             elif message.hook_calls_made:
                 pending_hook_calls.remove(tx, lease.session_id, message.hook_calls_made)
+            running = sessions.get(tx, lease.session_id) if applied else None
+        if launched is not None and running is not None:
+            self._observe_start(launched, running)
         return Acknowledged(applied=applied)
 
     def poll(self, lease: DriverLease, message: Poll) -> Polled:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from headrace.client.http import Client
 from headrace.control.context import NodeContext
 from headrace.control.host.process_identity import HostIdentity, this_host
-from headrace.errors import NodeUnreachable, Unauthorized
+from headrace.errors import InvalidResult, NodeUnreachable, Unauthorized
 from headrace.model.lifecycle import SessionState
 from headrace.model.node import NodeRecord
 from headrace.model.result import GoneReason, ResultHolder, ResultInfo
@@ -17,7 +19,7 @@ from headrace.model.statement import Statement
 from headrace.results.flight_tickets import ResultTicket, make_token
 from headrace.results.held_rows import FetchedRows, HeldRows
 from headrace.results.read_limits import BufferLimit
-from headrace.results.reader import Rows, build_gone
+from headrace.results.reader import MAX_PAGE_ROWS, RowRange, Rows, build_gone
 from headrace.store import nodes, results, sessions
 from headrace.store.database import Tx
 
@@ -169,11 +171,27 @@ class _ForwardedRows(FetchedRows):
         self._token = token
 
     def fetch(self, number: int) -> Iterator[bytes]:
+        return self._download({"chunk": number})
+
+    def select(self, rows: RowRange) -> Iterator[pa.RecordBatch]:
+        end = min(rows.end, self.row_count)
+        # One read has about as many rows as a chunk, because its bytes are kept in memory.
+        step = min(-(-self.row_count // self.chunks), MAX_PAGE_ROWS)
+        for offset in range(rows.offset, end, max(1, step)):
+            count = min(step, end - offset)
+            blocks = self._download({"offset": offset, "limit": count})
+            for batch in self._read(blocks, count):
+                count -= batch.num_rows
+                yield batch
+            if count:
+                raise InvalidResult("The driver has fewer rows than it has reported.")
+
+    def _download(self, selection: Mapping[str, int]) -> Iterator[bytes]:
         node = self._node
         try:
             with Client(node.address, self._token, retry_seconds=_FORWARD_SECONDS) as client:
                 yield from client.download_held(
-                    self._statement_id, number, timeout=_FORWARDED_SECONDS
+                    self._statement_id, selection, timeout=_FORWARDED_SECONDS
                 )
         except Unauthorized:
             raise NodeUnreachable(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from headrace.control.caller import Caller
 from headrace.control.conf import check_conf
 from headrace.control.context import NodeContext
-from headrace.control.limits import check_sessions, check_waiting
+from headrace.control.limits import check_sessions, check_waiting, running_limit
 from headrace.control.sessions.opening import (
     choose_pool_session,
     create_session,
@@ -20,6 +20,7 @@ from headrace.control.statements.held_results import FlightOffer, HeldResultRead
 from headrace.control.statements.lookup import get_owned_statement, get_statement
 from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.session_locks import lock_sessions
+from headrace.control.statements.waiting import WaitReasons
 from headrace.control.streams import submission
 from headrace.control.views import submission as view_submission
 from headrace.durations import seconds_of
@@ -50,7 +51,6 @@ from headrace.store import (
     session_names,
     sessions,
     statements,
-    waiting_statements,
 )
 from headrace.store.database import Tx
 from headrace.store.paging import Page
@@ -90,6 +90,7 @@ class Statements:
         self._settings = context.settings
         self._node_statements = node_statements
         self._held_results = held_results
+        self.wait_reasons = WaitReasons(context.database, running_limit(context.settings))
 
     def submit(
         self,
@@ -209,12 +210,6 @@ class Statements:
             return
         with self._database.write("statement.await") as tx:
             statements.await_end(tx, statement.id, self._database.process)
-
-    def find_queue_position(self, statement: Statement) -> int:
-        """Return the position of a waiting statement in the queue of its session, from 1."""
-        with self._database.read() as tx:
-            before = waiting_statements.count_before(tx, statement.session_id, statement.ordinal)
-        return before + 1
 
     def page(
         self,

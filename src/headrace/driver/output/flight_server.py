@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from pyarrow import flight
 from headrace.results.batches import apply_schema, batch_bytes, serialize_batches
 from headrace.results.flight_tickets import (
     AUTHORIZATION,
+    COUNT_ROWS,
     MAX_BODY_BYTES,
     READ_CHUNK,
     ResultTicket,
@@ -120,14 +122,20 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc] # as above
             yield chunk
 
     def list_actions(self, _context: Any) -> list[tuple[str, str]]:
-        """List the one action, with which nodes read."""
-        return [(READ_CHUNK, "Read a chunk as an Arrow IPC stream of the stored schema.")]
+        """List the actions with which nodes read."""
+        return [
+            (READ_CHUNK, "Read a chunk as an Arrow IPC stream of the stored schema."),
+            (COUNT_ROWS, "Count the rows of each chunk."),
+        ]
 
     def do_action(self, context: Any, action: Any) -> Iterator[pa.Buffer]:
-        """Send a chunk as an Arrow IPC stream."""
-        if action.type != READ_CHUNK:
+        """Send a chunk as an Arrow IPC stream, or the numbers of rows as JSON."""
+        if action.type not in {READ_CHUNK, COUNT_ROWS}:
             raise flight.FlightServerError("The action does not exist.")
         parsed, result = self._open(context, action.body.to_pybytes())
+        if action.type == COUNT_ROWS:
+            counts = [chunk.num_rows for chunk in result.chunks]
+            return _cut(pa.py_buffer(json.dumps(counts).encode()))
         if parsed.chunk is None:
             raise flight.FlightServerError("The ticket names no chunk.")
         chunk = _get_chunk(result, parsed.chunk)

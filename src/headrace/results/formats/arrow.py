@@ -17,14 +17,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from headrace.results.layout import build_client_schema
-from headrace.results.reader import Rows, select_batches
+from headrace.results.reader import Rows, Selection, select_batches
 
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-def write(rows: Rows, chunk: int | None) -> Iterator[bytes]:
-    """Write one chunk, or the whole result if `chunk` is None. Raises the errors of `Rows`."""
-    return _write_messages(rows, select_batches(rows, chunk))
+def write(rows: Rows, selection: Selection) -> Iterator[bytes]:
+    """Write the selected rows. Raises the errors of `Rows`."""
+    return _write_messages(rows, select_batches(rows, selection))
 
 
 def _write_messages(rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:

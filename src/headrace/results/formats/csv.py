@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import FormatCannotHold
 from headrace.results.json_encoding import NumberFormat, check_field_names, encode_column
-from headrace.results.reader import Rows, select_batches
+from headrace.results.reader import Rows, Selection, select_batches
 from headrace.results.schema import SparkType, TypeKind
 from headrace.results.text_encoding import encode_text
 
@@ -34,13 +34,13 @@ _UNQUOTED_KINDS = frozenset(
 )
 
 
-def write(rows: Rows, chunk: int | None, *, header: bool = True) -> Iterator[bytes]:
-    """Write one chunk, or the whole result if `chunk` is None. Every chunk has a header line.
+def write(rows: Rows, selection: Selection, *, header: bool = True) -> Iterator[bytes]:
+    """Write the selected rows, below a header line.
 
     Raises FormatCannotHold for rows without columns and for huge field names, and the errors of
     `Rows`.
     """
-    batches = select_batches(rows, chunk)
+    batches = select_batches(rows, selection)
     return _write_lines(rows, batches, header=header)
 
 

@@ -1,5 +1,7 @@
 """JSON: `{"schema": […], "rows": [[…], …], "chunk": n, "next_chunk": m}`.
 
+A range of rows has `offset` and `next_offset` in place of `chunk` and `next_chunk`.
+
 docs/guides/results.md lists the JSON form of each type.
 """
 
@@ -12,34 +14,51 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.results.json_encoding import NumberFormat, encode_rows
-from headrace.results.reader import Rows, select_batches
+from headrace.results.reader import (
+    RowRange,
+    Rows,
+    Selection,
+    find_next_offset,
+    select_batches,
+)
 
 
 def write(
-    rows: Rows, chunk: int | None, *, numbers: NumberFormat = NumberFormat.TEXT
+    rows: Rows, selection: Selection, *, numbers: NumberFormat = NumberFormat.TEXT
 ) -> Iterator[bytes]:
-    """Write the document of one chunk, or of the whole result if `chunk` is None.
+    """Write the document of the selected rows.
 
     Raises the errors of `Rows`, and FormatCannotHold for huge field names.
     """
-    batches = select_batches(rows, chunk)
-    return _write_document(rows, chunk, batches, numbers=numbers)
+    batches = select_batches(rows, selection)
+    return _write_document(rows, selection, batches, numbers=numbers)
 
 
 def write_rows(
-    rows: Rows, chunk: int | None, *, numbers: NumberFormat = NumberFormat.TEXT
+    rows: Rows, selection: Selection, *, numbers: NumberFormat = NumberFormat.TEXT
 ) -> Iterator[bytes]:
     """Write the list of rows without the document: `[[…], …]`. Raises the errors of `Rows`."""
-    return _write_lists(rows, select_batches(rows, chunk), numbers=numbers)
+    return _write_lists(rows, select_batches(rows, selection), numbers=numbers)
 
 
 def _write_document(
-    rows: Rows, chunk: int | None, batches: Iterator[pa.RecordBatch], *, numbers: NumberFormat
+    rows: Rows, selection: Selection, batches: Iterator[pa.RecordBatch], *, numbers: NumberFormat
 ) -> Iterator[bytes]:
-    next_chunk = chunk + 1 if chunk is not None and chunk + 1 < rows.chunks else None
     yield f'{{"schema":{json.dumps(rows.schema.describe())},"rows":'.encode()
     yield from _write_lists(rows, batches, numbers=numbers)
-    yield f',"chunk":{json.dumps(chunk)},"next_chunk":{json.dumps(next_chunk)}}}'.encode()
+    position = ",".join(f'"{name}":{json.dumps(n)}' for name, n in _position(rows, selection))
+    yield f",{position}}}".encode()
+
+
+def _position(rows: Rows, selection: Selection) -> Iterator[tuple[str, int | None]]:
+    """Yield the position of the selected rows and of the following ones, with their names."""
+    if isinstance(selection, RowRange):
+        yield "offset", selection.offset
+        yield "next_offset", find_next_offset(rows, selection)
+        return
+    following = None if selection is None else selection + 1
+    yield "chunk", selection
+    yield "next_chunk", following if following is not None and following < rows.chunks else None
 
 
 def _write_lists(

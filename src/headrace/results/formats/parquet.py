@@ -17,21 +17,21 @@ import pyarrow.parquet as pq
 from headrace.errors import FormatCannotHold
 from headrace.results.batches import apply_schema
 from headrace.results.layout import build_client_schema
-from headrace.results.reader import Rows, select_batches
+from headrace.results.reader import Rows, Selection, select_batches
 from headrace.results.schema import Schema, SparkType, TypeKind, find_duplicate
 
 _SPARK_SCHEMA_KEY = b"org.apache.spark.sql.parquet.row.metadata"
 _KEYS_WITH_TYPES = frozenset({"fields", "type", "elementType", "keyType", "valueType", "sqlType"})
 
 
-def write(rows: Rows, chunk: int | None) -> Iterator[bytes]:
-    """Write the file of one chunk, or of the whole result if `chunk` is None.
+def write(rows: Rows, selection: Selection) -> Iterator[bytes]:
+    """Write the file of the selected rows.
 
     Raises FormatCannotHold with the first column that Parquet does not support, and the errors of
     `Rows`.
     """
     _check_schema(rows.schema)
-    return _write_file(rows, select_batches(rows, chunk))
+    return _write_file(rows, select_batches(rows, selection))
 
 
 def _check_schema(schema: Schema) -> None:

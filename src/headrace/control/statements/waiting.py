@@ -1,0 +1,138 @@
+"""Why a statement waits, in words, derived from the store when a user asks."""
+
+from __future__ import annotations
+
+from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.statement import Statement
+from headrace.model.waiting_for import WaitCode, WaitingFor
+from headrace.store import wait_view
+from headrace.store.database import Database
+from headrace.store.limits import Limit
+from headrace.store.wait_view import LockView, QueueView
+
+
+class WaitReasons:
+    """Finds out why statements wait, with one query for each."""
+
+    def __init__(self, database: Database, running_limit: Limit) -> None:
+        """Create it.
+
+        Args:
+            running_limit: The limit on statements in flight.
+        """
+        self._database = database
+        self._limit = running_limit
+
+    def find(self, statement: Statement) -> tuple[int | None, WaitingFor | None]:
+        """Return the position in the queue of its session, from 1, and why a statement waits.
+
+        Call this for a statement that `can_wait`.
+
+        The position is None for a statement that is not `waiting`, and the reason is None for one
+        that waits for nothing.
+        """
+        if statement.state is StatementState.WAITING:
+            with self._database.read() as tx:
+                queue = wait_view.read_queue(tx, statement.id, counts_users=self._limit.is_set)
+            if queue is None:
+                # Its state has changed since it was read.
+                return None, None
+            return queue.before + 1, self._explain(statement, queue)
+        with self._database.read() as tx:
+            locks = wait_view.read_locks(tx, statement.id)
+        return None, None if locks is None else _explain_lock(locks)
+
+    def _explain(self, statement: Statement, queue: QueueView) -> WaitingFor:
+        if queue.session_state is not SessionState.RUNNING:
+            return _explain_session(queue)
+        code, text, blocker = self._explain_place(statement, queue)
+        return WaitingFor(code=code, text=text, since=statement.waiting_since, statement_id=blocker)
+
+    def _explain_place(
+        self, statement: Statement, queue: QueueView
+    ) -> tuple[WaitCode, str, str | None]:
+        """Return why a statement waits whose session has a driver."""
+        if queue.before:
+            others = _count(queue.before, "statement")
+            return WaitCode.QUEUE, f"It is behind {others} of its session.", None
+        in_flight = _count(queue.in_flight, "running statement")
+        if queue.in_flight and not queue.pool:
+            if queue.exclusive is not None:
+                text = f"The statement {queue.exclusive} runs alone in the session."
+                return WaitCode.EXCLUSIVE, text, queue.exclusive
+            if not statement.is_query:
+                text = f"It runs alone in its session, after {in_flight} of the session."
+                return WaitCode.EXCLUSIVE, text, None
+        if queue.in_flight >= queue.parallelism:
+            text = f"Its session has {in_flight}, and runs no more at once."
+            return WaitCode.PARALLELISM, text, None
+        if limit := self._explain_limit(queue):
+            return WaitCode.LIMIT, limit, None
+        return WaitCode.DRIVER, "It is next: the driver of its session takes it.", None
+
+    def _explain_limit(self, queue: QueueView) -> str | None:
+        if self._limit.per_user is not None and queue.owner_in_flight >= self._limit.per_user:
+            return (
+                f"Its user has {_count(queue.owner_in_flight, 'running statement')}, and no more"
+                " may run (setting limits.running_statements_per_user)."
+            )
+        if self._limit.total is not None and queue.all_in_flight >= self._limit.total:
+            return (
+                f"All users together have {_count(queue.all_in_flight, 'running statement')}, and"
+                " no more may run (setting limits.running_statements)."
+            )
+        return None
+
+
+def can_wait(statement: Statement) -> bool:
+    """Return whether a statement may wait: in its queue, or in flight for a table."""
+    if statement.state in {StatementState.LAUNCHED, StatementState.RUNNING}:
+        return not statement.is_query
+    return statement.state is StatementState.WAITING
+
+
+def _explain_session(queue: QueueView) -> WaitingFor:
+    """Return why a statement waits whose session has no driver."""
+    code, since = WaitCode.SESSION_START, queue.created_at
+    if queue.session_state is SessionState.STARTING:
+        text = "Its session starts its driver"
+        text += f", in attempt {queue.starts}." if queue.starts > 1 else "."
+        since = queue.last_update_time or since
+    elif queue.session_state is SessionState.RECOVERING:
+        code, since = WaitCode.SESSION_RECOVERY, queue.last_update_time or since
+        text = "Its session recovers, because its driver was lost: "
+        text += (
+            "the end of the lost driver is not confirmed yet."
+            if queue.is_ending
+            else "another driver starts."
+        )
+    elif queue.session_state is SessionState.NOT_STARTED:
+        text = "Its session waits for a node that starts its driver."
+    else:
+        code, text = WaitCode.SESSION_CLOSING, "Its session closes, and cancels it."
+    return WaitingFor(code=code, text=text, since=since)
+
+
+def _explain_lock(locks: LockView) -> WaitingFor | None:
+    if locks.writer is not None:
+        return WaitingFor(
+            code=WaitCode.WRITE_LOCK,
+            text=f"It waits until the statement {locks.writer} has written to {locks.table}.",
+            since=locks.since,
+            statement_id=locks.writer,
+        )
+    if locks.publisher is not None:
+        return WaitingFor(
+            code=WaitCode.TRANSACTION,
+            text=(
+                f"It publishes its table after the statement {locks.publisher},"
+                f" which publishes {locks.target}."
+            ),
+            since=None,
+            statement_id=locks.publisher,
+        )
+    return None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,172 @@
+"""The OpenAPI document describes everything, has examples that are valid, and stable ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from tests.support.in_process_node import InProcessNode
+
+pytestmark = pytest.mark.finding("U11")
+
+Json = dict[str, Any]
+
+OPERATIONS = [
+    "act_on_stream",
+    "apply_plan",
+    "cancel_async_query",
+    "cancel_statement",
+    "check_health",
+    "check_readiness",
+    "close_session",
+    "confirm_node_gone",
+    "create_async_query",
+    "delete_job",
+    "drain_node",
+    "list_deployments",
+    "list_events",
+    "list_jobs",
+    "list_nodes",
+    "list_sessions",
+    "list_statements",
+    "list_streams",
+    "list_transactions",
+    "list_versions",
+    "open_session",
+    "ping_cluster",
+    "plan_jobs",
+    "read_metrics",
+    "read_result",
+    "read_session_log",
+    "roll_back_job",
+    "show_async_query",
+    "show_cluster_info",
+    "show_deployment",
+    "show_job",
+    "show_session",
+    "show_statement",
+    "show_stream",
+    "show_transaction",
+    "start_job",
+    "stop_job",
+    "submit_statement",
+    "take_savepoint",
+]
+"""Ids of all operations. Programs are generated from them: never change one without need."""
+BINARY = {"application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"}
+
+
+@pytest.fixture(scope="module")
+def document(node: InProcessNode) -> Json:
+    answer: Json = node.http.get("/api/v1/openapi.json").json()
+    return answer
+
+
+def operations(document: Json) -> Iterator[Json]:
+    for methods in document["paths"].values():
+        yield from methods.values()
+
+
+def contents(document: Json) -> Iterator[tuple[str, str, Json]]:
+    """Yield each body of a request, and of a response without an error."""
+    for operation in operations(document):
+        name = operation["operationId"]
+        for media_type, content in operation.get("requestBody", {}).get("content", {}).items():
+            yield f"{name} request", media_type, content
+        for status, response in operation["responses"].items():
+            for media_type, content in response.get("content", {}).items():
+                if status < "300":
+                    yield f"{name} {status}", media_type, content
+
+
+def examples_of(document: Json, content: Json) -> list[Any]:
+    if "example" in content:
+        return [content["example"]]
+    name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+    examples: list[Any] = document["components"]["schemas"].get(name, {}).get("examples", [])
+    return examples
+
+
+def has_text(described: Json) -> bool:
+    return len(described.get("description", "").strip()) > 3
+
+
+def test_the_ids_of_operations_are_stable(document: Json) -> None:
+    assert sorted(each["operationId"] for each in operations(document)) == OPERATIONS
+
+
+def test_every_operation_parameter_and_response_is_described(document: Json) -> None:
+    missing = []
+    for operation in operations(document):
+        name = operation["operationId"]
+        missing += [name] if not has_text(operation) else []
+        assert 3 < len(operation["summary"]) < 100
+        assert "\n" not in operation["summary"]
+        for parameter in operation.get("parameters", ()):
+            missing += [f"{name} {parameter['name']}"] if not has_text(parameter) else []
+        for status, response in operation["responses"].items():
+            is_described = has_text(response) and response["description"] != "Successful Response"
+            missing += [] if is_described else [f"{name} {status}"]
+    assert missing == []
+    tags = {tag["name"] for tag in document["tags"] if has_text(tag)}
+    assert {tag for operation in operations(document) for tag in operation["tags"]} == tags
+
+
+def test_every_schema_and_field_is_described(document: Json) -> None:
+    schemas = document["components"]["schemas"]
+    missing = [name for name, schema in schemas.items() if not has_text(schema)]
+    missing += [
+        f"{name}.{field}"
+        for name, schema in schemas.items()
+        for field, described in schema.get("properties", {}).items()
+        if not has_text(described)
+    ]
+    assert missing == []
+    assert sum(len(schema.get("properties", {})) for schema in schemas.values()) > 300
+
+
+def test_every_body_has_an_example(document: Json) -> None:
+    missing = [
+        f"{name} {media_type}"
+        for name, media_type, content in contents(document)
+        if media_type not in BINARY and not examples_of(document, content)
+    ]
+    assert missing == []
+
+
+def test_every_example_is_valid(document: Json) -> None:
+    problems = []
+    for name, schema in document["components"]["schemas"].items():
+        # Unknown fields would hide a field that has another name now.
+        strict = {**document, "$ref": f"#/components/schemas/{name}"}
+        validator = Draft202012Validator(strict)
+        for example in schema.get("examples", ()):
+            problems += [f"{name}: {error.message}" for error in validator.iter_errors(example)]
+            problems += [f"{name}.{field}" for field in unknown_fields(document, schema, example)]
+    assert problems == []
+
+
+def unknown_fields(document: Json, schema: Json, value: Any) -> Iterator[str]:
+    """Yield the fields of an example, and of the objects in it, that its schema does not have."""
+    for choice in (schema, *schema.get("anyOf", ())):
+        name = choice.get("$ref", "").rpartition("/")[2]
+        resolved = document["components"]["schemas"].get(name, choice)
+        if isinstance(value, list):
+            for item in value:
+                yield from unknown_fields(document, resolved.get("items", {}), item)
+        elif isinstance(value, dict) and "properties" in resolved:
+            yield from value.keys() - resolved["properties"].keys()
+            for field in value.keys() & resolved["properties"].keys():
+                yield from unknown_fields(document, resolved["properties"][field], value[field])
+
+
+def test_only_public_paths_need_no_token(document: Json) -> None:
+    public = {
+        path
+        for path, methods in document["paths"].items()
+        for operation in methods.values()
+        if "security" not in operation
+    }
+    assert public == {"/health", "/ready"}

@@ -1,0 +1,181 @@
+"""A waiting statement says what it waits for."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from tests.support.in_process_node import InProcessNode, StartNode
+from tests.support.waiting import wait_until
+
+from headrace.model.table_write import TableWrite
+from headrace.model.waiting_for import WaitCode
+
+pytestmark = pytest.mark.finding("U11")
+
+INSERT = "INSERT INTO t SELECT 1"
+
+
+def waiting_for(node: InProcessNode, statement: dict[str, Any]) -> dict[str, Any]:
+    """Return why a statement waits, and check that it says since when."""
+    reason: dict[str, Any] = node.statement(statement["id"])["waiting_for"]
+    assert reason["text"].endswith(".")
+    assert reason["since"] is None or reason["since"].endswith("Z")
+    return {name: value for name, value in reason.items() if name != "since"}
+
+
+def expect(
+    node: InProcessNode,
+    statement: dict[str, Any],
+    code: WaitCode,
+    text: str,
+    blocker: str | None = None,
+) -> None:
+    assert waiting_for(node, statement) == {"code": code, "text": text, "statement_id": blocker}
+
+
+def test_a_statement_waits_for_the_driver_of_its_session(node: InProcessNode) -> None:
+    session_id = node.session()
+    statement = node.submit(session=session_id)
+    driver = node.launcher.connect_driver(session_id)
+    expect(node, statement, WaitCode.SESSION_START, "Its session starts its driver.")
+    driver.hello()
+    text = "It is next: the driver of its session takes it."
+    expect(node, statement, WaitCode.DRIVER, text)
+    driver.claim()
+    assert node.statement(statement["id"])["waiting_for"] is None
+    driver.succeed(statement["id"])
+    assert node.statement(statement["id"])["waiting_for"] is None
+
+
+def test_a_statement_waits_for_a_node_that_can_start_its_driver(start_node: StartNode) -> None:
+    node = start_node(profiles={"far": {"backend": "spark-submit", "master": "yarn"}})
+    statement = node.submit(session=node.session(profile="far"))
+    text = "Its session waits for a node that starts its driver."
+    expect(node, statement, WaitCode.SESSION_START, text)
+
+
+def test_a_statement_waits_for_the_second_start_of_a_driver(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "20ms"})
+    session_id = node.session()
+    statement = node.submit(session=session_id)
+    node.launcher.connect_driver(session_id)
+    node.launcher.report_exit(session_id, "out of memory")
+    node.launcher.wait_for_request(session_id, launch=2)
+    wait_until(lambda: node.session_state(session_id) == "starting", what="another start")
+    expect(node, statement, WaitCode.SESSION_START, "Its session starts its driver, in attempt 2.")
+
+
+def test_a_statement_waits_for_the_recovery_of_its_session(start_node: StartNode) -> None:
+    node = start_node(lease={"sweep": "1h"})
+    session_id, driver = node.start_session()
+    statement = node.submit(session=session_id)
+    driver.goodbye()
+    expect(
+        node,
+        statement,
+        WaitCode.SESSION_RECOVERY,
+        "Its session recovers, because its driver was lost: the end of the lost driver is not"
+        " confirmed yet.",
+    )
+
+
+def test_a_statement_waits_behind_others_of_its_session(node: InProcessNode) -> None:
+    session_id, _driver = node.start_session()
+    _first, second, third = (node.submit(session=session_id) for _number in range(3))
+    expect(node, second, WaitCode.QUEUE, "It is behind 1 statement of its session.")
+    expect(node, third, WaitCode.QUEUE, "It is behind 2 statements of its session.")
+
+
+def test_a_statement_waits_for_one_that_runs_alone(node: InProcessNode) -> None:
+    session_id, driver = node.start_session(parallelism=4)
+    running, query = node.submit(INSERT, session=session_id), node.submit(session=session_id)
+    driver.claim()
+    text = f"The statement {running['id']} runs alone in the session."
+    expect(node, query, WaitCode.EXCLUSIVE, text, running["id"])
+
+
+def test_a_statement_that_runs_alone_waits_for_the_queries_before_it(node: InProcessNode) -> None:
+    session_id, driver = node.start_session(parallelism=4)
+    node.submit(session=session_id)
+    insert = node.submit(INSERT, session=session_id)
+    driver.claim()
+    text = "It runs alone in its session, after 1 running statement of the session."
+    expect(node, insert, WaitCode.EXCLUSIVE, text)
+
+
+def test_a_query_waits_for_a_place_in_its_session(node: InProcessNode) -> None:
+    session_id, driver = node.start_session(parallelism=2)
+    *running, query = (node.submit(session=session_id) for _number in range(3))
+    driver.claim()
+    driver.poll(in_flight=[running[0]["id"]])
+    text = "Its session has 2 running statements, and runs no more at once."
+    expect(node, query, WaitCode.PARALLELISM, text)
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("running_statements_per_user", "Its user has 1 running statement, and no more may run"),
+        ("running_statements", "All users together have 1 running statement, and no more may run"),
+    ],
+)
+def test_a_statement_waits_for_the_limit_of_its_user(
+    start_node: StartNode, setting: str, text: str
+) -> None:
+    node = start_node(limits={setting: 1})
+    one, driver = node.start_session()
+    two, _driver = node.start_session()
+    node.submit(session=one)
+    statement = node.submit(session=two)
+    driver.claim()
+    expect(node, statement, WaitCode.LIMIT, f"{text} (setting limits.{setting}).")
+
+
+def test_a_running_statement_waits_for_the_write_lock_of_its_table(node: InProcessNode) -> None:
+    location = f"file:/{secrets.token_hex(4)}"
+    write = TableWrite(location=location, table="`d`.`t`", overwrite=True)
+    writers = []
+    for _number in range(2):
+        session_id, driver = node.start_session()
+        statement = node.submit(INSERT, session=session_id)
+        driver.claim()
+        driver.report_start(statement["id"])
+        driver.begin_write(statement["id"], [write])
+        writers.append((statement, driver))
+    (first, first_driver), (second, _driver) = writers
+    assert node.statement(first["id"])["waiting_for"] is None
+    text = f"It waits until the statement {first['id']} has written to `d`.`t`."
+    expect(node, second, WaitCode.WRITE_LOCK, text, first["id"])
+    assert node.statement(second["id"])["waiting_for"]["since"]
+    first_driver.succeed(first["id"], wrote=True)
+    assert node.statement(second["id"])["waiting_for"] is None
+
+
+def test_one_query_explains_a_statement_that_waits_and_none_a_query_that_runs(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease={"sweep": "1h"})
+    session_id, driver = node.start_session()
+    statement = node.submit(session=session_id)
+    assert count_queries(node, statement) == 2
+    driver.claim()
+    assert count_queries(node, statement) == 1
+
+
+def count_queries(node: InProcessNode, statement: dict[str, Any]) -> int:
+    """Return the number of queries of statements during one read of a statement."""
+    queries: list[str] = []
+
+    def collect(_c: Any, _cursor: Any, sql: str, *_others: Any) -> None:
+        if "FROM statements" in sql:
+            queries.append(sql)
+
+    event.listen(node.database._readers, "before_cursor_execute", collect)
+    try:
+        node.statement(statement["id"])
+    finally:
+        event.remove(node.database._readers, "before_cursor_execute", collect)
+    return len(queries)

@@ -1,0 +1,60 @@
+"""Contract of what a statement waits for."""
+
+from __future__ import annotations
+
+import pytest
+from tests.store.contract.test_table_writes_contract import Writer
+from tests.support.store import new_session, new_statement, running_session
+
+from headrace.model.lifecycle import SessionState, StatementState
+from headrace.store import wait_view
+from headrace.store.database import Database
+
+pytestmark = pytest.mark.finding("U11")
+
+
+def test_a_waiting_statement_has_the_state_of_its_session_and_what_is_before_it(
+    store: Database,
+) -> None:
+    lease = running_session(store)
+    running = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    _first, second = (new_statement(store, lease.session_id) for _number in range(2))
+    with store.read() as tx:
+        queue = wait_view.read_queue(tx, second, counts_users=True)
+        assert wait_view.read_queue(tx, running, counts_users=True) is None
+    assert queue is not None
+    assert (queue.session_state, queue.before, queue.in_flight) == (SessionState.RUNNING, 1, 1)
+    assert (queue.owner_in_flight, queue.all_in_flight) == (1, 1)
+    assert queue.exclusive == running
+    assert not queue.is_ending
+
+
+def test_a_statement_of_a_session_without_a_driver_waits_for_the_session(store: Database) -> None:
+    statement = new_statement(store, new_session(store))
+    with store.read() as tx:
+        queue = wait_view.read_queue(tx, statement, counts_users=False)
+    assert queue is not None
+    assert (queue.session_state, queue.starts) == (SessionState.NOT_STARTED, 0)
+    assert (queue.before, queue.in_flight, queue.all_in_flight) == (0, 0, 0)
+
+
+def test_a_statement_waits_for_the_writer_that_the_driver_waits_for(store: Database) -> None:
+    append, other_append, overwrite = Writer(store), Writer(store), Writer(store, overwrite=True)
+    elsewhere = Writer(store, overwrite=True, location="file:/warehouse/other")
+    for writer in (append, other_append, overwrite, elsewhere):
+        writer.request()
+    for writer in (append, other_append, overwrite, elsewhere):
+        with store.read() as tx:
+            locks = wait_view.read_locks(tx, writer.statement)
+        assert locks is not None
+        assert locks.writer == writer.blocker()
+        assert locks.table == (None if locks.writer is None else "`d`.`t`")
+        assert locks.since is not None
+        assert locks.publisher is None
+    assert overwrite.blocker() == append.statement
+    append.release()
+    other_append.release()
+    with store.read() as tx:
+        locks = wait_view.read_locks(tx, overwrite.statement)
+    assert locks is not None
+    assert locks.writer is None
