@@ -32,7 +32,7 @@ def test_a_client_that_disconnects_during_its_body_leaves_no_error_in_the_log(
     sent: list[Message] = []
     app = FastAPI()
     app.router.routes.append(Route("/read", read, methods=["POST"]))
-    install_error_handlers(app, ErrorRenderers(render_problem, {}))
+    install_error_handlers(app, ErrorRenderers(render_problem, by_prefix={}, by_path={}))
     scope = {
         "type": "http",
         "method": "POST",
