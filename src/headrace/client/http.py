@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import cycle
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
-from urllib.parse import quote
+from typing import Any, Self, Unpack
 
 from headrace.client.errors import error_from_response
+from headrace.client.job_calls import JobCalls, Json, RequestOptions, quote_name
 from headrace.client.transport import Endpoint, HttpRequest, HttpResponse, Transport, parse_address
 from headrace.errors import NodeUnreachable
-
-Json = dict[str, Any]
 
 LONGEST_POLL = 10.0
 """Seconds that one long poll lasts at most; a longer wait needs several polls."""
@@ -23,19 +21,7 @@ _RESPONSE_MARGIN = 20.0
 """Seconds that a response may take beyond the wait that its request asks for."""
 
 
-class _RequestOptions(TypedDict, total=False):
-    """The parts of a request beside method and path (`HttpRequest`)."""
-
-    query: Mapping[str, str | int | None] | None
-    body: Mapping[str, Any] | None
-    headers: Mapping[str, str] | None
-    timeout: float
-    idempotent: bool
-    accepts_errors: bool
-    authenticated: bool
-
-
-class Client:
+class Client(JobCalls):
     """Client of a node, or of a cluster.
 
     Every method raises the HeadraceError that the node responded with. It raises NodeUnreachable
@@ -142,11 +128,11 @@ class Client:
 
     def drain_node(self, node_id: str) -> Json:
         """Ask a node to leave, and return the node."""
-        return self._call("POST", f"/api/v1/nodes/{_quote(node_id)}/drain")
+        return self._call("POST", f"/api/v1/nodes/{quote_name(node_id)}/drain")
 
     def confirm_node_gone(self, node_id: str) -> Json:
         """Confirm that a node and the drivers of its host have ended. Return the node."""
-        path = f"/api/v1/nodes/{_quote(node_id)}/gone"
+        path = f"/api/v1/nodes/{quote_name(node_id)}/gone"
         return self._call("POST", path, body={"confirmed": True})
 
     # Statements.
@@ -174,7 +160,7 @@ class Client:
         query = {"wait_timeout": f"{wait:g}s"} if wait > 0 else {}
         if trace:
             query["trace"] = "true"
-        path = f"/api/v1/statements/{_quote(statement)}"
+        path = f"/api/v1/statements/{quote_name(statement)}"
         return self._call("GET", path, query=query, timeout=wait + _RESPONSE_MARGIN)
 
     def statements(
@@ -199,14 +185,14 @@ class Client:
         """
         numbers = "plain" if plain_numbers else None
         query = {"format": "json", "chunk": str(chunk), "numbers": numbers}
-        return self._call("GET", f"/api/v1/statements/{_quote(statement)}/result", query=query)
+        return self._call("GET", f"/api/v1/statements/{quote_name(statement)}/result", query=query)
 
     def download(self, statement: str, format_: str) -> Iterator[bytes]:
         """Return the blocks of a result in one of the API's formats.
 
         The iterator raises NodeUnreachable if the response ends early.
         """
-        path = f"/api/v1/statements/{_quote(statement)}/result"
+        path = f"/api/v1/statements/{quote_name(statement)}/result"
         return self._stream(self._request("GET", path, query={"format": format_}))
 
     def download_held(
@@ -219,7 +205,7 @@ class Client:
 
         A response with an error is not repeated: the node has waited for the driver.
         """
-        path = f"/api/v1/statements/{_quote(statement)}/result"
+        path = f"/api/v1/statements/{quote_name(statement)}/result"
         query: dict[str, str | int | None] = {"format": "arrow", "forward": "false", **selection}
         request = self._request("GET", path, query=query, timeout=timeout, accepts_errors=True)
         return self._stream(request)
@@ -235,7 +221,7 @@ class Client:
         With `force`, a node ends the driver if the driver cannot stop the statement alone. All
         other statements of that driver then end too.
         """
-        path = f"/api/v1/statements/{_quote(statement)}/cancel"
+        path = f"/api/v1/statements/{quote_name(statement)}/cancel"
         query = {"force": "true"} if force else {}
         return self._call("POST", path, body={}, query=query)
 
@@ -247,7 +233,7 @@ class Client:
 
     def session(self, session: str) -> Json:
         """Return a session by id or name."""
-        return self._call("GET", f"/api/v1/sessions/{_quote(session)}")
+        return self._call("GET", f"/api/v1/sessions/{quote_name(session)}")
 
     def sessions(
         self,
@@ -268,14 +254,14 @@ class Client:
             forward: Whether the node asks the node that has launched the driver.
         """
         query = {"tail": tail, "forward": None if forward else "false"}
-        path = f"/api/v1/sessions/{_quote(session)}/log"
+        path = f"/api/v1/sessions/{quote_name(session)}/log"
         response = self._transport.send(self._request("GET", path, query=query))
         _raise_for_status(response)
         return response.body.decode(errors="replace")
 
     def close_session(self, session: str) -> Json:
         """Close a session and return it."""
-        return self._call("DELETE", f"/api/v1/sessions/{_quote(session)}")
+        return self._call("DELETE", f"/api/v1/sessions/{quote_name(session)}")
 
     # Streaming queries.
 
@@ -289,54 +275,13 @@ class Client:
 
     def stream(self, stream: str) -> Json:
         """Return a streaming query, by id, name or `scope.name`."""
-        return self._call("GET", f"/api/v1/streams/{_quote(stream)}")
+        return self._call("GET", f"/api/v1/streams/{quote_name(stream)}")
 
     def act_on_stream(self, stream: str, action: str) -> Json:
         """Stop, pause, resume, restart or retry a streaming query. Return the query."""
-        return self._call("POST", f"/api/v1/streams/{_quote(stream)}/{action}", idempotent=False)
-
-    # Jobs and deployments.
-
-    def plan_jobs(self, request: Mapping[str, Any]) -> Json:
-        """Plan a deployment of manifests. Return the deployment; its drivers may still check it."""
-        return self._call("POST", "/api/v1/deployments", body=request, idempotent=False)
-
-    def apply_plan(self, deployment: str) -> Json:
-        """Apply a plan and return its deployment."""
-        path = f"/api/v1/deployments/{_quote(deployment)}/apply"
-        return self._call("POST", path, idempotent=False)
-
-    def deployment(self, deployment: str) -> Json:
-        """Return a deployment by id."""
-        return self._call("GET", f"/api/v1/deployments/{_quote(deployment)}")
-
-    def jobs(self) -> Json:
-        """Return all jobs by name."""
-        return self._call("GET", "/api/v1/jobs")
-
-    def job(self, name: str) -> Json:
-        """Return a job with its deployed version and its savepoints."""
-        return self._call("GET", f"/api/v1/jobs/{_quote(name)}")
-
-    def job_versions(self, name: str, *, limit: int = 100) -> Json:
-        """Return the versions of a job, newest first."""
-        path = f"/api/v1/jobs/{_quote(name)}/versions"
-        return self._call("GET", path, query={"limit": limit})
-
-    def act_on_job(self, name: str, action: str, options: Mapping[str, Any] | None = None) -> Json:
-        """Start, copy or roll back a job. Return the deployment that does it."""
-        path = f"/api/v1/jobs/{_quote(name)}/{action}"
-        return self._call("POST", path, body=options, idempotent=False)
-
-    def stop_job(self, name: str, *, savepoint: bool = True) -> Json:
-        """Stop a job. Return the deployment that does it."""
-        path = f"/api/v1/jobs/{_quote(name)}/stop"
-        return self._call("POST", path, query={"savepoint": savepoint}, idempotent=False)
-
-    def delete_job(self, name: str, *, savepoint: bool = True) -> Json:
-        """Stop a job and remove it. Return the deployment that does it."""
-        path = f"/api/v1/jobs/{_quote(name)}"
-        return self._call("DELETE", path, query={"savepoint": savepoint}, idempotent=False)
+        return self._call(
+            "POST", f"/api/v1/streams/{quote_name(stream)}/{action}", idempotent=False
+        )
 
     # Table transactions.
 
@@ -352,11 +297,11 @@ class Client:
 
     def transaction(self, transaction: str) -> Json:
         """Return a table transaction by id."""
-        return self._call("GET", f"/api/v1/transactions/{_quote(transaction)}")
+        return self._call("GET", f"/api/v1/transactions/{quote_name(transaction)}")
 
     # Requests.
 
-    def _request(self, method: str, path: str, **options: Unpack[_RequestOptions]) -> HttpRequest:
+    def _request(self, method: str, path: str, **options: Unpack[RequestOptions]) -> HttpRequest:
         query, body = options.get("query") or {}, options.get("body")
         headers = {"Accept": "application/json, */*;q=0.5", **(options.get("headers") or {})}
         if body is not None:
@@ -373,7 +318,7 @@ class Client:
             authenticated=options.get("authenticated", True),
         )
 
-    def _call(self, method: str, path: str, **options: Unpack[_RequestOptions]) -> Json:
+    def _call(self, method: str, path: str, **options: Unpack[RequestOptions]) -> Json:
         """Send a request and return the JSON object of its response.
 
         Raises NodeUnreachable if the response is not a JSON object.
@@ -396,7 +341,3 @@ class Client:
 def _raise_for_status(response: HttpResponse) -> None:
     if response.status >= 300:
         raise error_from_response(response.status, response.body)
-
-
-def _quote(name: str) -> str:
-    return quote(name, safe="")
