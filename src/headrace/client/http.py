@@ -15,6 +15,8 @@ from headrace.client.job_calls import JobCalls, Json, RequestOptions, quote_name
 from headrace.client.transport import Endpoint, HttpRequest, HttpResponse, Transport, parse_address
 from headrace.errors import NodeUnreachable
 
+__all__ = ["LONGEST_POLL", "Client", "Json"]
+
 LONGEST_POLL = 10.0
 """Seconds that one long poll lasts at most; a longer wait needs several polls."""
 _RESPONSE_MARGIN = 20.0
