@@ -122,14 +122,14 @@ class CatalogCache:
                 with suppress(HeadraceError):
                     self._keep_alive()
                 continue
-            try:
+            names: list[CatalogName] | None = None
+            with suppress(Exception):  # completion never disturbs the prompt
                 names = self._load(lookup)
-            except Exception:  # noqa: BLE001 - completion never disturbs the prompt
-                names = []
             with self._changed:
                 if generation != self._generation:
                     continue
-                self._names[lookup] = names
+                if names is not None:
+                    self._names[lookup] = names
                 self._fresh.add(lookup)
             self.on_loaded()
 

@@ -70,7 +70,8 @@ class ShellCompleter(Completer):
         if context.place in {NamePlace.TABLE, NamePlace.DATABASE}:
             yield from self._names(NameKind.DATABASES)
             yield from self._names(NameKind.CATALOGS)
-        yield from _keywords(sorted(KEYWORDS | TYPES), context.prefix)
+        if context.prefix or context.place is NamePlace.EXPRESSION:
+            yield from _keywords(sorted(KEYWORDS | TYPES), context.prefix)
         if context.place is NamePlace.EXPRESSION:
             yield from (CatalogName(alias, "table") for alias in _tables(document))
             if len(context.prefix) >= _FUNCTION_PREFIX:

@@ -125,8 +125,14 @@ def _read_tables(
 
 
 def _read_name(text: str, tokens: Sequence[Token], at: int) -> tuple[tuple[str, ...], int]:
-    parts = []
-    while at < len(tokens) and _is_name(text, tokens[at]):
+    """Read a name of one or more parts. Return its parts and the index after it."""
+    parts: list[str] = []
+    while at < len(tokens):
+        # Beside a dot, every word is a name, for example the database `default`.
+        has_dot = bool(parts) or (at + 1 < len(tokens) and tokens[at + 1].word == ".")
+        is_word = tokens[at].kind is TokenKind.WORD
+        if not _is_name(text, tokens[at]) and not (has_dot and is_word):
+            break
         parts.append(unquote_name(text[tokens[at].start : tokens[at].end]))
         at += 1
         if at >= len(tokens) or tokens[at].word != ".":

@@ -76,6 +76,7 @@ def _complete_again(buffer: Buffer) -> None:
     state = buffer.complete_state
     if state is not None:
         if state.current_completion is None:
+            buffer.complete_state = None  # prompt_toolkit replaces no menu that is open
             buffer.start_completion()
     elif not buffer.document.text_before_cursor[-1:].isspace():
         buffer.start_completion(complete_event=CompleteEvent(text_inserted=True))

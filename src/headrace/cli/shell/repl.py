@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import sys
+import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -52,7 +54,7 @@ class Shell:
                 return 0
             except Interrupted:
                 return EXIT_INTERRUPTED
-            with self._cache.paused():
+            with self._cache.paused(), _without_echo():
                 self._run_input(text)
             if self._executor.terminated:
                 return EXIT_INTERRUPTED
@@ -78,6 +80,22 @@ class Shell:
             return 0
         self._commands.last_statement = statements[-1]
         return self._executor.run(statements, self._display)
+
+
+@contextmanager
+def _without_echo() -> Iterator[None]:
+    """Do not show what the user types during the block. The next prompt receives and shows it.
+
+    The text would otherwise appear within the progress line.
+    """
+    descriptor = sys.stdin.fileno()
+    attributes = termios.tcgetattr(descriptor)
+    silent = [*attributes[:3], attributes[3] & ~termios.ECHO, *attributes[4:]]
+    termios.tcsetattr(descriptor, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from headrace.model.lifecycle import SESSION, SessionState
 DEFAULT_CATALOG = "spark_catalog"
 NAMESPACE_QUERY = "SELECT current_catalog(), current_database()"
 _METADATA_ROWS = 5000
+_CLOSE_SECONDS = 2.0
+"""Longest outage that the end of the shell waits out. Not 0: the node closes idle connections."""
 
 
 class Namespace(NamedTuple):
@@ -102,8 +104,8 @@ class ShellSession:
     def close(self, client: Client) -> None:
         """Close the private session. Named sessions stay."""
         if self._private_id is not None:
-            client.retry_seconds = 0
-            client.close_session(self._private_id)
+            with client.retrying(_CLOSE_SECONDS):
+                client.close_session(self._private_id)
 
 
 def has_session_ended(session: Json) -> bool:

@@ -30,6 +30,8 @@ from headrace.errors import HeadraceError
 if TYPE_CHECKING:
     from headrace.cli.shell.command import ShellOptions
 
+_NAMES_SECONDS = 5.0
+"""Longest outage for the requests of completion. Not 0: the node closes idle connections."""
 _LONGEST_PAUSE, _SHORTEST_PAUSE = 600.0, 1.0
 """Seconds between two statements that keep the private session open."""
 
@@ -44,7 +46,7 @@ def start_shell(
     with Interrupts() as interrupts, interrupts.interruptible():
         client = context.connect(new_home=True)
         names_client = context.resources.enter_context(find_node(context.config, new_home=False))
-    names_client.retry_seconds = 0
+    names_client.retry_seconds = _NAMES_SECONDS
     try:
         if shell_options.session is None:
             session.use_private(client)
