@@ -9,8 +9,6 @@ from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from typing import NamedTuple
 
-from headrace.errors import HeadraceError
-
 
 class NameKind(Enum):
     """Kinds of names that the cache holds."""
@@ -68,6 +66,7 @@ class CatalogCache:
         self._wanted: deque[Lookup] = deque()
         self._pauses = 0
         self._closed = False
+        self._is_new = True
         self._generation = 0
         self._thread = threading.Thread(target=self._run, name="shell-names", daemon=True)
 
@@ -89,14 +88,21 @@ class CatalogCache:
                 self._changed.notify_all()
             return self._names.get(lookup, [])
 
-    def invalidate(self, *, forget: bool = False) -> None:
-        """Load every list again when it is next read. With `forget`, drop the old names now."""
+    def invalidate(self) -> None:
+        """Load every list again when it is next read."""
         with self._changed:
             self._generation += 1
             self._fresh.clear()
-            if forget:
-                self._names.clear()
-                self._wanted.clear()
+
+    def restart(self) -> None:
+        """Forget all names, and call `keep_alive` soon, because the session is another one."""
+        with self._changed:
+            self._generation += 1
+            self._fresh.clear()
+            self._names.clear()
+            self._wanted.clear()
+            self._is_new = True
+            self._changed.notify_all()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -111,36 +117,38 @@ class CatalogCache:
                 self._changed.notify_all()
 
     def _run(self) -> None:
-        with suppress(HeadraceError):
-            self._keep_alive()
-        self.on_loaded()
         while True:
             lookup, generation = self._next()
             if self._closed:
                 return
             if lookup is None:
-                with suppress(HeadraceError):
+                with suppress(Exception):  # completion never disturbs the prompt
                     self._keep_alive()
-                continue
-            names: list[CatalogName] | None = None
-            with suppress(Exception):  # completion never disturbs the prompt
-                names = self._load(lookup)
-            with self._changed:
-                if generation != self._generation:
-                    continue
-                if names is not None:
-                    self._names[lookup] = names
-                self._fresh.add(lookup)
+            else:
+                self._refresh(lookup, generation)
             self.on_loaded()
 
+    def _refresh(self, lookup: Lookup, generation: int) -> None:
+        names: list[CatalogName] | None = None
+        with suppress(Exception):  # as above
+            names = self._load(lookup)
+        with self._changed:
+            if generation != self._generation:
+                return
+            if names is not None:
+                self._names[lookup] = names
+            self._fresh.add(lookup)
+
     def _next(self) -> tuple[Lookup | None, int]:
-        """Wait for a wanted list; return None after the time without any."""
+        """Wait for a wanted list. Return None if the session is new, or nothing was wanted."""
         pause = self._keep_alive_seconds()
         with self._changed:
 
             def is_ready() -> bool:
-                return self._closed or (bool(self._wanted) and not self._pauses)
+                has_work = self._is_new or bool(self._wanted)
+                return self._closed or (has_work and not self._pauses)
 
-            if not self._changed.wait_for(is_ready, timeout=pause):
-                return None, self._generation
-            return (self._wanted.popleft() if self._wanted else None), self._generation
+            self._changed.wait_for(is_ready, timeout=pause)
+            is_new, self._is_new = self._is_new, False
+            has_names = self._wanted and not is_new and not self._pauses
+            return (self._wanted.popleft() if has_names else None), self._generation

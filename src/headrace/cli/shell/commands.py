@@ -159,8 +159,7 @@ class CommandRunner:
                 code = self._executor.run_interruptible([statement], printer, interrupts)
                 if code:
                     return code
-                with interrupts.interruptible():
-                    time.sleep(seconds)
+                self._executor.pause(seconds, interrupts)
 
         return self._executor.run_until_interrupt(repeat)
 
@@ -219,12 +218,11 @@ class CommandRunner:
         else:
             option = SessionOption(names[0], create=create, profile=None, conf={})
             self._session.switch(self._client, option)
-        self._session.refresh_namespace(self._client)
-        self._cache.invalidate(forget=True)
+        self._cache.restart()
         return 0
 
     def _refresh(self, _arguments: str) -> int:
-        self._cache.invalidate(forget=True)
+        self._cache.restart()
         return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
@@ -31,6 +32,7 @@ _STARTS = tuple(
     VALUES WITH
     """.split()  # noqa: SIM905 - one quoted word per line would be thirty lines
 )
+_ALL_KEYWORDS = sorted(KEYWORDS | TYPES)
 _MAX_NAMES = 500
 
 
@@ -57,25 +59,34 @@ class ShellCompleter(Completer):
         yield from _matching(names, context.prefix)
 
     def _sql_names(self, document: Document, context: CompletionContext) -> Iterator[CatalogName]:
+        """Yield what can stand at the cursor, the likeliest first."""
         if context.qualifier:
             yield from self._members(document, context)
-            return
-        if context.place is NamePlace.START:
+        elif context.place is NamePlace.START:
             yield from _keywords(_STARTS, context.prefix)
-            return
-        if context.place is NamePlace.EXPRESSION:
-            yield from self._columns(document)
+        elif context.place is NamePlace.EXPRESSION:
+            yield from self._expression_names(document, context)
+        else:
+            yield from self._relation_names(context)
+
+    def _expression_names(
+        self, document: Document, context: CompletionContext
+    ) -> Iterator[CatalogName]:
+        tables = _tables(document)
+        for table in tables.values():
+            yield from self._names(NameKind.COLUMNS, table)
+        yield from (CatalogName(alias, "table") for alias in tables)
+        yield from _keywords(_ALL_KEYWORDS, context.prefix)
+        if len(context.prefix) >= _FUNCTION_PREFIX:
+            yield from self._names(NameKind.FUNCTIONS)
+
+    def _relation_names(self, context: CompletionContext) -> Iterator[CatalogName]:
         if context.place is NamePlace.TABLE:
             yield from self._names(NameKind.TABLES)
-        if context.place in {NamePlace.TABLE, NamePlace.DATABASE}:
-            yield from self._names(NameKind.DATABASES)
-            yield from self._names(NameKind.CATALOGS)
-        if context.prefix or context.place is NamePlace.EXPRESSION:
-            yield from _keywords(sorted(KEYWORDS | TYPES), context.prefix)
-        if context.place is NamePlace.EXPRESSION:
-            yield from (CatalogName(alias, "table") for alias in _tables(document))
-            if len(context.prefix) >= _FUNCTION_PREFIX:
-                yield from self._names(NameKind.FUNCTIONS)
+        yield from self._names(NameKind.DATABASES)
+        yield from self._names(NameKind.CATALOGS)
+        if context.prefix:
+            yield from _keywords(_ALL_KEYWORDS, context.prefix)
 
     def _members(self, document: Document, context: CompletionContext) -> Iterator[CatalogName]:
         """Yield what a qualified name can continue with: columns, tables or databases."""
@@ -90,10 +101,6 @@ class ShellCompleter(Completer):
         catalogs = {name.text for name in self._names(NameKind.CATALOGS)}
         if len(qualifier) == 1 and qualifier[0] in catalogs:
             yield from self._names(NameKind.DATABASES, qualifier)
-
-    def _columns(self, document: Document) -> Iterator[CatalogName]:
-        for table in _tables(document).values():
-            yield from self._names(NameKind.COLUMNS, table)
 
     def _names(self, kind: NameKind, parent: tuple[str, ...] = ()) -> list[CatalogName]:
         return self._cache.names(Lookup(kind, parent))
@@ -112,7 +119,8 @@ class ShellCompleter(Completer):
             yield from _matching([CatalogName(word) for word in _CHOICES[name]], arguments)
         elif name in {"d", "d+", "copy"}:
             context = find_context(f"TABLE {arguments}")
-            yield from _matching(self._sql_names(document, context), context.prefix)
+            without_keywords = replace(context, prefix="")
+            yield from _matching(self._sql_names(document, without_keywords), context.prefix)
 
     def _complete_file(
         self, arguments: str, event: CompleteEvent, *, quoted: bool

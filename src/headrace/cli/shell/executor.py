@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -42,6 +43,8 @@ class Executor:
         self._pager = pager
         self._session = session
         self._fields = fields
+        self._is_paused = False
+        self.on_session_replaced: Callable[[], None] = lambda: None
         self.on_names_changed: Callable[[], None] = lambda: None
         """Called after statements that may have created, dropped or renamed something."""
         self.terminated = False
@@ -49,14 +52,26 @@ class Executor:
 
     def run_until_interrupt(self, action: Callable[[Interrupts], int]) -> int:
         """Run an action that Ctrl-C and SIGTERM end. Return its exit code, or 130."""
-        message = "Cancelling … (press Ctrl-C again to stop waiting)"
-        with Interrupts(lambda: self._terminal.info(message)) as interrupts:
+        with Interrupts(self._announce_cancel) as interrupts:
             try:
                 return action(interrupts)
             except Interrupted:
                 return EXIT_INTERRUPTED
             finally:
                 self.terminated |= interrupts.terminated
+
+    def pause(self, seconds: float, interrupts: Interrupts) -> None:
+        """Wait between two statements. Raises Interrupted at Ctrl-C."""
+        self._is_paused = True
+        try:
+            with interrupts.interruptible():
+                time.sleep(seconds)
+        finally:
+            self._is_paused = False
+
+    def _announce_cancel(self) -> None:
+        if not self._is_paused:
+            self._terminal.notice("Cancelling … (press Ctrl-C again to stop waiting)")
 
     def run(self, statements: Sequence[SourceStatement], display: Display) -> int:
         """Run statements up to the first error, and print their results. Return the exit code."""
@@ -131,4 +146,4 @@ class Executor:
             f"The session of the shell has ended. The new session {self._session.id} has none of "
             "its views, settings and variables. Run the statement again."
         )
-        self.on_names_changed()
+        self.on_session_replaced()

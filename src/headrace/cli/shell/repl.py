@@ -6,7 +6,7 @@ import signal
 import sys
 import termios
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -54,7 +54,7 @@ class Shell:
                 return 0
             except Interrupted:
                 return EXIT_INTERRUPTED
-            with self._cache.paused(), _without_echo():
+            with self._cache.paused(), _without_echo(), suppress(KeyboardInterrupt):
                 self._run_input(text)
             if self._executor.terminated:
                 return EXIT_INTERRUPTED

@@ -97,9 +97,9 @@ class ShellSession:
         """Ask the session for its current catalog and database. Keep the old ones on an error."""
         session = self.id
         with contextlib.suppress(HeadraceError):
-            ((catalog, database),) = fetch_rows(client, session, NAMESPACE_QUERY)
-            if session == self.id:
-                self.namespace = Namespace(catalog, database)
+            rows = fetch_rows(client, session, NAMESPACE_QUERY)
+            if rows and session == self.id:
+                self.namespace = Namespace(*map(str, rows[0]))
 
     def close(self, client: Client) -> None:
         """Close the private session. Named sessions stay."""

@@ -56,6 +56,7 @@ def start_shell(
         cache = _make_cache(session, names_client)
         executor = Executor(client, terminal, pager, session, shell_options.fields)
         executor.on_names_changed = cache.invalidate
+        executor.on_session_replaced = cache.restart
         display = Display(shell_options.output_format)
         commands = CommandRunner(client, terminal, session, display, executor, cache, pager)
         prompt = make_prompt(session, open_history(), ShellCompleter(cache))
