@@ -38,3 +38,9 @@ def shell(
     terminal = ShellTerminal({**environment, "XDG_STATE_HOME": str(state_folder)})
     yield terminal
     terminal.close()
+
+
+def user_statements(node: ScriptedNode) -> list[str]:
+    """Return the statements of the user in order, without those that load names."""
+    bodies = [call.body or {} for call in node.calls("POST", "/api/v1/statements")]
+    return [body["statement"] for body in bodies if "row_limit" not in body]

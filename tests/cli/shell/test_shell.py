@@ -9,17 +9,11 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import RunHeadrace
 from tests.cli.scripted_node import ScriptedNode
-from tests.cli.shell.conftest import NAMESPACE_QUERY, set_database
+from tests.cli.shell.conftest import set_database, user_statements
 from tests.cli.shell.shell_terminal import CTRL_C, CTRL_R, ESCAPE, UP, ShellTerminal
 from tests.support.waiting import wait_until
 
 STATEMENT = "/api/v1/statements/[^/]+"
-
-
-def texts(node: ScriptedNode) -> list[str]:
-    """Return the statements of the user, without those of completion."""
-    statements = [statement["statement"] for statement in node.statements.values()]
-    return [text for text in statements if not text.startswith((NAMESPACE_QUERY, "SHOW "))]
 
 
 @pytest.mark.finding("U6")
@@ -30,7 +24,7 @@ def test_sql_without_text_opens_the_shell_on_a_terminal(
     shell.open("sql")
     shell.enter("SELECT 1 AS x;", "1 row · ")
     assert shell.leave() == 0
-    assert texts(node) == ["SELECT 1 AS x"]
+    assert user_statements(node) == ["SELECT 1 AS x"]
 
 
 @pytest.mark.finding("U6")
@@ -53,7 +47,7 @@ def test_all_statements_share_a_private_session_that_the_shell_closes(
     (session,) = node.sessions.values()
     assert {statement["session_id"] for statement in node.statements.values()} == {session["id"]}
     assert session["state"] == "closing"
-    assert texts(node) == ["CREATE TEMP VIEW v AS SELECT 1", "SET a = 1", "SET b = 2"]
+    assert user_statements(node) == ["CREATE TEMP VIEW v AS SELECT 1", "SET a = 1", "SET b = 2"]
 
 
 def test_a_named_session_stays_open(node: ScriptedNode, shell: ShellTerminal) -> None:
@@ -81,7 +75,7 @@ def test_enter_runs_a_complete_text_and_continues_any_other(
     shell.enter("END;", "BEGIN · ")
     shell.type("SELECT 3" + ESCAPE + "\r")
     shell.wait_for("SELECT · ")
-    assert texts(node) == [
+    assert user_statements(node) == [
         "SELECT ';'\n-- a comment;\n, 2",
         "BEGIN SELECT 1;\nEND",
         "SELECT 3",
@@ -97,7 +91,7 @@ def test_a_line_of_statements_stops_at_the_first_error(
     written = shell.enter("SELECT 1; SELECT y; SELECT 3;", "st_")
     assert "error: statement 2: It is wrong. (line 1, column 18)" in written
     shell.enter("SELECT 4;", "SELECT · ")
-    assert texts(node) == ["SELECT 1", "SELECT y", "SELECT 4"]
+    assert user_statements(node) == ["SELECT 1", "SELECT y", "SELECT 4"]
 
 
 def test_the_prompt_names_the_database_after_use(node: ScriptedNode, shell: ShellTerminal) -> None:
@@ -145,7 +139,7 @@ def test_ctrl_c_at_the_prompt_clears_the_text(node: ScriptedNode, shell: ShellTe
     shell.wait_for("wrong")
     shell.type(CTRL_C)
     shell.enter("SELECT 2;", "SELECT · ")
-    assert texts(node) == ["SELECT 2"]
+    assert user_statements(node) == ["SELECT 2"]
 
 
 def test_sigterm_ends_the_shell_and_closes_its_session(
@@ -175,7 +169,7 @@ def test_the_history_is_private_and_omits_texts_that_begin_with_a_space(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "SELECT 1;" in file.read_text()
     assert "secret" not in file.read_text()
-    assert texts(node)[:3] == ["SELECT 1", "SELECT 'secret'", "SELECT 1"]
+    assert user_statements(node)[:3] == ["SELECT 1", "SELECT 'secret'", "SELECT 1"]
 
 
 def test_names_of_the_catalog_are_completed_when_they_are_loaded(
@@ -187,7 +181,7 @@ def test_names_of_the_catalog_are_completed_when_they_are_loaded(
     shell.type("SELECT * FROM ord")
     shell.wait_for("orders_2026")
     shell.enter("\t;", "SELECT · ")
-    assert texts(node) == ["SELECT * FROM orders_2026"]
+    assert user_statements(node) == ["SELECT * FROM orders_2026"]
 
 
 def test_long_results_go_to_the_pager(node: ScriptedNode, shell: ShellTerminal) -> None:
@@ -234,8 +228,8 @@ def test_watch_repeats_the_last_statement_until_ctrl_c(
     shell.enter("\\watch", "There is no statement to repeat.")
     shell.enter("SELECT 1;", "SELECT · ")
     shell.type("\\watch 100ms\r")
-    wait_until(lambda: len(texts(node)) > 3, what="three repetitions")
+    wait_until(lambda: len(user_statements(node)) > 3, what="three repetitions")
     shell.type(CTRL_C)
     shell.wait_for("default>")
     shell.enter("SELECT 2;", "SELECT · ")
-    assert texts(node)[-1] == "SELECT 2"
+    assert user_statements(node)[-1] == "SELECT 2"
