@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.scripted_node import ScriptedNode
-from tests.cli.shell.conftest import user_statements
+from tests.cli.shell.conftest import NAMESPACE_QUERY, user_statements
 from tests.cli.shell.shell_terminal import CTRL_C, ShellTerminal
 from tests.support.waiting import wait_until
 
@@ -85,7 +85,7 @@ def test_a_file_of_statements_stops_at_its_first_error(
     node.on("SELECT y", state="failed", error={"code": "x", "message": "Wrong."})
     file = tmp_path / "two words.sql"
     file.write_text("SELECT 1;\nSELECT y;\nSELECT 3;\n")
-    written = open_shell.enter(f"\\i '{file}'", "st_")
+    written = open_shell.enter(f"\\i '{file}'", " · st_")
     assert "words.sql:2, statement 2: Wrong." in "".join(written.split("\n"))
     assert user_statements(node) == ["SELECT 1", "SELECT y"]
     assert "cannot be read" in "".join(open_shell.enter("\\i absent.sql", "default>").split("\n"))
@@ -149,9 +149,10 @@ def test_copy_inserts_the_rows_of_a_file(
 
 def test_the_session_can_be_changed(node: ScriptedNode, open_shell: ShellTerminal) -> None:
     open_shell.enter("\\session nope", "There is no session 'nope'")
-    open_shell.enter("\\session --create etl", "etl")
-    open_shell.wait_for("etl default>")
+    open_shell.type("\\session --create etl\r")
+    wait_until(lambda: all_statements(node).count(NAMESPACE_QUERY) == 2)
     open_shell.enter("SELECT 1;", "SELECT · ")
+    open_shell.wait_for("etl default>")
     assert "etl" in open_shell.enter("\\session", "database")
     open_shell.enter("\\session -", "private")
     open_shell.enter("SELECT 2;", "SELECT · ")

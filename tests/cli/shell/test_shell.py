@@ -88,7 +88,7 @@ def test_a_line_of_statements_stops_at_the_first_error(
     error = {"code": "x", "message": "It is wrong.", "line": 1, "column": 8}
     node.on("SELECT y", state="failed", error=error)
     shell.open()
-    written = shell.enter("SELECT 1; SELECT y; SELECT 3;", "st_")
+    written = shell.enter("SELECT 1; SELECT y; SELECT 3;", " · st_")
     assert "error: statement 2: It is wrong. (line 1, column 18)" in written
     shell.enter("SELECT 4;", "SELECT · ")
     assert user_statements(node) == ["SELECT 1", "SELECT y", "SELECT 4"]
