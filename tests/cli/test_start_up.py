@@ -10,6 +10,7 @@ from tests.cli.scripted_node import ScriptedNode
 
 SLOW_MODULES = {"pyspark", "py4j", "fastapi", "pyarrow", "pydantic", "pydantic_settings"}
 SLOW_MODULES |= {"sqlalchemy", "sqlglot", "httpx", "rich", "asyncio", "pandas", "numpy", "uvicorn"}
+SLOW_MODULES |= {"prompt_toolkit"}
 
 _PROGRAM = """
 import sys
@@ -21,7 +22,9 @@ finally:
 """
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["sql", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["sql", "--help"], ["shell", "--help"]]
+)
 def test_help_imports_no_slow_module(arguments: list[str]) -> None:
     assert not SLOW_MODULES & imported_modules(*arguments)
 
