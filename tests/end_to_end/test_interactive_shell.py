@@ -29,7 +29,7 @@ def shell(node: NodeProcess, session: str, tmp_path: Path) -> Iterator[ShellTerm
 
 
 def test_statements_completion_cancel_and_copies_work_together(
-    node: NodeProcess, shell: ShellTerminal, tmp_path: Path
+    node: NodeProcess, session: str, shell: ShellTerminal, tmp_path: Path
 ) -> None:
     columns = "id INT, name STRING, tags ARRAY<STRING>, day DATE, raw BINARY, ratio DECIMAL(5,2)"
     shell.enter(f"CREATE TABLE typed_people (\r{columns});", "CREATE TABLE · ")
@@ -37,7 +37,7 @@ def test_statements_completion_cancel_and_copies_work_together(
     file = tmp_path / "people.csv"
     file.write_text(_CSV)
     shell.enter(f"\\copy typed_people from '{file}'", "3 rows inserted")
-    assert node.rows("SELECT * FROM typed_people ORDER BY id") == [
+    assert node.rows("SELECT * FROM typed_people ORDER BY id", session) == [
         [1, 'ann, "a"', ["x", None], "2020-01-31", "aGk=", "1.50"],
         [2, "", [], None, None, None],
         [3, None, None, "2020-02-01", None, None],
@@ -45,7 +45,8 @@ def test_statements_completion_cancel_and_copies_work_together(
 
     shell.enter(f"\\copy (TABLE typed_people) to '{tmp_path}/out.json'", "Wrote")
     shell.enter(f"\\copy typed_people from '{tmp_path}/out.json'", "3 rows inserted")
-    assert node.rows("SELECT count(*) AS n FROM (SELECT DISTINCT * FROM typed_people)") == [["3"]]
+    distinct = "SELECT count(*) FROM (SELECT DISTINCT * FROM typed_people)"
+    assert node.rows(distinct, session) == [["3"]]
 
     file.write_text("id\nmany\n")
     assert "CAST_INVALID_INPUT" in shell.enter(f"\\copy typed_people from '{file}'", " · st_")

@@ -11,8 +11,10 @@ from tests.cli.shell.conftest import NAMESPACE_QUERY, user_statements
 from tests.cli.shell.shell_terminal import CTRL_C, ShellTerminal
 from tests.support.waiting import wait_until
 
+from headrace.cli.shell.catalog_cache import CatalogName
 from headrace.cli.shell.command_list import COMMANDS
 from headrace.cli.shell.commands import CommandRunner
+from headrace.cli.shell.copy_from import insert_statement
 
 _DESCRIBED = [("col_name", "string"), ("data_type", "string"), ("comment", "string")]
 
@@ -145,6 +147,30 @@ def test_copy_inserts_the_rows_of_a_file(
     assert "did you mean name?" in open_shell.enter(f"\\copy t from '{tmp_path}/bad.csv'", "hint")
     (tmp_path / "empty.csv").write_text("id\n")
     open_shell.enter(f"\\copy t from '{tmp_path}/empty.csv'", "contains no rows")
+
+
+def test_an_interrupted_copy_tells_how_many_rows_were_inserted(
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+) -> None:
+    columns = [CatalogName("id", "int")]
+    node.on("DESCRIBE TABLE t", columns=_DESCRIBED, chunks=[[["id", "int", None]]])
+    node.on(insert_statement("t", list(enumerate(columns))), hangs=True)
+    (tmp_path / "t.csv").write_text("id\n" + "1\n" * 50_001)
+    open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "running")
+    node.finish(list(node.statements)[-1])
+    open_shell.wait_for("50,000 rows inserted")
+    wait_until(lambda: len(user_statements(node)) == 2)
+    open_shell.type(CTRL_C)
+    open_shell.wait_for("Cancelled st_")
+    assert "The first 50,000 rows" in open_shell.wait_for("default>")
+
+
+def test_a_full_disk_does_not_end_the_shell(node: ScriptedNode, open_shell: ShellTerminal) -> None:
+    node.on("SELECT n", columns=[("n", "int")], chunks=[[[n] for n in range(10_000)]])
+    open_shell.enter("\\o /dev/full", "as csv.")
+    open_shell.enter("SELECT n;", "No space left on device")
+    open_shell.enter("SELECT 1;", "SELECT · ")
+    assert open_shell.leave() == 0
 
 
 def test_the_session_can_be_changed(node: ScriptedNode, open_shell: ShellTerminal) -> None:

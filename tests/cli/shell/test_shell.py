@@ -233,3 +233,20 @@ def test_watch_repeats_the_last_statement_until_ctrl_c(
     shell.wait_for("default>")
     shell.enter("SELECT 2;", "SELECT · ")
     assert user_statements(node)[-1] == "SELECT 2"
+
+
+def test_text_that_is_typed_while_a_statement_runs_appears_at_the_next_prompt(
+    node: ScriptedNode, shell: ShellTerminal
+) -> None:
+    node.on("SELECT slow", hangs=True)
+    shell.open()
+    shell.enter("SELECT slow;", "running")
+    shell.type("SELECT later;")
+    polls = len(node.calls("GET", STATEMENT))
+    wait_until(lambda: len(node.calls("GET", STATEMENT)) > polls + 1)
+    assert "later" not in shell.wait_for("running")
+    (slow,) = (id_ for id_, each in node.statements.items() if each["statement"] == "SELECT slow")
+    node.finish(slow)
+    assert "> SELECT later;" in shell.wait_for("later")
+    shell.enter("", "SELECT · ")
+    assert user_statements(node) == ["SELECT slow", "SELECT later"]

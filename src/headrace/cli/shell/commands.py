@@ -96,9 +96,10 @@ class CommandRunner:
         return command(arguments.strip().removesuffix(";").rstrip())
 
     def close(self) -> None:
-        """Close the file that receives the results."""
-        if self._display.output_file is not None:
-            self._display.output_file.close()
+        """Close the file that receives the results. Raises OSError if it cannot be written."""
+        stream, self._display.output_file = self._display.output_file, None
+        if stream is not None:
+            stream.close()
 
     def _help(self, _arguments: str) -> int:
         self._terminal.out.write(format_help() + "\n")
@@ -174,7 +175,6 @@ class CommandRunner:
     def _set_output(self, arguments: str) -> int:
         if not arguments:
             self.close()
-            self._display.output_file = None
             self._terminal.info("Results go to the terminal.")
             return 0
         file = _file_argument("o", arguments)

@@ -22,6 +22,8 @@ from headrace.cli.shell.typed_input import Entry, split_input
 from headrace.cli.terminal import Terminal
 from headrace.errors import HeadraceError
 
+_LINE_MODES = termios.ECHO | termios.ICANON
+
 
 class Shell:
     """The interactive loop."""
@@ -44,6 +46,10 @@ class Shell:
 
     def run(self) -> int:
         """Read and run inputs until the user leaves. Return the exit code."""
+        with _keep_typed_keys():
+            return self._run()
+
+    def _run(self) -> int:
         while True:
             try:
                 with _ending_signals():
@@ -54,7 +60,7 @@ class Shell:
                 return 0
             except Interrupted:
                 return EXIT_INTERRUPTED
-            with self._cache.paused(), _without_echo(), suppress(KeyboardInterrupt):
+            with self._cache.paused(), suppress(KeyboardInterrupt):
                 self._run_input(text)
             if self._executor.terminated:
                 return EXIT_INTERRUPTED
@@ -68,6 +74,10 @@ class Shell:
                 code = self._run_entry(entry)
             except HeadraceError as error:
                 self._terminal.errors.print_error(error)
+                return
+            except OSError as error:
+                # For example, the disk of the file of \\o is full.
+                self._terminal.warn(f"error: {error.strerror or error}")
                 return
             if code or self._commands.has_quit:
                 return
@@ -83,19 +93,22 @@ class Shell:
 
 
 @contextmanager
-def _without_echo() -> Iterator[None]:
-    """Do not show what the user types during the block. The next prompt receives and shows it.
+def _keep_typed_keys() -> Iterator[None]:
+    """Keep the keys that the user presses between two prompts for the next prompt.
 
-    The text would otherwise appear within the progress line.
+    The terminal neither shows them, within the progress line, nor changes them: as usual it would
+    turn Enter into another key, and lose Ctrl-D. Ctrl-C still is a signal. prompt_toolkit returns
+    to this mode after each prompt.
     """
     descriptor = sys.stdin.fileno()
-    attributes = termios.tcgetattr(descriptor)
-    silent = [*attributes[:3], attributes[3] & ~termios.ECHO, *attributes[4:]]
-    termios.tcsetattr(descriptor, termios.TCSANOW, silent)
+    usual = termios.tcgetattr(descriptor)
+    input_modes, local_modes = usual[0] & ~termios.ICRNL, usual[3] & ~_LINE_MODES
+    kept = [input_modes, *usual[1:3], local_modes, *usual[4:]]
+    termios.tcsetattr(descriptor, termios.TCSANOW, kept)
     try:
         yield
     finally:
-        termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
+        termios.tcsetattr(descriptor, termios.TCSANOW, usual)
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def start_shell(
             return Shell(terminal, display, executor, commands, cache, prompt).run()
         finally:
             cache.close()
-            commands.close()
+            _close_output(commands, terminal)
     finally:
         _close_session(client, terminal, session)
 
@@ -95,6 +95,13 @@ def _keep_alive_seconds(session: ShellSession) -> float:
         return _LONGEST_PAUSE
     seconds = parse_seconds(session.idle_timeout, "idle_timeout")
     return min(max(seconds / 3, _SHORTEST_PAUSE), _LONGEST_PAUSE)
+
+
+def _close_output(commands: CommandRunner, terminal: Terminal) -> None:
+    try:
+        commands.close()
+    except OSError as error:
+        terminal.warn(f"error: The results were not written: {error.strerror or error}")
 
 
 def _close_session(client: Client, terminal: Terminal, session: ShellSession) -> None:
