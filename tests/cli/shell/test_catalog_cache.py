@@ -22,15 +22,16 @@ class Loader:
         self.loads: list[Lookup] = []
         self.pings = 0
         self.outcome: list[str] | Exception = ["t"]
-        self.may_load = threading.Event()
-        self.may_load.set()
+        self.permits = threading.Semaphore(1000)
+        """One for each load that may end."""
 
     def load(self, lookup: Lookup) -> list[CatalogName]:
+        outcome = self.outcome
         self.loads.append(lookup)
-        assert self.may_load.wait(10)
-        if isinstance(self.outcome, Exception):
-            raise self.outcome
-        return [CatalogName(text) for text in self.outcome]
+        assert self.permits.acquire(timeout=10)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return [CatalogName(text) for text in outcome]
 
     def ping(self) -> None:
         self.pings += 1
@@ -47,14 +48,14 @@ def cache(loader: Loader, request: pytest.FixtureRequest) -> Iterator[CatalogCac
     cache = CatalogCache(loader.load, keep_alive=loader.ping, keep_alive_seconds=lambda: pause)
     cache.start()
     yield cache
-    loader.may_load.set()
+    loader.permits.release(1000)
     cache.close()
 
 
 def test_reading_never_waits_and_names_are_loaded_once(cache: CatalogCache, loader: Loader) -> None:
-    loader.may_load.clear()
+    loader.permits = threading.Semaphore(0)
     assert cache.names(TABLES) == []
-    loader.may_load.set()
+    loader.permits.release(1000)
     wait_until(lambda: cache.names(TABLES) == [CatalogName("t")])
     assert loader.loads == [TABLES]
 
@@ -64,20 +65,27 @@ def test_names_are_loaded_again_after_a_change_and_stay_meanwhile(
 ) -> None:
     wait_until(lambda: cache.names(TABLES))
     loader.outcome = ["t", "u"]
-    loader.may_load.clear()
+    loader.permits = threading.Semaphore(0)
     cache.invalidate()
     assert cache.names(TABLES) == [CatalogName("t")]
-    loader.may_load.set()
+    loader.permits.release(1000)
     wait_until(lambda: len(cache.names(TABLES)) == 2)
 
 
 def test_a_load_from_before_a_change_is_not_kept(cache: CatalogCache, loader: Loader) -> None:
-    loader.may_load.clear()
+    loader.permits = threading.Semaphore(0)
     cache.names(TABLES)
-    wait_until(lambda: loader.loads)
+    wait_until(lambda: loader.loads == [TABLES])
+    cache.names(TABLES)  # wants nothing: the names are being loaded
     cache.invalidate()
-    loader.may_load.set()
+    loader.outcome = ["u"]
+    assert cache.names(TABLES) == []
+    loader.permits.release()
+    wait_until(lambda: loader.loads == [TABLES, TABLES])
+    assert cache.names(TABLES) == []
+    loader.permits.release()
     wait_until(lambda: cache.names(TABLES))
+    assert cache.names(TABLES) == [CatalogName("u")]
     assert loader.loads == [TABLES, TABLES]
 
 
@@ -93,20 +101,23 @@ def test_an_error_is_silent_and_keeps_old_names(cache: CatalogCache, loader: Loa
     wait_until(lambda: cache.names(TABLES) == [CatalogName("u")])
 
 
+@pytest.mark.parametrize("cache", [0.01], indirect=True)
 def test_nothing_is_loaded_while_a_statement_runs(cache: CatalogCache, loader: Loader) -> None:
-    wait_until(lambda: loader.pings == 1)
     with cache.paused():
+        pings = loader.pings
         cache.names(TABLES)
+        wait_until(lambda: loader.pings > pings + 1)
         assert loader.loads == []
     wait_until(lambda: cache.names(TABLES))
+    assert loader.loads == [TABLES]
 
 
 def test_another_session_forgets_all_names(cache: CatalogCache, loader: Loader) -> None:
     wait_until(lambda: cache.names(TABLES))
-    loader.may_load.clear()
+    loader.permits = threading.Semaphore(0)
     cache.restart()
     assert cache.names(TABLES) == []
-    loader.may_load.set()
+    loader.permits.release(1000)
     wait_until(lambda: loader.pings == 2)
 
 

@@ -127,6 +127,17 @@ def test_copy_writes_a_whole_file_or_none(
     assert not list(tmp_path.glob(".*"))
 
 
+def test_the_row_limit_is_for_the_screen_and_not_for_copies(
+    node: ScriptedNode, shell: ShellTerminal, tmp_path: Path
+) -> None:
+    shell.open("shell", "--row-limit", "7")
+    shell.enter("SELECT 1;", "SELECT · ")
+    shell.enter(f"\\copy t to '{tmp_path}/t.csv'", "Wrote")
+    bodies = [call.body or {} for call in node.calls("POST", "/api/v1/statements")]
+    limits = {body["statement"]: body.get("row_limit") for body in bodies}
+    assert (limits["SELECT 1"], limits["TABLE t"]) == (7, None)
+
+
 def test_copy_inserts_the_rows_of_a_file(
     node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
 ) -> None:

@@ -64,6 +64,8 @@ class CatalogCache:
         self._names: dict[Lookup, list[CatalogName]] = {}
         self._fresh: set[Lookup] = set()
         self._wanted: deque[Lookup] = deque()
+        self._loading: Lookup | None = None
+        """What the thread loads now, unless the names have changed since it began."""
         self._pauses = 0
         self._closed = False
         self._is_new = True
@@ -83,7 +85,7 @@ class CatalogCache:
     def names(self, lookup: Lookup) -> list[CatalogName]:
         """Return the names that are known now. Unknown and old names are loaded later."""
         with self._changed:
-            if lookup not in self._fresh and lookup not in self._wanted:
+            if lookup not in {*self._fresh, *self._wanted, self._loading}:
                 self._wanted.append(lookup)
                 self._changed.notify_all()
             return self._names.get(lookup, [])
@@ -92,12 +94,14 @@ class CatalogCache:
         """Load every list again when it is next read."""
         with self._changed:
             self._generation += 1
+            self._loading = None
             self._fresh.clear()
 
     def restart(self) -> None:
         """Forget all names, and call `keep_alive` soon, because the session is another one."""
         with self._changed:
             self._generation += 1
+            self._loading = None
             self._fresh.clear()
             self._names.clear()
             self._wanted.clear()
@@ -135,6 +139,7 @@ class CatalogCache:
         with self._changed:
             if generation != self._generation:
                 return
+            self._loading = None
             if names is not None:
                 self._names[lookup] = names
             self._fresh.add(lookup)
@@ -151,4 +156,5 @@ class CatalogCache:
             self._changed.wait_for(is_ready, timeout=pause)
             is_new, self._is_new = self._is_new, False
             has_names = self._wanted and not is_new and not self._pauses
-            return (self._wanted.popleft() if has_names else None), self._generation
+            self._loading = self._wanted.popleft() if has_names else None
+            return self._loading, self._generation
