@@ -334,6 +334,8 @@ def _command_sections(
     parts = [f"## {path}\n```text\n{' '.join(usage.split())}\n```", text]
     if rows:
         parts.append(table(["option", "meaning"], rows))
+    if command.epilog:
+        parts.append("```text\n" + command.epilog.replace("\b\n", "") + "\n```")
     yield "\n\n".join(parts)
     if isinstance(command, click.Group):
         for name in sorted(command.commands):

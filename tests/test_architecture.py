@@ -25,6 +25,7 @@ PACKAGES = {
     "api.routes",
     "cli",
     "cli.output",
+    "cli.shell",
     "client",
     "control",
     "control.driver_link",

@@ -22,6 +22,16 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "headrace"
 
 
+def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of what the shell remembers for the user: the history of the prompt.
+
+    A relative XDG_STATE_HOME is ignored, as its specification requires. Raises RuntimeError if the
+    user has no home directory.
+    """
+    state = Path(environ.get("XDG_STATE_HOME", ""))
+    return (state if state.is_absolute() else Path.home() / ".local" / "state") / "headrace"
+
+
 @dataclass(frozen=True, slots=True)
 class HomeLayout:
     """Paths of everything that Headrace keeps in a home."""

@@ -23,7 +23,9 @@ finally:
 """
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["sql", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["sql", "--help"], ["shell", "--help"]]
+)
 def test_help_imports_no_slow_module(arguments: list[str]) -> None:
     assert not SLOW_MODULES & imported_modules(*arguments)
 

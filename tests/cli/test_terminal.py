@@ -198,8 +198,10 @@ def test_binary_formats_are_refused_on_a_terminal(
     assert not node.statements
 
 
-def test_sql_is_not_read_from_a_terminal(terminal: PseudoTerminal) -> None:
-    assert terminal.start("sql").wait(timeout=30) == 2
+def test_sql_with_options_of_a_script_is_not_read_from_a_terminal(
+    terminal: PseudoTerminal,
+) -> None:
+    assert terminal.start("sql", "--detach").wait(timeout=30) == 2
     terminal.close()
     assert "There is no SQL to run." in terminal.text
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import Position
-from headrace.grammar.script import ScriptStatement, split_script
+from headrace.grammar.script import ScriptStatement, is_complete_script, split_script
 from headrace.grammar.text import position_at
 
 FRAGMENTS = [
@@ -137,3 +137,26 @@ def test_a_long_script_is_split_in_linear_time(text: str) -> None:
 
     # Quadratic work would take 64 times as long; the best of three and a floor keep noise out.
     assert seconds(80_000) < 40 * max(seconds(10_000), 0.02)
+
+
+@pytest.mark.parametrize(
+    ("script", "complete"),
+    [
+        ("", True),
+        ("-- a comment", True),
+        (";", True),
+        ("SELECT 1", False),
+        ("SELECT 1;", True),
+        ("SELECT 1; -- the end", True),
+        ("SELECT 1; SELECT 2", False),
+        ("SELECT ';'", False),
+        ("SELECT 'it;", False),
+        ("SELECT 1 /* ;", False),
+        ("BEGIN SELECT 1;", False),
+        ("BEGIN SELECT 1; END", False),
+        ("BEGIN SELECT 1; END;", True),
+        ("BEGIN IF a THEN SELECT 1; END IF; END;", True),
+    ],
+)
+def test_a_script_is_complete_if_every_statement_ends(script: str, complete: bool) -> None:
+    assert is_complete_script(script) is complete

@@ -31,6 +31,8 @@ class Interrupts:
         self._on_first = on_first
         self._count = 0
         self._interruptible = False
+        self.terminated = False
+        """Whether SIGTERM has arrived, which ends a shell too, and not only its statement."""
         self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -60,6 +62,7 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         self._count += 1
+        self.terminated |= number == signal.SIGTERM
         if self._count == 1:
             self._on_first()
         if self._count > 1 or self._interruptible:

@@ -12,6 +12,7 @@ from headrace.cli.node import node
 from headrace.cli.recover import recover
 from headrace.cli.serve import serve
 from headrace.cli.session import session
+from headrace.cli.shell.command import shell
 from headrace.cli.sql import sql
 from headrace.cli.statement import statement
 from headrace.cli.status import status
@@ -26,7 +27,7 @@ def headrace() -> None:
 
 
 _COMMANDS = (
-    *(serve, stop, status, sql, session, statement, stream, deploy, job),
+    *(serve, stop, status, sql, shell, session, statement, stream, deploy, job),
     *(node, recover, doctor),
 )
 for _command in _COMMANDS:

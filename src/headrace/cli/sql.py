@@ -18,6 +18,7 @@ from headrace.cli.result_printer import ResultPrinter
 from headrace.cli.runner import RunOptions, ScriptRunner, runs_in_pool
 from headrace.cli.script import SourceStatement, read_sources, split_sources
 from headrace.cli.session_option import SessionOption
+from headrace.cli.shell.command import ShellOptions, has_terminal, run_shell
 from headrace.errors import InvalidRequest
 
 
@@ -110,12 +111,16 @@ def sql(
     """Run SQL and print its rows.
 
     SQL comes from the arguments, from files, or from a pipe. A text may hold several statements,
-    separated by `;`.
+    separated by `;`. On a terminal, without SQL, the command opens the shell (`headrace shell`).
     """
     with command_context(
         server=server, home=home, debug=debug, quiet=quiet, verbose=verbose
     ) as context:
-        raise Exit(_run(context, context.output_format(output), SqlFlags(**flags)))
+        output_format, sql_flags = context.output_format(output), SqlFlags(**flags)
+        shell_options = sql_flags.shell_options(output_format)
+        if shell_options is not None:
+            raise Exit(run_shell(context, shell_options))
+        raise Exit(_run(context, output_format, sql_flags))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +144,24 @@ class SqlFlags:
     wait: str | None
     on_error: options.OnError
     results: str
+
+    def shell_options(self, output_format: OutputFormat | None) -> ShellOptions | None:
+        """Return the options of a shell if the command opens one.
+
+        It does so on a terminal, if there is neither SQL nor a flag that only a script can have.
+        """
+        has_sql = self.texts or self.files or self.param or self.kind
+        is_script = self.detach or self.wait or self.results != "all"
+        if has_sql or is_script or self.on_error is not options.OnError.STOP or not has_terminal():
+            return None
+        return ShellOptions(
+            session=self.session,
+            create=self.create,
+            profile=self.profile,
+            conf=options.parse_pairs(self.conf, "--conf"),
+            output_format=output_format,
+            fields=self.run_options().fields,
+        )
 
     def session_option(self) -> SessionOption:
         conf = options.parse_pairs(self.conf, "--conf")

@@ -43,6 +43,21 @@ def split_script(text: str) -> list[ScriptStatement]:
     return statements
 
 
+def is_complete_script(text: str) -> bool:
+    """Return whether every statement of a script ends with `;`.
+
+    Return True for a text without statements, and False for a text with an unclosed quote, comment
+    or scripting block.
+    """
+    tokens = list(code_tokens(text))
+    if not tokens:
+        return True
+    if tokens[-1].kind is TokenKind.UNREADABLE:
+        return False
+    ends = [end for _, end, _ in statement_spans(text, tokens)]
+    return not ends or ends[-1] <= tokens[-1].start
+
+
 def statement_spans(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, int, Token]]:
     """Yield start, end and first token of each statement.
 

@@ -1,0 +1,1 @@
+"""The interactive shell: a prompt whose statements share one session."""

@@ -1,0 +1,259 @@
+"""The backslash commands of the shell."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from headrace.cli.interrupts import Interrupts
+from headrace.cli.listing import write_object
+from headrace.cli.options import parse_seconds
+from headrace.cli.output.formats import OutputFormat
+from headrace.cli.script import Source, SourceStatement, read_sources, split_sources
+from headrace.cli.session_option import SessionOption
+from headrace.cli.shell.catalog_cache import CatalogCache
+from headrace.cli.shell.command_list import COMMANDS, format_help
+from headrace.cli.shell.copy_command import parse_copy
+from headrace.cli.shell.copy_from import CopyFrom
+from headrace.cli.shell.copy_to import copy_to
+from headrace.cli.shell.executor import Executor
+from headrace.cli.shell.names import parse_name, parse_pattern
+from headrace.cli.shell.pager import PagedStream
+from headrace.cli.shell.printer import Display
+from headrace.cli.shell.session import ShellSession
+from headrace.cli.terminal import Terminal
+from headrace.client.http import Client
+from headrace.errors import InvalidRequest
+
+_FILE_FORMATS = {
+    ".csv": OutputFormat.CSV,
+    ".tsv": OutputFormat.TSV,
+    ".json": OutputFormat.JSON,
+    ".jsonl": OutputFormat.JSONL,
+    ".md": OutputFormat.MARKDOWN,
+    ".txt": OutputFormat.TABLE,
+}
+_WATCH_PAUSE = "2s"
+_SHORTEST_PAUSE = 0.1
+_SESSION_FIELDS = ("id", "name", "state", "profile", "owner", "created_at", "idle_timeout")
+
+
+class CommandRunner:
+    """Runs backslash commands. They return exit codes, as statements do."""
+
+    def __init__(
+        self,
+        client: Client,
+        terminal: Terminal,
+        session: ShellSession,
+        display: Display,
+        executor: Executor,
+        cache: CatalogCache,
+        pager: PagedStream,
+    ) -> None:
+        self._client = client
+        self._terminal = terminal
+        self._session = session
+        self._display = display
+        self._executor = executor
+        self._cache = cache
+        self._pager = pager
+        self.has_quit = False
+        self.last_statement: SourceStatement | None = None
+        """What `\\watch` repeats."""
+        self._commands: dict[str, Callable[[str], int]] = {
+            "?": self._help,
+            "q": self._quit,
+            "d": self._describe,
+            "d+": self._describe_extended,
+            "l": self._list_databases,
+            "x": self._set_vertical,
+            "timing": self._set_timing,
+            "pager": self._set_pager,
+            "watch": self._watch,
+            "i": self._run_file,
+            "o": self._set_output,
+            "copy": self._copy,
+            "session": self._show_or_switch_session,
+            "refresh": self._refresh,
+        }
+
+    def run(self, line: str) -> int:
+        r"""Run a command such as `\d sales`. Return 0, or the exit code of its statement.
+
+        Raises:
+            InvalidRequest: The command does not exist, or its arguments are wrong.
+        """
+        name, _, arguments = line.removeprefix("\\").partition(" ")
+        command = self._commands.get(name.rstrip(";"))
+        if command is None:
+            raise InvalidRequest(
+                f"There is no command \\{name}.", hint=_nearest(name, list(self._commands))
+            )
+        return command(arguments.strip().removesuffix(";").rstrip())
+
+    def close(self) -> None:
+        """Close the file that receives the results. Raises OSError if it cannot be written."""
+        stream, self._display.output_file = self._display.output_file, None
+        if stream is not None:
+            stream.close()
+
+    def _help(self, _arguments: str) -> int:
+        self._terminal.out.write(format_help() + "\n")
+        self._terminal.out.flush()
+        return 0
+
+    def _quit(self, _arguments: str) -> int:
+        self.has_quit = True
+        return 0
+
+    def _describe(self, arguments: str) -> int:
+        if not arguments:
+            return self._run_own("SHOW TABLES")
+        pattern = parse_pattern(arguments)
+        if pattern is not None:
+            return self._run_own(f"SHOW TABLES {pattern}")
+        return self._run_own(f"DESCRIBE TABLE {parse_name(arguments)}")
+
+    def _describe_extended(self, arguments: str) -> int:
+        if not arguments:
+            raise InvalidRequest("The name of the table is missing: \\d+ NAME.")
+        return self._run_own(f"DESCRIBE TABLE EXTENDED {parse_name(arguments)}")
+
+    def _list_databases(self, _arguments: str) -> int:
+        return self._run_own("SHOW CATALOGS; SHOW DATABASES")
+
+    def _run_own(self, text: str) -> int:
+        return self._executor.run(split_sources([Source(None, text)]), self._display)
+
+    def _set_vertical(self, arguments: str) -> int:
+        switched = "auto" if self._display.vertical == "on" else "on"
+        self._display.vertical = _choice("x", arguments, ("on", "off", "auto"), switched)
+        self._terminal.info(f"Vertical rows: {self._display.vertical}.")
+        return 0
+
+    def _set_timing(self, arguments: str) -> int:
+        self._display.timing = _switch("timing", arguments, present=self._display.timing)
+        self._terminal.info(f"Timing: {'on' if self._display.timing else 'off'}.")
+        return 0
+
+    def _set_pager(self, arguments: str) -> int:
+        self._pager.enabled = _switch("pager", arguments, present=self._pager.enabled)
+        self._terminal.info(f"Pager: {'on' if self._pager.enabled else 'off'}.")
+        return 0
+
+    def _watch(self, arguments: str) -> int:
+        pause = arguments or _WATCH_PAUSE
+        seconds = max(parse_seconds(pause, "\\watch"), _SHORTEST_PAUSE)
+        statement = self.last_statement
+        if statement is None:
+            raise InvalidRequest("There is no statement to repeat. Run one first.")
+
+        def repeat(interrupts: Interrupts) -> int:
+            while True:
+                now = time.strftime("%H:%M:%S")
+                self._terminal.info(f"{now} · every {pause} · Ctrl-C ends")
+                printer = self._executor.printer(self._display, paged=False)
+                code = self._executor.run_interruptible([statement], printer, interrupts)
+                if code:
+                    return code
+                self._executor.pause(seconds, interrupts)
+
+        return self._executor.run_until_interrupt(repeat)
+
+    def _run_file(self, arguments: str) -> int:
+        name = str(_file_argument("i", arguments))
+        statements = split_sources(read_sources([], [name]))
+        if not statements:
+            self._terminal.info(f"{name} contains no statement.")
+            return 0
+        return self._executor.run(statements, self._display)
+
+    def _set_output(self, arguments: str) -> int:
+        if not arguments:
+            self.close()
+            self._terminal.info("Results go to the terminal.")
+            return 0
+        file = _file_argument("o", arguments)
+        chosen = self._display.default_format or _FILE_FORMATS.get(file.suffix.lower())
+        if file.suffix.lower() in {".parquet", ".arrow"}:
+            raise InvalidRequest(
+                f"\\o writes text only, not {file.suffix}.", hint=f"use \\copy (QUERY) to '{file}'"
+            )
+        try:
+            stream = file.open("w", encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise InvalidRequest(f"{file} cannot be written: {error.strerror}.") from error
+        self.close()
+        self._display.output_file = stream
+        self._display.output_file_format = chosen or OutputFormat.CSV
+        self._terminal.info(f"Results go to {file} as {self._display.output_file_format}.")
+        return 0
+
+    def _copy(self, arguments: str) -> int:
+        request = parse_copy(arguments)
+        if request.is_load:
+            copy = CopyFrom(self._client, self._session, self._executor, self._terminal)
+            return copy.run(request)
+        return copy_to(request, self._client, self._executor, self._terminal)
+
+    def _show_or_switch_session(self, arguments: str) -> int:
+        words = shlex.split(arguments)
+        create = "--create" in words
+        names = [word for word in words if word != "--create"]
+        if len(names) > 1 or (create and not names):
+            raise InvalidRequest("Write \\session, \\session NAME or \\session --create NAME.")
+        if not names:
+            session = self._client.session(self._session.id)
+            shown = {key: session[key] for key in _SESSION_FIELDS if key in session}
+            place = self._session.namespace
+            write_object(self._terminal, shown | {"database": place and str(place)}, None)
+            self._terminal.out.flush()
+            return 0
+        if names == ["-"]:
+            self._session.use_private(self._client)
+        else:
+            option = SessionOption(names[0], create=create, profile=None, conf={})
+            self._session.switch(self._client, option)
+        self._cache.restart()
+        return 0
+
+    def _refresh(self, _arguments: str) -> int:
+        self._cache.restart()
+        return 0
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.3)
+    if close:
+        usage = next(command.usage for command in COMMANDS if command.name == close[0])
+        return f"did you mean {usage}? \\? lists all commands"
+    return "\\? lists all commands"
+
+
+def _choice(command: str, argument: str, choices: Sequence[str], default: str) -> str:
+    if not argument:
+        return default
+    if argument.lower() not in choices:
+        raise InvalidRequest(f"\\{command} {argument!r} is not valid. Write {', '.join(choices)}.")
+    return argument.lower()
+
+
+def _switch(command: str, argument: str, *, present: bool) -> bool:
+    return _choice(command, argument, ("on", "off"), "off" if present else "on") == "on"
+
+
+def _file_argument(command: str, arguments: str) -> Path:
+    try:
+        words = shlex.split(arguments)
+    except ValueError as error:
+        raise InvalidRequest(f"\\{command}: {error}.") from None
+    if len(words) != 1:
+        raise InvalidRequest(
+            f"\\{command} takes one file, but there are {len(words)} words.",
+            hint="quote a name with spaces: 'my file.sql'",
+        )
+    return Path(words[0]).expanduser()

@@ -1,0 +1,98 @@
+r"""`\copy … to`: write a result to a local file, which appears whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO, TextIO, cast
+
+from headrace.cli.output.formats import OutputFormat
+from headrace.cli.result_printer import ResultPrinter
+from headrace.cli.script import Source, split_sources
+from headrace.cli.shell.copy_command import CopyRequest
+from headrace.cli.shell.executor import Executor
+from headrace.cli.terminal import Terminal
+from headrace.client.http import Client, Json
+from headrace.errors import InvalidRequest
+
+_FORMATS = {
+    ".csv": OutputFormat.CSV,
+    ".tsv": OutputFormat.TSV,
+    ".json": OutputFormat.JSON,
+    ".jsonl": OutputFormat.JSONL,
+    ".parquet": OutputFormat.PARQUET,
+    ".arrow": OutputFormat.ARROW,
+}
+
+
+class _FilePrinter(ResultPrinter):
+    """Prints one result to a file."""
+
+    def __init__(
+        self, client: Client, terminal: Terminal, output_format: OutputFormat, stream: BinaryIO
+    ) -> None:
+        self._stream = stream
+        text = io.TextIOWrapper(stream, encoding="utf-8", newline="\n", write_through=True)
+        self._text = text
+        super().__init__(client, replace(terminal, out=cast("TextIO", text)), output_format)
+
+    def detach(self) -> None:
+        """Write what is buffered, and leave the binary stream open."""
+        self._text.detach()
+
+    def _write_binary(self, statement: Json, format: OutputFormat) -> None:  # noqa: A002
+        for block in self._client.download(statement["id"], format):
+            self._stream.write(block)
+
+
+def copy_to(request: CopyRequest, client: Client, executor: Executor, terminal: Terminal) -> int:
+    """Run the query of a copy and write its file. Return the exit code.
+
+    Raises:
+        InvalidRequest: The end of the file's name is no format, or the file cannot be written.
+    """
+    output_format = _FORMATS.get(request.file.suffix.lower())
+    if output_format is None:
+        raise InvalidRequest(
+            f"The end of {str(request.file)!r} does not name a format.",
+            hint=f"choose one of {', '.join(_FORMATS)}",
+        )
+    statements = split_sources([Source(None, request.query)])
+    code = 0
+    try:
+        with _replaced_file(request.file) as stream:
+            printer = _FilePrinter(client, terminal, output_format, stream)
+            code = executor.run_until_interrupt(
+                lambda interrupts: executor.run_interruptible(
+                    statements, printer, interrupts, limited=False
+                )
+            )
+            printer.detach()
+            if code:
+                raise _NotWrittenError
+    except _NotWrittenError:
+        return code
+    except OSError as error:
+        raise InvalidRequest(f"{request.file} cannot be written: {error.strerror}.") from error
+    terminal.info(f"Wrote {request.file} ({request.file.stat().st_size:,} bytes).")
+    return code
+
+
+class _NotWrittenError(Exception):
+    """The result is not complete, so that the file must not appear."""
+
+
+@contextmanager
+def _replaced_file(file: Path) -> Iterator[BinaryIO]:
+    """Yield a stream whose content replaces the file when the block ends without an error."""
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
+    try:
+        with temporary.open("xb") as stream:
+            yield stream
+        temporary.replace(file)
+    finally:
+        temporary.unlink(missing_ok=True)

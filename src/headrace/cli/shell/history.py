@@ -1,0 +1,36 @@
+"""The history of the prompt, in a file that only the user can read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+
+from headrace.home import state_folder
+from headrace.private_files import open_private_log
+
+_FILE = "shell_history"
+
+
+class ShellHistory(FileHistory):
+    """History that does not record an input that begins with a space."""
+
+    def append_string(self, string: str) -> None:
+        if string and not string.startswith(" "):
+            super().append_string(string)
+
+
+def history_file() -> Path:
+    """Return the path of the history. Raises RuntimeError if the user has no home directory."""
+    return state_folder() / _FILE
+
+
+def open_history() -> History:
+    """Return the history of the user; one in memory if its file cannot be written."""
+    try:
+        file = history_file()
+        open_private_log(file).close()
+        file.chmod(0o600)
+    except (OSError, RuntimeError):
+        return InMemoryHistory()
+    return ShellHistory(str(file))

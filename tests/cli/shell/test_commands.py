@@ -1,0 +1,211 @@
+"""Backslash commands on a pseudo-terminal, against a scripted node."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.scripted_node import ScriptedNode
+from tests.cli.shell.conftest import NAMESPACE_QUERY, user_statements
+from tests.cli.shell.shell_terminal import CTRL_C, ShellTerminal
+from tests.support.waiting import wait_until
+
+from headrace.cli.shell.catalog_cache import CatalogName
+from headrace.cli.shell.command_list import COMMANDS
+from headrace.cli.shell.commands import CommandRunner
+from headrace.cli.shell.copy_from import insert_statement
+
+_DESCRIBED = [("col_name", "string"), ("data_type", "string"), ("comment", "string")]
+
+
+@pytest.fixture
+def open_shell(node: ScriptedNode, shell: ShellTerminal, tmp_path: Path) -> ShellTerminal:
+    """Return a shell whose prompt is shown. File names begin with the folder of the test."""
+    shell.open()
+    shell.wait_for("default>")
+    return shell
+
+
+def all_statements(node: ScriptedNode) -> list[str]:
+    return [statement["statement"] for statement in node.statements.values()]
+
+
+def test_help_lists_every_command(open_shell: ShellTerminal) -> None:
+    written = open_shell.enter("\\?", "Ctrl-D")
+    assert all(command.usage in written for command in COMMANDS)
+    open_shell.type("\\q\r")
+    assert open_shell.process.wait(timeout=20) == 0
+
+
+def test_the_list_of_commands_is_complete() -> None:
+    runner = CommandRunner(*[None] * 7)  # type: ignore[arg-type]
+    assert set(runner._commands) == {command.name for command in COMMANDS}
+
+
+def test_an_unknown_command_names_the_nearest(
+    node: ScriptedNode, open_shell: ShellTerminal
+) -> None:
+    written = open_shell.enter("\\timming", "lists all commands")
+    assert "There is no command \\timming." in written
+    assert "did you mean \\timing [on|off]?" in written
+    assert user_statements(node) == []
+
+
+def test_tables_and_databases_are_listed_by_statements(
+    node: ScriptedNode, open_shell: ShellTerminal
+) -> None:
+    for line in ("\\d", "\\d a.t;", "\\d+ t", "\\d db.*", "\\l"):
+        open_shell.enter(line, " · 1.5 s")
+    wait_until(lambda: "SHOW DATABASES" in user_statements(node))
+    assert "is not a name" in open_shell.enter("\\d t; DROP TABLE t", "hint")
+    assert user_statements(node) == [
+        "SHOW TABLES",
+        "DESCRIBE TABLE a.t",
+        "DESCRIBE TABLE EXTENDED t",
+        "SHOW TABLES IN db LIKE '*'",
+        "SHOW CATALOGS",
+        "SHOW DATABASES",
+    ]
+
+
+def test_vertical_rows_and_the_time_of_phases(
+    node: ScriptedNode, open_shell: ShellTerminal
+) -> None:
+    node.on("SELECT 1", columns=[("x", "int")], chunks=[[[1]]])
+    open_shell.enter("\\x on", "Vertical rows: on.")
+    assert "[ 1 ]" in open_shell.enter("SELECT 1;", "1 row")
+    open_shell.enter("\\x auto", "Vertical rows: auto.")
+    assert "[ 1 ]" not in open_shell.enter("SELECT 1;", "1 row")
+    assert "\\x 'maybe' is not valid" in open_shell.enter("\\x maybe", "auto")
+    open_shell.enter("\\timing", "Timing: on.")
+    assert "total 1.5 s" in open_shell.enter("SELECT 1;", "Time:")
+
+
+def test_a_file_of_statements_stops_at_its_first_error(
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+) -> None:
+    node.on("SELECT y", state="failed", error={"code": "x", "message": "Wrong."})
+    file = tmp_path / "two words.sql"
+    file.write_text("SELECT 1;\nSELECT y;\nSELECT 3;\n")
+    written = open_shell.enter(f"\\i '{file}'", " · st_")
+    assert "words.sql:2, statement 2: Wrong." in "".join(written.split("\n"))
+    assert user_statements(node) == ["SELECT 1", "SELECT y"]
+    open_shell.enter("\\i absent.sql", "cannot be read")
+    assert "takes one file" in open_shell.enter("\\i a b", "hint")
+
+
+def test_results_go_to_a_file_until_the_next_command(
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+) -> None:
+    node.on("SELECT 1", columns=[("x", "int")], chunks=[[[1]]])
+    file = tmp_path / "rows.jsonl"
+    open_shell.enter(f"\\o {file}", "as jsonl.")
+    open_shell.enter("SELECT 1; SELECT 1;", "1 row")
+    open_shell.enter("\\o", "Results go to the terminal.")
+    assert "x" in open_shell.enter("SELECT 1;", "1 row")
+    assert file.read_text() == '{"x": 1}\n{"x": 1}\n'
+    assert "writes text only" in open_shell.enter("\\o f.parquet", "hint")
+
+
+def test_copy_writes_a_whole_file_or_none(
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+) -> None:
+    node.on("TABLE t", columns=[("x", "int")], chunks=[[[1], [2]]], downloads={"parquet": b"PAR1"})
+    node.on("SELECT slow", hangs=True)
+    node.on("SELECT lost", columns=[("x", "int")], chunks=[[[1]]], rows_lost=5)
+    open_shell.enter(f"\\copy t to '{tmp_path}/t.csv'", "Wrote")
+    assert (tmp_path / "t.csv").read_text() == "x\n1\n2\n"
+    open_shell.enter(f"\\copy t to '{tmp_path}/t.parquet'", "Wrote")
+    assert (tmp_path / "t.parquet").read_bytes() == b"PAR1"
+    open_shell.enter(f"\\copy (SELECT slow) to '{tmp_path}/slow.csv'", "running")
+    open_shell.type(CTRL_C)
+    open_shell.wait_for("Cancelled st_")
+    open_shell.enter(f"\\copy (SELECT lost) to '{tmp_path}/lost.csv'", "incomplete")
+    assert "does not name a format" in open_shell.enter("\\copy t to t.xls", "hint")
+    open_shell.enter(f"\\copy t to '{tmp_path}/absent/t.csv'", "cannot be written")
+    assert sorted(file.name for file in tmp_path.glob("*.*")) == ["t.csv", "t.parquet"]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_row_limit_is_for_the_screen_and_not_for_copies(
+    node: ScriptedNode, shell: ShellTerminal, tmp_path: Path
+) -> None:
+    shell.open("shell", "--row-limit", "7")
+    shell.enter("SELECT 1;", "SELECT · ")
+    shell.enter(f"\\copy t to '{tmp_path}/t.csv'", "Wrote")
+    bodies = [call.body or {} for call in node.calls("POST", "/api/v1/statements")]
+    limits = {body["statement"]: body.get("row_limit") for body in bodies}
+    assert (limits["SELECT 1"], limits["TABLE t"]) == (7, None)
+
+
+def test_copy_inserts_the_rows_of_a_file(
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+) -> None:
+    node.on(
+        "DESCRIBE TABLE t",
+        columns=_DESCRIBED,
+        chunks=[[["id", "int", None], ["name", "string", None]]],
+    )
+    (tmp_path / "t.csv").write_text("name,id\nann,1\n,2\n")
+    open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "2 rows inserted")
+    submit = node.calls("POST", "/api/v1/statements")[-1].body
+    assert submit is not None
+    assert submit["statement"].startswith("INSERT INTO t (`id`, `name`) SELECT CAST(c0 AS int), c1")
+    (parameter,) = submit["parameters"]
+    assert parameter["name"] == "rows"
+    assert json.loads(parameter["value"]) == [{"c1": "ann", "c0": "1"}, {"c1": None, "c0": "2"}]
+    (tmp_path / "bad.csv").write_text("nme\nann\n")
+    assert "did you mean name?" in open_shell.enter(f"\\copy t from '{tmp_path}/bad.csv'", "hint")
+    (tmp_path / "empty.csv").write_text("id\n")
+    open_shell.enter(f"\\copy t from '{tmp_path}/empty.csv'", "contains no rows")
+
+
+def test_an_interrupted_copy_tells_how_many_rows_were_inserted(
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+) -> None:
+    columns = [CatalogName("id", "int")]
+    node.on("DESCRIBE TABLE t", columns=_DESCRIBED, chunks=[[["id", "int", None]]])
+    node.on(insert_statement("t", list(enumerate(columns))), hangs=True)
+    (tmp_path / "t.csv").write_text("id\n" + "1\n" * 50_001)
+    open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "running")
+    node.finish(list(node.statements)[-1])
+    open_shell.wait_for("50,000 rows inserted")
+    wait_until(lambda: len(user_statements(node)) == 2)
+    open_shell.type(CTRL_C)
+    open_shell.wait_for("Cancelled st_")
+    assert "The first 50,000 rows" in open_shell.wait_for("default>")
+
+
+def test_a_full_disk_does_not_end_the_shell(node: ScriptedNode, open_shell: ShellTerminal) -> None:
+    node.on("SELECT n", columns=[("n", "int")], chunks=[[[n] for n in range(10_000)]])
+    open_shell.enter("\\o /dev/full", "as csv.")
+    open_shell.enter("SELECT n;", "No space left on device")
+    open_shell.enter("SELECT 1;", "SELECT · ")
+    assert open_shell.leave() == 0
+
+
+def test_the_session_can_be_changed(node: ScriptedNode, open_shell: ShellTerminal) -> None:
+    open_shell.enter("\\session nope", "There is no session 'nope'")
+    open_shell.type("\\session --create etl\r")
+    wait_until(lambda: all_statements(node).count(NAMESPACE_QUERY) == 2)
+    open_shell.enter("SELECT 1;", "SELECT · ")
+    open_shell.wait_for("etl default>")
+    assert "etl" in open_shell.enter("\\session", "database")
+    open_shell.enter("\\session -", "private")
+    open_shell.enter("SELECT 2;", "SELECT · ")
+    private, etl = node.sessions.values()
+    sessions = {each["statement"]: each["session_id"] for each in node.statements.values()}
+    assert sessions["SELECT 1"] == etl["id"]
+    assert sessions["SELECT 2"] == private["id"]
+    assert open_shell.leave() == 0
+    assert (private["state"], etl["state"]) == ("closing", "running")
+
+
+def test_refresh_loads_the_names_again(node: ScriptedNode, open_shell: ShellTerminal) -> None:
+    open_shell.type("TABLE x")
+    wait_until(lambda: all_statements(node).count("SHOW TABLES") == 1)
+    open_shell.type(CTRL_C)
+    open_shell.enter("\\refresh", "default>")
+    open_shell.type("TABLE y")
+    wait_until(lambda: all_statements(node).count("SHOW TABLES") == 2)
