@@ -44,13 +44,13 @@ def fit_widths(
     Returns:
         The widths, and whether they fit.
     """
+    if sum(floors) > available:
+        return [*floors], False
     fitted = [
         max(min(width, available), floor) for width, floor in zip(widths, floors, strict=True)
     ]
     for _ in range(sum(fitted) - available):
         shrinkable = [index for index, floor in enumerate(floors) if fitted[index] > floor]
-        if not shrinkable:
-            return fitted, False
         fitted[max(shrinkable, key=fitted.__getitem__)] -= 1
     return fitted, True
 
