@@ -23,7 +23,7 @@ from headrace.cli.output.text import (
     to_printable,
     to_printable_lines,
 )
-from headrace.cli.output.widths import fit_widths
+from headrace.cli.output.widths import fit_widths, measure_cell
 from headrace.errors import FormatCannotHold
 
 TEXTS = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"])))
@@ -212,6 +212,10 @@ def test_the_widest_columns_shrink_first(
     widths: list[int], floors: list[int], available: int, fitted: list[int], fits: bool
 ) -> None:
     assert fit_widths(widths, floors, available) == (fitted, fits)
+
+
+def test_the_width_of_a_value_includes_the_marks_of_its_line_breaks() -> None:
+    assert [measure_cell(value) for value in ("ab", "ab\nc", "a\nbcd", None, 12)] == [2, 3, 3, 4, 2]
 
 
 @pytest.mark.parametrize(
