@@ -122,6 +122,11 @@ def test_show_has_times_in_the_zone_of_the_terminal(
     assert any(line.startswith(" " * 17 + "FROM 日本, a_table") for line in shown)
 
 
+def test_status_has_the_time_in_the_zone_of_the_terminal(environment: dict[str, str]) -> None:
+    lines = PseudoTerminal({**environment, "TZ": "Asia/Tokyo"}).run("status").splitlines()
+    assert "since     2026-11-21 19:00:00 JST" in lines
+
+
 def test_sessions_fit_the_terminal(node: ScriptedNode, terminal: PseudoTerminal) -> None:
     first, second = (
         node._add_session({"name": "n" * 100, "profile": "p" * 100}),

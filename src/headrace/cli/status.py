@@ -13,6 +13,7 @@ from headrace.cli.discovery import connect_configured, connect_default, connect_
 from headrace.cli.listing import write_items
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.parent_home import report_parent_home
+from headrace.cli.readable import format_local_time
 from headrace.client.http import Client, Json
 from headrace.errors import HeadraceError
 from headrace.home import HomeLayout
@@ -120,7 +121,11 @@ def _print(context: CommandContext, item: Json) -> None:
     if item["version"] is not None:
         lines += [
             ("version", item["version"]),
-            ("since", item["since"] or "unknown: the store has no record of the node"),
+            (
+                "since",
+                _explain_time(context, item["since"])
+                or "unknown: the store has no record of the node",
+            ),
             ("sessions", ", ".join(map(_explain_session, item["sessions"])) or "none"),
             ("drivers", ", ".join(_explain_drivers(item["sessions"])) or "none"),
         ]
@@ -142,6 +147,12 @@ def _explain_node(item: Json) -> str:
     if item["address"] is not None:
         return "outside this home"
     return "none; the next command that needs a node starts one"
+
+
+def _explain_time(context: CommandContext, instant: str | None) -> str | None:
+    """Return an instant; on a terminal, in its time zone."""
+    is_shown_to_people = instant is not None and context.terminal.out.isatty()
+    return format_local_time(instant) if is_shown_to_people else instant
 
 
 def _explain_session(session: Json) -> str:

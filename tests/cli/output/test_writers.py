@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.cli.output.base import OutputColumn
 from headrace.cli.output.formats import OutputFormat, make_writer
-from headrace.cli.output.terminal_table import TerminalTableWriter
+from headrace.cli.output.table import TableWriter
 from headrace.cli.output.text import (
     Number,
     cut,
@@ -23,7 +23,7 @@ from headrace.cli.output.text import (
     to_printable,
     to_printable_lines,
 )
-from headrace.cli.output.widths import fit_widths
+from headrace.cli.output.widths import fit_widths, measure_cell
 from headrace.errors import FormatCannotHold
 
 TEXTS = st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"])))
@@ -168,7 +168,7 @@ def test_a_table_for_a_file_has_every_value_whole(rows: list[list[str | None]]) 
 def test_columns_of_the_same_name_are_kept() -> None:
     columns = [OutputColumn("a", "int"), OutputColumn("a", "string"), OutputColumn("a", "int")]
     out = io.StringIO()
-    writer = TerminalTableWriter(out, 80, colour=False, on_cut=lambda _: None)
+    writer = TableWriter(out, width=80)
     writer.begin(columns, [[1, "x", 2]])
     writer.write_rows([[1, "x", 2]])
     assert out.getvalue() == " a | a | a\n---+---+---\n 1 | x | 2\n"
@@ -185,7 +185,7 @@ def test_a_table_never_exceeds_the_terminal_and_reports_what_it_cuts(
 ) -> None:
     columns = [OutputColumn(name, name) for name in ("int", "string", "string")]
     out, cut_counts = io.TextIOWrapper(io.BytesIO(), "utf-8", newline=""), list[int]()
-    writer = TerminalTableWriter(out, width, colour=False, on_cut=cut_counts.append)
+    writer = TableWriter(out, width=width, on_cut=cut_counts.append)
     writer.begin(columns, rows)
     writer.write_rows(rows)
     writer.end()
@@ -214,6 +214,10 @@ def test_the_widest_columns_shrink_first(
     assert fit_widths(widths, floors, available) == (fitted, fits)
 
 
+def test_the_width_of_a_value_includes_the_marks_of_its_line_breaks() -> None:
+    assert [measure_cell(value) for value in ("ab", "ab\nc", "a\nbcd", None, 12)] == [2, 3, 3, 4, 2]
+
+
 @pytest.mark.parametrize(
     ("text", "columns", "shown"),
     [
@@ -237,5 +241,4 @@ def test_printable_text_contains_no_control_characters(text: str) -> None:
 def test_display_width_and_padding_count_terminal_columns() -> None:
     assert [display_width(text) for text in ("abc", "日本", "e\u0301", "❤️")] == [*(3, 4, 1, 2)]
     assert pad("日", 4) == "日  "
-    assert pad("日", 4, right=True) == "  日"
     assert pad("longer", 2) == "longer"

@@ -13,6 +13,7 @@ from headrace.cli.output.delimited import CsvWriter, MarkdownWriter, TsvWriter
 from headrace.cli.output.instants import InstantWriter, convert_instants, has_instants
 from headrace.cli.output.json import JsonLinesWriter, JsonWriter
 from headrace.cli.output.table import RawTextWriter, TableWriter, VerticalWriter, is_lone_text
+from headrace.cli.output.widths import ColumnPlan
 from headrace.errors import InvalidSetting
 
 
@@ -132,13 +133,7 @@ def _make_readable_writer(
         return RawTextWriter(out)
     if not out.isatty():
         return TableWriter(out)
-    # rich takes 0.07 s to import, which output into a pipe does not need.
-    from headrace.cli.output.terminal_table import (  # noqa: PLC0415
-        TerminalTableWriter,
-        fits_terminal,
-    )
-
     width = shutil.get_terminal_size().columns
-    if output_format is None and not fits_terminal(columns, sample, width):
+    if output_format is None and not ColumnPlan(columns, sample).fit(width)[1]:
         return VerticalWriter(out, colour=colour)
-    return TerminalTableWriter(out, width, colour=colour, on_cut=details.on_cut)
+    return TableWriter(out, colour=colour, width=width, on_cut=details.on_cut)

@@ -9,7 +9,8 @@ from typing import TextIO
 from rich.table import Column, Table
 from rich.text import Text
 
-from headrace.cli.output.terminal_table import write_table
+from headrace.cli.output.console import open_text_console
+from headrace.cli.output.styled import StyledText
 from headrace.cli.output.text import cut, display_width, is_utf8, to_printable
 from headrace.cli.output.widths import fit_widths
 
@@ -71,7 +72,11 @@ def draw_list(out: TextIO, columns: Sequence[DrawnColumn], width: int, *, colour
                 for column, cells, size in zip(columns, texts, widths, strict=True)
             ]
         )
-    write_table(out, table, colour=colour)
+    console = open_text_console(colour=colour)
+    with console.capture() as capture:
+        console.print(table)
+    lines = capture.get().removesuffix("\n").split("\n")
+    out.writelines(StyledText(line.rstrip() + "\n") for line in lines)
 
 
 def _flatten(text: str) -> str:

@@ -84,13 +84,9 @@ def display_width(text: str) -> int:
     return cell_len(text)
 
 
-def pad(text: str, columns: int, *, right: bool = False) -> str:
-    """Fill a text with spaces to this number of terminal columns. A longer text is not cut.
-
-    With `right`, the text is aligned to the right.
-    """
-    space = " " * (columns - display_width(text))
-    return space + text if right else text + space
+def pad(text: str, columns: int) -> str:
+    """Fill a text with spaces to this number of terminal columns. A longer text is not cut."""
+    return text + " " * (columns - display_width(text))
 
 
 def cut(text: str, columns: int, *, utf8: bool = True) -> str:
