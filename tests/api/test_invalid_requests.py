@@ -253,7 +253,9 @@ def test_a_statement_whose_body_breaks_off_does_not_run(node: InProcessNode) -> 
         post_raw(node, head + b'{"statement": "SELECT 1"}', hang_up=True)
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/api/v1/nothing", "/api/v2/statements", "/docs/nothing"])
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/api/v1/nothing", "/api/v2/statements", "/docs/nothing"]
+)
 def test_an_unknown_path_gets_404(node: InProcessNode, path: str) -> None:
     response = node.http.get(path)
     assert (response.status_code, response.json()["code"]) == (404, "not_found")
