@@ -44,6 +44,20 @@ def test_list_names_the_next_page(headrace: RunHeadrace, successful: str, failed
     assert f"--before {failed}" in page.stderr
 
 
+@pytest.mark.finding("U11")
+def test_show_says_in_words_what_a_statement_waits_for(
+    node: ScriptedNode, headrace: RunHeadrace
+) -> None:
+    reason = {"code": "queue", "text": "It is behind 2 statements of its session."}
+    node.on("SELECT 3", outcome={"waiting_for": reason})
+    statement = headrace("sql", "SELECT 3", "--detach").stdout.strip()
+    lines = headrace("statement", "show", statement).stdout.splitlines()
+    [line] = [line for line in lines if line.startswith("waiting_for ")]
+    assert line.removeprefix("waiting_for").strip() == reason["text"]
+    shown = json.loads(headrace("statement", "show", statement, "--format", "json").stdout)
+    assert shown["waiting_for"] == reason
+
+
 def test_show_includes_the_stack_trace_with_debug_only(
     headrace: RunHeadrace, successful: str, failed: str
 ) -> None:
