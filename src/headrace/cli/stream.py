@@ -11,6 +11,7 @@ import click
 
 from headrace.cli import options
 from headrace.cli.command import command_context
+from headrace.cli.interrupts import Interrupted, Interrupts
 from headrace.cli.listing import ListColumn, write_items, write_object, write_page
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.output.styled import StyledText
@@ -193,13 +194,17 @@ def _write_once_or_watch(
     if not (watch and terminal.out.isatty()):
         write(read())
         return
-    try:
-        while True:
-            # Read first: the screen stays as it is while the node answers, also after Ctrl-C.
-            item = read()
-            terminal.out.write(_CLEAR)
-            write(item)
-            terminal.out.flush()
-            time.sleep(_WATCH_SECONDS)
-    except KeyboardInterrupt:
-        return
+    with Interrupts() as interrupts:
+        try:
+            while True:
+                # Read first: the screen stays as it is while the node answers.
+                with interrupts.interruptible():
+                    item = read()
+                # Ctrl-C waits until the screen is complete.
+                terminal.out.write(_CLEAR)
+                write(item)
+                terminal.out.flush()
+                with interrupts.interruptible():
+                    time.sleep(_WATCH_SECONDS)
+        except Interrupted:
+            return
