@@ -62,7 +62,8 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
         early = launch_early(settings, parts, address=address) if opens_pool else None
         if early is not None:
             not_adopted.callback(early.kill)
-        # This import takes a second, in which the JVM of the driver starts.
+            early.wait_for_jvm()
+        # This import takes a second, in which Spark starts.
         from headrace.control.node import Node  # noqa: PLC0415
 
         node = Node(settings, address=address, embedded=embedded, parts=parts)

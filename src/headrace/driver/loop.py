@@ -22,7 +22,7 @@ from headrace.driver.lease_renewal import LeaseRenewal
 from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
 from headrace.driver.output.held_results import HeldResults
 from headrace.driver.progress import ProgressReporter
-from headrace.driver.spark import Spark
+from headrace.driver.spark import Spark, start_metastore
 from headrace.driver.streams.spark_run import RunStarter
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.driver.views.intents import IntentWork, carry_out_intents
@@ -100,10 +100,14 @@ class Loop:
         """
         restored = self._link.restore()
         snapshot, hook_calls = restored.snapshot, restored.pending_hook_calls
-        lost = self._spark.state.restore(snapshot) if snapshot is not None else []
+        lost = []
+        if snapshot is not None:
+            start_metastore(self._link.bootstrap)
+            lost = self._spark.state.restore(snapshot)
         report_ended_statements(hook_calls, self._link.bootstrap.session_id)
         notified = [call.statement_id for call in hook_calls]
         self._link.hello(self._spark.build_hello(os.getpid(), lost=lost, notified=notified))
+        start_metastore(self._link.bootstrap)
         self._renewal.start()
         # Only after `hello`: a long recovery must not exceed the start timeout of the session.
         recovery = self._workers.submit(self._recover)

@@ -118,6 +118,15 @@ class Spark:
         self._jvm.kill()
 
 
+def start_metastore(bootstrap: Bootstrap) -> None:
+    """Let the metastore of the node's host start, if it waits for this driver.
+
+    The first use of the catalog waits for the metastore. Its start competes with that of Spark.
+    """
+    if bootstrap.wanted is not None:
+        Path(bootstrap.wanted).touch(mode=0o600)
+
+
 def _connect(jvm: JvmStart) -> None:
     """Connect PySpark to the JVM. Raises RuntimeError if the JVM has ended."""
     jvm.wait()
@@ -133,9 +142,8 @@ def _start_session(bootstrap: Bootstrap) -> SparkSession:
     conf = SparkConf().setAll(list(with_writer(bootstrap).items()))
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("WARN")
-    if bootstrap.wanted is not None:
-        # The first use of the catalog waits for the metastore, which starts now.
-        Path(bootstrap.wanted).touch(mode=0o600)
+    if bootstrap.catalog is not None or bootstrap.database is not None:
+        start_metastore(bootstrap)
     if bootstrap.catalog is not None:
         session.catalog.setCurrentCatalog(bootstrap.catalog)
     if bootstrap.database is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 from headrace.control.host.child_environment import child_environment
@@ -28,6 +29,7 @@ from headrace.extras import require_extra
 from headrace.home import HomeLayout
 from headrace.profiles import Profile
 
+_POLL_SECONDS = 0.01
 _LATER_OPTIMIZATION = (
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
@@ -86,6 +88,15 @@ class LocalLauncher:
             raise
         self._archives.create(java)
         return self._handle(group, name)
+
+    def wait_for_jvm(self, handle: Handle, seconds: float) -> None:
+        """Wait until a driver that has just started is connected to its JVM, or for `seconds`."""
+        # The driver writes the file for spark-submit, and removes it when the JVM has answered.
+        file = self._bootstraps.properties_path(handle["name"])
+        deadline = time.monotonic() + seconds
+        for is_expected in (True, False):
+            while file.exists() is not is_expected and time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
 
     def find(self, name: str, profile: Profile) -> Handle | None:  # noqa: ARG002 - one host for all
         # The driver has the bootstrap file among its arguments, its JVM the properties file.

@@ -27,6 +27,7 @@ from headrace.settings import Settings
 
 _LOG = logging.getLogger("headrace.launch")
 _FIRST_EPOCH = 1
+_JVM_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,14 @@ class EarlyLaunch:
     def lease(self) -> DriverLease:
         """Session and epoch of the driver."""
         return DriverLease(self.session.id, self.epoch)
+
+    def wait_for_jvm(self) -> None:
+        """Wait until the JVM of the driver is up, at most two seconds.
+
+        JVM and driver use two processors until then, and the imports of the node would slow them
+        down. Spark itself then starts on one processor, beside the imports.
+        """
+        self.parts.launcher.wait_for_jvm(self.handle, _JVM_SECONDS)
 
     def kill(self) -> None:
         """Kill the driver, which has not been needed."""
