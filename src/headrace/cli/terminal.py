@@ -14,28 +14,15 @@ from typing import TextIO, cast
 
 from headrace.cli.errors import ErrorPrinter
 from headrace.cli.output.styled import ERASE_LINE, StyledText
+from headrace.cli.output.wrapped_stream import WrappedStream
 from headrace.printable import escape_controls
 
 
-class EscapingStream(io.TextIOBase):
+class EscapingStream(WrappedStream):
     """A text stream that escapes control characters, except in text that the shell has styled."""
-
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__()
-        self._stream = stream
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._stream.encoding
 
     def write(self, text: str) -> int:
         return self._stream.write(text if isinstance(text, StyledText) else escape_controls(text))
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def isatty(self) -> bool:
-        return self._stream.isatty()
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,9 +122,11 @@ def start_metastore(bootstrap: Bootstrap) -> None:
     """Let the metastore of the node's host start, if it waits for this driver.
 
     The first use of the catalog waits for the metastore. Its start competes with that of Spark.
+    Without the file, the metastore starts by itself after some seconds.
     """
     if bootstrap.wanted is not None:
-        Path(bootstrap.wanted).touch(mode=0o600)
+        with contextlib.suppress(OSError):
+            Path(bootstrap.wanted).touch(mode=0o600)
 
 
 def _connect(jvm: JvmStart) -> None:

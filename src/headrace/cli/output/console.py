@@ -8,29 +8,16 @@ from typing import TextIO, cast
 from rich.console import Console
 
 from headrace.cli.output.styled import StyledText
+from headrace.cli.output.wrapped_stream import WrappedStream
 
 _UNLIMITED_COLUMNS = 1 << 20
 
 
-class _StyledStream(io.TextIOBase):
+class _StyledStream(WrappedStream):
     """A stream whose text comes from rich, and has been escaped before."""
-
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__()
-        self._stream = stream
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._stream.encoding
 
     def write(self, text: str) -> int:
         return self._stream.write(StyledText(text))
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def isatty(self) -> bool:
-        return self._stream.isatty()
 
 
 def open_console(out: TextIO) -> Console:
