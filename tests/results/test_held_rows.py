@@ -132,6 +132,19 @@ def test_counts_of_rows_that_are_not_valid_are_refused(content: bytes) -> None:
         list(rows.select(RowRange(0, 1)))
 
 
+def test_counts_of_rows_above_the_limit_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_content: bytes) -> list[int]:
+        raise AssertionError("parsed")
+
+    monkeypatch.setattr("headrace.results.held_rows._ROW_COUNTS.validate_json", refuse)
+    bodies = [b"[" + b"0," * (MAX_BODY_BYTES // 2 - 1), b"0]" * 2]
+    with (
+        opened(lambda: iter(bodies), chunks=2) as rows,
+        pytest.raises(InvalidResult, match="more than its result can have"),
+    ):
+        list(rows.select(RowRange(0, 1)))
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_chunk_with_other_rows_than_counted_is_refused(count: int) -> None:
     bodies = iter([f"[{count}, {ROWS - count}]".encode(), write_stream(SCHEMA, 2)])
@@ -185,7 +198,10 @@ def test_an_endless_chunk_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         while True:
             yield bytes(MAX_BODY_BYTES)
 
-    with opened(send_forever) as rows, pytest.raises(InvalidResult, match="larger than its result"):
+    with (
+        opened(send_forever) as rows,
+        pytest.raises(InvalidResult, match="more than its result can have"),
+    ):
         list(rows.batches())
 
 

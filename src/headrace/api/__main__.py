@@ -35,8 +35,12 @@ def main(arguments: list[str]) -> int:
     os.umask(0o077)
     try:
         require_extra("server", "A node")
-        from headrace.api.process import serve  # noqa: PLC0415 - needs the packages of the extra
+        from headrace.api.process import (  # noqa: PLC0415 - needs the packages of the extra
+            exit_on_signals,
+            serve,
+        )
 
+        exit_on_signals()
         return serve(load(overrides), embedded=flags.embedded, opens_pool=flags.open_pool)
     except HeadraceError as error:
         hint = f" ({error.hint})" if error.hint else ""

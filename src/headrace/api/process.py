@@ -13,12 +13,13 @@ import socket
 import sys
 import threading
 from contextlib import ExitStack
+from types import FrameType
 from typing import TYPE_CHECKING
 
-from headrace.api.http.allowed_hosts import is_loopback
+from headrace.api.http.allowed_hosts import AllowedHosts, is_loopback
 from headrace.api.log_format import EscapingFormatter
 from headrace.control.host.home_ownership import own_home, refuse_second_node
-from headrace.control.sessions.early_launch import EarlyLaunch, launch_early
+from headrace.control.sessions.early_launch import launch_early
 from headrace.control.sessions.local_parts import LocalParts
 from headrace.errors import InvalidSetting
 from headrace.node_file import END_ALL_SIGNAL, REPLACE_SIGNAL
@@ -58,6 +59,7 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
     ):
         host, port = listener.getsockname()[:2]
         address = settings.http.advertise or f"http://{_url_host(host)}:{port}"
+        AllowedHosts(address=address, host=settings.http.host, names=settings.http.allowed_hosts)
         parts = LocalParts.create(settings, embedded=embedded)
         early = launch_early(settings, parts, address=address) if opens_pool else None
         if early is not None:
@@ -69,16 +71,16 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
         node = Node(settings, address=address, embedded=embedded, parts=parts)
         stop = _Stop(node)
         try:
-            node.start(request_stop=stop.request)
-            if early is not None:
-                _adopt(node, early, not_adopted)
+            node.start(request_stop=stop.request, early=early)
+            not_adopted.pop_all()
             # As above: the driver does not wait for the server before Spark is up.
             from headrace.api.http.result_responses import warm_up  # noqa: PLC0415
             from headrace.api.server import NodeServer  # noqa: PLC0415
 
             server = NodeServer(node)
             stop.attach(server)
-            node.announce()
+            if not stop.is_requested:
+                node.announce()
             starting.close()
             if not embedded:
                 _print_access(node, settings)
@@ -89,9 +91,14 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
     return 0
 
 
-def _adopt(node: Node, early: EarlyLaunch, not_adopted: ExitStack) -> None:
-    node.adopt(early)
-    not_adopted.pop_all()
+def exit_on_signals() -> None:
+    """Let signals raise SystemExit until there is a node, so that `serve` ends an early driver."""
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        raise SystemExit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT, REPLACE_SIGNAL, END_ALL_SIGNAL):
+        signal.signal(number, end)
 
 
 class _Stop:
@@ -101,7 +108,7 @@ class _Stop:
         """Handle the signals of this process."""
         self._node = node
         self._server: NodeServer | None = None
-        self._is_requested = False
+        self.is_requested = False
         for number in (signal.SIGTERM, signal.SIGINT):
             # uvicorn handles the signal itself and raises it again when it has stopped.
             signal.signal(number, lambda _signal, _frame: self.request())
@@ -110,14 +117,14 @@ class _Stop:
 
     def request(self) -> None:
         """Stop the server, now or as soon as it exists. Safe in any thread."""
-        self._is_requested = True
+        self.is_requested = True
         if self._server is not None:
             self._server.request_stop()
 
     def attach(self, server: NodeServer) -> None:
         """Pass requests to the server from now on."""
         self._server = server
-        if self._is_requested:
+        if self.is_requested:
             server.request_stop()
 
     def _request_end(self, *, ends_drivers: bool) -> None:

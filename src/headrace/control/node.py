@@ -188,7 +188,7 @@ class Node:
         """Id of the node, stable across restarts."""
         return self.context.node_id
 
-    def start(self, *, request_stop: Callable[[], None]) -> None:
+    def start(self, *, request_stop: Callable[[], None], early: EarlyLaunch | None = None) -> None:
         """Register the node and start its background work.
 
         Raises:
@@ -197,12 +197,16 @@ class Node:
 
         Args:
             request_stop: Asks the server to stop; an embedded node calls it when it is unused.
+            early: Launch of a driver that has started before the store was open.
         """
         self._request_stop = request_stop
         with self.database.write("node.register") as tx:
             nodes.lock_registrations(tx)
             check_placement(tx, self.settings)
             self._register(tx)
+        if early is not None:
+            # Before the background work, which would forget the end of a driver without a session.
+            self._launches.adopt_early(early)
         self.database.listen()
         self._launchers.announce([self.context.address])
         self._lease.start()
@@ -214,10 +218,6 @@ class Node:
     def announce(self) -> None:
         """Write the node file, with which the commands of the home find the node."""
         self._describe().write(self.settings.layout)
-
-    def adopt(self, early: EarlyLaunch) -> None:
-        """Store the session of a driver that has started before the store was open."""
-        self._launches.adopt_early(early)
 
     def drain(self) -> bool:
         """Begin to leave. Return False if the node has begun before, or hands nothing over."""

@@ -116,7 +116,7 @@ class Bootstrap(Message):
     hold: str | None = None
     """File on which the driver holds a shared lock for as long as it lives."""
     wanted: str | None = None
-    """File that the driver creates when Spark is up, so that the metastore starts."""
+    """File that the driver creates when it may use the catalog, so that the metastore starts."""
 
 
 class Restore(Message):

@@ -34,6 +34,8 @@ CALL_SECONDS = 30.0
 _OVERHEAD_BYTES = 64 << 20
 """Most bytes of a chunk beside its values: the schema, and 256 bytes for each of many columns."""
 _ROW_COUNTS = TypeAdapter(list[NonNegativeInt])
+_MAX_COUNTS_BYTES = 1024 * 1024
+"""Bytes of the row counts of all chunks, as JSON. A parsed list takes many times as many bytes."""
 _OPTIONS = [
     ("grpc.max_receive_message_length", MAX_BODY_BYTES + 1024),
     # A compressed message could be much larger than this limit.
@@ -89,7 +91,7 @@ class FetchedRows(ABC):
         return self._read(self.fetch(number), max_rows)
 
     def _read(self, blocks: Iterable[bytes], max_rows: int) -> Iterator[pa.RecordBatch]:
-        content = self._fetch_whole(blocks)
+        content = self._fetch_whole(blocks, self._max_bytes)
         rows = 0
         for batch in read_stream(content, self.schema, has_real_names=self.has_real_names):
             rows += batch.num_rows
@@ -100,15 +102,15 @@ class FetchedRows(ABC):
             # A driver could otherwise send nothing two billion times.
             raise InvalidResult("The driver has a chunk without rows.")
 
-    def _fetch_whole(self, blocks: Iterable[bytes]) -> bytearray:
+    def _fetch_whole(self, blocks: Iterable[bytes], max_bytes: int) -> bytearray:
         content = bytearray()
         with self._buffers.buffering() as count:
             for block in blocks:
                 limit_seconds(self._call_seconds)
                 count(len(block))
                 content += block
-                if len(content) > self._max_bytes:
-                    raise InvalidResult("The driver sends a chunk that is larger than its result.")
+                if len(content) > max_bytes:
+                    raise InvalidResult("The driver sends more than its result can have.")
         return content
 
 
@@ -160,7 +162,7 @@ class HeldRows(FetchedRows):
     def _count_rows(self) -> list[int]:
         """Return the number of rows of each chunk, as the driver says. Raise InvalidResult."""
         blocks = self._call(COUNT_ROWS, ResultTicket(self._statement_id))
-        content = self._fetch_whole(blocks)
+        content = self._fetch_whole(blocks, _MAX_COUNTS_BYTES)
         try:
             counts = _ROW_COUNTS.validate_json(content)
         except ValidationError:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,7 +66,7 @@ def test_a_statement_without_a_session_runs_in_the_driver_that_started_early(
     start_node: StartNode, early: EarlyLaunch
 ) -> None:
     node = start_node()
-    node.node.adopt(early)
+    node.node._launches.adopt_early(early)
     session = get_session(node.database, early.session.id)
     assert (session.state, session.epoch, session.pool) == (SessionState.STARTING, 1, True)
     assert session.handle == early.handle
@@ -81,7 +85,7 @@ def test_an_early_driver_is_killed_if_its_owner_has_a_pool_session(
     node = start_node()
     open_session = submit(node)
     folder = Path(early.handle["name"])
-    node.node.adopt(early)
+    node.node._launches.adopt_early(early)
     wait_until(lambda: not is_running(early), what="the end of the early driver")
     assert submit(node) == open_session
     drivers = early.parts.launcher._bootstraps.path(str(folder)).parent
@@ -112,3 +116,30 @@ def test_a_driver_that_cannot_start_early_is_left_to_the_first_statement(
         launch_early(settings, LocalParts.create(settings, embedded=True), address=ADDRESS) is None
     )
     assert "the first driver could not be started early" in caplog.text
+
+
+def test_an_early_driver_is_killed_if_its_session_would_exceed_a_limit(
+    start_node: StartNode, early: EarlyLaunch
+) -> None:
+    node = start_node(limits={"sessions_per_user": 1})
+    node.session(name="mine")
+    node.node._launches.adopt_early(early)
+    wait_until(lambda: not is_running(early), what="the end of the early driver")
+
+
+def test_a_signal_before_there_is_a_node_ends_the_early_driver(
+    tmp_path: Path, program: Path
+) -> None:
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")},
+        "HEADRACE_HOME": str(tmp_path / "home"),
+        "HEADRACE_CATALOG__KIND": "memory",
+        "HEADRACE_PROFILES": json.dumps({"default": {"python": str(program)}}),
+    }
+    command = [sys.executable, "-P", "-m", "headrace.api", "--embedded", "--port", "0"]
+    with subprocess.Popen([*command, "--open-pool"], env=environment) as node:
+        # The driver never starts a JVM, for which the node waits before it does anything else.
+        [driver] = wait_until(psutil.Process(node.pid).children, what="the early driver")
+        node.terminate()
+        assert node.wait(30) == 0
+        wait_until(lambda: not driver.is_running(), what="the end of the early driver")

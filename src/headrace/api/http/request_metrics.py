@@ -31,15 +31,27 @@ class RequestMetrics:
             await self._app(scope, receive, send)
             return
         start = time.perf_counter()
+        has_response = False
 
         async def observe(message: Message) -> None:
+            nonlocal has_response
             if message["type"] == "http.response.start":
-                method = scope["method"] if scope["method"] in _METHODS else "other"
-                labels = self._durations.labels(method, _route(scope), str(message["status"]))
-                labels.observe(time.perf_counter() - start)
+                has_response = True
+                self._observe(scope, str(message["status"]), start)
             await send(message)
 
-        await self._app(scope, receive, observe)
+        try:
+            await self._app(scope, receive, observe)
+        except Exception:
+            # Starlette answers an unexpected error outside of this middleware.
+            if not has_response:
+                self._observe(scope, "500", start)
+            raise
+
+    def _observe(self, scope: Scope, status: str, start: float) -> None:
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        labels = self._durations.labels(method, _route(scope), status)
+        labels.observe(time.perf_counter() - start)
 
 
 def _route(scope: Scope) -> str:

@@ -53,7 +53,7 @@ class ClassArchives:
     def jvm_options(self, java: JavaHome) -> list[str]:
         """Return the options with which a JVM uses the archive; none if there is no archive."""
         archive = self.find(java)
-        if archive is None or not archive.exists():
+        if archive is None or not os.access(archive, os.R_OK):
             return []
         with contextlib.suppress(OSError):
             os.utime(archive)
@@ -65,13 +65,15 @@ class ClassArchives:
         After a failure, whose log remains, nothing happens for a day.
         """
         archive = self.find(java)
-        if archive is None or archive.exists():
+        if archive is None or os.access(archive, os.R_OK):
             return
         log = archive.with_suffix(".log")
         with self._guard:
             if self._creation is not None or _has_failed_recently(log):
                 return
             try:
+                if archive.exists():
+                    return
                 _delete_unused(archive.parent)
                 with open_private_log(log) as stream:
                     self._creation = _start_creation(archive, java, stream), log

@@ -70,6 +70,8 @@ def main() -> int:
     command = _metastore_command(arguments.folder, arguments.port, arguments.jvm_options)
     if arguments.wait_for is not None:
         _wait_until_wanted(arguments.wait_for, stop)
+        if stop.is_set() or not _has_users(arguments.folder / "users.lock"):
+            return 0
     _supervise(arguments.folder, command, arguments.linger, stop)
     return 0
 

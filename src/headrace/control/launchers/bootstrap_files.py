@@ -55,5 +55,7 @@ class BootstrapFiles:
         for file in self._folder.glob("*.json"):
             with contextlib.suppress(OSError, ValueError):
                 bootstrap = Bootstrap.model_validate_json(file.read_text())
+                if bootstrap.nodes == addresses:
+                    continue
                 updated = bootstrap.model_copy(update={"nodes": addresses})
                 write_private(file, updated.model_dump_json())

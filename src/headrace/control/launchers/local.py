@@ -90,12 +90,17 @@ class LocalLauncher:
         return self._handle(group, name)
 
     def wait_for_jvm(self, handle: Handle, seconds: float) -> None:
-        """Wait until a driver that has just started is connected to its JVM, or for `seconds`."""
+        """Wait until a driver that has just started is connected to its JVM, or for `seconds`.
+
+        The wait ends with the process of the driver.
+        """
         # The driver writes the file for spark-submit, and removes it when the JVM has answered.
         file = self._bootstraps.properties_path(handle["name"])
         deadline = time.monotonic() + seconds
         for is_expected in (True, False):
             while file.exists() is not is_expected and time.monotonic() < deadline:
+                if not self.poll(handle).alive:
+                    return
                 time.sleep(_POLL_SECONDS)
 
     def find(self, name: str, profile: Profile) -> Handle | None:  # noqa: ARG002 - one host for all

@@ -55,7 +55,7 @@ class EarlyLaunch:
         self.parts.launcher.wait_for_jvm(self.handle, _JVM_SECONDS)
 
     def kill(self) -> None:
-        """Kill the driver, which has not been needed."""
+        """Kill the driver."""
         self.parts.launcher.kill(self.handle)
 
 

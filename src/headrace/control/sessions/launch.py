@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 
 from headrace.control.backend_pace import BackendPace
@@ -23,7 +24,13 @@ from headrace.control.sessions.launch_request import (
 )
 from headrace.control.sessions.opening import choose_pool_session
 from headrace.control.sessions.takeover import Takeovers
-from headrace.errors import BackendUnreachable, HeadraceError, InvalidSetting, LaunchFailed
+from headrace.errors import (
+    BackendUnreachable,
+    HeadraceError,
+    InvalidSetting,
+    LaunchFailed,
+    TooManySessions,
+)
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, Session
@@ -196,11 +203,12 @@ class Launches:
     def adopt_early(self, early: EarlyLaunch) -> None:
         """Open the pool session of a driver that was started before the store was open.
 
-        If the owner has an open pool session already, or a warm driver serves it, the early driver
-        is killed.
+        The early driver is killed if the owner has an open pool session already, if a warm driver
+        serves it, or if a limit of sessions is reached. The statement then reports the limit.
         """
         settings, session = self._settings, early.session
-        with self._database.write("launch.early") as tx:
+        is_current = False
+        with suppress(TooManySessions), self._database.write("launch.early") as tx:
             is_current = (
                 choose_pool_session(tx, settings, session.owner, session) == session.id
                 and self._claim(tx, session.id, early.profile, early.driver_secrets) == early.epoch
