@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -133,6 +135,21 @@ def test_temporary_folders_of_drivers_that_ended_by_themselves_are_deleted(
     assert not ended.exists()
     assert live.exists()
     assert foreign.exists()
+
+
+def test_the_temporary_folder_of_an_early_driver_without_a_session_is_deleted_later(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease={**SWEEP, "orphan": "10m"})
+    folder = node.node.settings.layout.temporary / f"headrace-se_{'0' * 32}-1"
+    folder.mkdir(parents=True)
+    task = AbandonedFolders(node.node.context)
+    os.utime(folder, (time.time() - 500,) * 2)
+    task.run()
+    assert folder.exists()
+    os.utime(folder, (time.time() - 700,) * 2)
+    task.run()
+    assert not folder.exists()
 
 
 def test_a_slow_deletion_of_a_temporary_folder_delays_no_other_work(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 
 from headrace.control.context import NodeContext
 from headrace.control.launchers import process_group
@@ -17,7 +18,7 @@ from headrace.errors import ResultsUnavailable
 from headrace.model.result import ResultAttempt
 from headrace.model.session import DriverLease
 from headrace.storage import locations
-from headrace.store import takeovers
+from headrace.store import sessions, takeovers
 from headrace.store.abandoned_results import find_abandoned
 
 _LOG = logging.getLogger("headrace.leftovers")
@@ -92,6 +93,7 @@ class AbandonedFolders:
         self._database = context.database
         self._temporary = TemporaryFolders(layout.temporary)
         self._bootstraps = [BootstrapFiles(layout.drivers), BootstrapFiles(layout.submitted)]
+        self._orphan_seconds = context.settings.lease.orphan.total_seconds()
 
     def run(self) -> None:
         """Delete each folder whose driver has ended. Raises StoreUnavailable."""
@@ -105,9 +107,22 @@ class AbandonedFolders:
 
     def _has_ended(self, name: str, lease: DriverLease) -> bool:
         with self._database.read() as tx:
-            if not takeovers.launch_has_ended(tx, lease):
-                return False
+            has_ended = takeovers.launch_has_ended(tx, lease)
+            is_unknown = sessions.get(tx, lease.session_id) is None
+        if not has_ended and not (is_unknown and self._is_old(name)):
+            return False
         arguments = {
             argument for bootstraps in self._bootstraps for argument in bootstraps.arguments(name)
         }
         return process_group.find(arguments) is None
+
+    def _is_old(self, name: str) -> bool:
+        """Return whether the driver of an unknown session must have ended itself.
+
+        The node of an early launch died before it stored the session.
+        """
+        try:
+            changed = self._temporary.path(name).stat().st_mtime
+        except OSError:
+            return False
+        return time.time() - changed > self._orphan_seconds

@@ -60,7 +60,8 @@ class StatementMetrics:
         )
         self._driver_start = Histogram(
             "headrace_driver_start_seconds",
-            "Time from the launch of a driver until it reported that Spark is up. `profile` is a"
+            "Time from the launch of a driver until it reported that Spark is up. For the first"
+            " driver of an embedded node, it begins with the commit of the session. `profile` is a"
             " profile of the settings.",
             ["profile"],
             buckets=_SECONDS,

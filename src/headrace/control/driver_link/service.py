@@ -83,7 +83,7 @@ from headrace.store import (
 )
 from headrace.store.database import Tx
 from headrace.store.driver_view import DriverView
-from headrace.store.locks import lock_owned_statement
+from headrace.store.locks import LockedStatement, lock_owned_statement
 from headrace.store.notifications import session_topic
 
 ObserveStart = Callable[[Session, Session], None]
@@ -258,11 +258,11 @@ class DriverLinkService:
             if message.wrote:
                 succeeded = state is StatementState.SUCCESS
                 table_writes.release(tx, message.statement_id, lease, succeeded=succeeded)
-            if not applied:
+            if not applied or locked is None:
                 load_owned_view(tx, lease)
             else:
                 tx.wake(*map(session_topic, limits.choose_next(tx, self._running_limit)))
-                _save_report(tx, lease, message, grace_seconds=self._grace_seconds)
+                _save_report(tx, lease, message, locked, grace_seconds=self._grace_seconds)
                 if state is StatementState.SUCCESS:
                     release_query(tx, message.statement_id)
                     if message.task_outcome is not None:
@@ -381,7 +381,9 @@ def _assignment(
     )
 
 
-def _save_report(tx: Tx, lease: DriverLease, message: Ended, *, grace_seconds: float) -> None:
+def _save_report(
+    tx: Tx, lease: DriverLease, message: Ended, locked: LockedStatement, *, grace_seconds: float
+) -> None:
     if message.committed is not None:
         mark_committed(
             tx, lease, message.committed, message.statement_id, grace_seconds=grace_seconds
@@ -393,6 +395,7 @@ def _save_report(tx: Tx, lease: DriverLease, message: Ended, *, grace_seconds: f
         message.statement_id,
         atomic=message.atomic,
         note=message.note,
-        rows_written=message.rows_written,
+        # A query writes no rows, whatever its driver says.
+        rows_written=None if locked.is_query else message.rows_written,
         progress=message.progress,
     )
