@@ -24,7 +24,7 @@ from headrace.control import periodic_tasks
 from headrace.control.backend_pools import BackendPools
 from headrace.control.launchers.base import DriverExit, DriverStatus, Handle, LaunchRequest
 from headrace.control.node import Node
-from headrace.control.sessions import launch
+from headrace.control.sessions import launch_request
 from headrace.model.session import DriverLease
 from headrace.profiles import Profile
 from headrace.store import nodes
@@ -175,7 +175,7 @@ def open_nodes(store: MemoryStore, steps: Steps, backend: Backend) -> Iterator[l
         patch(mock.patch.object(Database, "open", return_value=store))
         patch(mock.patch.object(periodic_tasks, "read_boot_clock", store.read_clock))
         patch(mock.patch.object(periodic_tasks._LOG, "exception", _raise_hidden_error))
-        patch(mock.patch.object(launch.secrets, "token_urlsafe", return_value="token"))
+        patch(mock.patch.object(launch_request.secrets, "token_urlsafe", return_value="token"))
         patch(mock.patch.object(BackendPools, "submit", _as_method(pools.submit)))
         patch(mock.patch.object(BackendPools, "is_busy", _as_method(pools.is_busy)))
         for number in range(2):

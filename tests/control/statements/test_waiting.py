@@ -12,6 +12,7 @@ from tests.support.waiting import wait_until
 
 from headrace.model.table_write import TableWrite
 from headrace.model.waiting_for import WaitCode
+from headrace.store import nodes
 
 pytestmark = pytest.mark.finding("U11")
 
@@ -52,6 +53,11 @@ def test_a_statement_waits_for_the_driver_of_its_session(node: InProcessNode) ->
 
 def test_a_statement_waits_for_a_node_that_can_start_its_driver(start_node: StartNode) -> None:
     node = start_node(profiles={"far": {"backend": "spark-submit", "master": "yarn"}})
+    with node.database.write("test.node") as tx:
+        # A session whose profile no node offers would fail.
+        nodes.register(
+            tx, "no_far", address="http://far", version="1", seconds=60, profiles=["far"]
+        )
     statement = node.submit(session=node.session(profile="far"))
     text = "Its session waits for a node that starts its driver."
     expect(node, statement, WaitCode.SESSION_START, text)
