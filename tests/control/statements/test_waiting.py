@@ -172,11 +172,12 @@ def test_one_query_explains_a_statement_that_waits_and_none_a_query_that_runs(
 
 
 def count_queries(node: InProcessNode, statement: dict[str, Any]) -> int:
-    """Return the number of queries of statements during one read of a statement."""
+    """Return the number of queries of statements by their id, during one read of a statement."""
     queries: list[str] = []
 
-    def collect(_c: Any, _cursor: Any, sql: str, *_others: Any) -> None:
-        if "FROM statements" in sql:
+    def collect(_c: Any, _cursor: Any, sql: str, parameters: Any, *_others: Any) -> None:
+        # Background tasks may read statements too.
+        if "FROM statements" in sql and statement["id"] in str(parameters):
             queries.append(sql)
 
     event.listen(node.database._readers, "before_cursor_execute", collect)
