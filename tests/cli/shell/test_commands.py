@@ -161,20 +161,43 @@ def test_copy_inserts_the_rows_of_a_file(
     open_shell.enter(f"\\copy t from '{tmp_path}/empty.csv'", "contains no rows")
 
 
+@pytest.mark.parametrize(
+    ("end", "reported"), [("cancelled", "Cancelled st_"), ("success", "ended as success")]
+)
 def test_an_interrupted_copy_tells_how_many_rows_were_inserted(
-    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path, end: str, reported: str
 ) -> None:
     columns = [CatalogName("id", "int")]
     node.on("DESCRIBE TABLE t", columns=_DESCRIBED, chunks=[[["id", "int", None]]])
-    node.on(insert_statement("t", list(enumerate(columns))), hangs=True)
+    node.on(insert_statement("t", list(enumerate(columns))), hangs=True, cancels_to=end)
     (tmp_path / "t.csv").write_text("id\n" + "1\n" * 50_001)
     open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "running")
     node.finish(list(node.statements)[-1])
     open_shell.wait_for("50,000 rows inserted")
     wait_until(lambda: len(user_statements(node)) == 2)
     open_shell.type(CTRL_C)
-    open_shell.wait_for("Cancelled st_")
-    assert "The first 50,000 rows" in open_shell.wait_for("default>")
+    open_shell.wait_for(reported)
+    written = " ".join(open_shell.wait_for("default>").split())
+    assert "The first 50,000 rows" in written
+    assert "The next 1 may have been inserted" in written
+
+
+def test_a_copy_whose_first_batch_is_in_doubt_says_so(
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+) -> None:
+    insert = insert_statement("t", [(0, CatalogName("id", "int"))])
+    node.on("DESCRIBE TABLE t", columns=_DESCRIBED, chunks=[[["id", "int", None]]])
+    node.on(insert, hangs=True)
+    (tmp_path / "t.csv").write_text("id\n1\n2\n")
+    open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "running")
+    open_shell.type(CTRL_C)
+    written = " ".join(open_shell.wait_for("default>").split())
+    assert "The first 2 rows" in written
+    assert "check the table" in written
+    node.on(insert, state="failed", error={"code": "x", "message": "Wrong."})
+    open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "Wrong.")
+    open_shell.enter("SELECT 1;", "SELECT · ")
+    assert " ".join(open_shell.plain_text.split()).count("check the table") == 1
 
 
 def test_a_full_disk_does_not_end_the_shell(node: ScriptedNode, open_shell: ShellTerminal) -> None:

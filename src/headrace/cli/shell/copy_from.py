@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.cli.interrupts import Interrupts
+from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupts
 from headrace.cli.output.text import Number, to_json
 from headrace.cli.result_printer import ResultPrinter
 from headrace.cli.script import Source, split_sources
@@ -24,7 +24,7 @@ from headrace.cli.shell.file_rows import read_rows
 from headrace.cli.shell.session import ShellSession, fetch_rows
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
-from headrace.errors import HeadraceError, InvalidRequest
+from headrace.errors import EXIT_CONNECTION, InvalidRequest
 from headrace.grammar.quoting import quote_name, quote_string
 
 BATCH_BYTES = 4 * 1024 * 1024
@@ -32,6 +32,8 @@ BATCH_BYTES = 4 * 1024 * 1024
 LARGEST_FILE = 64 * 1024 * 1024
 """Largest file in bytes. Spark reads larger ones better itself."""
 _BATCH_ROWS = 50_000
+_CODES_IN_DOUBT = frozenset({EXIT_INTERRUPTED, EXIT_CONNECTION})
+"""Exit codes of a statement that may have succeeded."""
 
 
 @dataclass(slots=True)
@@ -70,6 +72,8 @@ class CopyFrom:
         self._executor = executor
         self._terminal = terminal
         self._inserted = 0
+        self._in_doubt = 0
+        """Rows after the inserted ones whose INSERT may or may not have succeeded."""
 
     def run(self, request: CopyRequest) -> int:
         """Insert the rows of the file and return the exit code.
@@ -80,16 +84,16 @@ class CopyFrom:
         _check_size(request)
         rows = fetch_rows(self._client, self._session.id, f"DESCRIBE TABLE {request.table}")
         columns = {column.text.lower(): column for column in described_columns(rows)}
-        self._inserted = 0
+        self._inserted, self._in_doubt = 0, 0
+        is_complete = False
         try:
             code = self._executor.run_until_interrupt(
                 lambda interrupts: self._insert(request, columns, interrupts)
             )
-        except HeadraceError:
-            self._report(request)
-            raise
-        if code:
-            self._report(request)
+            is_complete = not code
+        finally:
+            if not is_complete:
+                self._report(request)
         return code
 
     def _insert(
@@ -99,6 +103,7 @@ class CopyFrom:
         for batch in make_batches(request, columns):
             text = insert_statement(request.table, batch.columns_of(columns))
             parameter = {"name": "rows", "value": "[" + ",".join(batch.rows) + "]"}
+            self._in_doubt = len(batch.rows)
             code = self._executor.run_interruptible(
                 split_sources([Source(None, text)]),
                 printer,
@@ -106,8 +111,10 @@ class CopyFrom:
                 fields={"parameters": [parameter]},
             )
             if code:
+                if code not in _CODES_IN_DOUBT:
+                    self._in_doubt = 0
                 return code
-            self._inserted += len(batch.rows)
+            self._inserted, self._in_doubt = self._inserted + len(batch.rows), 0
             self._terminal.info(f"{self._inserted:,} rows inserted")
         if not self._inserted:
             self._terminal.info(f"{request.file} contains no rows.")
@@ -115,11 +122,18 @@ class CopyFrom:
 
     def _report(self, request: CopyRequest) -> None:
         """Print what an error or Ctrl-C has left in the table."""
-        if self._inserted:
+        inserted = f"The first {self._inserted:,} rows of {request.file} were inserted"
+        if self._in_doubt and self._inserted:
             self._terminal.warn(
-                f"The first {self._inserted:,} rows of {request.file} were inserted; the others "
-                "were not."
+                f"{inserted}. The next {self._in_doubt:,} may have been inserted: check the table."
             )
+        elif self._in_doubt:
+            self._terminal.warn(
+                f"The first {self._in_doubt:,} rows of {request.file} may have been inserted: "
+                "check the table."
+            )
+        elif self._inserted:
+            self._terminal.warn(f"{inserted}; the others were not.")
 
 
 def _check_size(request: CopyRequest) -> None:
