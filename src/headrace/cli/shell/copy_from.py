@@ -20,7 +20,7 @@ from headrace.cli.shell.catalog_cache import CatalogName
 from headrace.cli.shell.catalog_queries import described_columns
 from headrace.cli.shell.copy_command import CopyRequest
 from headrace.cli.shell.executor import Executor
-from headrace.cli.shell.file_rows import read_rows
+from headrace.cli.shell.file_rows import column_key, read_rows
 from headrace.cli.shell.session import ShellSession, fetch_rows
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
@@ -162,7 +162,7 @@ def make_batches(request: CopyRequest, columns: dict[str, CatalogName]) -> Itera
     for line, row in read_rows(request.file):
         values = {}
         for name, value in row.items():
-            key = name.strip().lower()
+            key = column_key(name)
             if key not in columns:
                 raise _unknown_column(request, line, name, columns)
             batch.names.add(key)
