@@ -42,8 +42,8 @@ class _Batch:
 
     rows: list[str] = field(default_factory=list)
     size: int = 0
-    names: set[str] = field(default_factory=set)
-    """Lower-case names of the columns that a row has."""
+    names: frozenset[str] = frozenset()
+    """Lower-case names of the columns that each row has. All others get their defaults."""
 
     def columns_of(self, columns: dict[str, CatalogName]) -> list[tuple[int, CatalogName]]:
         """Return the columns of the batch with their positions in the table."""
@@ -151,24 +151,33 @@ def _check_size(request: CopyRequest) -> None:
 def make_batches(request: CopyRequest, columns: dict[str, CatalogName]) -> Iterator[_Batch]:
     """Yield the rows of the file in batches.
 
+    The rows of a batch have the same columns, because a column that only some of them have would
+    be NULL in the others, and not its default.
+
     Args:
         columns: Columns of the table, by their names in lower case.
 
     Raises:
         InvalidRequest: A row names no column of the table, or a value does not fit its type.
     """
-    positions = {name: f"c{index}" for index, name in enumerate(columns)}
+    fields = {name: f"c{index}" for index, name in enumerate(columns)}
     batch = _Batch()
     for line, row in read_rows(request.file):
+        place = f"{request.file}:{line}"
+        if not row:
+            raise InvalidRequest(f"{place} has no columns.", hint="give it a value, or remove it")
         values = {}
         for name, value in row.items():
             key = column_key(name)
             if key not in columns:
                 raise _unknown_column(request, line, name, columns)
-            batch.names.add(key)
-            place = f"{request.file}:{line}, column {name}"
-            values[positions[key]] = _convert(value, columns[key].detail, place)
-        text = to_json(values)
+            values[key] = _convert(value, columns[key].detail, f"{place}, column {name}")
+        names = frozenset(values)
+        text = to_json({fields[key]: value for key, value in values.items()})
+        if batch.rows and names != batch.names:
+            yield batch
+            batch = _Batch()
+        batch.names = names
         batch.rows.append(text)
         batch.size += len(text.encode(errors="surrogatepass"))
         if batch.size >= BATCH_BYTES or len(batch.rows) >= _BATCH_ROWS:
