@@ -225,6 +225,20 @@ def test_the_session_can_be_changed(node: ScriptedNode, open_shell: ShellTermina
     assert (private["state"], etl["state"]) == ("closing", "running")
 
 
+def test_an_ended_private_session_is_replaced_on_the_return_to_it(
+    node: ScriptedNode, open_shell: ShellTerminal
+) -> None:
+    open_shell.type("\\session --create etl\r")
+    open_shell.wait_for("etl default>")
+    private, _ = node.sessions.values()
+    private["state"] = "dead"
+    open_shell.enter("\\session -", "private")
+    open_shell.enter("SELECT 2;", "SELECT · ")
+    sessions = {each["statement"]: each["session_id"] for each in node.statements.values()}
+    assert sessions["SELECT 2"] == list(node.sessions)[-1]
+    assert len(node.sessions) == 3
+
+
 def test_refresh_loads_the_names_again(node: ScriptedNode, open_shell: ShellTerminal) -> None:
     open_shell.type("TABLE x")
     wait_until(lambda: all_statements(node).count("SHOW TABLES") == 1)
