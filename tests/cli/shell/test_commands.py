@@ -225,6 +225,21 @@ def test_the_session_can_be_changed(node: ScriptedNode, open_shell: ShellTermina
     assert (private["state"], etl["state"]) == ("closing", "running")
 
 
+def test_arguments_that_cannot_be_parsed_are_refused(open_shell: ShellTerminal) -> None:
+    open_shell.enter("\\session o'brien", "No closing quotation")
+    for line in ("\\i ~nobody0/x", "\\o ~nobody0/x", "\\copy t to ~nobody0/a.csv"):
+        open_shell.enter(line, "is not known")
+    assert open_shell.leave() == 0
+
+
+def test_an_unexpected_error_returns_to_the_prompt(
+    node: ScriptedNode, open_shell: ShellTerminal
+) -> None:
+    node.on("SELECT 1", columns=[("x", "int")], chunks=[[None]])  # a row that is no list
+    open_shell.enter("SELECT 1;", "error: TypeError")
+    open_shell.enter("SELECT 2;", "SELECT · ")
+
+
 def test_an_ended_private_session_is_replaced_on_the_return_to_it(
     node: ScriptedNode, open_shell: ShellTerminal
 ) -> None:
