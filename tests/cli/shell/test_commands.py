@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,18 @@ def test_a_copy_whose_first_batch_is_in_doubt_says_so(
     open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "Wrong.")
     open_shell.enter("SELECT 1;", "SELECT · ")
     assert " ".join(open_shell.plain_text.split()).count("check the table") == 1
+
+
+def test_ctrl_c_ends_a_copy_that_reads_its_file(
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+) -> None:
+    node.on("DESCRIBE TABLE t", columns=_DESCRIBED, chunks=[[["id", "int", None]]])
+    os.mkfifo(tmp_path / "t.csv")  # nobody writes to it
+    open_shell.type(f"\\copy t from '{tmp_path}/t.csv'\r")
+    wait_until(lambda: "DESCRIBE TABLE t" in all_statements(node))
+    open_shell.type(CTRL_C)
+    open_shell.wait_for("default>")
+    open_shell.enter("SELECT 2;", "SELECT · ")
 
 
 def test_a_full_disk_does_not_end_the_shell(node: ScriptedNode, open_shell: ShellTerminal) -> None:

@@ -100,7 +100,12 @@ class CopyFrom:
         self, request: CopyRequest, columns: dict[str, CatalogName], interrupts: Interrupts
     ) -> int:
         printer = _SilentPrinter(self._client, self._terminal, None)
-        for batch in make_batches(request, columns):
+        batches = make_batches(request, columns)
+        while True:
+            with interrupts.interruptible():  # a large file takes a while to read
+                batch = next(batches, None)
+            if batch is None:
+                break
             text = insert_statement(request.table, batch.columns_of(columns))
             parameter = {"name": "rows", "value": "[" + ",".join(batch.rows) + "]"}
             self._in_doubt = len(batch.rows)

@@ -15,7 +15,7 @@ from headrace.errors import InvalidRequest
 
 FileRow = dict[str, Any]
 """Values of a row by the column names in the file."""
-_FIELD = re.compile(r'"((?:[^"]|"")*)"|([^,"]*)')
+_FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"|([^,"]*)')
 _RENAME = "rename or remove one of them"
 _CSV = frozenset({".csv"})
 _JSON = frozenset({".json", ".jsonl", ".ndjson"})
@@ -84,21 +84,24 @@ def column_key(name: str) -> str:
 
 def _read_records(file: Path, stream: TextIO) -> Iterator[tuple[int, list[str | None]]]:
     """Yield the fields of each record. A quoted field may hold line ends."""
-    record, first_line, width = "", 1, 0
+    lines: list[str] = []
+    first_line, width, is_quoted = 1, 0, False
     for number, line in enumerate(stream, start=1):
-        if not record:
+        if not lines:
             first_line = number
-        record += line
-        if record.count('"') % 2:
+        lines.append(line)
+        is_quoted ^= line.count('"') % 2 == 1
+        if is_quoted:
             continue
+        record = "".join(lines)
+        lines.clear()
         text = record.rstrip("\r\n") if not record.endswith('"') else record
-        record = ""
         if not text and width != 1:
             continue  # an empty line is a row only in a file with one column
         fields = _split_record(file, first_line, text)
         width = width or len(fields)
         yield first_line, fields
-    if record:
+    if lines:
         raise InvalidRequest(f"{file}:{first_line}: a quoted field does not end.")
 
 
