@@ -125,3 +125,25 @@ def test_another_session_forgets_all_names(cache: CatalogCache, loader: Loader) 
 def test_an_idle_thread_keeps_the_session_alive(cache: CatalogCache, loader: Loader) -> None:
     wait_until(lambda: loader.pings > 2)
     assert loader.loads == []
+
+
+@pytest.mark.parametrize("cache", [0.01], indirect=True)
+def test_an_error_of_a_listener_does_not_end_the_thread(
+    cache: CatalogCache, loader: Loader
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("Event loop is closed")
+
+    cache.on_loaded = fail
+    pings = loader.pings
+    wait_until(lambda: loader.pings > pings + 2)
+
+
+def test_an_error_of_the_pause_does_not_end_the_thread(loader: Loader) -> None:
+    def fail() -> float:
+        raise ValueError("no duration")
+
+    cache = CatalogCache(loader.load, keep_alive_seconds=fail)
+    cache.start()
+    wait_until(lambda: cache.names(TABLES))
+    cache.close()

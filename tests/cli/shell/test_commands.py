@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -161,20 +162,55 @@ def test_copy_inserts_the_rows_of_a_file(
     open_shell.enter(f"\\copy t from '{tmp_path}/empty.csv'", "contains no rows")
 
 
+@pytest.mark.parametrize(
+    ("end", "reported"), [("cancelled", "Cancelled st_"), ("success", "ended as success")]
+)
 def test_an_interrupted_copy_tells_how_many_rows_were_inserted(
-    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path, end: str, reported: str
 ) -> None:
     columns = [CatalogName("id", "int")]
     node.on("DESCRIBE TABLE t", columns=_DESCRIBED, chunks=[[["id", "int", None]]])
-    node.on(insert_statement("t", list(enumerate(columns))), hangs=True)
+    node.on(insert_statement("t", list(enumerate(columns))), hangs=True, cancels_to=end)
     (tmp_path / "t.csv").write_text("id\n" + "1\n" * 50_001)
     open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "running")
     node.finish(list(node.statements)[-1])
     open_shell.wait_for("50,000 rows inserted")
     wait_until(lambda: len(user_statements(node)) == 2)
     open_shell.type(CTRL_C)
-    open_shell.wait_for("Cancelled st_")
-    assert "The first 50,000 rows" in open_shell.wait_for("default>")
+    open_shell.wait_for(reported)
+    written = " ".join(open_shell.wait_for("default>").split())
+    assert "The first 50,000 rows" in written
+    assert "The next 1 may have been inserted" in written
+
+
+def test_a_copy_whose_first_batch_is_in_doubt_says_so(
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+) -> None:
+    insert = insert_statement("t", [(0, CatalogName("id", "int"))])
+    node.on("DESCRIBE TABLE t", columns=_DESCRIBED, chunks=[[["id", "int", None]]])
+    node.on(insert, hangs=True)
+    (tmp_path / "t.csv").write_text("id\n1\n2\n")
+    open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "running")
+    open_shell.type(CTRL_C)
+    written = " ".join(open_shell.wait_for("default>").split())
+    assert "The first 2 rows" in written
+    assert "check the table" in written
+    node.on(insert, state="failed", error={"code": "x", "message": "Wrong."})
+    open_shell.enter(f"\\copy t from '{tmp_path}/t.csv'", "Wrong.")
+    open_shell.enter("SELECT 1;", "SELECT · ")
+    assert " ".join(open_shell.plain_text.split()).count("check the table") == 1
+
+
+def test_ctrl_c_ends_a_copy_that_reads_its_file(
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+) -> None:
+    node.on("DESCRIBE TABLE t", columns=_DESCRIBED, chunks=[[["id", "int", None]]])
+    os.mkfifo(tmp_path / "t.csv")  # nobody writes to it
+    open_shell.type(f"\\copy t from '{tmp_path}/t.csv'\r")
+    wait_until(lambda: "DESCRIBE TABLE t" in all_statements(node))
+    open_shell.type(CTRL_C)
+    open_shell.wait_for("default>")
+    open_shell.enter("SELECT 2;", "SELECT · ")
 
 
 def test_a_full_disk_does_not_end_the_shell(node: ScriptedNode, open_shell: ShellTerminal) -> None:
@@ -200,6 +236,35 @@ def test_the_session_can_be_changed(node: ScriptedNode, open_shell: ShellTermina
     assert sessions["SELECT 2"] == private["id"]
     assert open_shell.leave() == 0
     assert (private["state"], etl["state"]) == ("closing", "running")
+
+
+def test_arguments_that_cannot_be_parsed_are_refused(open_shell: ShellTerminal) -> None:
+    open_shell.enter("\\session o'brien", "No closing quotation")
+    for line in ("\\i ~nobody0/x", "\\o ~nobody0/x", "\\copy t to ~nobody0/a.csv"):
+        open_shell.enter(line, "is not known")
+    assert open_shell.leave() == 0
+
+
+def test_an_unexpected_error_returns_to_the_prompt(
+    node: ScriptedNode, open_shell: ShellTerminal
+) -> None:
+    node.on("SELECT 1", columns=[("x", "int")], chunks=[[None]])  # a row that is no list
+    open_shell.enter("SELECT 1;", "error: TypeError")
+    open_shell.enter("SELECT 2;", "SELECT · ")
+
+
+def test_an_ended_private_session_is_replaced_on_the_return_to_it(
+    node: ScriptedNode, open_shell: ShellTerminal
+) -> None:
+    open_shell.type("\\session --create etl\r")
+    open_shell.wait_for("etl default>")
+    private, _ = node.sessions.values()
+    private["state"] = "dead"
+    open_shell.enter("\\session -", "private")
+    open_shell.enter("SELECT 2;", "SELECT · ")
+    sessions = {each["statement"]: each["session_id"] for each in node.statements.values()}
+    assert sessions["SELECT 2"] == list(node.sessions)[-1]
+    assert len(node.sessions) == 3
 
 
 def test_refresh_loads_the_names_again(node: ScriptedNode, open_shell: ShellTerminal) -> None:

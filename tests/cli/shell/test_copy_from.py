@@ -47,8 +47,8 @@ def test_rows_are_converted_to_the_types_of_the_table(tmp_path: Path) -> None:
     content = (
         '{"ID": 1.50, "name": true, "tags": ["a", 1], "doc": {"x": 1.0}}\n{"name": "", "id": null}'
     )
-    (batch,) = make_batches(load(tmp_path, content, "f.json"), COLUMNS)
-    assert [json.loads(row) for row in batch.rows] == [
+    batch, other = make_batches(load(tmp_path, content, "f.json"), COLUMNS)
+    assert [json.loads(row) for row in batch.rows + other.rows] == [
         {"c0": "1.50", "c1": "true", "c2": ["a", 1], "c4": '{"x": 1.0}'},
         {"c1": "", "c0": None},
     ]
@@ -58,6 +58,18 @@ def test_rows_are_converted_to_the_types_of_the_table(tmp_path: Path) -> None:
         "tags",
         "doc",
     ]
+
+
+def test_rows_with_other_columns_are_in_another_batch(tmp_path: Path) -> None:
+    content = '{"id": 1}\n{"ID": 2}\n{"id": 3, "name": "x"}\n{"name": null, "id": 4}\n{"id": 5}'
+    batches = make_batches(load(tmp_path, content, "f.json"), COLUMNS)
+    shown = [(sorted(batch.names), len(batch.rows)) for batch in batches]
+    assert shown == [(["id"], 2), (["id", "name"], 2), (["id"], 1)]
+
+
+def test_a_row_without_columns_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"f\.json:2 has no columns"):
+        list(make_batches(load(tmp_path, '{"id": 1}\n{}', "f.json"), COLUMNS))
 
 
 def test_a_large_file_is_inserted_in_batches(

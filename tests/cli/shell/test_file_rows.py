@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,14 @@ def test_csv_distinguishes_null_from_an_empty_string(tmp_path: Path, end: str) -
     ]
 
 
+def test_a_long_quoted_field_takes_linear_time(tmp_path: Path) -> None:
+    begin = time.process_time()
+    field = '""x\n' * 200_000
+    (row,) = rows(tmp_path, "f.csv", f'a\n"{field}"\n')
+    assert row == (2, {"a": field.replace('""', '"')})
+    assert time.process_time() - begin < 5  # 10 s and more if each line reads all lines before it
+
+
 def test_an_empty_line_is_null_in_a_file_with_one_column(tmp_path: Path) -> None:
     assert rows(tmp_path, "f.csv", "a\n\nx") == [(2, {"a": None}), (3, {"a": "x"})]
     assert rows(tmp_path, "f.csv", "a,b\n\n1,2\n\n") == [(3, {"a": "1", "b": "2"})]
@@ -50,6 +59,10 @@ def test_json_lines_and_arrays(tmp_path: Path, name: str, content: str) -> None:
         ("f.csv", "a,b\n1\n", "f.csv:2 has 1 fields, but the header has 2"),
         ("f.csv", 'a\n"x\n', "f.csv:2: a quoted field does not end"),
         ("f.csv", 'a,b\n1,x"y"\n', "f.csv:2: the quotes of field 2 do not enclose it"),
+        ("f.csv", "a,b,a\n1,2,3\n", "f.csv:1 has the column 'a' more than once"),
+        ("f.csv", "A ,a\n1,2\n", "f.csv:1 has the column 'a' more than once .as 'A ' and 'a'"),
+        ("f.json", '{"a": 1}\n{"a": 1, "A": 2}\n', "f.json:2 has the column 'A' more than once"),
+        ("f.json", '{"a": 1, "a": 2}\n', "f.json:1 has the column 'a' more than once"),
         ("f.csv", b"a\n\xff\n", "is not valid UTF-8"),
         ("f.json", "{}\n1\n", "f.json:2 is not a JSON object"),
         ("f.json", "{}\n{\n", "f.json:2 is not a JSON object"),

@@ -9,6 +9,9 @@ from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from typing import NamedTuple
 
+_PAUSE = 600.0
+"""Seconds between two keep-alives, unless the session sets another time."""
+
 
 class NameKind(Enum):
     """Kinds of names that the cache holds."""
@@ -46,7 +49,7 @@ class CatalogCache:
         load: Callable[[Lookup], list[CatalogName]],
         *,
         keep_alive: Callable[[], None] = lambda: None,
-        keep_alive_seconds: Callable[[], float] = lambda: 600.0,
+        keep_alive_seconds: Callable[[], float] = lambda: _PAUSE,
     ) -> None:
         """Create the cache; `start` starts its thread.
 
@@ -130,7 +133,8 @@ class CatalogCache:
                     self._keep_alive()
             else:
                 self._refresh(lookup, generation)
-            self.on_loaded()
+            with suppress(Exception):  # as above
+                self.on_loaded()
 
     def _refresh(self, lookup: Lookup, generation: int) -> None:
         names: list[CatalogName] | None = None
@@ -146,7 +150,9 @@ class CatalogCache:
 
     def _next(self) -> tuple[Lookup | None, int]:
         """Wait for a wanted list. Return None if the session is new, or nothing was wanted."""
-        pause = self._keep_alive_seconds()
+        pause = _PAUSE
+        with suppress(Exception):  # as above
+            pause = self._keep_alive_seconds()
         with self._changed:
 
             def is_ready() -> bool:

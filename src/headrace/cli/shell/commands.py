@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import shlex
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from headrace.cli.interrupts import Interrupts
 from headrace.cli.listing import write_object
@@ -14,6 +12,7 @@ from headrace.cli.options import parse_seconds
 from headrace.cli.output.formats import OutputFormat
 from headrace.cli.script import Source, SourceStatement, read_sources, split_sources
 from headrace.cli.session_option import SessionOption
+from headrace.cli.shell.arguments import parse_file, split_words
 from headrace.cli.shell.catalog_cache import CatalogCache
 from headrace.cli.shell.command_list import COMMANDS, format_help
 from headrace.cli.shell.copy_command import parse_copy
@@ -165,7 +164,7 @@ class CommandRunner:
         return self._executor.run_until_interrupt(repeat)
 
     def _run_file(self, arguments: str) -> int:
-        name = str(_file_argument("i", arguments))
+        name = str(parse_file("i", arguments))
         statements = split_sources(read_sources([], [name]))
         if not statements:
             self._terminal.info(f"{name} contains no statement.")
@@ -177,7 +176,7 @@ class CommandRunner:
             self.close()
             self._terminal.info("Results go to the terminal.")
             return 0
-        file = _file_argument("o", arguments)
+        file = parse_file("o", arguments)
         chosen = self._display.default_format or _FILE_FORMATS.get(file.suffix.lower())
         if file.suffix.lower() in {".parquet", ".arrow"}:
             raise InvalidRequest(
@@ -201,7 +200,7 @@ class CommandRunner:
         return copy_to(request, self._client, self._executor, self._terminal)
 
     def _show_or_switch_session(self, arguments: str) -> int:
-        words = shlex.split(arguments)
+        words = split_words("session", arguments)
         create = "--create" in words
         names = [word for word in words if word != "--create"]
         if len(names) > 1 or (create and not names):
@@ -244,16 +243,3 @@ def _choice(command: str, argument: str, choices: Sequence[str], default: str) -
 
 def _switch(command: str, argument: str, *, present: bool) -> bool:
     return _choice(command, argument, ("on", "off"), "off" if present else "on") == "on"
-
-
-def _file_argument(command: str, arguments: str) -> Path:
-    try:
-        words = shlex.split(arguments)
-    except ValueError as error:
-        raise InvalidRequest(f"\\{command}: {error}.") from None
-    if len(words) != 1:
-        raise InvalidRequest(
-            f"\\{command} takes one file, but there are {len(words)} words.",
-            hint="quote a name with spaces: 'my file.sql'",
-        )
-    return Path(words[0]).expanduser()

@@ -2,11 +2,11 @@ r"""The arguments of `\copy`."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.cli.shell.arguments import parse_file
 from headrace.cli.shell.names import parse_name
 from headrace.errors import InvalidRequest
 from headrace.grammar.lexer import Token, TokenKind, code_tokens
@@ -36,7 +36,7 @@ def parse_copy(arguments: str) -> CopyRequest:
     direction = tokens[index]
     is_load = direction.word == "FROM"
     subject = arguments[: direction.start].strip()
-    file = _parse_file(arguments[direction.end :])
+    file = parse_file("copy", arguments[direction.end :], hint=_USAGE)
     if not subject.startswith("("):
         name = parse_name(subject)
         return CopyRequest(name, f"TABLE {name}", is_load, file)
@@ -57,13 +57,3 @@ def _direction_index(tokens: Sequence[Token]) -> int | None:
         elif depth == 0 and token.word in {"TO", "FROM"} and index:
             return index
     return None
-
-
-def _parse_file(text: str) -> Path:
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise InvalidRequest(f"\\copy: {error}.", hint=_USAGE) from None
-    if len(words) != 1:
-        raise InvalidRequest("\\copy takes one file.", hint=_USAGE)
-    return Path(words[0]).expanduser()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.cli.interrupts import Interrupts
+from headrace.cli.interrupts import EXIT_INTERRUPTED, Interrupts
 from headrace.cli.output.text import Number, to_json
 from headrace.cli.result_printer import ResultPrinter
 from headrace.cli.script import Source, split_sources
@@ -20,11 +20,11 @@ from headrace.cli.shell.catalog_cache import CatalogName
 from headrace.cli.shell.catalog_queries import described_columns
 from headrace.cli.shell.copy_command import CopyRequest
 from headrace.cli.shell.executor import Executor
-from headrace.cli.shell.file_rows import read_rows
+from headrace.cli.shell.file_rows import column_key, read_rows
 from headrace.cli.shell.session import ShellSession, fetch_rows
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
-from headrace.errors import HeadraceError, InvalidRequest
+from headrace.errors import EXIT_CONNECTION, InvalidRequest
 from headrace.grammar.quoting import quote_name, quote_string
 
 BATCH_BYTES = 4 * 1024 * 1024
@@ -32,6 +32,8 @@ BATCH_BYTES = 4 * 1024 * 1024
 LARGEST_FILE = 64 * 1024 * 1024
 """Largest file in bytes. Spark reads larger ones better itself."""
 _BATCH_ROWS = 50_000
+_CODES_IN_DOUBT = frozenset({EXIT_INTERRUPTED, EXIT_CONNECTION})
+"""Exit codes of a statement that may have succeeded."""
 
 
 @dataclass(slots=True)
@@ -40,8 +42,8 @@ class _Batch:
 
     rows: list[str] = field(default_factory=list)
     size: int = 0
-    names: set[str] = field(default_factory=set)
-    """Lower-case names of the columns that a row has."""
+    names: frozenset[str] = frozenset()
+    """Lower-case names of the columns that each row has. All others get their defaults."""
 
     def columns_of(self, columns: dict[str, CatalogName]) -> list[tuple[int, CatalogName]]:
         """Return the columns of the batch with their positions in the table."""
@@ -70,6 +72,8 @@ class CopyFrom:
         self._executor = executor
         self._terminal = terminal
         self._inserted = 0
+        self._in_doubt = 0
+        """Rows after the inserted ones whose INSERT may or may not have succeeded."""
 
     def run(self, request: CopyRequest) -> int:
         """Insert the rows of the file and return the exit code.
@@ -80,25 +84,31 @@ class CopyFrom:
         _check_size(request)
         rows = fetch_rows(self._client, self._session.id, f"DESCRIBE TABLE {request.table}")
         columns = {column.text.lower(): column for column in described_columns(rows)}
-        self._inserted = 0
+        self._inserted, self._in_doubt = 0, 0
+        is_complete = False
         try:
             code = self._executor.run_until_interrupt(
                 lambda interrupts: self._insert(request, columns, interrupts)
             )
-        except HeadraceError:
-            self._report(request)
-            raise
-        if code:
-            self._report(request)
+            is_complete = not code
+        finally:
+            if not is_complete:
+                self._report(request)
         return code
 
     def _insert(
         self, request: CopyRequest, columns: dict[str, CatalogName], interrupts: Interrupts
     ) -> int:
         printer = _SilentPrinter(self._client, self._terminal, None)
-        for batch in make_batches(request, columns):
+        batches = make_batches(request, columns)
+        while True:
+            with interrupts.interruptible():  # a large file takes a while to read
+                batch = next(batches, None)
+            if batch is None:
+                break
             text = insert_statement(request.table, batch.columns_of(columns))
             parameter = {"name": "rows", "value": "[" + ",".join(batch.rows) + "]"}
+            self._in_doubt = len(batch.rows)
             code = self._executor.run_interruptible(
                 split_sources([Source(None, text)]),
                 printer,
@@ -106,8 +116,10 @@ class CopyFrom:
                 fields={"parameters": [parameter]},
             )
             if code:
+                if code not in _CODES_IN_DOUBT:
+                    self._in_doubt = 0
                 return code
-            self._inserted += len(batch.rows)
+            self._inserted, self._in_doubt = self._inserted + len(batch.rows), 0
             self._terminal.info(f"{self._inserted:,} rows inserted")
         if not self._inserted:
             self._terminal.info(f"{request.file} contains no rows.")
@@ -115,11 +127,18 @@ class CopyFrom:
 
     def _report(self, request: CopyRequest) -> None:
         """Print what an error or Ctrl-C has left in the table."""
-        if self._inserted:
+        inserted = f"The first {self._inserted:,} rows of {request.file} were inserted"
+        if self._in_doubt and self._inserted:
             self._terminal.warn(
-                f"The first {self._inserted:,} rows of {request.file} were inserted; the others "
-                "were not."
+                f"{inserted}. The next {self._in_doubt:,} may have been inserted: check the table."
             )
+        elif self._in_doubt:
+            self._terminal.warn(
+                f"The first {self._in_doubt:,} rows of {request.file} may have been inserted: "
+                "check the table."
+            )
+        elif self._inserted:
+            self._terminal.warn(f"{inserted}; the others were not.")
 
 
 def _check_size(request: CopyRequest) -> None:
@@ -137,24 +156,33 @@ def _check_size(request: CopyRequest) -> None:
 def make_batches(request: CopyRequest, columns: dict[str, CatalogName]) -> Iterator[_Batch]:
     """Yield the rows of the file in batches.
 
+    The rows of a batch have the same columns, because a column that only some of them have would
+    be NULL in the others, and not its default.
+
     Args:
         columns: Columns of the table, by their names in lower case.
 
     Raises:
         InvalidRequest: A row names no column of the table, or a value does not fit its type.
     """
-    positions = {name: f"c{index}" for index, name in enumerate(columns)}
+    fields = {name: f"c{index}" for index, name in enumerate(columns)}
     batch = _Batch()
     for line, row in read_rows(request.file):
+        place = f"{request.file}:{line}"
+        if not row:
+            raise InvalidRequest(f"{place} has no columns.", hint="give it a value, or remove it")
         values = {}
         for name, value in row.items():
-            key = name.strip().lower()
+            key = column_key(name)
             if key not in columns:
                 raise _unknown_column(request, line, name, columns)
-            batch.names.add(key)
-            place = f"{request.file}:{line}, column {name}"
-            values[positions[key]] = _convert(value, columns[key].detail, place)
-        text = to_json(values)
+            values[key] = _convert(value, columns[key].detail, f"{place}, column {name}")
+        names = frozenset(values)
+        text = to_json({fields[key]: value for key, value in values.items()})
+        if batch.rows and names != batch.names:
+            yield batch
+            batch = _Batch()
+        batch.names = names
         batch.rows.append(text)
         batch.size += len(text.encode(errors="surrogatepass"))
         if batch.size >= BATCH_BYTES or len(batch.rows) >= _BATCH_ROWS:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,7 +15,8 @@ from headrace.errors import InvalidRequest
 
 FileRow = dict[str, Any]
 """Values of a row by the column names in the file."""
-_FIELD = re.compile(r'"((?:[^"]|"")*)"|([^,"]*)')
+_FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"|([^,"]*)')
+_RENAME = "rename or remove one of them"
 _CSV = frozenset({".csv"})
 _JSON = frozenset({".json", ".jsonl", ".ndjson"})
 
@@ -47,10 +49,11 @@ def _read_csv(file: Path, stream: TextIO) -> Iterator[tuple[int, FileRow]]:
     Python 3.12.
     """
     records = _read_records(file, stream)
-    _, header = next(records, (1, []))
+    header_line, header = next(records, (1, []))
     names = [name or "" for name in header]
     if not any(names):
         raise InvalidRequest(f"{file} has no header: its first line must name the columns.")
+    _refuse_duplicates(file, header_line, names)
     for line, fields in records:
         if len(fields) != len(names):
             raise InvalidRequest(
@@ -59,23 +62,46 @@ def _read_csv(file: Path, stream: TextIO) -> Iterator[tuple[int, FileRow]]:
         yield line, dict(zip(names, fields, strict=True))
 
 
+def _refuse_duplicates(file: Path, line: int, names: Iterable[str]) -> None:
+    """Raise InvalidRequest if two names of a row stand for the same column."""
+    earlier: dict[str, str] = {}
+    for name in names:
+        key = column_key(name)
+        if key in earlier:
+            other = earlier[key]
+            also = "" if other == name else f" (as {other!r} and {name!r})"
+            raise InvalidRequest(
+                f"{file}:{line} has the column {name.strip()!r} more than once{also}.",
+                hint=_RENAME,
+            )
+        earlier[key] = name
+
+
+def column_key(name: str) -> str:
+    """Return what the names of a column in a file and in its table have in common."""
+    return name.strip().lower()
+
+
 def _read_records(file: Path, stream: TextIO) -> Iterator[tuple[int, list[str | None]]]:
     """Yield the fields of each record. A quoted field may hold line ends."""
-    record, first_line, width = "", 1, 0
+    lines: list[str] = []
+    first_line, width, is_quoted = 1, 0, False
     for number, line in enumerate(stream, start=1):
-        if not record:
+        if not lines:
             first_line = number
-        record += line
-        if record.count('"') % 2:
+        lines.append(line)
+        is_quoted ^= line.count('"') % 2 == 1
+        if is_quoted:
             continue
+        record = "".join(lines)
+        lines.clear()
         text = record.rstrip("\r\n") if not record.endswith('"') else record
-        record = ""
         if not text and width != 1:
             continue  # an empty line is a row only in a file with one column
         fields = _split_record(file, first_line, text)
         width = width or len(fields)
         yield first_line, fields
-    if record:
+    if lines:
         raise InvalidRequest(f"{file}:{first_line}: a quoted field does not end.")
 
 
@@ -102,22 +128,39 @@ def _read_json(file: Path, stream: TextIO) -> Iterator[tuple[int, FileRow]]:
     """Yield the objects of JSON lines, or the items of one array, which are counted as lines."""
     begin = stream.readline()
     if begin.lstrip().startswith("["):
-        items = _parse_json(begin + stream.read())
+        items = _parse_json(begin + stream.read(), str(file))
         if not isinstance(items, list):
             raise InvalidRequest(f"{file} is not a JSON array.")
         values: Iterator[tuple[int, Any]] = enumerate(items, start=1)
     else:
         lines = enumerate(chain([begin], stream), start=1)
-        values = ((number, _parse_json(line)) for number, line in lines if line.strip())
+        values = (
+            (number, _parse_json(line, f"{file}:{number}"))
+            for number, line in lines
+            if line.strip()
+        )
     for number, value in values:
         if not isinstance(value, dict):
             raise InvalidRequest(f"{file}:{number} is not a JSON object.")
+        _refuse_duplicates(file, number, value)
         yield number, value
 
 
-def _parse_json(text: str) -> Any:
-    """Return the value of a JSON text; None if it is not valid. Numbers keep their digits."""
+def _parse_json(text: str, place: str) -> Any:
+    """Return the value of a JSON text; None if it is not valid. Numbers keep their digits.
+
+    Raises InvalidRequest if an object has a name twice, of which the json module drops the first.
+    """
+
+    def make_object(pairs: list[tuple[str, Any]]) -> FileRow:
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            counts = Counter(name for name, _ in pairs)
+            name = counts.most_common(1)[0][0]
+            raise InvalidRequest(f"{place} has the column {name!r} more than once.", hint=_RENAME)
+        return value
+
     try:
-        return json.loads(text, parse_float=Number, parse_int=Number)
+        return json.loads(text, parse_float=Number, parse_int=Number, object_pairs_hook=make_object)
     except (ValueError, RecursionError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from prompt_toolkit import PromptSession
@@ -68,7 +69,8 @@ def redraw(prompt: PromptSession[str]) -> None:
         _complete_again(prompt.default_buffer)
         app.invalidate()
 
-    loop.call_soon_threadsafe(refresh)
+    with suppress(RuntimeError):  # the prompt has ended meanwhile, and its loop is closed
+        loop.call_soon_threadsafe(refresh)
 
 
 def _complete_again(buffer: Buffer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import termios
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -78,6 +79,11 @@ class Shell:
             except OSError as error:
                 # For example, the disk of the file of \\o is full.
                 self._terminal.warn(f"error: {error.strerror or error}")
+                return
+            except Exception as error:  # noqa: BLE001 - a fault of one command ends no session
+                if self._terminal.debug:
+                    traceback.print_exception(error, file=self._terminal.err)
+                self._terminal.warn(f"error: {type(error).__name__}: {error}")
                 return
             if code or self._commands.has_quit:
                 return

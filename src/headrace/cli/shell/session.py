@@ -10,7 +10,13 @@ from headrace.cli.output.text import to_printable
 from headrace.cli.result_printer import exit_code
 from headrace.cli.session_option import SessionOption
 from headrace.client.http import LONGEST_POLL, Client, Json
-from headrace.errors import HeadraceError, InvalidRequest, SessionEnded, StatementFailed
+from headrace.errors import (
+    HeadraceError,
+    InvalidRequest,
+    SessionEnded,
+    SessionNotFound,
+    StatementFailed,
+)
 from headrace.model.lifecycle import SESSION, SessionState
 
 DEFAULT_CATALOG = "spark_catalog"
@@ -57,11 +63,13 @@ class ShellSession:
         return f"{label}{place}> "
 
     def use_private(self, client: Client) -> None:
-        """Use the private session of the shell; create it if there is none."""
-        if self._private_id is None:
+        """Use the private session of the shell; create one if there is none, or it has ended."""
+        session = None if self._private_id is None else _find_session(client, self._private_id)
+        if session is None or has_session_ended(session):
             request = {key: value for key, value in self._request.items() if value}
-            self._private_id = str(client.create_session(request)["id"])
-        self._use(client.session(self._private_id))
+            session = client.create_session(request)
+            self._private_id = str(session["id"])
+        self._use(session)
 
     def switch(self, client: Client, option: SessionOption) -> None:
         """Use the session that the option selects or creates.
@@ -89,7 +97,6 @@ class ShellSession:
         if not has_session_ended(client.session(self.id)):
             return False
         if self.is_private:
-            self._private_id = None
             self.use_private(client)
         return True
 
@@ -106,6 +113,13 @@ class ShellSession:
         if self._private_id is not None:
             with client.retrying(_CLOSE_SECONDS):
                 client.close_session(self._private_id)
+
+
+def _find_session(client: Client, id_: str) -> Json | None:
+    try:
+        return client.session(id_)
+    except SessionNotFound:
+        return None
 
 
 def has_session_ended(session: Json) -> bool:
