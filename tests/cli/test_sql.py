@@ -14,6 +14,23 @@ def one_row(node: ScriptedNode, text: str, value: int = 1) -> None:
     node.on(text, columns=[("x", "int")], chunks=[[[value]]])
 
 
+@pytest.mark.finding("U20")
+@pytest.mark.parametrize("text", ["-- hello\nSELECT 1", "--hello\nSELECT 1", "--\nSELECT 1"])
+def test_an_argument_may_begin_with_a_comment(
+    node: ScriptedNode, headrace: RunHeadrace, text: str
+) -> None:
+    assert headrace("sql", text, "--format=csv", "--row-limit", "5").returncode == 0
+    (call,) = node.calls("POST", STATEMENTS)
+    assert call.body is not None
+    assert (call.body["statement"], call.body["row_limit"]) == (text, 5)
+
+
+def test_an_option_that_does_not_exist_is_no_comment(headrace: RunHeadrace) -> None:
+    completed = headrace("sql", "--hello", "SELECT 1")
+    assert completed.returncode == 2
+    assert "No such option" in completed.stderr
+
+
 class TestSubmit:
     def test_limits_parameters_and_disposition_are_sent(
         self, node: ScriptedNode, headrace: RunHeadrace

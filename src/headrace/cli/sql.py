@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,8 +22,24 @@ from headrace.cli.session_option import SessionOption
 from headrace.cli.shell.command import ShellOptions, has_terminal, run_shell
 from headrace.errors import InvalidRequest
 
+_OPTION = re.compile(r"--[A-Za-z][A-Za-z-]*(=.*)?\Z", re.DOTALL)
 
-@click.command()
+
+class _SqlCommand(click.Command):
+    """A command whose arguments may begin with a comment of SQL, which is no option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # click takes a text that begins with `--` for an option, and one that begins with a space
+        # for an argument. SQL ignores the space.
+        return super().parse_args(ctx, [f" {arg}" if _is_comment(arg) else arg for arg in args])
+
+
+def _is_comment(argument: str) -> bool:
+    """Return whether an argument begins with a comment: with `--`, but no name of an option."""
+    return argument.startswith("--") and argument != "--" and not _OPTION.match(argument)
+
+
+@click.command(cls=_SqlCommand)
 @click.argument("texts", nargs=-1, metavar="[SQL]...")
 @click.option(
     "--file",
