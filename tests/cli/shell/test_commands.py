@@ -129,6 +129,19 @@ def test_copy_writes_a_whole_file_or_none(
     assert not list(tmp_path.glob(".*"))
 
 
+def test_copy_keeps_the_mode_of_a_file_and_a_link_to_it(
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+) -> None:
+    node.on("TABLE t", columns=[("x", "int")], chunks=[[[1]]])
+    file, link = tmp_path / "private.csv", tmp_path / "link.csv"
+    file.touch(mode=0o600)
+    link.symlink_to(file.name)
+    open_shell.enter(f"\\copy t to '{link}'", "Wrote")
+    assert link.is_symlink()
+    assert file.read_text() == "x\n1\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_the_row_limit_is_for_the_screen_and_not_for_copies(
     node: ScriptedNode, shell: ShellTerminal, tmp_path: Path
 ) -> None:
