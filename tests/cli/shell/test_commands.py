@@ -44,6 +44,21 @@ def test_the_list_of_commands_is_complete() -> None:
     assert set(runner._commands) == {command.name for command in COMMANDS}
 
 
+@pytest.mark.parametrize("space", [" ", "\t", " \t "])
+def test_any_white_space_separates_a_command_from_its_argument(space: str) -> None:
+    runner = CommandRunner(*[None] * 7)  # type: ignore[arg-type]
+    received: list[str] = []
+
+    def receive(arguments: str) -> int:
+        received.append(arguments)
+        return 0
+
+    runner._commands["d"] = receive
+    runner.run(f"\\d{space}sales;")
+    runner.run("\\d")
+    assert received == ["sales", ""]
+
+
 def test_an_unknown_command_names_the_nearest(
     node: ScriptedNode, open_shell: ShellTerminal
 ) -> None:
