@@ -98,6 +98,15 @@ def test_vertical_rows_and_the_time_of_phases(
     assert "total 1.5 s" in open_shell.enter("SELECT 1;", "Time:")
 
 
+def test_hints_name_what_helps_at_the_prompt(node: ScriptedNode, open_shell: ShellTerminal) -> None:
+    columns = [("x", "string"), ("y", "int")]
+    node.on("SELECT 1", columns=columns, chunks=[[["x" * 300, 1]]], truncated=True)
+    open_shell.enter("\\x off", "Vertical rows: off.")
+    written = " ".join(open_shell.enter("SELECT 1;", "1 row · ").split())
+    assert "1 value is cut to fit the terminal. Type \\x on" in written
+    assert "start the shell with a higher --row-limit" in written
+
+
 def test_a_file_of_statements_stops_at_its_first_error(
     node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
 ) -> None:
