@@ -294,7 +294,7 @@ def test_an_ended_private_session_is_replaced_on_the_return_to_it(
     node: ScriptedNode, open_shell: ShellTerminal
 ) -> None:
     open_shell.type("\\session --create etl\r")
-    open_shell.wait_for("etl default>")
+    wait_until(lambda: all_statements(node).count(NAMESPACE_QUERY) == 2)
     private, _ = node.sessions.values()
     private["state"] = "dead"
     open_shell.enter("\\session -", "private")
