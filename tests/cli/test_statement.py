@@ -4,7 +4,7 @@ import json
 
 import pytest
 from tests.cli.conftest import RunHeadrace
-from tests.cli.scripted_node import ScriptedNode
+from tests.cli.scripted_node import Request, Response, ScriptedNode
 
 
 @pytest.fixture
@@ -87,6 +87,24 @@ def test_result_prints_rows_or_the_error(
     assert failure.stderr == "error: Bad. (line 1, column 1)\n   1 │ SELEC\n     │ ^\n"
     early = headrace("statement", "result", hanging)
     assert (early.returncode, early.stdout) == (6, "")
+
+
+def test_result_prints_the_rows_of_a_statement_that_ends_meanwhile(
+    node: ScriptedNode,
+    headrace: RunHeadrace,
+    hanging: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node.on("SELECT 2", columns=[("x", "int")], chunks=[[[2]]])
+    read = node._get_result
+
+    def end_and_read(request: Request, id_: str) -> Response:
+        node._end(node.statements[id_], "success")
+        return read(request, id_)
+
+    monkeypatch.setattr(node, "_get_result", end_and_read)
+    completed = headrace("statement", "result", hanging)
+    assert (completed.returncode, completed.stdout) == (0, "x\n2\n")
 
 
 def test_cancel_prints_the_final_state(

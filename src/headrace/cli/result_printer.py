@@ -34,6 +34,9 @@ def exit_code(statement: Json) -> int:
 class ResultPrinter:
     """Prints the results of statements one after another in one format."""
 
+    _more_rows_hint = "run the statement with a higher --row-limit or --byte-limit"
+    _whole_values_hint = "Add --format vertical to see whole values."
+
     def __init__(
         self, client: Client, terminal: Terminal, output_format: OutputFormat | None
     ) -> None:
@@ -72,8 +75,7 @@ class ResultPrinter:
         if result.get("truncated"):
             self._terminal.warn(
                 f"Truncated: these are the first {count} rows, because a row or byte limit was "
-                "reached. For more rows, run the statement with a higher --row-limit or "
-                "--byte-limit."
+                f"reached. For more rows, {self._more_rows_hint}."
             )
         if statement.get("note"):
             self._terminal.warn(statement["note"])
@@ -153,7 +155,7 @@ class ResultPrinter:
     def _report_cut_values(self, count: int) -> None:
         self._terminal.warn(
             f"{count:,} value{' is' if count == 1 else 's are'} cut to fit the terminal. "
-            "Add --format vertical to see whole values."
+            f"{self._whole_values_hint}"
         )
 
     def _read_chunks(self, statement: Json) -> Iterator[list[Row]]:

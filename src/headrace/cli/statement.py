@@ -140,9 +140,10 @@ def result(
         client = context.connect()
         statement = client.statement(resolve_statement(client, reference))
         if not has_ended(statement):
-            client.rows(
-                statement["id"]
-            )  # raises the error in which the node explains why there are no rows
+            # Raises the error in which the node explains why there are no rows, unless the
+            # statement has ended meanwhile.
+            client.rows(statement["id"])
+            statement = client.statement(statement["id"])
         raise Exit(_print(ResultPrinter(client, context.terminal, output_format), statement))
 
 

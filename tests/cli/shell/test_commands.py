@@ -44,6 +44,21 @@ def test_the_list_of_commands_is_complete() -> None:
     assert set(runner._commands) == {command.name for command in COMMANDS}
 
 
+@pytest.mark.parametrize("space", [" ", "\t", " \t "])
+def test_any_white_space_separates_a_command_from_its_argument(space: str) -> None:
+    runner = CommandRunner(*[None] * 7)  # type: ignore[arg-type]
+    received: list[str] = []
+
+    def receive(arguments: str) -> int:
+        received.append(arguments)
+        return 0
+
+    runner._commands["d"] = receive
+    runner.run(f"\\d{space}sales;")
+    runner.run("\\d")
+    assert received == ["sales", ""]
+
+
 def test_an_unknown_command_names_the_nearest(
     node: ScriptedNode, open_shell: ShellTerminal
 ) -> None:
@@ -81,6 +96,15 @@ def test_vertical_rows_and_the_time_of_phases(
     assert "\\x 'maybe' is not valid" in open_shell.enter("\\x maybe", "auto")
     open_shell.enter("\\timing", "Timing: on.")
     assert "total 1.5 s" in open_shell.enter("SELECT 1;", "Time:")
+
+
+def test_hints_name_what_helps_at_the_prompt(node: ScriptedNode, open_shell: ShellTerminal) -> None:
+    columns = [("x", "string"), ("y", "int")]
+    node.on("SELECT 1", columns=columns, chunks=[[["x" * 300, 1]]], truncated=True)
+    open_shell.enter("\\x off", "Vertical rows: off.")
+    written = " ".join(open_shell.enter("SELECT 1;", "1 row · ").split())
+    assert "1 value is cut to fit the terminal. Type \\x on" in written
+    assert "start the shell with a higher --row-limit" in written
 
 
 def test_a_file_of_statements_stops_at_its_first_error(
@@ -127,6 +151,19 @@ def test_copy_writes_a_whole_file_or_none(
     open_shell.enter(f"\\copy t to '{tmp_path}/absent/t.csv'", "cannot be written")
     assert sorted(file.name for file in tmp_path.glob("*.*")) == ["t.csv", "t.parquet"]
     assert not list(tmp_path.glob(".*"))
+
+
+def test_copy_keeps_the_mode_of_a_file_and_a_link_to_it(
+    node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
+) -> None:
+    node.on("TABLE t", columns=[("x", "int")], chunks=[[[1]]])
+    file, link = tmp_path / "private.csv", tmp_path / "link.csv"
+    file.touch(mode=0o600)
+    link.symlink_to(file.name)
+    open_shell.enter(f"\\copy t to '{link}'", "Wrote")
+    assert link.is_symlink()
+    assert file.read_text() == "x\n1\n"
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_row_limit_is_for_the_screen_and_not_for_copies(
@@ -257,7 +294,7 @@ def test_an_ended_private_session_is_replaced_on_the_return_to_it(
     node: ScriptedNode, open_shell: ShellTerminal
 ) -> None:
     open_shell.type("\\session --create etl\r")
-    open_shell.wait_for("etl default>")
+    wait_until(lambda: all_statements(node).count(NAMESPACE_QUERY) == 2)
     private, _ = node.sessions.values()
     private["state"] = "dead"
     open_shell.enter("\\session -", "private")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,12 @@ def completions(before: str, after: str = "", *, requested: bool = True) -> list
     document = Document(before + after, len(before))
     event = CompleteEvent(completion_requested=requested, text_inserted=not requested)
     return [each.text for each in ShellCompleter(KnownNames()).get_completions(document, event)]
+
+
+def test_a_long_word_takes_linear_time() -> None:
+    begin = time.process_time()
+    assert completions(f"SELECT {'a' * 30_000} FROM ord")[0] == "orders"
+    assert time.process_time() - begin < 1  # several seconds if the whole text is searched
 
 
 @pytest.mark.parametrize(

@@ -40,3 +40,15 @@ def test_a_file_that_others_can_read_is_made_private(
     history_file().touch(mode=0o644)
     open_history()
     assert history_file().stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_fails_later_leaves_the_history_in_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    history = open_history()
+    history_file().unlink()
+    history_file().mkdir()  # opening a folder fails, for root too
+    history.append_string("SELECT 1")
+    assert history.get_strings() == ["SELECT 1"]
+    assert list(history.load_history_strings()) == []

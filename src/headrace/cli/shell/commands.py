@@ -86,7 +86,8 @@ class CommandRunner:
         Raises:
             InvalidRequest: The command does not exist, or its arguments are wrong.
         """
-        name, _, arguments = line.removeprefix("\\").partition(" ")
+        words = line.removeprefix("\\").split(maxsplit=1)
+        name, arguments = (*words, "", "")[:2]
         command = self._commands.get(name.rstrip(";"))
         if command is None:
             raise InvalidRequest(

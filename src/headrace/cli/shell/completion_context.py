@@ -13,6 +13,8 @@ from headrace.grammar.quoting import unquote_name
 
 _NAME = r"(?:`(?:[^`]|``)*`|\w+)"
 _PARTIAL_NAME = re.compile(rf"((?:{_NAME}\.)*)(\w*)$")
+_LONGEST_NAME = 1000
+"""Characters in which a name is searched, at each key: a long word takes quadratic time."""
 _PARTS = re.compile(_NAME)
 _TABLE_WORDS = frozenset({"FROM", "JOIN", "INTO", "TABLE", "UPDATE", "DESCRIBE", "DESC", "VIEW"})
 _DATABASE_WORDS = frozenset({"USE", "DATABASE", "SCHEMA", "NAMESPACE"})
@@ -48,7 +50,7 @@ def find_context(before: str) -> CompletionContext:
     tokens = list(tokenize(before))
     if tokens and _is_inside_token(before, tokens[-1]):
         return CompletionContext(NamePlace.NOTHING, (), "")
-    match = _PARTIAL_NAME.search(before)
+    match = _PARTIAL_NAME.search(before, max(0, len(before) - _LONGEST_NAME))
     assert match is not None
     qualifier = tuple(unquote_name(part) for part in _PARTS.findall(match[1]))
     words = [token for token in tokens if token.start < match.start()]

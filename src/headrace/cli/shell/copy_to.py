@@ -3,9 +3,11 @@ r"""`\copy … to`: write a result to a local file, which appears whole or not a
 from __future__ import annotations
 
 import io
+import os
 import secrets
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
@@ -88,11 +90,24 @@ class _NotWrittenError(Exception):
 
 @contextmanager
 def _replaced_file(file: Path) -> Iterator[BinaryIO]:
-    """Yield a stream whose content replaces the file when the block ends without an error."""
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
+    """Yield a stream whose content replaces the file when the block ends without an error.
+
+    The file keeps its mode, and a symbolic link stays one.
+    """
+    target = Path(os.path.realpath(file))
+    mode = None
+    with suppress(FileNotFoundError):
+        mode = stat.S_IMODE(target.stat().st_mode)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+
+    def create(path: str, flags: int) -> int:
+        return os.open(path, flags, 0o666 if mode is None else mode)
+
     try:
-        with temporary.open("xb") as stream:
+        with open(temporary, "xb", opener=create) as stream:
+            if mode is not None:
+                os.fchmod(stream.fileno(), mode)
             yield stream
-        temporary.replace(file)
+        temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -13,11 +15,24 @@ _FILE = "shell_history"
 
 
 class ShellHistory(FileHistory):
-    """History that does not record an input that begins with a space."""
+    """History that does not record an input that begins with a space.
+
+    If its file cannot be read or written any more, the history continues in memory.
+    """
 
     def append_string(self, string: str) -> None:
         if string and not string.startswith(" "):
             super().append_string(string)
+
+    def load_history_strings(self) -> Iterable[str]:
+        try:
+            yield from super().load_history_strings()
+        except OSError:
+            return
+
+    def store_string(self, string: str) -> None:
+        with suppress(OSError):
+            super().store_string(string)
 
 
 def history_file() -> Path:

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
-from typing import TextIO
+from typing import Any, TextIO
 
 _DEFAULT_PAGER = "less"
 _LESS_FLAGS = "-SRX"
@@ -43,6 +43,8 @@ class PagedStream(io.TextIOBase):
         self._held_lines = 0
         self._pager: subprocess.Popen[str] | None = None
         self._passes_through = True
+        self._sigint_handler: Any = signal.SIG_DFL
+        """Handler of Ctrl-C before the pager began."""
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -72,9 +74,12 @@ class PagedStream(io.TextIOBase):
 
     def end(self) -> None:
         """Write what was held back, or wait until the user has left the pager."""
-        if self._pager is not None:
-            _wait_for_exit(self._pager)
-            self._pager = None
+        pager, self._pager = self._pager, None
+        if pager is not None:
+            try:
+                _wait_for_exit(pager)
+            finally:
+                signal.signal(signal.SIGINT, self._sigint_handler)
         self._release()
 
     def _start_pager(self) -> None:
@@ -91,6 +96,8 @@ class PagedStream(io.TextIOBase):
             encoding="utf-8",
             errors="backslashreplace",
         )
+        # Ctrl-C belongs to the pager until its end. The child must not inherit that it is ignored.
+        self._sigint_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         held = "".join(self._held)
         self._held.clear()
         self._feed(self._pager, held)
@@ -108,12 +115,8 @@ class PagedStream(io.TextIOBase):
 
 
 def _wait_for_exit(pager: subprocess.Popen[str]) -> None:
-    """Close the input of a pager and wait for its end. Ctrl-C belongs to the pager meanwhile."""
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with contextlib.suppress(BrokenPipeError):
-            assert pager.stdin is not None
-            pager.stdin.close()
-        pager.wait()
-    finally:
-        signal.signal(signal.SIGINT, previous)
+    """Close the input of a pager and wait for its end."""
+    with contextlib.suppress(BrokenPipeError):
+        assert pager.stdin is not None
+        pager.stdin.close()
+    pager.wait()

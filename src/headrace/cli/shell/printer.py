@@ -45,6 +45,9 @@ class Display:
 class ShellPrinter(ResultPrinter):
     """Prints the results of one input."""
 
+    _more_rows_hint = "start the shell with a higher --row-limit"
+    _whole_values_hint = "Type \\x on, and repeat the statement, to see whole values."
+
     def __init__(
         self, client: Client, terminal: Terminal, display: Display, pager: PagedStream | None
     ) -> None:
