@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from headrace.control.driver_link.table_journal import mark_committed
 from headrace.errors import InvalidResult, StatementFailed
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Ended
 from headrace.model.result import Disposition, ResultReport, ResultRequest
+from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
 from headrace.results.report_check import check_report
-from headrace.store import results, statement_transitions, statements
+from headrace.store import results, snapshots, statement_transitions, statements
 from headrace.store.database import Tx
+from headrace.store.locks import LockedStatement
 
 _NO_REASON = Failure.of(StatementFailed("The driver did not report why the statement failed."))
 
@@ -70,3 +73,24 @@ def accept_outcome(
     if statement is None or statement.state is not StatementState.CANCELLING:
         return StatementState.FAILED, message.failure or _NO_REASON
     return statement_transitions.outcome_of_cancel(statement.cancel_reason)
+
+
+def save_report(
+    tx: Tx, lease: DriverLease, message: Ended, locked: LockedStatement, *, grace_seconds: float
+) -> None:
+    """Store what a driver reports beside the state and the result of a statement that has ended."""
+    if message.committed is not None:
+        mark_committed(
+            tx, lease, message.committed, message.statement_id, grace_seconds=grace_seconds
+        )
+    if message.snapshot is not None:
+        snapshots.save(tx, lease.session_id, message.snapshot)
+    statement_transitions.set_outcome(
+        tx,
+        message.statement_id,
+        atomic=message.atomic,
+        note=message.note,
+        # A query writes no rows, whatever its driver says.
+        rows_written=None if locked.is_query else message.rows_written,
+        progress=message.progress,
+    )

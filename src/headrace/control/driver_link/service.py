@@ -19,6 +19,7 @@ from headrace.control.driver_link.outcomes import (
     check_holder,
     check_result,
     choose_disposition,
+    save_report,
 )
 from headrace.control.driver_link.streams import (
     apply_query_reports,
@@ -26,7 +27,7 @@ from headrace.control.driver_link.streams import (
     list_definitions_to_read,
     store_definition,
 )
-from headrace.control.driver_link.table_journal import TableJournal, make_entry, mark_committed
+from headrace.control.driver_link.table_journal import TableJournal, make_entry
 from headrace.control.driver_link.table_writes import WriteLocks
 from headrace.control.driver_link.views import (
     ViewWrites,
@@ -83,7 +84,7 @@ from headrace.store import (
 )
 from headrace.store.database import Tx
 from headrace.store.driver_view import DriverView
-from headrace.store.locks import LockedStatement, lock_owned_statement
+from headrace.store.locks import lock_owned_statement
 from headrace.store.notifications import session_topic
 
 ObserveStart = Callable[[Session, Session], None]
@@ -262,7 +263,7 @@ class DriverLinkService:
                 load_owned_view(tx, lease)
             else:
                 tx.wake(*map(session_topic, limits.choose_next(tx, self._running_limit)))
-                _save_report(tx, lease, message, locked, grace_seconds=self._grace_seconds)
+                save_report(tx, lease, message, locked, grace_seconds=self._grace_seconds)
                 if state is StatementState.SUCCESS:
                     release_query(tx, message.statement_id)
                     if message.task_outcome is not None:
@@ -378,24 +379,4 @@ def _assignment(
         if statement.command in {JOB_TASK, JOB_WRITE}
         else None,
         isolated=isolated,
-    )
-
-
-def _save_report(
-    tx: Tx, lease: DriverLease, message: Ended, locked: LockedStatement, *, grace_seconds: float
-) -> None:
-    if message.committed is not None:
-        mark_committed(
-            tx, lease, message.committed, message.statement_id, grace_seconds=grace_seconds
-        )
-    if message.snapshot is not None:
-        snapshots.save(tx, lease.session_id, message.snapshot)
-    statement_transitions.set_outcome(
-        tx,
-        message.statement_id,
-        atomic=message.atomic,
-        note=message.note,
-        # A query writes no rows, whatever its driver says.
-        rows_written=None if locked.is_query else message.rows_written,
-        progress=message.progress,
     )
