@@ -73,3 +73,12 @@ def test_an_end_without_progress_keeps_the_last_progress(node: InProcessNode) ->
     driver.report_progress({statement_id: HALF})
     driver.report_end(statement_id, StatementState.FAILED)
     assert node.statement(statement_id)["progress"] == HALF.model_dump()
+
+
+def test_a_query_writes_no_rows_whatever_its_driver_reports(node: InProcessNode) -> None:
+    session_id, driver = node.start_session()
+    for text, expected in (("SELECT 1", None), ("INSERT INTO t SELECT 1", 7)):
+        statement_id = node.submit(text, session=session_id)["id"]
+        driver.claim()
+        driver.succeed(statement_id, inline_result([], []), rows_written=7)
+        assert node.statement(statement_id)["result"]["rows_written"] == expected
