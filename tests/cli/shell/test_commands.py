@@ -242,7 +242,7 @@ def test_ctrl_c_ends_a_copy_that_reads_its_file(
     node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
 ) -> None:
     node.on("DESCRIBE TABLE t", columns=_DESCRIBED, chunks=[[["id", "int", None]]])
-    os.mkfifo(tmp_path / "t.csv")  # nobody writes to it
+    os.mkfifo(tmp_path / "t.csv")  # no process writes to it
     open_shell.type(f"\\copy t from '{tmp_path}/t.csv'\r")
     wait_until(lambda: "DESCRIBE TABLE t" in all_statements(node))
     open_shell.type(CTRL_C)

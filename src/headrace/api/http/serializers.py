@@ -45,8 +45,8 @@ def statement_body(
         trace: Whether to include the stack trace of the error.
         in_list: Whether to shorten the message of the error.
         queue_position: Position in the queue of the session, if the response tells it.
-        session_name: Name of the session, if it has one and the response tells it.
-        waiting_for: Why the statement waits, if the response tells it.
+        session_name: Name of the session, if it has one and the response contains it.
+        waiting_for: Why the statement waits, if the response contains it.
     """
     failure = statement.failure
     if failure is not None and in_list:
