@@ -63,6 +63,7 @@ MODULES = {
     "node_file",
     "printable",
     "private_files",
+    "process_start",
     "profiles",
     "settings",
     "settings_sections",

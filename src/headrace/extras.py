@@ -7,9 +7,11 @@ client, which needs none of these packages.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 
 from headrace.errors import PackagesMissing
+from headrace.process_start import ModuleHidden
 
 EXTRAS = {
     "server": (
@@ -57,5 +59,8 @@ def packages_missing(modules: Iterable[str], user: str, *, hint: str) -> Package
 def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
+    except ModuleHidden:
+        # A node hides pandas from itself, and drivers on its host need pandas.
+        return PathFinder.find_spec(name) is not None
     except ModuleNotFoundError:  # the package that would contain the module
         return False

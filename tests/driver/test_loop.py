@@ -41,9 +41,10 @@ class FakeLink:
     goodbyes: list[Failure | None] = field(default_factory=list)
     said_goodbye: threading.Event = field(default_factory=threading.Event)
     bootstrap: Any = BOOTSTRAP
+    has_orphans: bool = True
 
     def restore(self) -> Restored:
-        return Restored(snapshot=None)
+        return Restored(snapshot=None, has_orphans=self.has_orphans)
 
     def hello(self, _message: object) -> None:
         self.calls.append("hello")
@@ -87,7 +88,8 @@ class FakeSpark:
     killed: threading.Event = field(default_factory=threading.Event)
     session: object = None
     progress: object = None
-    state: Any = field(default_factory=lambda: SimpleNamespace(clone_session=lambda: None))
+
+    def clone_session(self) -> None: ...
 
     def build_hello(self, _pid: int, **_report: object) -> None: ...
 
@@ -134,6 +136,16 @@ def run_in_thread(loop: Loop) -> threading.Thread:
 
 
 @pytest.mark.finding("B8")
+def test_the_first_statement_waits_for_no_recovery_without_orphaned_transactions(
+    exits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = FakeLink([Orders(close=True)], has_orphans=False)
+    monkeypatch.setattr(loop_module, "recover", lambda *_args, **_options: link.calls.append("r"))
+    make_loop(link, FakeSpark()).run()
+    assert link.calls == ["hello", "poll", "goodbye"]
+    assert exits == []
+
+
 def test_a_driver_reports_before_it_recovers_tables_and_serves_beside_a_long_recovery(
     exits: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.driver.state.tracker import SessionStateTracker
+from headrace.driver.state.tracker import SessionStateTracker, clone_session
 from headrace.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -361,7 +361,7 @@ def test_a_cloned_session_has_the_same_state_and_its_own_settings(
         "SET spark.sql.catalog.other.driver = org.apache.derby.jdbc.EmbeddedDriver",
         "USE other.`SYS`",
     )
-    clone = pair.tracker.clone_session()
+    clone = clone_session(pair.first)
     clone.conf.set("my.own", "2")
     text = "SELECT current_catalog(), current_schema(), plus(x), v, '${my.own}' FROM w"
     assert fetch(clone, text) == [("other", "SYS", 3, 4, "2")]

@@ -10,6 +10,7 @@ from typing import Any
 from headrace.errors import HeadraceError
 from headrace.extras import require_extra
 from headrace.printable import escape_controls
+from headrace.process_start import hide_pandas, pause_garbage_collection
 from headrace.settings import load
 
 
@@ -31,6 +32,8 @@ def main(arguments: list[str]) -> int:
     overrides: dict[str, Any] = {"http": http} if http else {}
     if flags.home is not None:
         overrides["home"] = flags.home
+    pause_garbage_collection()
+    hide_pandas()
     # Everything in the home is for its owner only: store, results, tables, logs.
     os.umask(0o077)
     try:

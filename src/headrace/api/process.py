@@ -11,7 +11,6 @@ import shlex
 import signal
 import socket
 import sys
-import threading
 from contextlib import ExitStack
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from headrace.control.sessions.early_launch import launch_early
 from headrace.control.sessions.local_parts import LocalParts
 from headrace.errors import InvalidSetting
 from headrace.node_file import END_ALL_SIGNAL, REPLACE_SIGNAL
+from headrace.process_start import resume_garbage_collection
 from headrace.settings import Settings
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
             node.start(request_stop=stop.request, early=early)
             not_adopted.pop_all()
             # As above: the driver does not wait for the server before Spark is up.
-            from headrace.api.http.result_responses import warm_up  # noqa: PLC0415
             from headrace.api.server import NodeServer  # noqa: PLC0415
 
             server = NodeServer(node)
@@ -84,7 +83,7 @@ def serve(settings: Settings, *, embedded: bool, opens_pool: bool = False) -> in
             starting.close()
             if not embedded:
                 _print_access(node, settings)
-            threading.Thread(target=warm_up, name="headrace-warm-up", daemon=True).start()
+            resume_garbage_collection()
             server.run(sockets=[listener])
         finally:
             node.stop()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from headrace.driver.bootstrap_file import take_bootstrap
 from headrace.driver.jvm_start import JvmStart
+from headrace.process_start import pause_garbage_collection, resume_garbage_collection
 
 
 def main(arguments: list[str]) -> int:
@@ -34,9 +35,11 @@ def main(arguments: list[str]) -> int:
     # A JVM that has started this process, such as spark-submit, is the JVM of the driver.
     has_jvm = "PYSPARK_GATEWAY_PORT" in os.environ
     jvm = None if has_jvm else JvmStart(bootstrap["conf"], file)
+    pause_garbage_collection()
     # These imports take a second, in which the JVM starts.
     from headrace.driver.process import run  # noqa: PLC0415
 
+    resume_garbage_collection()
     return run(bootstrap, file, jvm)
 
 

@@ -23,6 +23,7 @@ from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.output.held_results import HeldResults
 from headrace.driver.planner import ExecutionPlan, TableOutcome, plan_statement
 from headrace.driver.spark import Spark
+from headrace.driver.state.tracker import SessionStateTracker
 from headrace.driver.streams.statements import run_stream_statement
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.driver.views.planner import VIEW_STATEMENTS, ViewPlanner
@@ -83,6 +84,7 @@ class Execution:
         self._hooks = Hooks(self._facts, [], None)
         self._requested_lock = False
         self._task_outcome: JobOutcome | None = None
+        self._tracker: SessionStateTracker | None = None
         self._ended = threading.Event()
         self._cancelling = threading.Event()
 
@@ -138,6 +140,8 @@ class Execution:
         if self._bootstrap.parallelism > 1 or assignment.isolated:
             context.setLocalProperty(_POOL, threading.current_thread().name)
             session = self._choose_session()
+        if self._may_change_session:
+            self._tracker = self._spark.track_state()
         with _override_conf(session, assignment.conf):
             self._plan = plan = self._make_plan(session)
             self._start_hooks(plan)
@@ -158,7 +162,7 @@ class Execution:
         if not self.assignment.is_query:
             # The clone takes over the selection of the protocol.
             self._spark.commit_protocol.activate()
-        return self._spark.state.clone_session()
+        return self._spark.clone_session()
 
     def _make_plan(self, session: SparkSession) -> ExecutionPlan:
         if self.assignment.command is None:
@@ -167,7 +171,7 @@ class Execution:
             return ExecutionPlan(run=lambda: self._run_task(session))
         if self.assignment.command in VIEW_STATEMENTS:
             planner = ViewPlanner(
-                self._spark.state.clone_session(), self.assignment, self._link, self._cancelling
+                self._spark.clone_session(), self.assignment, self._link, self._cancelling
             )
             return planner.plan(self._facts)
         return ExecutionPlan(
@@ -175,7 +179,7 @@ class Execution:
                 session,
                 self.assignment,
                 self._supervisor,
-                clone_session=self._spark.state.clone_session,
+                clone_session=self._spark.clone_session,
                 cancelling=self._cancelling,
             )
         )
@@ -183,9 +187,7 @@ class Execution:
     def _run_task(self, session: SparkSession) -> DataFrame:
         """Carry out a task of a deployment, and return no rows."""
         assert self.assignment.task is not None
-        self._task_outcome = run_task(
-            session, self.assignment.task, self._spark.state.clone_session
-        )
+        self._task_outcome = run_task(session, self.assignment.task, self._spark.clone_session)
         return session.sql("SELECT 1 WHERE false").select()
 
     def _prepare_writes(self, plan: ExecutionPlan) -> None:
@@ -287,19 +289,22 @@ class Execution:
             _LOG.warning("statement %s: rows not counted: %s", self.assignment.statement_id, error)
             return None
 
+    @property
+    def _may_change_session(self) -> bool:
+        """Whether the statement may change the session in which others run.
+
+        A statement on streams changes the store.
+        """
+        assignment = self.assignment
+        return not (assignment.is_query or assignment.isolated or assignment.command is not None)
+
     def _capture_changes(self) -> Snapshot | None:
         """Return the session state if the statement may have changed it, even if it failed."""
-        is_own = self.assignment.command is not None
-        if (
-            self.assignment.is_query
-            or self.assignment.isolated
-            or is_own
-            or (self._plan is not None and self._plan.hook is not None)
-        ):
-            # A CTAS changes a catalog, and a statement on streams the store, but not the session.
+        if self._tracker is None or (self._plan is not None and self._plan.hook is not None):
+            # A CTAS changes a catalog, but not the session.
             return None
         try:
-            return self._spark.state.capture_changes()
+            return self._tracker.capture_changes()
         except (Py4JError, OSError) as error:
             # The last snapshot stays valid. The next lease renewal detects a dead JVM.
             _LOG.warning("statement %s: no snapshot: %s", self.assignment.statement_id, error)

@@ -20,9 +20,10 @@ from headrace.driver.execute import Execution
 from headrace.driver.hooks import report_ended_statements
 from headrace.driver.lease_renewal import LeaseRenewal
 from headrace.driver.link import LinkRefused, NodeLink, NoNodeAnswers
+from headrace.driver.metastore_start import MetastoreStart
 from headrace.driver.output.held_results import HeldResults
 from headrace.driver.progress import ProgressReporter
-from headrace.driver.spark import Spark, start_metastore
+from headrace.driver.spark import Spark
 from headrace.driver.streams.spark_run import RunStarter
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.driver.views.intents import IntentWork, carry_out_intents
@@ -78,6 +79,7 @@ class Loop:
             on_intents=self._request_intents,
             held=self._held,
         )
+        self._metastore = MetastoreStart(bootstrap)
         self._intents = IntentWork(self._carry_out_intents)
         self._workers = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-run")
         self._reporters = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-report")
@@ -102,23 +104,26 @@ class Loop:
         snapshot, hook_calls = restored.snapshot, restored.pending_hook_calls
         lost = []
         if snapshot is not None:
-            start_metastore(self._link.bootstrap)
-            lost = self._spark.state.restore(snapshot)
+            self._metastore.start()
+            lost = self._spark.track_state().restore(snapshot)
         report_ended_statements(hook_calls, self._link.bootstrap.session_id)
         notified = [call.statement_id for call in hook_calls]
         self._link.hello(self._spark.build_hello(os.getpid(), lost=lost, notified=notified))
-        start_metastore(self._link.bootstrap)
+        self._metastore.start_soon()
         self._renewal.start()
-        # Only after `hello`: a long recovery must not exceed the start timeout of the session.
-        recovery = self._workers.submit(self._recover)
-        self._futures.add(recovery)
-        wait([recovery], _RECOVERY_SECONDS)
+        if restored.has_orphans:
+            self._metastore.start()
+            # Only after `hello`: a long recovery must not exceed the start timeout of the session.
+            recovery = self._workers.submit(self._recover)
+            self._futures.add(recovery)
+            wait([recovery], _RECOVERY_SECONDS)
         self._workers.submit(self._clear_orphaned_staging)
         reporter = ProgressReporter(
             self._link, self._spark.progress, lambda: self._list_in_flight()[0]
         )
         reporter.start()
         if self._link.bootstrap.warm:
+            self._metastore.start()
             # Warm up in a worker: a session may be assigned to this driver at any time.
             self._workers.submit(warm_up, self._spark, self._link.bootstrap)
         try:
@@ -172,6 +177,7 @@ class Loop:
             return list(self._executions), cancelling
 
     def _start(self, assignment: Assignment) -> None:
+        self._metastore.start_for(assignment)
         execution = Execution(self._spark, self._link, assignment, self._supervisor, self._held)
         with self._lock:
             self._executions[assignment.statement_id] = execution
@@ -183,7 +189,7 @@ class Loop:
     def _clone_for_stream(self) -> SparkSession:
         """Return a session for a run of a streaming query."""
         self._spark.commit_protocol.activate()
-        return self._spark.state.clone_session()
+        return self._spark.clone_session()
 
     def _report_streams(self) -> None:
         """Report a change of a streaming query with a renewal of the lease."""
@@ -196,7 +202,7 @@ class Loop:
 
     def _carry_out_intents(self) -> int:
         try:
-            return carry_out_intents(self._spark.state.clone_session(), self._link)
+            return carry_out_intents(self._spark.clone_session(), self._link)
         except (HeadraceError, Py4JError, PySparkException) as error:
             # A lost lease is noticed by the next renewal.
             _LOG.info("intents for the catalog are not carried out: %s", error)
@@ -241,6 +247,7 @@ class Loop:
             # Only after the report: a statement that is not listed as in flight is assigned again.
             with self._lock:
                 self._executions.pop(statement_id)
+            self._metastore.start()
 
     def _recover(self) -> None:
         """Resolve the orphaned transactions of the session's catalogs, beside the statements."""
@@ -249,7 +256,7 @@ class Loop:
                 self._spark.session,
                 self._link,
                 should_stop=self._stopping.is_set,
-                clone_session=self._spark.state.clone_session,
+                clone_session=self._spark.clone_session,
             )
         except (LeaseLost, NoNodeAnswers) as error:
             self._abort(error)

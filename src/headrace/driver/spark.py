@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from functools import cached_property
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from pyspark.sql import SparkSession
 
 from headrace.driver.jvm_process import ChildJvm, JvmProcess, ParentJvm
 from headrace.driver.jvm_start import JvmStart, remove_connection
+from headrace.driver.metastore_start import MetastoreStart
+from headrace.driver.numpy_converters import replace_checks
 from headrace.driver.progress import ProgressReader
-from headrace.driver.state.tracker import SessionStateTracker
+from headrace.driver.state.tracker import SessionStateTracker, clone_session
 from headrace.driver.writes.commit_protocol import CommitProtocol, with_writer
 from headrace.errors import DriverLost, HeadraceError
 from headrace.model.messages import Bootstrap, Hello
@@ -32,6 +35,9 @@ class SparkUnavailable(HeadraceError):
 class Spark:
     """One Spark application, which `stop` ends in an orderly way and `kill` immediately."""
 
+    _state: SessionStateTracker | None = None
+    _state_lock = threading.Lock()
+
     def __init__(self, bootstrap: Bootstrap, jvm: JvmStart | None = None) -> None:
         """Start the session. Raises SparkUnavailable with Spark's own message.
 
@@ -42,9 +48,9 @@ class Spark:
         try:
             if jvm is not None:
                 _connect(jvm)
+            replace_checks()
             self.session = _start_session(bootstrap)
             _check_jars(self.session, bootstrap)
-            self.state = SessionStateTracker(self.session)
             self.commit_protocol = CommitProtocol(self.session)
         except (PySparkException, Py4JError, RuntimeError, OSError) as error:
             raise _spark_unavailable(_describe_start_error(error), bootstrap) from error
@@ -53,6 +59,21 @@ class Spark:
     @property
     def context(self) -> SparkContext:
         return self.session.sparkContext
+
+    def track_state(self) -> SessionStateTracker:
+        """Return the tracker of the session's state. The first call records the state.
+
+        Call this method before the first statement that may change the session. The record takes a
+        tenth of a second or more, which a session without such statements saves.
+        """
+        with self._state_lock:
+            if self._state is None:
+                self._state = SessionStateTracker(self.session)
+            return self._state
+
+    def clone_session(self) -> SparkSession:
+        """Return a session like that of the statements, see `state.tracker.clone_session`."""
+        return clone_session(self.session)
 
     @cached_property
     def progress(self) -> ProgressReader:
@@ -118,17 +139,6 @@ class Spark:
         self._jvm.kill()
 
 
-def start_metastore(bootstrap: Bootstrap) -> None:
-    """Let the metastore of the node's host start, if it waits for this driver.
-
-    The first use of the catalog waits for the metastore. Its start competes with that of Spark.
-    Without the file, the metastore starts by itself after some seconds.
-    """
-    if bootstrap.wanted is not None:
-        with contextlib.suppress(OSError):
-            Path(bootstrap.wanted).touch(mode=0o600)
-
-
 def _connect(jvm: JvmStart) -> None:
     """Connect PySpark to the JVM. Raises RuntimeError if the JVM has ended."""
     jvm.wait()
@@ -145,7 +155,7 @@ def _start_session(bootstrap: Bootstrap) -> SparkSession:
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     if bootstrap.catalog is not None or bootstrap.database is not None:
-        start_metastore(bootstrap)
+        MetastoreStart(bootstrap).start()
     if bootstrap.catalog is not None:
         session.catalog.setCurrentCatalog(bootstrap.catalog)
     if bootstrap.database is not None:

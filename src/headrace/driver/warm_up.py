@@ -46,6 +46,7 @@ def warm_up(spark: Spark, bootstrap: Bootstrap) -> None:
         for text in _STATEMENTS:
             write_result(session.sql(text), options)
         spark.commit_protocol.activate()
+        spark.track_state()
     except (PySparkException, Py4JError, HeadraceError, OSError) as error:
         _LOG.warning("warm-up failed: %s", error)
     else:

@@ -130,6 +130,8 @@ class Restored(Message):
     """State to restore; None if no statement has changed the session yet."""
     pending_hook_calls: list[PendingHookCall] = []
     """Statements that ended with the previous driver; the hooks must still be called for them."""
+    has_orphans: bool = True
+    """Whether there are orphaned transactions, of any catalog."""
 
 
 class Hello(Message):

@@ -187,8 +187,8 @@ def adopt(tx: Tx, statement_id: str, lease: DriverLease) -> Transaction | None:
     return replace(transaction, session_id=lease.session_id, epoch=lease.epoch)
 
 
-def has_orphaned(tx: Tx, identities: Sequence[str]) -> bool:
-    """Return whether there are orphaned transactions of these catalogs."""
+def has_orphaned(tx: Tx, identities: Sequence[str] | None = None) -> bool:
+    """Return whether there are orphaned transactions of these catalogs; None: of any catalog."""
     return (
         tx.execute(_of_orphans(select(transactions.c.id), identities).limit(1)).first() is not None
     )
@@ -285,14 +285,15 @@ def _read_summaries(tx: Tx, query: Select[Any]) -> list[TransactionSummary]:
     ]
 
 
-def _of_orphans(query: Select[Any], identities: Sequence[str]) -> Select[Any]:
+def _of_orphans(query: Select[Any], identities: Sequence[str] | None) -> Select[Any]:
     """Restrict a query to the orphaned transactions of these catalogs, oldest first."""
-    return (
+    orphans = (
         query.join_from(transactions, sessions, sessions.c.id == transactions.c.session_id)
         .join(statements, statements.c.id == transactions.c.statement_id)
-        .where(*_ORPHANED, transactions.c.identity.in_(identities))
+        .where(*_ORPHANED)
         .order_by(transactions.c.id)
     )
+    return orphans if identities is None else orphans.where(transactions.c.identity.in_(identities))
 
 
 def _check_count(tx: Tx, new: Transaction) -> None:

@@ -24,9 +24,9 @@ def orphaned_ids(store: Database) -> list[str]:
     return [transaction.id for transaction in orphans]
 
 
-def has_orphaned(store: Database, identity: str) -> bool:
+def has_orphaned(store: Database, identity: str | None = None) -> bool:
     with store.read() as tx:
-        return transactions.has_orphaned(tx, [identity])
+        return transactions.has_orphaned(tx, None if identity is None else [identity])
 
 
 def backdate_end(store: Database, session: str) -> None:
@@ -45,6 +45,7 @@ def test_an_orphaned_transaction_is_taken_over_once(store: Database) -> None:
     assert creation.lose_driver(max_attempts=1) is StatementState.FAILED
     assert orphaned_ids(store) == [creation.id]
     assert has_orphaned(store, creation.id)
+    assert has_orphaned(store)
     assert not has_orphaned(store, "elsewhere")
     other = running_session(store)
     for expected in ([creation.id], []):

@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from enum import StrEnum
 
-import pyarrow as pa
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
@@ -49,11 +48,6 @@ _BUFFERED_BYTES = 256 * 1024
 """Bytes that are produced before a response begins, so that an early error has its own status."""
 _SUBMIT_ROWS_BYTES = 256 * 1024
 """Largest result, in bytes of record batches, whose rows are in the response to a submit."""
-
-
-def warm_up() -> None:
-    """Import pandas, which pyarrow's first conversion imports, so that no result waits for it."""
-    pa.array([0])
 
 
 def statement_url(statement: Statement) -> str:

@@ -139,6 +139,7 @@ class DriverLinkService:
             return Restored(
                 snapshot=snapshots.get(tx, lease.session_id),
                 pending_hook_calls=pending_hook_calls.list_for_session(tx, lease.session_id),
+                has_orphans=transactions.has_orphaned(tx),
             )
 
     def hello(self, lease: DriverLease, message: Hello) -> Acknowledged:

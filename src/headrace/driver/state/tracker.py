@@ -16,6 +16,7 @@ class SessionStateTracker:
     """Compares a session with its state at the start of its driver, and with the last report."""
 
     def __init__(self, session: SparkSession) -> None:
+        """Record the state of the session, before the first statement that may change it."""
         self._session = session
         self._jvm = Py4JBridge(session)
         # The first plan of a session loads the extensions, which add settings and functions.
@@ -73,18 +74,20 @@ class SessionStateTracker:
         self._reported = self.capture()
         return lost
 
-    def clone_session(self) -> SparkSession:
-        """Return a session with the same state and its own settings, for a concurrent query.
-
-        Spark's `cloneSession` copies neither variables nor the current catalog. Raises Py4JError.
-        """
-        clone = SparkSession(self._session.sparkContext, self._jvm.session.cloneSession())
-        jvm = Py4JBridge(clone)
-        variables.copy(self._jvm, jvm)
-        current = namespace.capture(self._jvm)
-        if namespace.capture(jvm) != current:
-            namespace.restore(clone, *current)
-        return clone
-
     def _read_conf(self) -> dict[str, str]:
         return without_selection(self._jvm.java_map(self._jvm.session.conf().getAllAsJava()))
+
+
+def clone_session(session: SparkSession) -> SparkSession:
+    """Return a session with the same state and its own settings, for a concurrent query.
+
+    Spark's `cloneSession` copies neither variables nor the current catalog. Raises Py4JError.
+    """
+    original = Py4JBridge(session)
+    clone = SparkSession(session.sparkContext, original.session.cloneSession())
+    jvm = Py4JBridge(clone)
+    variables.copy(original, jvm)
+    current = namespace.capture(original)
+    if namespace.capture(jvm) != current:
+        namespace.restore(clone, *current)
+    return clone
