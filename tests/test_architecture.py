@@ -79,7 +79,7 @@ FORMER_WORDS = re.compile(
 FORMER_NAMES = {
     *("overtime", "duties", "duty", "holding", "Postmark", "stuck", "Locals", "metastore_keeper"),
     *("parcel", "Parcel", "travelling", "Baggage", "one_use", "pieces", "spread", "gather"),
-    *("course", "Course", "ctas_hook", "published_table", "freeze", "thaw", "bring_back"),
+    *("course", "Course", "ctas_hook", "published_table", "thaw", "bring_back"),
     *("Taken", "Given", "Speakers", "chosen_session", "Complaints", "condemn", "condemned"),
     *("bury", "retake", "in_vain", "last_exception", "untold", "spares", "landed", "in_hand"),
     *("TableWriteTurns", "WriteTurn", "wait_for_turn"),
