@@ -46,6 +46,8 @@ _WRITERS = {
 }
 _BUFFERED_BYTES = 256 * 1024
 """Bytes that are produced before a response begins, so that an early error has its own status."""
+_READ_BYTES = 1024 * 1024
+"""Bytes that a thread reads before they are sent."""
 _SUBMIT_ROWS_BYTES = 256 * 1024
 """Largest result, in bytes of record batches, whose rows are in the response to a submit."""
 
@@ -147,8 +149,20 @@ def stream_response(
 async def _stream(start: bytes, content: Iterator[bytes], reads: Reads) -> AsyncIterator[bytes]:
     """Yield the first bytes, then each block as a thread of the pool produces it."""
     yield start
-    while (block := await reads.run(next, content, None)) is not None:
-        yield block
+    while blocks := await reads.run(_read_blocks, content):
+        for block in blocks:
+            yield block
+
+
+def _read_blocks(content: Iterator[bytes]) -> list[bytes]:
+    """Return the next blocks: some, since each call is a change of threads; none at the end."""
+    blocks, size = [], 0
+    for block in content:
+        blocks.append(block)
+        size += len(block)
+        if size >= _READ_BYTES:
+            break
+    return blocks
 
 
 def _negotiate(accept: str) -> ResultFormat:
