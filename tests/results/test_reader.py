@@ -15,12 +15,12 @@ from headrace.errors import ChunkNotFound, InvalidResult, ResultGone
 from headrace.model.result import Disposition, Manifest, ResultInfo, ResultPart
 from headrace.results.arrow_messages import BatchFile
 from headrace.results.batches import serialize_batches
+from headrace.results.manifest import write_manifest
 from headrace.results.reader import (
     RowRange,
     find_next_offset,
     group_into_chunks,
     open_rows,
-    write_manifest,
 )
 from headrace.storage.locations import delete
 

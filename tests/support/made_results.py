@@ -11,7 +11,8 @@ import pyarrow as pa
 from headrace.model.result import Disposition, Manifest, ResultPart, ResultReport
 from headrace.results.batches import serialize_batches
 from headrace.results.layout import build_stored_schema
-from headrace.results.reader import group_into_chunks, write_manifest
+from headrace.results.manifest import write_manifest
+from headrace.results.reader import group_into_chunks
 from headrace.results.schema import parse_schema
 
 Columns = Sequence[tuple[str, Any]]

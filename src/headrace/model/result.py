@@ -160,6 +160,16 @@ class Manifest(BaseModel):
     """The parts, in the order of their rows."""
 
 
+class FinishedParts(BaseModel):
+    """Parts of a stored result whose tasks have ended, while other tasks run."""
+
+    model_config = ConfigDict(frozen=True)
+
+    spark_schema: dict[str, Any]
+    parts: Annotated[list[ResultPart], Field(max_length=_MAX_PARTS, fail_fast=True)]
+    """The parts that follow those of the file before, in the order of their rows."""
+
+
 class ResultReport(BaseModel):
     """A result that a driver has written, as the driver reports it.
 

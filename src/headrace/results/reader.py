@@ -7,33 +7,27 @@ one footer and the manifest; the sizes of both are bounded.
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
-from pydantic import ValidationError
 
 from headrace.errors import (
     ChunkNotFound,
-    HeadraceError,
     InvalidResult,
     ResultGone,
     ResultsUnavailable,
 )
-from headrace.model.result import Disposition, GoneReason, Manifest, ResultInfo, ResultPart
+from headrace.model.result import Disposition, GoneReason, ResultInfo, ResultPart
 from headrace.results.arrow_messages import BatchFile, read_stream
+from headrace.results.manifest import convert_read_errors, read_manifest
 from headrace.results.schema import Schema, parse_schema
 from headrace.storage import locations
 
-_MANIFEST_NAME = "manifest.json"
-_MAX_MANIFEST_BYTES = 32 << 20
-_MAX_MANIFEST_VALUES = 3_000_000
 _ENDS_OF_HOLDERS = {
     GoneReason.DRIVER_LOST: "the driver was lost",
     GoneReason.SESSION_CLOSED: "the session was closed",
@@ -213,13 +207,22 @@ def group_into_chunks(parts: Iterable[ResultPart], limit: int) -> list[list[Batc
     chunks: list[list[BatchReference]] = [[]]
     chunk_bytes = 0
     for part in parts:
-        for position, (rows, size) in enumerate(zip(part.rows, part.bytes, strict=True)):
+        for reference, size in zip(list_batches([part]), part.bytes, strict=True):
             if chunks[-1] and chunk_bytes + size > limit:
                 chunks.append([])
                 chunk_bytes = 0
-            chunks[-1].append(BatchReference(part.name, position, rows, len(part.rows)))
+            chunks[-1].append(reference)
             chunk_bytes += size
     return chunks
+
+
+def list_batches(parts: Iterable[ResultPart]) -> list[BatchReference]:
+    """Return the batches of all parts, in order."""
+    return [
+        BatchReference(part.name, position, rows, len(part.rows))
+        for part in parts
+        for position, rows in enumerate(part.rows)
+    ]
 
 
 class StoredRows:
@@ -233,8 +236,13 @@ class StoredRows:
 
     @property
     def row_count(self) -> int:
-        # `_read` yields as many rows of each batch.
-        return sum(reference.rows for chunk in self._chunks for reference in chunk)
+        # `read_batches` yields as many rows of each batch.
+        return sum(reference.rows for reference in self.references)
+
+    @property
+    def references(self) -> list[BatchReference]:
+        """The batches, in order."""
+        return list(chain.from_iterable(self._chunks))
 
     def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
         check_chunk_number(number, self.chunks)
@@ -257,31 +265,39 @@ class StoredRows:
         return cut_batches(self._read(chosen), rows, start=start)
 
     def _read(self, references: Iterable[BatchReference]) -> Iterator[pa.RecordBatch]:
-        name, part = None, None
-        try:
-            for reference in references:
-                if reference.part != name:
-                    if part is not None:
-                        part.close()
-                    name, part = reference.part, self._open(reference)
-                assert part is not None
-                with _convert_read_errors(self._location, reference.part):
-                    batch = part.batches.read_batch(reference.position)
-                    if batch.num_rows < reference.rows:
-                        raise InvalidResult("A record batch has fewer rows than the manifest.")
-                yield batch.slice(0, reference.rows)
-        finally:
-            if part is not None:
-                part.close()
+        return read_batches(self._location, self.schema, references)
 
-    def _open(self, reference: BatchReference) -> _OpenPart:
-        with _convert_read_errors(self._location, reference.part):
-            file = locations.open_driver_file(self._location, reference.part)
-            try:
-                return _OpenPart(file, BatchFile(file, self.schema, reference.part_batches))
-            except BaseException:
-                file.close()
-                raise
+
+def read_batches(
+    location: str, schema: Schema, references: Iterable[BatchReference]
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a stored result. Raises the errors of `Rows.chunk`."""
+    name, part = None, None
+    try:
+        for reference in references:
+            if reference.part != name:
+                if part is not None:
+                    part.close()
+                name, part = reference.part, _open_part(location, schema, reference)
+            assert part is not None
+            with convert_read_errors(location, reference.part):
+                batch = part.batches.read_batch(reference.position)
+                if batch.num_rows < reference.rows:
+                    raise InvalidResult("A record batch has fewer rows than the manifest.")
+            yield batch.slice(0, reference.rows)
+    finally:
+        if part is not None:
+            part.close()
+
+
+def _open_part(location: str, schema: Schema, reference: BatchReference) -> _OpenPart:
+    with convert_read_errors(location, reference.part):
+        file = locations.open_driver_file(location, reference.part)
+        try:
+            return _OpenPart(file, BatchFile(file, schema, reference.part_batches))
+        except BaseException:
+            file.close()
+            raise
 
 
 class _OpenPart(NamedTuple):
@@ -333,55 +349,3 @@ class _ChunkCache:
 
 
 _chunk_cache = _ChunkCache()
-
-
-def read_manifest(location: str) -> Manifest:
-    """Return the manifest of a stored result.
-
-    Raises ResultGone if it has been deleted, ResultsUnavailable if it cannot be read, and
-    InvalidResult if its content is not valid.
-    """
-    with (
-        _convert_read_errors(location, _MANIFEST_NAME),
-        locations.open_driver_file(location, _MANIFEST_NAME) as file,
-    ):
-        content: bytes = file.read(_MAX_MANIFEST_BYTES + 1)
-    if len(content) > _MAX_MANIFEST_BYTES or content.count(b",") > _MAX_MANIFEST_VALUES:
-        raise InvalidResult(f"{_MANIFEST_NAME} in {location} is too large.")
-    try:
-        return Manifest.model_validate_json(content)
-    except ValidationError as error:
-        raise InvalidResult(
-            f"Cannot read {_MANIFEST_NAME} in {location}: its content is not valid."
-        ) from error
-
-
-def write_manifest(location: str, manifest: Manifest) -> None:
-    """Write the manifest, the last file of a result. It makes the result readable.
-
-    Raises the file system's own errors.
-    """
-    # Pydantic's JSON writer refuses lone surrogates, which Spark allows in names.
-    content = json.dumps(manifest.model_dump(mode="python"))
-    locations.write(locations.join(location, _MANIFEST_NAME), content.encode())
-
-
-@contextmanager
-def _convert_read_errors(location: str, name: str) -> Iterator[None]:
-    """Raise ResultGone for a missing file, and ResultsUnavailable for other read errors.
-
-    The message of an InvalidResult names the file.
-    """
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise ResultGone(
-            f"The files of the result were deleted before their time: {location} has no {name}.",
-            hint="Submit the statement again.",
-        ) from error
-    except InvalidResult as error:
-        raise InvalidResult(f"Cannot read {name} in {location}: {error.message}") from error
-    except HeadraceError:
-        raise
-    except Exception as error:
-        raise ResultsUnavailable(f"Cannot read {name} in {location}: {error}") from error

@@ -25,7 +25,8 @@ from headrace.errors import ResultsWriteFailed, ResultTooLarge
 from headrace.model.result import Disposition
 from headrace.results.batches import batch_bytes
 from headrace.results.formats import json as json_format
-from headrace.results.reader import Rows, read_manifest
+from headrace.results.manifest import read_manifest
+from headrace.results.reader import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

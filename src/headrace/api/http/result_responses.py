@@ -79,7 +79,7 @@ def result_response(
     Raises:
         NotAcceptable: If no format fits the header `accept`.
     """
-    result_format = format_ or _negotiate(accept)
+    result_format = choose_format(format_, accept)
     rows = statements.open_result(statement, forward=forward)
     if result_format is ResultFormat.JSON:
         content = json.write(rows, 0 if selection is None else selection, numbers=numbers)
@@ -149,12 +149,12 @@ def stream_response(
 async def _stream(start: bytes, content: Iterator[bytes], reads: Reads) -> AsyncIterator[bytes]:
     """Yield the first bytes, then each block as a thread of the pool produces it."""
     yield start
-    while blocks := await reads.run(_read_blocks, content):
+    while blocks := await reads.run(read_blocks, content):
         for block in blocks:
             yield block
 
 
-def _read_blocks(content: Iterator[bytes]) -> list[bytes]:
+def read_blocks(content: Iterator[bytes]) -> list[bytes]:
     """Return the next blocks: some, since each call is a change of threads; none at the end."""
     blocks, size = [], 0
     for block in content:
@@ -165,7 +165,13 @@ def _read_blocks(content: Iterator[bytes]) -> list[bytes]:
     return blocks
 
 
-def _negotiate(accept: str) -> ResultFormat:
+def choose_format(format_: ResultFormat | None, accept: str) -> ResultFormat:
+    """Return the format that a request names, or else the one that fits the header `accept`.
+
+    Raises NotAcceptable.
+    """
+    if format_ is not None:
+        return format_
     media_type = preferred_media_type(accept, list(MEDIA_TYPES.values()))
     if media_type is None:
         raise NotAcceptable(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
 from typing import Annotated
 
@@ -16,19 +15,15 @@ from headrace.api.context import long_polls_of, node_of, statement_reads_of
 from headrace.api.http.allowed_hosts import is_loopback
 from headrace.api.http.api_route import ApiRoute
 from headrace.api.http.paging import Before, IdPrefix, Limit
-from headrace.api.http.parameters import StatementIdPath
+from headrace.api.http.parameters import Numbers, StatementIdPath, wait_seconds
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
 from headrace.api.http.result_responses import (
-    ResultFormat,
-    result_response,
     statement_url,
     submit_response,
 )
 from headrace.api.http.schemas import (
-    LONGEST_WAIT,
     FlightBody,
-    RowsBody,
     StatementBody,
     StatementPage,
     StatementRequest,
@@ -39,27 +34,17 @@ from headrace.control.statements.lookup import check_owner
 from headrace.control.statements.service import RepeatableRequest
 from headrace.control.statements.waiting import can_wait
 from headrace.durations import Duration, seconds_of
-from headrace.errors import AlreadyEnded, InvalidRequest
+from headrace.errors import AlreadyEnded
 from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.session import SessionKind
 from headrace.model.statement import Statement, StatementSpec
 from headrace.results.json_encoding import NumberFormat
-from headrace.results.reader import MAX_PAGE_ROWS, RowRange, Selection
 
 router = APIRouter(prefix="/statements", tags=["statements"], route_class=ApiRoute)
 
 _CANCEL_SECONDS = 30.0
 """Longest time that a response with `on_wait_timeout: cancel` waits for the end."""
-_PAGE_ROWS = 1000
-"""Largest number of rows of a response to a request with an `offset` alone."""
-Numbers = Annotated[
-    NumberFormat,
-    Query(
-        description="bigint and decimal in JSON: `text` sends strings, `plain` sends numbers where "
-        "a double holds them exactly, `always` sends numbers"
-    ),
-]
 
 
 @router.post(
@@ -87,7 +72,7 @@ async def submit_statement(
     With `wait_timeout`, the response waits for the end of the statement and then holds the rows of
     a small result. With `Idempotency-Key`, a repeated submit returns the first statement.
     """
-    seconds = _wait_seconds(body.wait_timeout)
+    seconds = wait_seconds(body.wait_timeout)
     statement_id = new_id("st")
     statements = node_of(request).statements
     submit_statement = partial(
@@ -152,7 +137,7 @@ async def show_statement(
     trace: Annotated[bool, Query(description="include the stack trace of an error")] = False,
 ) -> Response:
     """Show one statement; with `wait_timeout`, once it has ended or the time is over."""
-    seconds = _wait_seconds(wait_timeout)
+    seconds = wait_seconds(wait_timeout)
     statement = await _read(request, caller, statement_id)
     if seconds > 0:
         statement = await _wait_for_end(request, caller, statement, seconds)
@@ -187,95 +172,6 @@ def cancel_statement(
     """
     statement = node_of(request).statements.cancel(caller, statement_id, force=force)
     return json_response(statement_body(statement), 202)
-
-
-@router.get(
-    "/{statement_id}/result",
-    response_model=RowsBody,
-    responses={
-        200: {
-            "content": {
-                "application/vnd.apache.arrow.stream": {},
-                "text/csv": {},
-                "application/vnd.apache.parquet": {},
-            },
-            "description": "The rows: a chunk, a range of rows, or all of them.",
-        },
-        **problems(404, 406, 409, 410, 502, 503),
-    },
-)
-async def read_result(
-    request: Request,
-    caller: Authenticated,
-    statement_id: StatementIdPath,
-    format: Annotated[  # noqa: A002 - the parameter's public name
-        ResultFormat | None, Query(description="format of the rows; takes precedence over `Accept`")
-    ] = None,
-    chunk: Annotated[
-        int | None,
-        Query(
-            ge=0,
-            le=2**31,
-            description="number of a chunk. Without it, JSON has the first chunk, and the other "
-            "formats have all rows",
-        ),
-    ] = None,
-    offset: Annotated[
-        int | None,
-        Query(
-            ge=0,
-            le=2**63 - 1,
-            description="position of the first row, from 0; default with `limit`: 0",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        Query(
-            ge=1,
-            le=MAX_PAGE_ROWS,
-            description=f"largest number of rows; default with `offset`: {_PAGE_ROWS}",
-        ),
-    ] = None,
-    numbers: Numbers = NumberFormat.TEXT,
-    forward: Annotated[
-        bool,
-        Query(description="whether another node is asked for rows that a driver of its host holds"),
-    ] = True,
-) -> Response:
-    """Read the rows of a successful statement, in the format that `format` or `Accept` names.
-
-    `chunk` reads a chunk of up to 8 MiB. `offset` and `limit` read a range of rows, without the
-    rows before it: the JSON has `next_offset`, which the header `X-Headrace-Next-Offset` repeats
-    for all formats. Without any of them, JSON has the first chunk, and the other formats have all
-    rows.
-    """
-    selection = _select(chunk, offset, limit)
-    statements = node_of(request).statements
-    statement = await run_in_threadpool(statements.get, caller, statement_id)
-    reads = node_of(request).result_reads.select(statement)
-    return await reads.run(
-        result_response,
-        statements,
-        statement,
-        reads=reads,
-        format_=format,
-        accept=request.headers.get("accept", ""),
-        selection=selection,
-        numbers=numbers,
-        forward=forward,
-    )
-
-
-def _select(chunk: int | None, offset: int | None, limit: int | None) -> Selection:
-    """Return the rows to read. Raise InvalidRequest for a chunk together with a range."""
-    if offset is None and limit is None:
-        return chunk
-    if chunk is not None:
-        raise InvalidRequest(
-            "chunk: A request reads a chunk or a range of rows, not both.",
-            hint="Leave out chunk, or offset and limit.",
-        )
-    return RowRange(offset or 0, limit or _PAGE_ROWS)
 
 
 _PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
@@ -377,14 +273,3 @@ async def _cancel_and_wait(request: Request, caller: Caller, statement_id: str) 
     except AlreadyEnded:
         return await run_in_threadpool(statements.get, caller, statement_id)
     return await _wait_for_end(request, caller, statement, _CANCEL_SECONDS)
-
-
-def _wait_seconds(wait: timedelta | None) -> float:
-    if wait is None:
-        return 0.0
-    if wait > LONGEST_WAIT:
-        raise InvalidRequest(
-            f"wait_timeout: {wait.total_seconds():g}s is longer than the maximum, "
-            f"{LONGEST_WAIT.total_seconds():g}s."
-        )
-    return wait.total_seconds()

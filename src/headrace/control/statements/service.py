@@ -285,6 +285,11 @@ class Statements:
                 data = results.inline_data(tx, statement.id)
         return open_rows(statement.result, data)
 
+    def find_location(self, statement: Statement) -> str | None:
+        """Return the location at which the current attempt writes rows; None if there is none."""
+        with self._database.read() as tx:
+            return results.location_of(tx, statement.id)
+
     def _choose_session(self, tx: Tx, request: _Submit) -> str:
         """Return the id of the session for a statement.
 
@@ -318,6 +323,17 @@ class Statements:
             return new.id
         check_sessions(tx, self._settings, owner)
         return create_session(tx, self._settings, new)
+
+
+def may_be_read_early(statement: Statement) -> bool:
+    """Return whether the parts of finished tasks are certainly parts of the result.
+
+    A limit may cut them off, and a driver may hold the rows instead of storing them.
+    """
+    request = statement.spec.result_request
+    has_limits = request.row_limit is not None or request.byte_limit is not None
+    may_be_stored = request.disposition in {Disposition.AUTO, Disposition.STORED}
+    return statement.is_query and may_be_stored and not has_limits
 
 
 def _check_result_location(location: str | None, allowed: list[str]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import Accumulator, AccumulatorParam, TaskContext
 
 from headrace.results.batches import (
     MAX_VALUES,
@@ -203,8 +203,32 @@ class PartitionWriter:
         self._buffer.clear()
 
 
+class FinishedTask(TypedDict):
+    """What an accumulator receives of a task."""
+
+    partition: int
+    name: str | None
+    """File name of the part; None: the task has none, because it has few rows or none."""
+    rows: list[int]
+    sizes: list[int]
+
+
+class FinishedTasks(AccumulatorParam[list[FinishedTask]]):
+    """Collects what the tasks add, in any order."""
+
+    def zero(self, value: list[FinishedTask]) -> list[FinishedTask]:
+        return value
+
+    def addInPlace(  # noqa: N802 - the name of PySpark
+        self, value1: list[FinishedTask], value2: list[FinishedTask]
+    ) -> list[FinishedTask]:
+        return value1 + value2
+
+
 def make_task(
-    options: TaskOptions, message_schema: pa.Schema
+    options: TaskOptions,
+    message_schema: pa.Schema,
+    finished: Accumulator[list[FinishedTask]] | None = None,
 ) -> Callable[[int, Iterable[bytes]], Iterable[Report]]:
     """Return the function that runs on each partition.
 
@@ -214,6 +238,8 @@ def make_task(
     Args:
         options: Options of all tasks.
         message_schema: The schema of the messages, which contain none.
+        finished: Accumulator to which each task adds itself. Spark applies the update of exactly
+            one attempt for each partition, when it accepts its result.
     """
 
     def task(partition: int, messages: Iterable[bytes]) -> Iterator[Report]:
@@ -228,6 +254,7 @@ def make_task(
                 if writer.exceeds_limit:
                     break
             part, data = writer.close()
+            _add_to(finished, partition, part, writer)
         except LocationNotWritable as failure:
             # Reported instead of raised: Spark would retry the task, but a full disk stays full.
             yield _make_report(writer, None, None, str(failure))
@@ -239,6 +266,18 @@ def make_task(
                 yield _make_report(writer, part, data, None)
 
     return task
+
+
+def _add_to(
+    finished: Accumulator[list[FinishedTask]] | None,
+    partition: int,
+    part: str | None,
+    writer: PartitionWriter,
+) -> None:
+    """Add a task to the accumulator, if there is one."""
+    if finished is not None:
+        rows, sizes = writer.rows, writer.sizes
+        finished.add([{"partition": partition, "name": part, "rows": rows, "sizes": sizes}])
 
 
 def _read_message(

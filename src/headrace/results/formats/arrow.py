@@ -7,19 +7,25 @@ that Arrow lacks have the Spark type in their metadata under `spark.type`. Their
 - calendar intervals: structs of months, days and microseconds;
 - variants: structs of the binary value and metadata;
 - geometries and geographies: structs of srid and WKB.
+
+A stream that begins while the statement runs states how the result ends: its last record batch has
+no rows, and custom metadata. `headrace.state` is `success`, and `headrace.row_count` the number of
+rows. Or `headrace.state` is another state, `headrace.code` and `headrace.message` say why, and the
+stream ends without the end-of-stream marker.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
-from headrace.results.layout import build_client_schema
+from headrace.results.layout import build_client_schema, build_stored_schema
 from headrace.results.reader import Rows, Selection, select_batches
+from headrace.results.schema import Schema
 
-_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 def write(rows: Rows, selection: Selection) -> Iterator[bytes]:
@@ -27,10 +33,35 @@ def write(rows: Rows, selection: Selection) -> Iterator[bytes]:
     return _write_messages(rows, select_batches(rows, selection))
 
 
-def _write_messages(rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-    schema = build_client_schema(rows.schema, json.dumps(rows.schema.spark))
-    yield schema.serialize().to_pybytes()
+def write_schema(schema: Schema) -> bytes:
+    """Return the first message of a stream."""
+    content: bytes = build_client_schema(schema, json.dumps(schema.spark)).serialize().to_pybytes()
+    return content
+
+
+def write_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """Yield one message for each batch."""
     for batch in batches:
         # The message of a batch contains no names, so stored batches fit the client schema.
         yield batch.serialize().to_pybytes()
-    yield _END_OF_STREAM
+
+
+def write_end(schema: Schema, metadata: Mapping[str, str]) -> bytes:
+    """Return the message of a batch without rows that says how the result ends."""
+    stored_schema = build_stored_schema(schema)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, stored_schema) as writer:
+        empty = pa.RecordBatch.from_pylist([], stored_schema)
+        # The first batch follows the schema, which is not part of the message.
+        writer.write_batch(empty)
+        start = sink.tell()
+        writer.write_batch(empty, custom_metadata=dict(metadata))
+        end = sink.tell()
+    message: bytes = sink.getvalue()[start:end].to_pybytes()
+    return message
+
+
+def _write_messages(rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+    yield write_schema(rows.schema)
+    yield from write_batches(batches)
+    yield END_OF_STREAM

@@ -1,0 +1,69 @@
+"""The manifest of a stored result: its parts, and what is known of the whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pydantic import ValidationError
+
+from headrace.errors import HeadraceError, InvalidResult, ResultGone, ResultsUnavailable
+from headrace.model.result import Manifest
+from headrace.storage import locations
+
+_MANIFEST_NAME = "manifest.json"
+_MAX_MANIFEST_BYTES = 32 << 20
+_MAX_MANIFEST_VALUES = 3_000_000
+
+
+def read_manifest(location: str) -> Manifest:
+    """Return the manifest of a stored result.
+
+    Raises ResultGone if it has been deleted, ResultsUnavailable if it cannot be read, and
+    InvalidResult if its content is not valid.
+    """
+    with (
+        convert_read_errors(location, _MANIFEST_NAME),
+        locations.open_driver_file(location, _MANIFEST_NAME) as file,
+    ):
+        content: bytes = file.read(_MAX_MANIFEST_BYTES + 1)
+    if len(content) > _MAX_MANIFEST_BYTES or content.count(b",") > _MAX_MANIFEST_VALUES:
+        raise InvalidResult(f"{_MANIFEST_NAME} in {location} is too large.")
+    try:
+        return Manifest.model_validate_json(content)
+    except ValidationError as error:
+        raise InvalidResult(
+            f"Cannot read {_MANIFEST_NAME} in {location}: its content is not valid."
+        ) from error
+
+
+def write_manifest(location: str, manifest: Manifest) -> None:
+    """Write the manifest, the last file of a result. It makes the result readable.
+
+    Raises the file system's own errors.
+    """
+    # Pydantic's JSON writer refuses lone surrogates, which Spark allows in names.
+    content = json.dumps(manifest.model_dump(mode="python"))
+    locations.write(locations.join(location, _MANIFEST_NAME), content.encode())
+
+
+@contextmanager
+def convert_read_errors(location: str, name: str) -> Iterator[None]:
+    """Raise ResultGone for a missing file, and ResultsUnavailable for other read errors.
+
+    The message of an InvalidResult names the file.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ResultGone(
+            f"The files of the result were deleted before their time: {location} has no {name}.",
+            hint="Submit the statement again.",
+        ) from error
+    except InvalidResult as error:
+        raise InvalidResult(f"Cannot read {name} in {location}: {error.message}") from error
+    except HeadraceError:
+        raise
+    except Exception as error:
+        raise ResultsUnavailable(f"Cannot read {name} in {location}: {error}") from error
