@@ -112,9 +112,10 @@ class EarlyRead:
         self.statement = statement
         if self._has_ended or not self._is_early:
             return self._has_ended or None
-        location = await run_in_threadpool(
-            node_of(self._request).statements.find_location, statement
-        )
+        location = None
+        if statement.state is not StatementState.WAITING:
+            find_location = node_of(self._request).statements.find_location
+            location = await run_in_threadpool(find_location, statement)
         if self._rows is None or self._rows.location != location:
             if self._rows is not None and self._rows.row_count:
                 raise ResultIncomplete(
@@ -139,11 +140,11 @@ class EarlyRead:
             raise ResultIncomplete("The rows were written again. Read the result again.")
 
     def _describe_end(self, error: HeadraceError) -> dict[str, str]:
-        failure = self.statement.failure
-        state = self.statement.state if self._has_ended else StatementState.RUNNING
-        code = failure.code if failure is not None and self._has_ended else error.code
+        failure = self.statement.failure if self._has_ended else None
+        is_success = self.statement.state is StatementState.SUCCESS
+        state = self.statement.state.value if self._has_ended and not is_success else "incomplete"
         return {
-            "headrace.state": state.value,
-            "headrace.code": code,
+            "headrace.state": state,
+            "headrace.code": error.code if failure is None else failure.code,
             "headrace.message": error.message,
         }

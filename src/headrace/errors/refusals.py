@@ -209,12 +209,6 @@ class ResultNotReady(Conflict):
     code = "result_not_ready"
 
 
-class ResultIncomplete(HeadraceError):
-    """The rows that were sent are not the whole result."""
-
-    code = "result_incomplete"
-
-
 class NoResult(Conflict):
     """The statement ended without a result."""
 

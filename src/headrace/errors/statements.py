@@ -121,3 +121,9 @@ class ResultsWriteFailed(StatementFailed):
     """The result could not be written to the results location."""
 
     code = "results_write_failed"
+
+
+class ResultIncomplete(HeadraceError):
+    """The rows that were sent are not the whole result."""
+
+    code = "result_incomplete"

@@ -10,8 +10,9 @@ that Arrow lacks have the Spark type in their metadata under `spark.type`. Their
 
 A stream that begins while the statement runs states how the result ends: its last record batch has
 no rows, and custom metadata. `headrace.state` is `success`, and `headrace.row_count` the number of
-rows. Or `headrace.state` is another state, `headrace.code` and `headrace.message` say why, and the
-stream ends without the end-of-stream marker.
+rows. Otherwise, `headrace.state` is `failed`, `cancelled` or `timeout`, or `incomplete` if the rows
+are not those of the result; `headrace.code` and `headrace.message` say why, and the stream has no
+end-of-stream marker.
 """
 
 from __future__ import annotations
