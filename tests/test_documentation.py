@@ -56,6 +56,22 @@ def test_the_index_lists_every_page() -> None:
     ] == []
 
 
+@pytest.mark.finding("U18")
+@pytest.mark.parametrize(
+    ("page", "commands"),
+    [
+        ("guides/install-and-run-as-a-service.md", ["pip install", "Dockerfile", "systemctl"]),
+        ("guides/load-data.md", ["read_files", ".csv", "COPY", "\\copy"]),
+        ("guides/troubleshooting.md", ["headrace doctor", "headrace session log"]),
+        ("reference/http.md", ["/statements/{statement_id}/result", "wait_timeout"]),
+        ("tutorial/first-hour.md", ["pip install", "headrace sql", "headrace shell"]),
+    ],
+)
+def test_the_tasks_of_the_first_hour_have_a_page(page: str, commands: list[str]) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    assert [command for command in commands if command not in text] == []
+
+
 def test_the_map_of_the_code_lists_every_package() -> None:
     tree = (ROOT / "ARCHITECTURE.md").read_text()
     packages = {file.parent for file in (ROOT / "src" / "headrace").rglob("__init__.py")}

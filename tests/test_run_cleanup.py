@@ -91,6 +91,7 @@ _MORE_CASES = [
 ]
 
 
+@pytest.mark.finding("U21")
 @pytest.mark.parametrize(
     ("workers", "target", "number"),
     [*_CASES, *(pytest.param(*case, marks=pytest.mark.matrix) for case in _MORE_CASES)],

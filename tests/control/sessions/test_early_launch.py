@@ -62,6 +62,7 @@ def submit(node: InProcessNode) -> str:
     return str(response.json()["session_id"])
 
 
+@pytest.mark.finding("U4")
 def test_a_statement_without_a_session_runs_in_the_driver_that_started_early(
     start_node: StartNode, early: EarlyLaunch
 ) -> None:

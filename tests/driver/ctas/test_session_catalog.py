@@ -79,6 +79,27 @@ def test_comment_and_properties_of_the_statement_are_kept(
     assert described["Type"] == "MANAGED"
 
 
+@pytest.mark.finding("U16")
+def test_a_copied_transaction_property_proves_nothing(
+    spark: SparkSession, link: JournalLink
+) -> None:
+    CtasRun(spark, f"CREATE TABLE t USING parquet AS {ROWS}", link)
+    [(definition,)] = fetch_rows(spark, "SHOW CREATE TABLE t")
+    assert "headrace.txn" in definition
+    # The definition creates an ordinary table, which a later CTAS does not take for its own.
+    spark.sql(definition.replace(".t (", ".u (", 1))
+    with pytest.raises(TableAlreadyExists):
+        CtasRun(spark, f"CREATE TABLE u USING parquet AS {ROWS}", JournalLink())
+    assert fetch_rows(spark, "SELECT count(*) FROM u") == [(0,)]
+    # A CTAS with the copied property has the property of its own transaction.
+    copied = dict(fetch_rows(spark, "SHOW TBLPROPERTIES t"))["headrace.txn"]
+    text = f"CREATE TABLE v USING parquet TBLPROPERTIES ('headrace.txn' = '{copied}') AS {ROWS}"
+    CtasRun(spark, text, JournalLink())
+    own = dict(fetch_rows(spark, "SHOW TBLPROPERTIES v"))["headrace.txn"]
+    assert own.startswith("tx_")
+    assert own != copied
+
+
 @pytest.mark.parametrize("clause", ["", "PARTITIONED BY (k)"])
 def test_a_table_with_a_location_has_its_files_there_without_staged_ones(
     spark: SparkSession, link: JournalLink, tmp_path: Path, clause: str
