@@ -61,7 +61,7 @@ def test_the_index_lists_every_page() -> None:
     ("page", "commands"),
     [
         ("guides/install-and-run-as-a-service.md", ["pip install", "Dockerfile", "systemctl"]),
-        ("guides/load-data.md", ["read_files", ".csv", "COPY", "\\copy"]),
+        ("guides/load-data.md", ["USING csv", "CREATE TABLE", "inferSchema"]),
         ("guides/troubleshooting.md", ["headrace doctor", "headrace session log"]),
         ("reference/http.md", ["/statements/{statement_id}/result", "wait_timeout"]),
         ("tutorial/first-hour.md", ["pip install", "headrace sql", "headrace shell"]),
