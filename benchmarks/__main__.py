@@ -38,6 +38,9 @@ PARTS = (
 )
 
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
+JOB_WARM_UP = 500
+"""Rounds after which the JVMs of all systems have compiled the path of a job. The JVM in process
+has run more jobs before: both methods use it, and `SELECT 1` is a job for it."""
 ROWS_WARM_UP, ROWS_ROUNDS = 3, 30
 SELECT = "SELECT 1"
 ONE_JOB = "SELECT sum(id), max(id) FROM range(1000)"
@@ -140,7 +143,7 @@ def _one_job(results: Report, spark: InProcess, node: NodeClient) -> None:
             "PySpark in process, `collect()`": partial(spark.rows_by_collect, ONE_JOB),
             "Headrace over HTTP": partial(node.rows, ONE_JOB),
         },
-        warm_up=SELECT_WARM_UP,
+        warm_up=JOB_WARM_UP,
         rounds=SELECT_ROUNDS,
     )
     arrow, collect, ours = samples
@@ -148,7 +151,8 @@ def _one_job(results: Report, spark: InProcess, node: NodeClient) -> None:
     ratio = samples[ours].median / samples[reference].median
     results.add(report.ONE_JOB, "≤ 1.30×", f"{ratio:.2f}×", reached=ratio <= 1.3)
     results.details.append(
-        f"## A small query with a job\n`{ONE_JOB}`, as above.\n\n{report.in_ms(samples, reference)}"
+        f"## A small query with a job\n`{ONE_JOB}`, as above, after {JOB_WARM_UP} rounds.\n\n"
+        f"{report.in_ms(samples, reference)}"
     )
 
 
