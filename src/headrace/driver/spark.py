@@ -154,6 +154,9 @@ def _start_session(bootstrap: Bootstrap) -> SparkSession:
     conf = SparkConf().setAll(list(with_writer(bootstrap).items()))
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("WARN")
+    # The first plan creates the catalog of the session, with the configuration of the session that
+    # is active in the thread. In another thread, that would be Spark's default configuration.
+    session._jsparkSession.sql("SELECT 1")  # noqa: SLF001 - without a DataFrame of PySpark
     if bootstrap.catalog is not None or bootstrap.database is not None:
         MetastoreStart(bootstrap).start()
     if bootstrap.catalog is not None:

@@ -84,6 +84,7 @@ def test_the_end_of_the_node_ends_the_creation_and_the_next_node_begins_again(
     archives: ClassArchives, folder: Path
 ) -> None:
     archives.create(JAVA)
+    wait_until(creations, what="the creation is visible")
     [process] = creations()
     archives.create(JAVA)
     assert creations() == [process]
@@ -93,15 +94,16 @@ def test_the_end_of_the_node_ends_the_creation_and_the_next_node_begins_again(
     assert not process.is_running()
     next_node = ClassArchives(folder)
     next_node.create(JAVA)
-    assert len(creations()) == 1
+    wait_until(lambda: len(creations()) == 1, what="another creation")
     next_node.stop()
 
 
 def test_after_a_failure_nothing_happens_for_a_day(archives: ClassArchives, folder: Path) -> None:
     archives.create(JAVA)
     [log] = folder.glob("*.log")
+    reason = "the archive of classes was not created"
+    wait_until(lambda: reason in log.read_text(), what="the failure of the creation")
     wait_until(lambda: not creations(), what="the end of the creation")
-    assert "the archive of classes was not created" in log.read_text()
 
     next_node = ClassArchives(folder)
     next_node.create(JAVA)
@@ -109,7 +111,7 @@ def test_after_a_failure_nothing_happens_for_a_day(archives: ClassArchives, fold
 
     os.utime(log, (log.stat().st_mtime - DAY,) * 2)
     next_node.create(JAVA)
-    assert len(creations()) == 1
+    wait_until(lambda: len(creations()) == 1, what="another creation")
     next_node.stop()
 
 
