@@ -79,16 +79,16 @@ class EarlyRead:
                 async for block in self._send(rows.batches()):
                     yield block
                 if not await self._wait(_QUIET_SECONDS):
-                    yield arrow.write_end(rows.schema, {})
-                self._check_progress(rows)
+                    yield arrow.write_empty_batch(rows.schema, {})
+                self._check_end(rows)
             async for block in self._send(rows.remaining()):
                 yield block
         except HeadraceError as error:
-            yield arrow.write_end(rows.schema, self._describe_end(error))
+            yield arrow.write_empty_batch(rows.schema, self._describe_end(error))
             raise
         state, count = self.statement.state, rows.row_count
         end = {"headrace.state": state.value, "headrace.row_count": str(count)}
-        yield arrow.write_end(rows.schema, end) + arrow.END_OF_STREAM
+        yield arrow.write_empty_batch(rows.schema, end) + arrow.END_OF_STREAM
 
     async def _send(self, batches: Iterator[pa.RecordBatch]) -> AsyncIterator[bytes]:
         content = arrow.write_batches(batches)
@@ -117,7 +117,7 @@ class EarlyRead:
             find_location = node_of(self._request).statements.find_location
             location = await run_in_threadpool(find_location, statement)
         if self._rows is None or self._rows.location != location:
-            if self._rows is not None and self._rows.row_count:
+            if self._rows is not None and self._rows.has_read:
                 raise ResultIncomplete(
                     "The driver of the statement was lost. The statement is retried, and its rows"
                     " may have another order. Read the result again."
@@ -127,7 +127,7 @@ class EarlyRead:
             return True
         return None
 
-    def _check_progress(self, rows: EarlyRows) -> None:
+    def _check_end(self, rows: EarlyRows) -> None:
         """Raise ResultIncomplete if the statement has ended without the rows that were read."""
         if not self._has_ended:
             return

@@ -91,6 +91,17 @@ class ResultRequest(BaseModel):
         return values
 
 
+def has_certain_parts(
+    disposition: Disposition, row_limit: int | None, byte_limit: int | None
+) -> bool:
+    """Return whether the part of a finished task is certainly a part of the result.
+
+    A limit may cut it off, and a driver may hold the rows instead of storing them.
+    """
+    has_limits = row_limit is not None or byte_limit is not None
+    return not has_limits and disposition in {Disposition.AUTO, Disposition.STORED}
+
+
 def make_location(base: str, statement_id: str, epoch: int, attempt: int) -> str:
     """Return the location of a stored result below `base`.
 

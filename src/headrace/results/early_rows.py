@@ -1,8 +1,8 @@
 """The first rows of a stored result, while its query runs.
 
 The driver lists the parts of finished tasks in files `finished-000000.json`, `finished-000001.json`
-and so on. Parts in these files are final as far as Spark is concerned; the manifest decides. A
-reader compares what it has read with the manifest, and continues from there.
+and so on. When the query has ended, the reader compares the batches that it has read with the
+manifest, and reads the remaining ones. Only the manifest says which parts belong to the result.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pydantic import ValidationError
 
-from headrace.errors import InvalidResult, ResultsUnavailable
+from headrace.errors import InvalidResult, ResultGone
 from headrace.model.result import FinishedParts
+from headrace.results.manifest import read_listing
 from headrace.results.reader import BatchReference, StoredRows, list_batches, read_batches
 from headrace.results.schema import Schema, parse_schema
 from headrace.storage import locations
@@ -56,6 +56,11 @@ class EarlyRows:
     def has_parts(self) -> bool:
         """Whether there are rows that `find_parts` has found and that were not read yet."""
         return self._read_count < len(self._listed)
+
+    @property
+    def has_read(self) -> bool:
+        """Whether rows were read."""
+        return self._read_count > 0
 
     @property
     def row_count(self) -> int:
@@ -106,22 +111,12 @@ class EarlyRows:
 
     def _read_file(self, number: int) -> FinishedParts | None:
         """Return the content of a file, or None if the driver has not written it yet."""
-        name = _file_name(number)
         try:
-            with locations.open_driver_file(self.location, name) as file:
-                content: bytes = file.read(_MAX_BYTES + 1)
-        except FileNotFoundError:
+            return read_listing(
+                self.location, _file_name(number), FinishedParts, max_bytes=_MAX_BYTES
+            )
+        except ResultGone:
             return None
-        except OSError as error:
-            raise ResultsUnavailable(f"Cannot read {name} in {self.location}: {error}") from error
-        if len(content) > _MAX_BYTES:
-            raise InvalidResult(f"{name} in {self.location} is too large.")
-        try:
-            return FinishedParts.model_validate_json(content)
-        except ValidationError as error:
-            raise InvalidResult(
-                f"Cannot read {name} in {self.location}: its content is not valid."
-            ) from error
 
 
 def _file_name(number: int) -> str:

@@ -5,36 +5,44 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from headrace.errors import HeadraceError, InvalidResult, ResultGone, ResultsUnavailable
-from headrace.model.result import Manifest
+from headrace.model.result import FinishedParts, Manifest
 from headrace.storage import locations
 
 _MANIFEST_NAME = "manifest.json"
 _MAX_MANIFEST_BYTES = 32 << 20
-_MAX_MANIFEST_VALUES = 3_000_000
+_MAX_LISTING_VALUES = 3_000_000
+
+_Listing = TypeVar("_Listing", Manifest, FinishedParts)
 
 
 def read_manifest(location: str) -> Manifest:
-    """Return the manifest of a stored result.
+    """Return the manifest of a stored result. Raise the errors of `read_listing`."""
+    return read_listing(location, _MANIFEST_NAME, Manifest, max_bytes=_MAX_MANIFEST_BYTES)
 
-    Raises ResultGone if it has been deleted, ResultsUnavailable if it cannot be read, and
+
+def read_listing(location: str, name: str, model: type[_Listing], *, max_bytes: int) -> _Listing:
+    """Return the content of a file in which a driver lists parts.
+
+    Raises ResultGone if there is no such file, ResultsUnavailable if it cannot be read, and
     InvalidResult if its content is not valid.
     """
     with (
-        convert_read_errors(location, _MANIFEST_NAME),
-        locations.open_driver_file(location, _MANIFEST_NAME) as file,
+        convert_read_errors(location, name),
+        locations.open_driver_file(location, name) as file,
     ):
-        content: bytes = file.read(_MAX_MANIFEST_BYTES + 1)
-    if len(content) > _MAX_MANIFEST_BYTES or content.count(b",") > _MAX_MANIFEST_VALUES:
-        raise InvalidResult(f"{_MANIFEST_NAME} in {location} is too large.")
+        content: bytes = file.read(max_bytes + 1)
+    if len(content) > max_bytes or content.count(b",") > _MAX_LISTING_VALUES:
+        raise InvalidResult(f"{name} in {location} is too large.")
     try:
-        return Manifest.model_validate_json(content)
+        return model.model_validate_json(content)
     except ValidationError as error:
         raise InvalidResult(
-            f"Cannot read {_MANIFEST_NAME} in {location}: its content is not valid."
+            f"Cannot read {name} in {location}: its content is not valid."
         ) from error
 
 

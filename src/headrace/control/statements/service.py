@@ -35,7 +35,7 @@ from headrace.errors import (
 from headrace.grammar.parse import ParsedStatement, parse
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
-from headrace.model.result import Disposition
+from headrace.model.result import Disposition, has_certain_parts
 from headrace.model.session import NewSession, SessionKind, SessionSpec
 from headrace.model.statement import (
     MAX_PARAMETERS,
@@ -326,14 +326,11 @@ class Statements:
 
 
 def may_be_read_early(statement: Statement) -> bool:
-    """Return whether the parts of finished tasks are certainly parts of the result.
-
-    A limit may cut them off, and a driver may hold the rows instead of storing them.
-    """
+    """Return whether the rows of finished tasks can be read while the statement runs."""
     request = statement.spec.result_request
-    has_limits = request.row_limit is not None or request.byte_limit is not None
-    may_be_stored = request.disposition in {Disposition.AUTO, Disposition.STORED}
-    return statement.is_query and may_be_stored and not has_limits
+    return statement.is_query and has_certain_parts(
+        request.disposition, request.row_limit, request.byte_limit
+    )
 
 
 def _check_result_location(location: str | None, allowed: list[str]) -> None:

@@ -216,13 +216,14 @@ class FinishedTask(TypedDict):
 class FinishedTasks(AccumulatorParam[list[FinishedTask]]):
     """Collects what the tasks add, in any order."""
 
-    def zero(self, value: list[FinishedTask]) -> list[FinishedTask]:
-        return value
+    def zero(self, value: list[FinishedTask]) -> list[FinishedTask]:  # noqa: ARG002 - of PySpark
+        return []
 
     def addInPlace(  # noqa: N802 - the name of PySpark
         self, value1: list[FinishedTask], value2: list[FinishedTask]
     ) -> list[FinishedTask]:
-        return value1 + value2
+        value1 += value2
+        return value1
 
 
 def make_task(

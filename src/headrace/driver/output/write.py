@@ -23,7 +23,13 @@ from headrace.driver.output.task import (
 )
 from headrace.driver.output.task_outputs import TaskOutput, apply_limits
 from headrace.errors import HeadraceError, ResultsWriteFailed, ResultTooLarge
-from headrace.model.result import Disposition, Manifest, ResultPart, ResultReport
+from headrace.model.result import (
+    Disposition,
+    Manifest,
+    ResultPart,
+    ResultReport,
+    has_certain_parts,
+)
 from headrace.results.batches import MAX_VALUES, group_by_size, serialize_batches
 from headrace.results.layout import build_client_schema, build_stored_schema
 from headrace.results.manifest import write_manifest
@@ -101,8 +107,11 @@ class _ResultWriter:
         batches = collect_if_small(frame, self._schema, self._stored_schema)
         if batches is None:
             self._create_location()
+            lists_finished = has_certain_parts(
+                options.disposition, options.row_limit, options.byte_limit
+            )
             outputs = write_parts(
-                frame, self._schema, self._task_options, lists_finished=self._may_be_read_early()
+                frame, self._schema, self._task_options, lists_finished=lists_finished
             )
         else:
             outputs = [self._write_collected(batches)]
@@ -129,12 +138,6 @@ class _ResultWriter:
         if self._location_created:
             with contextlib.suppress(HeadraceError):
                 locations.delete(self._options.location)
-
-    def _may_be_read_early(self) -> bool:
-        """Return whether the parts of finished tasks are certainly parts of the result."""
-        options = self._options
-        has_limits = options.row_limit is not None or options.byte_limit is not None
-        return not has_limits and options.disposition in {Disposition.AUTO, Disposition.STORED}
 
     def _task_byte_limit(self) -> int | None:
         """Return the number of bytes after which rows of a partition cannot be in the result."""

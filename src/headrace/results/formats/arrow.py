@@ -47,8 +47,8 @@ def write_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
         yield batch.serialize().to_pybytes()
 
 
-def write_end(schema: Schema, metadata: Mapping[str, str]) -> bytes:
-    """Return the message of a batch without rows that says how the result ends."""
+def write_empty_batch(schema: Schema, metadata: Mapping[str, str]) -> bytes:
+    """Return the message of a batch without rows that carries custom metadata."""
     stored_schema = build_stored_schema(schema)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, stored_schema) as writer:
