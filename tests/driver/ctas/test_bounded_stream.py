@@ -109,7 +109,7 @@ def test_a_stream_that_is_stopped_in_a_batch_leaves_no_table_and_no_file(
 ) -> None:
     """Spark reports a stopped query as it reports a complete one."""
     spark.conf.set("headrace.ctas.trigger", trigger)
-    slow = TEXT.replace("FROM", "FROM (SELECT *, reflect('java.lang.Thread', 'sleep', 60000L) FROM")
+    slow = f"{TEXT} WHERE reflect('java.lang.Thread', 'sleep', 60000L) IS NOT NULL"
 
     def stop() -> None:
         wait_until(lambda: spark.streams.active, what="the streaming query runs")
@@ -120,7 +120,7 @@ def test_a_stream_that_is_stopped_in_a_batch_leaves_no_table_and_no_file(
     stopper = threading.Thread(target=stop)
     stopper.start()
     with pytest.raises(StreamStopped, match="before it had read all rows"):
-        CtasRun(spark, slow + ")", stream)
+        CtasRun(spark, slow, stream)
     stopper.join()
     assert stream.steps == [PREPARED, BEGUN, ABORTING, ABORTED]
     assert (list_tables(spark), list_stream_files(stream)) == (["arriving"], [])
@@ -139,11 +139,11 @@ def test_a_stream_that_is_stopped_after_its_first_batch_leaves_no_table(
         wait_until(lambda: query.recentProgress, what="the first batch has ended")
         query.stop()
 
-    slow = TEXT.replace("FROM", "FROM (SELECT *, reflect('java.lang.Thread', 'sleep', 10L) FROM")
+    slow = f"{TEXT} WHERE reflect('java.lang.Thread', 'sleep', 10L) IS NOT NULL"
     stopper = threading.Thread(target=stop)
     stopper.start()
     with pytest.raises(StreamStopped):
-        CtasRun(spark, slow + ")", stream)
+        CtasRun(spark, slow, stream)
     stopper.join()
     assert list_tables(spark) == ["arriving"]
 
