@@ -83,6 +83,7 @@ class Execution:
         self._frame: DataFrame | None = None
         self._hooks = Hooks(self._facts, [], None)
         self._requested_lock = False
+        self._is_tagged = False
         self._task_outcome: JobOutcome | None = None
         self._tracker: SessionStateTracker | None = None
         self._ended = threading.Event()
@@ -134,6 +135,7 @@ class Execution:
 
     def _execute(self) -> ResultReport:
         assignment, context, session = self.assignment, self._spark.context, self._spark.session
+        self._is_tagged = True
         context.addJobTag(assignment.statement_id)
         # The options of a stream may contain secrets, which Spark's UI would show.
         context.setJobDescription(assignment.command or assignment.text[:200])
@@ -312,6 +314,9 @@ class Execution:
 
     def _remove_job_tag(self) -> None:
         """Remove the statement's tag from this thread, which will run other statements."""
+        if not self._is_tagged:
+            return
+        self._is_tagged = False
         try:
             self._spark.context.removeJobTag(self.assignment.statement_id)
         except (Py4JError, OSError) as error:

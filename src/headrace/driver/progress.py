@@ -9,6 +9,7 @@ the executor's next heartbeat.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import threading
 from collections import Counter
@@ -78,7 +79,11 @@ class ProgressReporter:
 
 
 class ProgressReader:
-    """Reads the progress of statements from the application. Every call may raise Py4JError."""
+    """Reads the progress of statements from the application. Every call may raise Py4JError.
+
+    Each call of a Java object is a round trip, and so is the release of each object that a call
+    returns. Sequences therefore come as text.
+    """
 
     def __init__(self, context: SparkContext) -> None:
         scala_context = context._jsc.sc()  # noqa: SLF001 - PySpark's StatusTracker does not offer tags
@@ -86,20 +91,17 @@ class ProgressReader:
         self._store = scala_context.statusStore()
         self._scheduler = scala_context.taskScheduler()
         self._listener_bus = scala_context.listenerBus()
+        self._arrays = context._jvm.java.util.Arrays  # type: ignore[union-attr]  # noqa: SLF001 - as above
 
     def read(self, tag: str) -> Progress | None:
         """Return the sums over all jobs with a tag; None before the first job."""
-        sums: Counter[str] = Counter()
-        for job in self.list_jobs(tag):
-            sums["jobs"] += 1
-            _add_job(self._store.job(job), self._store, self._scheduler, sums)
-        if not sums["jobs"]:
-            return None
-        return Progress(**{name: max(0, sums[name]) for name in Progress.model_fields})
+        return self._read(tag, self._count_active_tasks)
 
     def list_jobs(self, tag: str) -> list[int]:
         """Return the ids of the jobs with a tag."""
-        return list(self._tracker.getJobIdsForTag(tag))
+        text = self._arrays.toString(self._tracker.getJobIdsForTag(tag))
+        jobs: list[int] = json.loads(text)
+        return jobs
 
     def read_final(self, tag: str) -> Progress | None:
         """Return the progress when no job with the tag runs any more, like `read`.
@@ -110,30 +112,42 @@ class ProgressReader:
         # A bus that other statements keep busy raises a timeout. The numbers are then too low.
         with contextlib.suppress(Py4JJavaError):
             self._listener_bus.waitUntilEmpty(_LISTENER_BUS_MILLIS)
-        return self.read(tag)
+        return self._read(tag, lambda _id, _stage: 0)
+
+    def _read(self, tag: str, count_active: Callable[[int, Any], int]) -> Progress | None:
+        sums: Counter[str] = Counter()
+        for job_id in self.list_jobs(tag):
+            sums["jobs"] += 1
+            for stage_id in _add_job(self._store.job(job_id), sums):
+                try:
+                    stage = self._store.lastStageAttempt(stage_id)
+                except Py4JError:
+                    continue  # The stage has not started.
+                sums["tasks_active"] += count_active(stage_id, stage)
+                _add_stage(stage, sums)
+        if not sums["jobs"]:
+            return None
+        return Progress(**{name: max(0, sums[name]) for name in Progress.model_fields})
+
+    def _count_active_tasks(self, stage_id: int, stage: Any) -> int:
+        tasks = self._scheduler.taskSetManagerForAttempt(stage_id, stage.attemptId())
+        return int(tasks.get().runningTasks()) if tasks.isDefined() else 0
 
 
-def _add_job(job: Any, store: Any, scheduler: Any, sums: Counter[str]) -> None:
+def _add_job(job: Any, sums: Counter[str]) -> list[int]:
+    """Add the counts of a job to the sums, and return the ids of its stages."""
     skipped_stages, skipped_tasks = job.numSkippedStages(), job.numSkippedTasks()
     sums["stages_done"] += job.numCompletedStages() + skipped_stages
     sums["tasks_done"] += job.numCompletedTasks() + skipped_tasks
     sums["tasks_total"] += job.numTasks()
     sums["tasks_failed"] += job.numFailedTasks()
-    stages = job.stageIds()
-    sums["stages_total"] += stages.size()
-    for index in range(stages.size()):
-        _add_stage(store, scheduler, stages.apply(index), sums)
+    stages: list[int] = json.loads(job.stageIds().mkString("[", ",", "]"))
+    sums["stages_total"] += len(stages)
+    return stages
 
 
-def _add_stage(store: Any, scheduler: Any, stage: int, sums: Counter[str]) -> None:
-    try:
-        data = store.lastStageAttempt(stage)
-    except Py4JError:
-        return  # The stage has not started.
-    task_set = scheduler.taskSetManagerForAttempt(stage, data.attemptId())
-    if task_set.isDefined():
-        sums["tasks_active"] += task_set.get().runningTasks()
-    sums["rows_read"] += data.inputRecords()
-    sums["bytes_read"] += data.inputBytes()
-    sums["rows_written"] += data.outputRecords()
-    sums["bytes_written"] += data.outputBytes()
+def _add_stage(stage: Any, sums: Counter[str]) -> None:
+    sums["rows_read"] += stage.inputRecords()
+    sums["bytes_read"] += stage.inputBytes()
+    sums["rows_written"] += stage.outputRecords()
+    sums["bytes_written"] += stage.outputBytes()

@@ -6,8 +6,10 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from tests.support.waiting import wait_until
 
+from headrace.driver.streams import supervised_query
 from headrace.driver.streams.supervised_query import RunFailed
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.model.failure import Failure
@@ -52,6 +54,10 @@ class ScriptedRun:
 
     def fail(self, message: str = "boom", *, is_permanent: bool = False) -> None:
         self._outcome = failure(message, is_permanent=is_permanent)
+        self._changed.set()
+
+    def lose_jvm(self, error: Exception) -> None:
+        self._outcome = error
         self._changed.set()
 
     def finish(self) -> None:
@@ -211,6 +217,22 @@ def test_a_query_without_retries_fails_at_once(supervisor: Supervisor, runs: Run
     runs.wait_for("q").fail()
 
     wait_for_state(supervisor, StreamState.FAILED)
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("no answer")]
+)
+def test_a_lost_jvm_is_no_failure_of_its_queries(
+    supervisor: Supervisor, runs: Runs, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next driver starts them, also those without retries."""
+    monkeypatch.setattr(supervised_query, "_LOST_JVM_SECONDS", 0.02)
+    order(supervisor, desired(options="'pstl.retry.enabled' = 'false'"))
+    runs.wait_for("q").lose_jvm(error)
+
+    # The JVM of this driver answers again.
+    assert runs.wait_for("q", 2).run_id == "run-2"
+    assert wait_for_state(supervisor, StreamState.RUNNING).failures == 0
 
 
 def test_a_failure_to_start_counts_like_a_failed_run(supervisor: Supervisor, runs: Runs) -> None:

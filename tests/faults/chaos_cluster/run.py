@@ -27,6 +27,7 @@ from tests.support.waiting import wait_until
 
 from headrace.errors import HeadraceError
 from headrace.model.lifecycle import STATEMENT
+from headrace.model.text import cut_text
 
 _END_SECONDS = 240.0
 _INSERTS = (Work.INSERT, Work.BATCH_INSERT)
@@ -39,6 +40,8 @@ _QUERY_ROWS = {
 }
 _TABLES_OF_QUERY = 50
 """Tables that one query counts."""
+_SHOWN_ROWS = 40
+_SHOWN_TEXT = 600
 
 
 @dataclass
@@ -126,7 +129,9 @@ class ClusterRun:
             # The report shows the other violations and the counts also in this case.
             self._report.violations.append(f"not at rest: {traceback.format_exc()}")
             copies.files.stop()
-            self._count_statements(self._cluster.read_rows())
+            rows = self._cluster.read_rows()
+            self._count_statements(rows)
+            self._report.violations += _describe_streams(rows, self._cluster.folder)
         return self._report
 
     def _prepare_loader(self) -> UserSession:
@@ -253,6 +258,22 @@ class ClusterRun:
         except AssertionError:
             return [f"all sessions have ended, but a process is alive: {each}" for each in find()]
         return []
+
+
+def _describe_streams(rows: Rows, folder: Path) -> Iterator[str]:
+    """Yield the streaming queries and their sessions, with their events and logs."""
+    sessions = {query["session_id"] for query in rows.stream_queries}
+    live = [row for row in rows.sessions if row["id"] in sessions]
+    ids = {row["id"] for row in (*rows.stream_queries, *live)}
+    events = [event for event in rows.events if event["entity_id"] in ids]
+    for kind, found in [("query", rows.stream_queries), ("session", live), ("event", events)]:
+        for row in found[-_SHOWN_ROWS:]:
+            facts = {key: value for key, value in row.items() if value is not None}
+            yield f"at the end, a {kind}: {cut_text(str(facts), _SHOWN_TEXT)}"
+    for session in sessions:
+        for log in sorted(folder.glob(f"*/logs/{session}.log")):
+            lines = log.read_text(errors="replace").splitlines()[-_SHOWN_ROWS:]
+            yield f"at the end, {log}:\n" + "\n".join(cut_text(line, _SHOWN_TEXT) for line in lines)
 
 
 def _read_all(statements: Sequence[str], node: ClusterNode) -> list[str]:

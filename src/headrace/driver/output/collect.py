@@ -24,7 +24,9 @@ def collect_arrow(frame: DataFrame) -> list[pa.RecordBatch]:
 
     `DataFrame.toArrow` also casts to PySpark's Arrow schema, which fails for some types.
     """
-    port, secret, server = frame._jdf.collectAsArrowToPython()  # noqa: SLF001 - as toArrow does
+    # An index is one round trip. To unpack the Java array takes seven.
+    answer = frame._jdf.collectAsArrowToPython()  # noqa: SLF001 - as toArrow does
+    port, secret, server = answer[0], answer[1], answer[2]
     # PySpark has no type annotations for this function.
     serializer = cast("Callable[[], Any]", ArrowCollectSerializer)()
     try:

@@ -9,7 +9,7 @@ import logging
 import threading
 import uuid
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import DataFrame
 
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
@@ -39,7 +39,7 @@ class BatchRun:
         self._rows = rows
         self._desired = desired
         self._command = command
-        self._error: RunFailed | None = None
+        self._error: Exception | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name=f"headrace-batch-{desired.name}"[:100], daemon=True
@@ -79,6 +79,8 @@ class BatchRun:
     def _run(self) -> None:
         try:
             self._write_once()
+        except (Py4JNetworkError, ConnectionError) as error:
+            self._error = error
         except Exception as error:  # noqa: BLE001 - `wait` raises it in the supervisor's thread
             permanent = is_permanent(error) and not is_lost_jvm(error)
             self._error = RunFailed(describe_failure(error, ""), is_permanent=permanent)

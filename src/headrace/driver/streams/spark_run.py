@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -61,6 +61,8 @@ class SparkRun:
                 return False
             if has_ended_by_itself(self._session, self._query):
                 return True
+        except Py4JNetworkError:
+            raise
         except (PySparkException, Py4JError) as error:
             raise self._describe_end(error) from error
         raise RunFailed(_STOPPED, is_permanent=False)
@@ -155,6 +157,8 @@ class RunStarter:
                 if not rows.isStreaming:
                     return start_batch(rows, desired, command)
                 query = start_query(rows, desired, command, epoch=self._epoch)
+        except Py4JNetworkError:
+            raise
         except (PySparkException, Py4JError, HeadraceError) as error:
             if is_lost_jvm(error):
                 # The driver notices that by itself.

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from py4j.protocol import Py4JNetworkError
+
 from headrace.driver.streams.failure_series import FailureSeries
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import STREAM, StreamState
@@ -19,6 +21,8 @@ from headrace.model.stream_query import DesiredQuery, QueryProgress, QueryReport
 _LOG = logging.getLogger("headrace.driver.streams")
 _REPORTED_BATCHES = 100
 """Largest number of batches whose progress waits for a report."""
+_LOST_JVM_SECONDS = 5.0
+"""Time after which a driver whose JVM is gone has ended."""
 
 
 class RunFailed(Exception):
@@ -31,7 +35,10 @@ class RunFailed(Exception):
 
 
 class Run(Protocol):
-    """One run of a query in Spark."""
+    """One run of a query in Spark.
+
+    Every method raises Py4JNetworkError or ConnectionError if the JVM does not answer.
+    """
 
     run_id: str
 
@@ -167,7 +174,10 @@ class SupervisedQuery:
     def _supervise(self) -> None:
         try:
             while self._wait_for_start():
-                self._run_once()
+                try:
+                    self._run_once()
+                except (Py4JNetworkError, ConnectionError) as error:
+                    self._wait_for_lost_jvm(error)
         except BaseException as error:  # noqa: BLE001 - the thread must not end without a report
             _LOG.exception("query %s: its supervisor failed", self._desired.name)
             self._fail(Failure(code="internal_error", message=str(error)))
@@ -264,6 +274,15 @@ class SupervisedQuery:
             self._error, self._delay_seconds = failure, delay
             self._retry_time = self._clock() + delay
         self._change_state(StreamState.BACKING_OFF)
+
+    def _wait_for_lost_jvm(self, error: Exception) -> None:
+        """Leave the query as it is: the driver ends, and the next driver starts the query.
+
+        If the JVM answers again, this driver starts it.
+        """
+        _LOG.warning("query %s: the JVM does not answer: %s", self._desired.name, error)
+        with self._condition:
+            self._retry_time = self._clock() + _LOST_JVM_SECONDS
 
     def _fail(self, failure: Failure) -> None:
         _LOG.error(
