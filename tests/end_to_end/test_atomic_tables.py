@@ -221,6 +221,53 @@ def test_a_table_is_complete_after_drivers_died_at_every_step_of_its_transaction
     assert list_tables(node, session, "steps", folder) == ({"t"}, {"t"})
 
 
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [("INTO", [["2000", "999000", "1998"]]), ("OVERWRITE", [["1000", "499500", "999"]])],
+)
+def test_rows_are_written_once_after_drivers_died_at_every_step_of_the_write(
+    killed_drivers: tuple[NodeProcess, str], plan: Plan, action: str, expected: list[list[str]]
+) -> None:
+    """The first driver dies while it writes. The next ones remove the rows, or move them in."""
+    node, session = killed_drivers
+    database = f"written_{action.lower()}"
+    folder = create_database(node, session, database)
+    create = f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (k) AS {ROWS}"
+    assert node.run(create, session)["state"] == "success"
+    columns = f"SELECT id, s, k FROM ({SLOW.format(10)})"
+    plan.write(
+        [
+            Fault(TABLE_STEP, "after", "kill", hit=5),  # prepared
+            Fault(TABLE_STEP, "after", "kill_jvm", hit=8),  # begun
+            Fault(TABLE_STEP, "before", "kill", hit=14),  # committing
+            Fault(TABLE_STEP, "after", "kill", hit=17),  # committing
+        ]
+    )
+    statement_id = node.submit(f"INSERT {action} {database}.t {columns}", session)["id"]
+    wait_until(lambda: any((folder / "t").rglob("part-*")), what="the INSERT writes")
+    wait_until(
+        lambda: any(path.is_dir() for path in (folder / "t").glob(".headrace_staged_*")),
+        what="the INSERT stages rows",
+    )
+    driver = psutil.Process(node.http.get(f"/api/v1/sessions/{session}").json()["driver"]["pid"])
+    processes = driver.children(recursive=True)
+    next(process for process in processes if "java" in process.name()).kill()
+    wait_until(
+        lambda: node.statement(statement_id)["state"] in ENDED,
+        seconds=240,
+        what="the INSERT has ended",
+    )
+    written = node.statement(statement_id)
+    actions = plan.read_actions()
+    plan.write([])
+    assert actions == ["kill", "kill_jvm", "kill", "kill"]
+    outcome = (written["state"], written["attempts"], written["atomic"], written["row_count"])
+    assert outcome == ("success", 6, True, 1000), written
+    total = f"SELECT count(*), sum(id), sum(CAST(k AS BIGINT)) FROM {database}.t"
+    assert node.rows(total, session) == expected
+    assert not list((folder / "t").glob(".headrace_*"))
+
+
 def test_the_command_recover_removes_an_orphaned_transaction(
     killed_drivers: tuple[NodeProcess, str], plan: Plan
 ) -> None:

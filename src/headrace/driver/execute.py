@@ -205,7 +205,13 @@ class Execution:
         writes = find_writes_patiently(plan.find_writes, self._cancelling)
         if writes is not None:
             self._requested_lock = True
-            wait_for_lock(self._link, self.assignment.statement_id, writes, self._cancelling)
+            wait_for_lock(
+                self._link,
+                self.assignment.statement_id,
+                writes,
+                self._cancelling,
+                on_blocked=plan.on_blocked,
+            )
 
     def _start_hooks(self, plan: ExecutionPlan) -> None:
         """Call `on_created` of the users' hooks, then of Headrace's own hook.
@@ -284,6 +290,9 @@ class Execution:
         """Return the number of rows that an INSERT or a CTAS has written, if Spark counts them."""
         if self.assignment.is_query or self._frame is None:
             return None
+        hook = None if self._plan is None else self._plan.hook
+        if hook is not None and hook.rows_written is not None:
+            return hook.rows_written
         try:
             jobs = self._spark.progress.list_jobs(self.assignment.statement_id)
             return count_written_rows(self._frame, jobs, progress)

@@ -5,26 +5,34 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.ctas.base import TableDefinition, TwoPhaseCatalog, TwoPhaseTable
+from headrace.driver.ctas.base import (
+    TableDefinition,
+    TwoPhaseCatalog,
+    TwoPhaseChange,
+    TwoPhaseTable,
+    WriteDefinition,
+)
 from headrace.driver.ctas.bounded_stream import StreamedTable, bounded_trigger, run_to_end
-from headrace.driver.ctas.catalogs import find_catalog, restore_table
-from headrace.driver.ctas.detect import Ctas, detect_ctas, may_create_table
+from headrace.driver.ctas.catalogs import find_catalog, find_write_catalog, restore_table
+from headrace.driver.ctas.detect import Ctas, describe_ctas, may_create_table
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.recovery import recover
 from headrace.driver.ctas.session_catalog import SessionCatalog
-from headrace.driver.ctas.transaction import CtasHook, Journal
+from headrace.driver.ctas.transaction import Journal, TransactionHook
 from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink
-from headrace.driver.parameters import parse_statement, run_statement
+from headrace.driver.parameters import Binding, parse_statement, run_statement
 from headrace.driver.writes.detect import WriteDetector
+from headrace.driver.writes.insert import describe_insert, may_write_rows
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import AtomicityRequired, CatalogError, TableAlreadyExists
-from headrace.model.ctas_options import ATOMICITY_KEY, Atomicity
+from headrace.model.ctas_options import ATOMICITY_KEY, WRITES_ATOMICITY_KEY, Atomicity
 from headrace.model.ids import new_id
 from headrace.model.messages import Assignment, JournalEntry
 
@@ -47,13 +55,15 @@ class ExecutionPlan:
 
     run: Callable[[], DataFrame]
     """Runs the statement. Raises the errors of Spark."""
-    hook: CtasHook | None = None
+    hook: TransactionHook | None = None
     atomic: bool | None = None
     """Whether the table of a CTAS appears complete or not at all. None for other statements."""
     find_writes: Callable[[], PlannedWrites | None] | None = None
     """Finds the tables of files whose write lock the statement needs before it runs."""
     note: str | None = None
     """A remark for the user, if the statement succeeds."""
+    on_blocked: Callable[[], None] = lambda: None
+    """Called from time to time while another statement holds the write lock."""
     completed_earlier: bool = False
     """Whether a lost driver already wrote the table, so that only the commit remains."""
 
@@ -65,8 +75,9 @@ class ExecutionPlan:
                 note=f"Nothing was done: another writer created {hook.target} while the statement"
                 " ran."
             )
-        committed = None if hook is None else hook.transaction
-        return TableOutcome(committed=committed, atomic=self.atomic, note=self.note)
+        if hook is None:
+            return TableOutcome(atomic=self.atomic, note=self.note)
+        return TableOutcome(committed=hook.transaction, atomic=self.atomic, note=hook.note)
 
     @property
     def can_be_vetoed(self) -> bool:
@@ -96,8 +107,12 @@ def plan_statement(
     resumed = resume_transaction(session, assignment, link, statement)
     if resumed is not None:
         return resumed
-    ctas = detect_ctas(session, assignment)
+    parsed_plan, bind = parse_statement(session, assignment)
+    ctas = describe_ctas(session, parsed_plan, bind)
     if ctas is None:
+        write = _plan_write(session, assignment, link, statement, parsed_plan, bind)
+        if write is not None:
+            return write
         if _atomicity(session) is Atomicity.REQUIRE and may_create_table(session, assignment):
             raise AtomicityRequired(
                 "A CREATE TABLE AS inside BEGIN … END or EXECUTE IMMEDIATE is not atomic, and"
@@ -106,6 +121,7 @@ def plan_statement(
         return ExecutionPlan(
             run=lambda: run_statement(session, assignment),
             find_writes=lambda: _find_writes(session, assignment),
+            on_blocked=lambda: recover(session, link),
         )
     return _plan_ctas(ctas, assignment, link, statement)
 
@@ -127,16 +143,15 @@ def resume_transaction(
         run=lambda: _empty_frame(session),
         hook=hook,
         atomic=hook.atomic,
-        note=hook.note,
         completed_earlier=True,
     )
 
 
-def plan_table(
+def plan_change(
     session: SparkSession,
     run: Callable[[], DataFrame],
     catalog: TwoPhaseCatalog,
-    table: TwoPhaseTable,
+    table: TwoPhaseChange,
     journal: Journal,
     *,
     target: str,
@@ -144,19 +159,63 @@ def plan_table(
     ignore_if_exists: bool = False,
     find_writes: Callable[[], PlannedWrites | None] | None = None,
 ) -> ExecutionPlan:
-    """Return the plan that writes a two-phase table.
+    """Return the plan that makes a two-phase change.
 
     Args:
         run: Writes the rows.
         target: Lock key of the table.
     """
-    hook = CtasHook(catalog, table, journal, target=target, ignore_if_exists=ignore_if_exists)
+    hook = TransactionHook(
+        catalog, table, journal, target=target, ignore_if_exists=ignore_if_exists
+    )
     return ExecutionPlan(
-        run=lambda: _run_ctas(session, run, hook, statement),
+        run=lambda: _run_change(session, run, hook, statement),
         find_writes=find_writes,
+        on_blocked=journal.on_busy,
         hook=hook,
         atomic=hook.atomic,
-        note=hook.note,
+    )
+
+
+def _plan_write(
+    session: SparkSession,
+    assignment: Assignment,
+    link: NodeLink,
+    statement: StatementFacts,
+    parsed_plan: Any,
+    bind: Binding,
+) -> ExecutionPlan | None:
+    """Return the plan of a write to a table that can be made in two phases, or None.
+
+    Raises AtomicityRequired if the session requires an atomic write, and this one cannot be.
+    """
+    atomicity = _atomicity(session, WRITES_ATOMICITY_KEY)
+    insert = None if atomicity is Atomicity.OFF else describe_insert(session, parsed_plan, bind)
+    catalog = None if insert is None else find_write_catalog(session, insert.path)
+    write, transaction = None, new_id("tx")
+    if insert is not None and catalog is not None:
+        epoch = link.bootstrap.epoch
+        definition = WriteDefinition(transaction=transaction, epoch=epoch, plan=insert.command)
+        write = catalog.create_two_phase_write(insert.path, definition)
+    if insert is None or catalog is None or write is None:
+        if atomicity is Atomicity.REQUIRE and may_write_rows(parsed_plan):
+            raise AtomicityRequired(
+                f"This write is not atomic, and {WRITES_ATOMICITY_KEY} is 'require'. Set it to"
+                " 'auto' to run the statement."
+            )
+        return None
+    journal = Journal(
+        link, transaction, assignment.statement_id, on_busy=lambda: recover(session, link)
+    )
+    return plan_change(
+        session,
+        write.run,
+        catalog,
+        write,
+        journal,
+        target=insert.path.lock_key,
+        statement=statement,
+        find_writes=lambda: _find_writes(session, assignment),
     )
 
 
@@ -178,8 +237,8 @@ def _find_replaced_table(ctas: Ctas) -> PlannedWrites | None:
     return PlannedWrites(SessionCatalog(ctas.session, ctas.path.catalog).identity(), [write])
 
 
-def _atomicity(session: SparkSession) -> Atomicity:
-    return Atomicity.parse(str(session.conf.get(ATOMICITY_KEY, Atomicity.AUTO)))
+def _atomicity(session: SparkSession, key: str = ATOMICITY_KEY) -> Atomicity:
+    return Atomicity.parse(str(session.conf.get(key, Atomicity.AUTO)), key)
 
 
 def _plan_ctas(
@@ -217,7 +276,7 @@ def _plan_ctas(
     journal = Journal(
         link, transaction, assignment.statement_id, on_busy=lambda: recover(session, link)
     )
-    return plan_table(
+    return plan_change(
         session,
         run,
         catalog,
@@ -271,8 +330,11 @@ def _not_atomic_error(ctas: Ctas) -> AtomicityRequired:
     )
 
 
-def _run_ctas(
-    session: SparkSession, run: Callable[[], DataFrame], hook: CtasHook, statement: StatementFacts
+def _run_change(
+    session: SparkSession,
+    run: Callable[[], DataFrame],
+    hook: TransactionHook,
+    statement: StatementFacts,
 ) -> DataFrame:
     """Run the write, and check after an error whether the catalog committed natively anyway.
 
@@ -304,11 +366,11 @@ def _run_ctas(
 
 def _restore_hook(
     session: SparkSession, entry: JournalEntry, link: NodeLink, statement_id: str
-) -> CtasHook:
+) -> TransactionHook:
     """Rebuild the hook of a transaction that an earlier driver began. Raises CatalogError."""
     catalog, table = restore_table(session, entry)
     journal = Journal(link, entry.id, statement_id)
-    return CtasHook(
+    return TransactionHook(
         catalog,
         table,
         journal,

@@ -7,6 +7,7 @@ from enum import StrEnum
 from headrace.errors import InvalidSetting
 
 ATOMICITY_KEY = "headrace.ctas.atomicity"
+WRITES_ATOMICITY_KEY = "headrace.writes.atomicity"
 TRIGGER_KEY = "headrace.ctas.trigger"
 
 
@@ -18,12 +19,12 @@ class Atomicity(StrEnum):
     OFF = "off"  # as plain Spark does it
 
     @classmethod
-    def parse(cls, value: str) -> Atomicity:
+    def parse(cls, value: str, key: str = ATOMICITY_KEY) -> Atomicity:
         """Return the member with this value, in any case. Raise InvalidSetting for any other."""
         try:
             return cls(value.lower())
         except ValueError as error:
-            raise _invalid(ATOMICITY_KEY, value, cls) from error
+            raise _invalid(key, value, cls) from error
 
 
 class Trigger(StrEnum):

@@ -35,6 +35,8 @@ class Staged(BaseModel):
     """Record of the catalog implementation."""
     commits_natively: bool = False
     """Whether the catalog makes the table visible at the end of the write, before `committing`."""
+    shares_target: bool = False
+    """Whether other transactions may publish in the same table at the same time."""
     ignore_if_exists: bool = False
     """Whether the statement has IF NOT EXISTS: a table of another writer is then no error."""
 

@@ -9,7 +9,9 @@ is granted follows from the rows: it is stored nowhere.
 A row is removed when the driver reports the success of the statement. After any other end, a task
 may still create files. The row then stays until the process of the driver is confirmed gone and
 another driver has removed the staging directories of the write. It blocks no other write once the
-driver has reported the end, or once the process is gone.
+driver has reported the end, or once the process is gone. A lost driver may have moved some files of
+a two-phase write into the table: then the row blocks other writes until another driver has
+completed the commit.
 """
 
 from __future__ import annotations
@@ -17,15 +19,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, exists, func, insert, or_, select, update
 
-from headrace.model.lifecycle import StatementState
+from headrace.model.lifecycle import StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.table_write import OrphanedWrite, TableWrite, writer_name
 from headrace.store.clock import clock
 from headrace.store.database import Tx
 from headrace.store.locks import lock_owned_statement
-from headrace.store.tables import sessions, table_writes
+from headrace.store.tables import sessions, table_writes, transactions
 from headrace.store.transactions import GONE_SECONDS
 
 _EXECUTING = {StatementState.LAUNCHED, StatementState.RUNNING}
@@ -38,6 +40,13 @@ DRIVER_GONE = or_(
     # Not NULL for a live session: the condition is negated.
     and_(sessions.c.ended_at.is_not(None), sessions.c.ended_at < clock(-GONE_SECONDS)),
 )
+IS_COMMITTING = exists().where(
+    transactions.c.statement_id == table_writes.c.statement_id,
+    transactions.c.state == TransactionState.COMMITTING,
+)
+"""Whether the files of a write are being moved into the table."""
+IS_HELD = and_(~table_writes.c.released, or_(~DRIVER_GONE, IS_COMMITTING))
+"""Whether a requested lock can block others."""
 
 
 def request(
@@ -95,8 +104,7 @@ def find_blocker(tx: Tx, statement_id: str, lease: DriverLease) -> str | None:
             table_writes.c.statement_id != statement_id,
             table_writes.c.number < own.c.number,
             or_(own.c.overwrite, table_writes.c.overwrite),
-            ~table_writes.c.released,
-            ~DRIVER_GONE,
+            IS_HELD,
         )
         .order_by(table_writes.c.number)
         .limit(1)
@@ -144,6 +152,7 @@ def orphaned_writes(
             table_writes.c.identity.in_(identities),
             table_writes.c.number > after,
             DRIVER_GONE,
+            ~IS_COMMITTING,
         )
         .order_by(table_writes.c.number)
         .limit(limit)
@@ -169,6 +178,7 @@ def forget(tx: Tx, numbers: Collection[int], identities: Sequence[str]) -> None:
             table_writes.c.number.in_(numbers),
             table_writes.c.identity.in_(identities),
             DRIVER_GONE,
+            ~IS_COMMITTING,
         )
     )
     tx.execute(delete(table_writes).where(table_writes.c.number.in_(gone)))

@@ -47,7 +47,7 @@ TIMED = text(
 NODE_EVENTS = text("entity = 'node'")
 ENDED = text("ended_at IS NOT NULL")
 HELD = text("holder_session_id IS NOT NULL AND gone_at IS NULL")
-_PUBLISHING = text("state = 'committing'")
+_PUBLISHING = text("state = 'committing' AND NOT shares_target")
 
 metadata = MetaData(
     naming_convention={
@@ -266,11 +266,13 @@ transactions = Table(
     Column("location", Text),
     Column("staged", Document(Staged), nullable=False),
     Column("staged_epoch", Integer, nullable=False),
+    Column("shares_target", Boolean, nullable=False, server_default=false()),
     Column("created_at", Instant, nullable=False),
     Column("ended_at", Instant),
     CheckConstraint("(ended_at IS NOT NULL) = (state IN ('committed', 'aborted'))", name="ended"),
     Index("transactions_live", "statement_id", sqlite_where=LIVE, postgresql_where=LIVE),
-    # One transaction at a time publishes a table of a given name, or at a given LOCATION.
+    # One transaction at a time publishes a table of a given name, or at a given LOCATION. Appends
+    # to one table run beside each other.
     Index(
         "transactions_publishing_target",
         "identity",

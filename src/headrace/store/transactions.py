@@ -109,6 +109,7 @@ def prepare(tx: Tx, new: Transaction, *, actor: str) -> bool:
             location=new.staged.location,
             staged=new.staged,
             staged_epoch=new.staged_epoch,
+            shares_target=new.staged.shares_target,
             created_at=clock(),
         )
     )

@@ -19,7 +19,7 @@ from headrace.model.lifecycle import (
     TransactionState,
 )
 from headrace.store.database import Tx
-from headrace.store.table_writes import DRIVER_GONE
+from headrace.store.table_writes import IS_HELD
 from headrace.store.tables import sessions, statements, table_writes, transactions
 
 _other = statements.alias("other")
@@ -150,8 +150,7 @@ def _first_blocking_write(column: Any) -> Any:
             table_writes.c.statement_id != statements.c.id,
             table_writes.c.number < own.c.number,
             or_(own.c.overwrite, table_writes.c.overwrite),
-            ~table_writes.c.released,
-            ~DRIVER_GONE,
+            IS_HELD,
         )
         .order_by(table_writes.c.number)
         .limit(1)

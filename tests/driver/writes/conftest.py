@@ -1,5 +1,5 @@
 """Fixtures of the tests of writes."""
 
-from tests.driver.ctas.conftest import database
+from tests.driver.ctas.conftest import database, link
 
-__all__ = ["database"]
+__all__ = ["database", "link"]

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.errors import CatalogError, StatementFailed
 from headrace.grammar.quoting import quote_name, quote_string
@@ -90,6 +90,23 @@ class TableDefinition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WriteDefinition:
+    """The rows that a statement writes to an existing table, after Spark's analysis."""
+
+    transaction: str
+    """Id of the transaction. The names of staged objects contain it."""
+    epoch: int
+    """Epoch of the driver. The names of staged objects contain it."""
+    plan: Any
+    """Spark's analysed command, a JVM object."""
+
+    @property
+    def staging_name(self) -> str:
+        """Name of the staged rows, unique to this transaction and driver."""
+        return make_staging_name(self.transaction, self.epoch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JournalledTable:
     """The journal of a table that another driver began.
 
@@ -142,16 +159,14 @@ class WriteTarget:
     """Whether Spark runs the statement as a replacement. Otherwise Spark creates a table."""
 
 
-class TwoPhaseTable(ABC):
-    """A table that a CTAS creates in two phases: write, then commit or abort.
+class TwoPhaseChange(ABC):
+    """A change of one table in two phases: stage it, then commit or abort.
 
     The hooks of the statement call these methods. If the driver dies, another driver rebuilds the
-    table from `to_record` with `TwoPhaseCatalog.restore` and continues. `commit` and `abort`
+    change from `to_record` with `TwoPhaseCatalog.restore` and continues. `commit` and `abort`
     therefore have to work again after an interruption at any point.
     """
 
-    write_target: WriteTarget | None
-    """Table for the rows. None if the table already exists and IF NOT EXISTS was given."""
     atomic: bool = True
     """Whether readers see no intermediate state.
 
@@ -170,6 +185,10 @@ class TwoPhaseTable(ABC):
 
     A cancel can arrive before or after that step. `is_published` then decides the outcome.
     """
+    shares_target: bool = False
+    """Whether other transactions may commit to the same table at the same time."""
+    rows_written: int | None = None
+    """Number of rows, if the change knows it from the end of the write on."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -180,14 +199,14 @@ class TwoPhaseTable(ABC):
 
     @abstractmethod
     def is_published(self) -> bool:
-        """Return whether this transaction has published its table under the target name."""
+        """Return whether this transaction has published its change in the target."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Publish the complete table under the target name.
+        """Publish the complete change in the target.
 
         Raises:
-            TableAlreadyExists, LocationNotEmpty, CatalogError: the table was not published and
+            TableAlreadyExists, LocationNotEmpty, CatalogError: the change was not published and
                 cannot be. Tables and files of others are unchanged, and the caller aborts.
             Exception: for any other error the caller calls `commit` again.
         """
@@ -206,7 +225,25 @@ class TwoPhaseTable(ABC):
 
     @abstractmethod
     def to_record(self) -> dict[str, Any]:
-        """Return the JSON object from which another driver can rebuild this table."""
+        """Return the JSON object from which another driver can rebuild this change."""
+
+
+class TwoPhaseTable(TwoPhaseChange):
+    """A table that a CTAS creates in two phases."""
+
+    write_target: WriteTarget | None
+    """Table for the rows. None if the table already exists and IF NOT EXISTS was given."""
+
+
+class TwoPhaseWrite(TwoPhaseChange):
+    """Rows that a statement adds to an existing table, or puts in the place of other rows."""
+
+    @abstractmethod
+    def run(self) -> DataFrame:
+        """Write the rows to a place that readers skip. Raises the errors of Spark.
+
+        Only the driver that has begun the write calls this method.
+        """
 
 
 class TwoPhaseCatalog(ABC):
@@ -252,6 +289,21 @@ class TwoPhaseCatalog(ABC):
             TableAlreadyExists: the name exists and `ignore_if_exists` is False.
         """
 
+    def create_two_phase_write(
+        self,
+        path: TablePath,  # noqa: ARG002 - for overrides
+        write: WriteDefinition,  # noqa: ARG002 - for overrides
+    ) -> TwoPhaseWrite | None:
+        """Return a write to an existing table that is ready to begin. This method changes nothing.
+
+        Returns:
+            None if this catalog cannot write to the table in two phases.
+
+        Raises:
+            CatalogError: the table cannot be written to.
+        """
+        return None
+
     def find_view_id(self, path: TablePath) -> str | None:  # noqa: ARG002 - for overrides
         """Return the id of the materialized view that a table or view belongs to.
 
@@ -266,8 +318,8 @@ class TwoPhaseCatalog(ABC):
         return f"TBLPROPERTIES ({quote_string(MATERIALIZED_VIEW_PROPERTY)} = '{view_id}')"
 
     @abstractmethod
-    def restore(self, journalled: JournalledTable) -> TwoPhaseTable:
-        """Rebuild the table of another driver from its journal.
+    def restore(self, journalled: JournalledTable) -> TwoPhaseChange:
+        """Rebuild the change of another driver from its journal.
 
         The other driver may have used another name for the same catalog.
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import entry_points
+from typing import Any
 
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
-from headrace.driver.ctas.base import JournalledTable, TwoPhaseCatalog, TwoPhaseTable
+from headrace.driver.ctas.base import (
+    JournalledTable,
+    TablePath,
+    TwoPhaseCatalog,
+    TwoPhaseChange,
+    TwoPhaseTable,
+)
 from headrace.driver.ctas.bounded_stream import StreamedTable, split_record
 from headrace.driver.ctas.delta import DeltaCatalog
 from headrace.driver.ctas.detect import Ctas
@@ -17,7 +24,7 @@ from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.jdbc import JdbcCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
-from headrace.driver.ctas.view_switch import restore_switch, split_switch_record
+from headrace.driver.ctas.view_switch import SwitchRecord, restore_switch, split_switch_record
 from headrace.errors import CatalogError
 from headrace.model.messages import JournalEntry
 from headrace.model.transaction import Staged
@@ -52,9 +59,14 @@ def find_catalog(ctas: Ctas) -> TwoPhaseCatalog | None:
     return None if implementation is None else implementation(ctas.session, ctas.path.catalog)
 
 
+def find_write_catalog(session: SparkSession, path: TablePath) -> TwoPhaseCatalog | None:
+    """Return the implementation for the target of a write, or None if there is none."""
+    return SessionCatalog(session, path.catalog) if path.catalog == _SESSION_CATALOG else None
+
+
 def restore_table(
     session: SparkSession, entry: JournalEntry
-) -> tuple[TwoPhaseCatalog, TwoPhaseTable]:
+) -> tuple[TwoPhaseCatalog, TwoPhaseChange]:
     """Rebuild the table of another driver, whose catalog may have another name in this session.
 
     Raises:
@@ -69,32 +81,56 @@ def restore_table(
         location=staged.location,
         record=staged.record,
     )
-    try:
-        switch, record = split_switch_record(staged.record)
-        stream_location, record = split_record(record)
-    except ValidationError as error:
-        raise journalled.refuse("it is not a record of a table from a stream or a view") from error
+    switch, stream_location, record = _split_record(journalled)
     journalled = replace(journalled, record=record)
-    if stream_location is not None and not stream_location.endswith(f"/streams/{entry.id}"):
-        raise journalled.refuse(f"it names the directory {stream_location}")
     for catalog in _catalogs_of_kind(session, staged):
-        if catalog.identity() == staged.identity:
-            try:
-                table = catalog.restore(journalled)
-            except ValidationError as error:
-                raise journalled.refuse("it is not a record of this catalog") from error
-            if stream_location is not None:
-                table = StreamedTable(table, stream_location, HadoopFiles(session))
-            if switch is not None:
-                table = restore_switch(
-                    session, switch, table, journalled, catalog.catalog, entry.view
-                )
-            return catalog, table
+        if catalog.identity() != staged.identity:
+            continue
+        change = _restore(catalog, journalled)
+        if stream_location is None and switch is None:
+            return catalog, change
+        if not isinstance(change, TwoPhaseTable):
+            raise journalled.refuse("a write to a table has no stream and no view")
+        table = _restore_stream(session, change, stream_location)
+        if switch is not None:
+            table = restore_switch(session, switch, table, journalled, catalog.catalog, entry.view)
+        return catalog, table
     raise CatalogError(
         f"The unfinished table in catalog {staged.catalog!r} cannot be recovered: this driver does"
         f" not have that catalog, or no implementation of kind {staged.kind!r}. Configure the"
         f" catalog in this session and install its implementation (entry points {_GROUP!r})."
     )
+
+
+def _split_record(
+    journalled: JournalledTable,
+) -> tuple[SwitchRecord | None, str | None, dict[str, Any]]:
+    """Return what a record says of a view and of a stream, and the record of the catalog."""
+    try:
+        switch, record = split_switch_record(journalled.record)
+        stream_location, record = split_record(record)
+    except ValidationError as error:
+        raise journalled.refuse("it is not a record of a table from a stream or a view") from error
+    if stream_location is not None and not stream_location.endswith(
+        f"/streams/{journalled.transaction}"
+    ):
+        raise journalled.refuse(f"it names the directory {stream_location}")
+    return switch, stream_location, record
+
+
+def _restore_stream(
+    session: SparkSession, table: TwoPhaseTable, stream_location: str | None
+) -> TwoPhaseTable:
+    if stream_location is None:
+        return table
+    return StreamedTable(table, stream_location, HadoopFiles(session))
+
+
+def _restore(catalog: TwoPhaseCatalog, journalled: JournalledTable) -> TwoPhaseChange:
+    try:
+        return catalog.restore(journalled)
+    except ValidationError as error:
+        raise journalled.refuse("it is not a record of this catalog") from error
 
 
 def list_catalogs(session: SparkSession) -> list[TwoPhaseCatalog]:

@@ -7,7 +7,13 @@ An existing table is replaced by one entry in its Delta log, which commits nativ
 
 from __future__ import annotations
 
-from headrace.driver.ctas.base import JournalledTable, TableDefinition, TablePath, TwoPhaseTable
+from headrace.driver.ctas.base import (
+    JournalledTable,
+    TableDefinition,
+    TablePath,
+    TwoPhaseChange,
+    TwoPhaseTable,
+)
 from headrace.driver.ctas.native_commit import NativeCommitRecord, NativeCommitTable
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.v2_catalog import V2Catalog
@@ -36,9 +42,9 @@ class DeltaCatalog(SessionCatalog):
             path, table, ignore_if_exists=ignore_if_exists, is_streaming=is_streaming
         )
 
-    def restore(self, journalled: JournalledTable) -> TwoPhaseTable:
+    def restore(self, journalled: JournalledTable) -> TwoPhaseChange:
         # Only the record of a StagedTable names a staged table.
-        if "staged" in journalled.record:
+        if "staged" in journalled.record or "fingerprint" in journalled.record:
             return super().restore(journalled)
         claimed = NativeCommitRecord.model_validate(journalled.record)
         target = journalled.check_target(claimed.target, self.catalog)

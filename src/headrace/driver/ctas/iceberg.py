@@ -18,6 +18,7 @@ from headrace.driver.ctas.base import (
     TableDefinition,
     TablePath,
     TwoPhaseCatalog,
+    TwoPhaseChange,
     TwoPhaseTable,
 )
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
@@ -85,7 +86,7 @@ class IcebergCatalog(TwoPhaseCatalog):
         )
         return NativeCommitTable(record, self._plugin, self._files)
 
-    def restore(self, journalled: JournalledTable) -> TwoPhaseTable:
+    def restore(self, journalled: JournalledTable) -> TwoPhaseChange:
         claimed = NativeCommitRecord.model_validate(journalled.record)
         place = claimed.write_location
         if place is None or not place.endswith(f"/data/{journalled.staging_name}"):

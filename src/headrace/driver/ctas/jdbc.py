@@ -17,6 +17,7 @@ from headrace.driver.ctas.base import (
     TableDefinition,
     TablePath,
     TwoPhaseCatalog,
+    TwoPhaseChange,
     TwoPhaseTable,
 )
 from headrace.driver.ctas.jdbc_connection import JdbcConnection
@@ -74,7 +75,7 @@ class JdbcCatalog(TwoPhaseCatalog):
         )
         return JdbcTable(record, self._connection)
 
-    def restore(self, journalled: JournalledTable) -> TwoPhaseTable:
+    def restore(self, journalled: JournalledTable) -> TwoPhaseChange:
         claimed = JdbcTableRecord.model_validate(journalled.record)
         target = journalled.check_target(claimed.target, self.catalog)
         paths = {"target": target, "staged": target.sibling(journalled.staging_name)}

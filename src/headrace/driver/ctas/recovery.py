@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.catalogs import list_catalogs, restore_table
-from headrace.driver.ctas.transaction import CommitUnfinished, CtasHook, Journal
+from headrace.driver.ctas.transaction import CommitUnfinished, Journal, TransactionHook
 from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.errors import HeadraceError, LeaseLost, StatementFailed
@@ -70,7 +70,7 @@ def _resolve(session: SparkSession, orphan: OrphanedTransaction, link: NodeLink)
     """Roll a transaction forward if its table may be published, and back otherwise."""
     catalog, table = restore_table(session, orphan)
     journal = Journal(link, orphan.id, orphan.statement_id)
-    hook = CtasHook(
+    hook = TransactionHook(
         catalog, table, journal, target=orphan.staged.target, journal_state=orphan.state
     )
     statement = StatementFacts(

@@ -19,7 +19,10 @@ from headrace.driver.ctas.base import (
     TableDefinition,
     TablePath,
     TwoPhaseCatalog,
+    TwoPhaseChange,
     TwoPhaseTable,
+    TwoPhaseWrite,
+    WriteDefinition,
 )
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.metastore_rename import MetastoreRenames
@@ -27,6 +30,7 @@ from headrace.driver.ctas.preconditions import check_target, location_not_empty_
 from headrace.driver.ctas.staged_table import StagedRecord, StagedTable
 from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.writes.staged_write import create_staged_write, restore_staged_write
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY, generation_name
 from headrace.model.transaction import MANAGED_CATALOG_KEY
 
@@ -115,7 +119,15 @@ class SessionCatalog(TwoPhaseCatalog):
         record = record.model_copy(update={"created_final_location": created})
         return StagedTable(record, self._v1_catalog, self._files)
 
-    def restore(self, journalled: JournalledTable) -> TwoPhaseTable:
+    def create_two_phase_write(
+        self, path: TablePath, write: WriteDefinition
+    ) -> TwoPhaseWrite | None:
+        return create_staged_write(self.session, path, write)
+
+    def restore(self, journalled: JournalledTable) -> TwoPhaseChange:
+        # Only the record of a StagedWrite has a fingerprint of its table.
+        if "fingerprint" in journalled.record:
+            return restore_staged_write(self.session, journalled, self.catalog)
         claimed = StagedRecord.model_validate(journalled.record)
         derived = self._make_record(
             journalled.transaction,

@@ -1,4 +1,4 @@
-"""The transaction of one two-phase table: its journal, and the hook that drives it.
+"""The transaction of one two-phase change: its journal, and the hook that drives it.
 
 The journal entry of each step is written before the step itself.
 """
@@ -12,7 +12,7 @@ from functools import cached_property
 
 from py4j.protocol import Py4JNetworkError
 
-from headrace.driver.ctas.base import TwoPhaseCatalog, TwoPhaseTable
+from headrace.driver.ctas.base import TwoPhaseCatalog, TwoPhaseChange
 from headrace.driver.hooks import StatementFacts, StatementHook
 from headrace.driver.link import NodeLink
 from headrace.errors import HeadraceError, StatementFailed, TableAlreadyExists
@@ -57,7 +57,7 @@ class Journal:
         self.id = transaction_id
         self._link = link
         self._statement_id = statement_id
-        self._on_busy = on_busy
+        self.on_busy = on_busy
 
     def write(
         self, state: TransactionState, staged: Staged | None = None, *, published: bool = False
@@ -87,18 +87,18 @@ class Journal:
                 raise Cancelled
             if pause == _LONGEST_BUSY_PAUSE:
                 # The transaction that holds the name may be orphaned.
-                self._on_busy()
+                self.on_busy()
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_BUSY_PAUSE)
 
 
-class CtasHook(StatementHook):
+class TransactionHook(StatementHook):
     """Begins the table before its statement runs, and commits or aborts the table at the end."""
 
     def __init__(
         self,
         catalog: TwoPhaseCatalog,
-        table: TwoPhaseTable,
+        table: TwoPhaseChange,
         journal: Journal,
         *,
         target: str,
@@ -134,13 +134,18 @@ class CtasHook(StatementHook):
 
     @property
     def atomic(self) -> bool:
-        """See `TwoPhaseTable.atomic`."""
+        """See `TwoPhaseChange.atomic`."""
         return self._table.atomic
 
     @property
     def note(self) -> str | None:
-        """See `TwoPhaseTable.note`."""
+        """See `TwoPhaseChange.note`."""
         return self._table.note
+
+    @property
+    def rows_written(self) -> int | None:
+        """See `TwoPhaseChange.rows_written`."""
+        return self._table.rows_written
 
     @property
     def ignores_existing_table(self) -> bool:
@@ -154,11 +159,11 @@ class CtasHook(StatementHook):
 
     @property
     def commits_natively(self) -> bool:
-        """See `TwoPhaseTable.commits_natively`."""
+        """See `TwoPhaseChange.commits_natively`."""
         return self._table.commits_natively
 
     def explain_commit_refusal(self, error: Exception) -> StatementFailed | None:
-        """Call `TwoPhaseTable.explain_commit_refusal`."""
+        """Call `TwoPhaseChange.explain_commit_refusal`."""
         return self._table.explain_commit_refusal(error)
 
     def must_roll_forward(self) -> bool:
@@ -168,7 +173,7 @@ class CtasHook(StatementHook):
         return self._prepared and self._table.commits_natively and self._table.is_published()
 
     def on_created(self, statement: StatementFacts) -> None:  # noqa: ARG002 - part of the interface
-        """Begin the table. Raises Cancelled and the errors of `TwoPhaseTable.begin`."""
+        """Begin the table. Raises Cancelled and the errors of `TwoPhaseChange.begin`."""
         if self._journal_state is None:
             self._journal.write(TransactionState.PREPARED, self._describe_staging())
             self._prepared = True
@@ -211,7 +216,7 @@ class CtasHook(StatementHook):
     def on_failed(self, statement: StatementFacts, error: Exception) -> None:  # noqa: ARG002 - part of the interface
         """Abort the table.
 
-        Raises the errors of `TwoPhaseTable.abort`. The journal then stays at `aborting`.
+        Raises the errors of `TwoPhaseChange.abort`. The journal then stays at `aborting`.
         """
         self._abort(statement)
 
@@ -258,5 +263,6 @@ class CtasHook(StatementHook):
             location=self._table.location,
             record=self._table.to_record(),
             commits_natively=self._table.commits_natively,
+            shares_target=self._table.shares_target,
             ignore_if_exists=self._ignore_if_exists,
         )

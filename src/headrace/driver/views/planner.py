@@ -22,7 +22,7 @@ from headrace.driver.link import NodeLink
 from headrace.driver.planner import (
     ExecutionPlan,
     create_two_phase_table,
-    plan_table,
+    plan_change,
     resume_transaction,
 )
 from headrace.driver.streams.sources import find_temporary_views, register_streams
@@ -176,7 +176,7 @@ class ViewPlanner:
             self._assignment.statement_id,
             on_busy=lambda: recover(self._session, self._link),
         )
-        return plan_table(
+        return plan_change(
             self._session,
             lambda: ctas.write_to(write_target, self._first_rows(ctas)),
             view.catalog,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.driver.ctas.transaction import Cancelled
@@ -25,9 +26,18 @@ class PlannedWrites:
 
 
 def wait_for_lock(
-    link: NodeLink, statement_id: str, planned: PlannedWrites, cancelling: threading.Event
+    link: NodeLink,
+    statement_id: str,
+    planned: PlannedWrites,
+    cancelling: threading.Event,
+    *,
+    on_blocked: Callable[[], None] = lambda: None,
 ) -> None:
     """Request the write lock of a statement, and return when the node grants it.
+
+    Args:
+        on_blocked: Called from time to time while another statement holds the lock. The driver of
+            that statement may be lost in its commit, which this driver can then complete.
 
     Raises Cancelled if the statement is cancelled first, and the errors of NodeLink.
     """
@@ -46,5 +56,7 @@ def wait_for_lock(
             _LOG.info(
                 "statement %s waits for %s, which writes to the same table", statement_id, logged
             )
+        if pause == _LONGEST_PAUSE:
+            on_blocked()
         cancelling.wait(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)

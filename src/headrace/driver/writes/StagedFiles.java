@@ -1,0 +1,133 @@
+package headrace;
+
+import java.io.ByteArrayOutputStream;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.HashSet;
+import java.util.Set;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.io.IOUtils;
+import org.apache.spark.sql.catalyst.catalog.CatalogTablePartition;
+import org.apache.spark.sql.execution.datasources.PartitioningUtils;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.Iterator;
+import scala.collection.Seq;
+
+/** File operations of a two-phase write, which would take a call from Python for each file. */
+public class StagedFiles {
+    /** Return the files below a directory that readers see, one relative path on each line. */
+    public String list(Configuration conf, String root) throws IOException {
+        Path path = new Path(root);
+        FileSystem files = path.getFileSystem(conf);
+        StringBuilder found = new StringBuilder();
+        if (files.exists(path)) {
+            listBelow(files, path, "", found);
+        }
+        return found.toString();
+    }
+
+    /**
+     * Move files. Each line has the source and the target, with a tab between them.
+     *
+     * <p>A move that an earlier call has completed is skipped.
+     */
+    public void move(Configuration conf, String moves) throws IOException {
+        String[] lines = moves.split("\n");
+        Set folders = new HashSet();
+        for (int i = 0; i < lines.length; i++) {
+            int tab = lines[i].indexOf('\t');
+            Path source = new Path(lines[i].substring(0, tab));
+            Path target = new Path(lines[i].substring(tab + 1));
+            FileSystem files = target.getFileSystem(conf);
+            if (folders.add(target.getParent())) {
+                files.mkdirs(target.getParent());
+            }
+            if (!isMoved(files, source, target) && !files.exists(target)) {
+                throw new FileNotFoundException("Could not move " + source + " to " + target);
+            }
+        }
+    }
+
+    /** Remove files, one on each line, and the directories that become empty. */
+    public void remove(Configuration conf, String paths, String root) throws IOException {
+        String[] lines = paths.split("\n");
+        Path end = new Path(root);
+        Set folders = new HashSet();
+        for (int i = 0; i < lines.length; i++) {
+            Path path = new Path(lines[i]);
+            path.getFileSystem(conf).delete(path, false);
+            folders.add(path.getParent());
+        }
+        Object[] parents = folders.toArray();
+        for (int i = 0; i < parents.length; i++) {
+            removeEmpty(end.getFileSystem(conf), (Path) parents[i], end);
+        }
+    }
+
+    /** Return the text of a file, or null if it does not exist. */
+    public String read(Configuration conf, String location) throws IOException {
+        Path path = new Path(location);
+        FileSystem files = path.getFileSystem(conf);
+        if (!files.exists(path)) {
+            return null;
+        }
+        FSDataInputStream stream = files.open(path);
+        try {
+            ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+            IOUtils.copyBytes(stream, bytes, 65536);
+            return new String(bytes.toByteArray(), StandardCharsets.UTF_8);
+        } finally {
+            stream.close();
+        }
+    }
+
+    /** Return path and location of each partition, one on each line, with a tab between them. */
+    public String partitions(Seq partitions, StructType schema) {
+        StringBuilder found = new StringBuilder();
+        Iterator all = partitions.iterator();
+        while (all.hasNext()) {
+            CatalogTablePartition partition = (CatalogTablePartition) all.next();
+            found.append(PartitioningUtils.getPathFragment(partition.spec(), schema)).append('\t')
+                .append(new Path(partition.location())).append('\n');
+        }
+        return found.toString();
+    }
+
+    private static boolean isMoved(FileSystem files, Path source, Path target) throws IOException {
+        try {
+            return files.rename(source, target);
+        } catch (FileNotFoundException error) {
+            return false;
+        }
+    }
+
+    private static void removeEmpty(FileSystem files, Path folder, Path end) throws IOException {
+        Path path = folder;
+        while (path.depth() > end.depth() && files.exists(path)
+                && files.listStatus(path).length == 0 && files.delete(path, false)) {
+            path = path.getParent();
+        }
+    }
+
+    private static void listBelow(FileSystem files, Path path, String prefix, StringBuilder found)
+            throws IOException {
+        FileStatus[] entries = files.listStatus(path);
+        for (int i = 0; i < entries.length; i++) {
+            String name = entries[i].getPath().getName();
+            // Spark's readers skip the same names.
+            if (name.startsWith(".") || (name.startsWith("_") && name.indexOf('=') < 0)) {
+                continue;
+            }
+            if (entries[i].isDirectory()) {
+                listBelow(files, entries[i].getPath(), prefix + name + "/", found);
+            } else {
+                found.append(prefix).append(name).append('\n');
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+"""Files of two-phase writes: many operations in one call of the JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from importlib.resources import files
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.driver.py4j_bridge import Py4JBridge
+
+_SOURCE = "StagedFiles.java"
+_CLASS = "headrace.StagedFiles"
+
+
+class StagedFiles:
+    """Lists, moves and removes files, and lists partitions. Every call may raise Py4JError.
+
+    All locations are URIs.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self._jvm = Py4JBridge(session)
+
+    def list(self, location: str) -> list[str]:
+        """Return the paths of the files that readers see below a directory, relative to it."""
+        return _lines(self._helper.list(self._conf, location))
+
+    def read(self, location: str) -> str | None:
+        """Return the text of a file, or None if it does not exist."""
+        text = self._helper.read(self._conf, location)
+        return None if text is None else str(text)
+
+    def move(self, moves: Sequence[tuple[str, str]]) -> None:
+        """Move files from sources to targets. Moves that were made before are skipped."""
+        if moves:
+            text = "\n".join(f"{source}\t{target}" for source, target in moves)
+            self._helper.move(self._conf, text)
+
+    def remove(self, locations: Sequence[str], *, root: str) -> None:
+        """Remove files that may exist, and the directories below `root` that become empty."""
+        if locations:
+            self._helper.remove(self._conf, "\n".join(locations), root)
+
+    def partitions(self, partitions: Any, schema: Any) -> dict[str, str]:
+        """Return the location of each partition of Spark's catalog, by its path, e.g. `k=1/j=2`.
+
+        Args:
+            partitions: Scala sequence of CatalogTablePartition.
+            schema: The StructType of the partition columns.
+        """
+        lines = _lines(self._helper.partitions(partitions, schema))
+        return dict(line.split("\t", 1) for line in lines)
+
+    @cached_property
+    def _conf(self) -> Any:
+        return self._jvm.state.newHadoopConf()
+
+    @cached_property
+    def _helper(self) -> Any:
+        return _compile_helper(self._jvm.root, files(__package__).joinpath(_SOURCE).read_text())
+
+
+def _lines(text: str) -> list[str]:
+    return text.splitlines() if text else []
+
+
+@lru_cache(maxsize=1)
+def _compile_helper(root: Any, source: str) -> Any:
+    """Return the helper in the JVM with this root. Janino compiles it once for each JVM."""
+    compiler = root.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(source)
+    helper: Any = compiler.getClassLoader().loadClass(_CLASS).newInstance()
+    return helper

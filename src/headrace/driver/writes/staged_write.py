@@ -1,0 +1,342 @@
+"""A write to a table of files in Spark's session catalog: stage the files, then move them in.
+
+The rows go to a directory inside the table that readers skip. Before the journal says `committing`,
+a manifest in that directory lists every move, and the old files that the write replaces. The commit
+carries out the manifest; whoever repeats it comes to the same result. The manifest is in the
+table's directory and not in the journal, and names files of that directory only: whoever can forge
+it can change the table anyway.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ValidationError
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.driver.ctas.base import JournalledTable, TablePath, TwoPhaseWrite, WriteDefinition
+from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.ctas.staged_table import RelativeFile
+from headrace.driver.parameters import frame_of_plan
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.writes.staged_files import StagedFiles
+from headrace.driver.writes.written_table import TableState, WrittenTable
+from headrace.errors import CatalogError
+
+_MANIFEST = "_manifest.json"
+_REPLACING = "_replacing"
+"""File that exists from the moment on when old files are removed: only the way forward remains."""
+_SUCCESS = "_SUCCESS"
+_OVERWRITE_NOTE = (
+    "The new files were added before the old ones were removed: for some milliseconds, readers may"
+    " have seen rows of both."
+)
+
+WriteMode = Literal["append", "overwrite", "overwrite partitions"]
+
+
+class WriteRecord(BaseModel):
+    """Journal record of a StagedWrite."""
+
+    transaction: str
+    target: TablePath
+    mode: WriteMode
+    location: str
+    """URI of the table's directory, without a slash at the end."""
+    staging: str
+    """URI of the directory below `location` that only this transaction writes to."""
+    tracks_partitions: bool
+    fingerprint: str
+    """See `TableState.fingerprint`, when the write began."""
+    rows: int | None = None
+    """Number of rows, from the end of the write on."""
+
+
+class Manifest(BaseModel):
+    """What the commit does. Paths are relative to the table's directory."""
+
+    moves: list[tuple[RelativeFile, RelativeFile]]
+    """Source, relative to the staging directory, and target of each file."""
+    new_partitions: list[str]
+    """Paths of the partitions that the catalog does not have, e.g. `k=1/j=2`."""
+    old_files: list[RelativeFile]
+    """Files that the write replaces."""
+    emptied_partitions: list[str]
+    """Paths of the partitions whose rows are replaced by none."""
+
+
+class StagedWrite(TwoPhaseWrite):
+    """A two-phase write to a table of files."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        record: WriteRecord,
+        command: Any | None = None,
+        partitions: dict[str, str] | None = None,
+    ) -> None:
+        """Create a write.
+
+        Args:
+            command: Spark's InsertIntoHadoopFsRelationCommand; None for another driver's write.
+            partitions: Directory of each partition in the catalog, relative to the table's.
+        """
+        self._session = session
+        self._record = record
+        self._command = command
+        self._partitions = partitions or {}
+        self._table = WrittenTable(session, record.target)
+        self._files = HadoopFiles(session)
+        self._staged_files = StagedFiles(session)
+        self._manifest: Manifest | None = None
+        self._writes_nothing = False
+        self.shares_target = record.mode == "append"
+        self.rows_written = record.rows
+        self.note = None if record.mode == "append" else _OVERWRITE_NOTE
+
+    def begin(self) -> None:
+        """Do nothing: Spark's write creates the directory."""
+
+    def run(self) -> DataFrame:
+        command, jvm = self._command, Py4JBridge(self._session)
+        assert command is not None
+        if command.ifPartitionNotExists() and self._find_replaced():
+            self._writes_nothing = True
+            self.note = "Nothing was done: the partition already exists."
+            return self._session.sql("SELECT 1 WHERE false").select()
+        staging, _system = self._files.resolve(self._record.staging)
+        append = jvm.type("org.apache.spark.sql.SaveMode").Append
+        none, keeps_existing = jvm.none(), False
+        staged = command.copy(
+            staging,
+            command.staticPartitions(),
+            keeps_existing,
+            command.partitionColumns(),
+            command.bucketSpec(),
+            command.fileFormat(),
+            command.options(),
+            command.query(),
+            append,
+            none,
+            none,
+            command.outputColumnNames(),
+        )
+        frame = frame_of_plan(self._session, staged)
+        self.rows_written = _read_row_count(frame)
+        return frame
+
+    def finish_write(self) -> None:
+        self._record = self._record.model_copy(update={"rows": self.rows_written})
+        self._manifest = self._make_manifest()
+        place = f"{self._record.staging}/{_MANIFEST}"
+        self._files.replace(place, self._manifest.model_dump_json())
+
+    def is_published(self) -> bool:
+        return self._files.exists(f"{self._record.staging}/{_REPLACING}")
+
+    def commit(self) -> None:
+        manifest = self._manifest or self._read_manifest()
+        if manifest is None:
+            # Another driver has completed the commit, but not reported it.
+            return
+        record = self._record
+        is_replacing = f"{record.staging}/{_REPLACING}"
+        replaces = bool(manifest.old_files or manifest.emptied_partitions)
+        if not (replaces and self._files.exists(is_replacing)):
+            self._check_target()
+        self._staged_files.move(
+            [
+                (f"{record.staging}/{source}", f"{record.location}/{target}")
+                for source, target in manifest.moves
+            ]
+        )
+        self._table.add_partitions(manifest.new_partitions)
+        if replaces:
+            self._files.replace(is_replacing, "")
+            self._table.drop_partitions(manifest.emptied_partitions)
+            self._remove(manifest.old_files)
+        self._files.move(f"{record.staging}/{_SUCCESS}", f"{record.location}/{_SUCCESS}")
+        self._table.refresh(record.location)
+        self._files.remove(record.staging)
+
+    def abort(self) -> None:
+        manifest = self._manifest or self._read_manifest()
+        if manifest is not None:
+            # The names contain the transaction. Without a `committing`, nothing was moved.
+            self._remove([target for _source, target in manifest.moves])
+        self._files.remove(self._record.staging)
+
+    def to_record(self) -> dict[str, Any]:
+        return self._record.model_dump(mode="json")
+
+    def _make_manifest(self) -> Manifest:
+        names = [] if self._writes_nothing else self._staged_files.list(self._record.staging)
+        folders = {name.rpartition("/")[0] for name in names}
+        # Partitions that an append has added meanwhile have the default place.
+        known = self._partitions
+        prefix = self._record.transaction.removeprefix("tx_")
+        moves = []
+        for name in names:
+            folder, _, file = name.rpartition("/")
+            moves.append((name, _join(known.get(folder, folder), f"{prefix}-{file}")))
+        replaced = {} if self._writes_nothing else self._find_replaced(folders)
+        return Manifest(
+            moves=moves,
+            new_partitions=sorted(folders - known.keys()) if self._record.tracks_partitions else [],
+            old_files=[file for found in replaced.values() for file in found],
+            emptied_partitions=[path for path in replaced if path and path not in folders]
+            if self._record.tracks_partitions
+            else [],
+        )
+
+    def _find_replaced(self, folders: set[str] | None = None) -> dict[str, list[str]]:
+        """Return the files of each directory that the write replaces, by its partition's path.
+
+        Args:
+            folders: Paths of the partitions with new rows; None: any.
+
+        Raises CatalogError if the files of a partition are outside of the table's directory.
+        """
+        record, command = self._record, self._command
+        assert command is not None
+        if record.mode == "append":
+            return {}
+        static = Py4JBridge(self._session).map_of(command.staticPartitions())
+        chosen = folders if record.mode == "overwrite partitions" else None
+        if record.tracks_partitions:
+            places = _relative_places(self._table.list_partitions(static), record.location)
+            if places is None:
+                raise CatalogError(
+                    f"A partition of table {record.target.sql_name} was moved out of the table's"
+                    " directory while the statement ran. Run it again."
+                )
+            return {
+                path: [
+                    _join(place, file)
+                    for file in self._staged_files.list(_join(record.location, place))
+                ]
+                for path, place in places.items()
+                if chosen is None or path in chosen
+            }
+        below = self._static_path(static)
+        found: dict[str, list[str]] = {}
+        for name in self._staged_files.list(_join(record.location, below)):
+            file = _join(below, name)
+            folder = file.rpartition("/")[0]
+            if chosen is None or folder in chosen:
+                found.setdefault(folder, []).append(file)
+        return found
+
+    def _static_path(self, static: dict[str, str]) -> str:
+        """Return the path that all partitions with these values begin with, e.g. `k=1`."""
+        jvm = Py4JBridge(self._session)
+        paths = jvm.singleton("org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils")
+        assert self._command is not None
+        names = [str(each.name()) for each in jvm.list_of(self._command.partitionColumns())]
+        parts = [
+            str(paths.getPartitionPathString(name, static[name]))
+            for name in names
+            if name in static
+        ]
+        return "/".join(parts)
+
+    def _remove(self, files: list[str]) -> None:
+        location = self._record.location
+        self._staged_files.remove([f"{location}/{file}" for file in files], root=location)
+
+    def _check_target(self) -> None:
+        """Raise CatalogError if the table is not the one that the write began with."""
+        state = self._table.read_state()
+        name = self._record.target.sql_name
+        if state is None:
+            raise CatalogError(f"Table {name} was dropped while the statement ran.")
+        if state.fingerprint != self._record.fingerprint:
+            raise CatalogError(
+                f"Table {name} was altered or replaced while the statement ran. Run it again."
+            )
+
+    def _read_manifest(self) -> Manifest | None:
+        place = f"{self._record.staging}/{_MANIFEST}"
+        text = self._staged_files.read(place)
+        try:
+            return None if text is None else Manifest.model_validate_json(text)
+        except ValidationError as error:
+            raise CatalogError(
+                f"The manifest {place} of transaction {self._record.transaction} is not valid."
+                " Nothing was changed. Remove its directory by hand."
+            ) from error
+
+
+def create_staged_write(
+    session: SparkSession, path: TablePath, write: WriteDefinition
+) -> StagedWrite | None:
+    """Return a write that is ready to begin.
+
+    Return None if the table has partitions outside of its directory. Raises CatalogError if the
+    table does not exist any more.
+    """
+    command, table = write.plan, WrittenTable(session, path)
+    state = table.read_state()
+    if state is None:
+        raise CatalogError(f"Table {path.sql_name} was dropped while the statement was planned.")
+    mode: WriteMode = "append"
+    if str(command.mode().toString()) == "Overwrite":
+        mode = "overwrite partitions" if command.dynamicPartitionOverwrite() else "overwrite"
+    record = WriteRecord(
+        transaction=write.transaction,
+        target=path,
+        mode=mode,
+        location=state.location,
+        staging=_staging(state, write.staging_name),
+        tracks_partitions=state.tracks_partitions,
+        fingerprint=state.fingerprint,
+    )
+    partitions = (
+        _relative_places(table.list_partitions({}), state.location)
+        if state.tracks_partitions
+        else {}
+    )
+    return None if partitions is None else StagedWrite(session, record, command, partitions)
+
+
+def restore_staged_write(
+    session: SparkSession, journalled: JournalledTable, catalog: str
+) -> StagedWrite:
+    """Rebuild the write of another driver. Raises CatalogError if its record is not trusted."""
+    claimed = WriteRecord.model_validate(journalled.record)
+    target = journalled.check_target(claimed.target, catalog)
+    state = WrittenTable(session, target).read_state()
+    # Without the table, only the directory of this transaction is touched.
+    location = claimed.location if state is None else state.location
+    record = claimed.model_copy(
+        update={
+            "transaction": journalled.transaction,
+            "target": target,
+            "location": location,
+            "staging": f"{location}/.{journalled.staging_name}",
+        }
+    )
+    return StagedWrite(session, record)
+
+
+def _staging(state: TableState, staging_name: str) -> str:
+    # Readers skip names that begin with a dot.
+    return f"{state.location}/.{staging_name}"
+
+
+def _relative_places(places: dict[str, str], location: str) -> dict[str, str] | None:
+    """Return places relative to a location, or None if one is not below it."""
+    if any(not place.startswith(f"{location}/") for place in places.values()):
+        return None
+    return {path: place.removeprefix(f"{location}/") for path, place in places.items()}
+
+
+def _join(location: str, path: str) -> str:
+    return f"{location}/{path}" if location and path else location or path
+
+
+def _read_row_count(frame: DataFrame) -> int | None:
+    """Return the number of rows that the command of a DataFrame has written."""
+    plan: Any = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001 - PySpark has no public access to a plan
+    metric = plan.commandPhysicalPlan().metrics().get("numOutputRows")
+    return int(metric.get().value()) if metric.isDefined() else None

@@ -1,0 +1,454 @@
+"""An INSERT into a table of files adds all its rows or none, in every format and mode."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+from tests.support.ctas import (
+    Crash,
+    CtasRun,
+    crash_before,
+    fetch_rows,
+    journal_entry,
+    orphan_transaction,
+)
+from tests.support.journal import JournalLink
+
+from headrace.driver.ctas import Cancelled
+from headrace.driver.ctas.recovery import recover
+from headrace.driver.writes.staged_files import StagedFiles
+from headrace.driver.writes.written_table import WrittenTable
+from headrace.errors import AtomicityRequired, CatalogError, InvalidSetting
+from headrace.model.ctas_options import WRITES_ATOMICITY_KEY
+from headrace.model.lifecycle import TransactionState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("database")]
+
+PREPARED, BEGUN = TransactionState.PREPARED, TransactionState.BEGUN
+COMMITTING, COMMITTED = TransactionState.COMMITTING, TransactionState.COMMITTED
+ABORTING, ABORTED = TransactionState.ABORTING, TransactionState.ABORTED
+WRITTEN = [PREPARED, BEGUN, COMMITTING]
+FORMATS = [
+    "USING parquet",
+    "USING orc",
+    "USING json",
+    "USING csv OPTIONS (header 'true')",
+    "USING parquet CLUSTERED BY (id) SORTED BY (id) INTO 3 BUCKETS",
+    "USING parquet PARTITIONED BY (k)",
+    "USING json PARTITIONED BY (k, s)",
+    "USING orc PARTITIONED BY (k) CLUSTERED BY (id) INTO 2 BUCKETS",
+]
+COLUMNS = "(id BIGINT, s STRING, k INT)"
+NEW = "SELECT id, 's' || (id % 2) AS s, CAST(id % 3 AS INT) AS k FROM range(100, 130, 1, 3)"
+OLD = [(id_, f"s{id_ % 2}", id_ % 3) for id_ in range(10)]
+ADDED = [(id_, f"s{id_ % 2}", id_ % 3) for id_ in range(100, 130)]
+
+APPEND = f"INSERT INTO t BY NAME {NEW}"
+OVERWRITE = f"INSERT OVERWRITE t BY NAME {NEW}"
+STATIC = "INSERT OVERWRITE t PARTITION (k = 1) SELECT id, 'new' FROM range(500, 503)"
+DYNAMIC = "INSERT OVERWRITE t BY NAME SELECT id, 'new' AS s, 2 AS k FROM range(500, 503)"
+FAILING = "INSERT {} t SELECT id, raise_error('half-way'), 1 FROM range(0, 100, 1, 4)"
+
+
+def create(spark: SparkSession, definition: str = "USING parquet") -> None:
+    """Create the table `t` with the rows OLD."""
+    spark.sql(f"CREATE TABLE t {COLUMNS} {definition}")
+    spark.sql("INSERT INTO t BY NAME SELECT id, s, k FROM " + _values(OLD))
+
+
+def _values(rows: list[tuple[Any, ...]]) -> str:
+    return "VALUES " + ", ".join(map(str, rows)) + " AS v(id, s, k)"
+
+
+def rows(spark: SparkSession) -> list[tuple[Any, ...]]:
+    return sorted(fetch_rows(spark, "SELECT id, s, k FROM t"))
+
+
+def location(spark: SparkSession) -> Path:
+    described = {row[0]: row[1] for row in fetch_rows(spark, "DESCRIBE EXTENDED t")}
+    return Path(urlsplit(described["Location"]).path)
+
+
+def leftovers(spark: SparkSession) -> list[str]:
+    """Return the hidden entries of the directory of `t`."""
+    hidden = (path.name for path in location(spark).rglob(".*"))
+    return [name for name in hidden if not name.endswith(".crc")]
+
+
+def list_files(spark: SparkSession) -> list[str]:
+    folder = location(spark)
+    files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted(str(path) for path in files if not path.name.startswith((".", "_")))
+
+
+@pytest.mark.parametrize("definition", FORMATS)
+def test_an_append_adds_all_rows(spark: SparkSession, link: JournalLink, definition: str) -> None:
+    create(spark, definition)
+    run = CtasRun(spark, APPEND, link)
+    assert (run.rows, run.plan.atomic, run.plan.note, link.steps) == ([], True, None, WRITTEN)
+    assert run.plan.hook is not None
+    assert run.plan.hook.rows_written == 30
+    assert rows(spark) == sorted(OLD + ADDED)
+    assert fetch_rows(spark, "SELECT count(*) FROM t WHERE k = 1") == [(13,)]
+    assert leftovers(spark) == []
+    assert sum(link.transaction.removeprefix("tx_") in file for file in list_files(spark)) >= 1
+
+
+@pytest.mark.parametrize("definition", FORMATS)
+def test_an_overwrite_replaces_all_rows(
+    spark: SparkSession, link: JournalLink, definition: str
+) -> None:
+    create(spark, definition)
+    run = CtasRun(spark, OVERWRITE, link)
+    assert (run.plan.atomic, link.steps) == (True, WRITTEN)
+    assert "readers may have seen rows of both" in (run.plan.note or "")
+    assert rows(spark) == ADDED
+    assert leftovers(spark) == []
+    assert all(link.transaction.removeprefix("tx_") in file for file in list_files(spark))
+
+
+@pytest.mark.parametrize("definition", [each for each in FORMATS if "(k)" in each])
+def test_a_static_partition_is_replaced_and_no_other(
+    spark: SparkSession, link: JournalLink, definition: str
+) -> None:
+    create(spark, definition)
+    CtasRun(spark, STATIC, link)
+    kept = [row for row in OLD if row[2] != 1]
+    assert rows(spark) == sorted([*kept, *((id_, "new", 1) for id_ in range(500, 503))])
+
+
+@pytest.mark.parametrize("definition", [each for each in FORMATS if "PARTITIONED BY (k" in each])
+def test_a_dynamic_overwrite_replaces_the_partitions_that_it_writes(
+    spark: SparkSession, link: JournalLink, definition: str
+) -> None:
+    create(spark, definition)
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        CtasRun(spark, DYNAMIC, link)
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    is_nested = "(k, s)" in definition
+    kept = [row for row in OLD if row[2] != 2 or is_nested]
+    assert rows(spark) == sorted([*kept, *((id_, "new", 2) for id_ in range(500, 503))])
+
+
+def test_an_overwrite_drops_the_partitions_without_rows(
+    spark: SparkSession, link: JournalLink
+) -> None:
+    create(spark, "USING parquet PARTITIONED BY (k)")
+    CtasRun(spark, "INSERT OVERWRITE t BY NAME SELECT 7 AS id, 'x' AS s, 9 AS k", link)
+    assert fetch_rows(spark, "SHOW PARTITIONS t") == [("k=9",)]
+    assert rows(spark) == [(7, "x", 9)]
+    assert [path.name for path in location(spark).iterdir() if path.is_dir()] == ["k=9"]
+
+
+def test_values_of_partitions_with_special_characters_are_kept(
+    spark: SparkSession, link: JournalLink
+) -> None:
+    spark.sql("CREATE TABLE t (id BIGINT, s STRING) USING parquet PARTITIONED BY (s)")
+    CtasRun(spark, "INSERT INTO t VALUES (1, 'a/b c=%d'), (2, NULL), (3, '')", link)
+    CtasRun(spark, "INSERT INTO t VALUES (4, 'a/b c=%d'), (5, 'ü')", link)
+    assert sorted(fetch_rows(spark, "SELECT id, s FROM t")) == [
+        (1, "a/b c=%d"),
+        (2, None),
+        (3, None),
+        (4, "a/b c=%d"),
+        (5, "ü"),
+    ]
+
+
+def test_if_not_exists_keeps_an_existing_partition(spark: SparkSession, link: JournalLink) -> None:
+    create(spark, "USING parquet PARTITIONED BY (k)")
+    text = "INSERT OVERWRITE t PARTITION (k = {}) IF NOT EXISTS SELECT 1, 'new'"
+    run = CtasRun(spark, text.format(1), link)
+    assert run.plan.hook is not None
+    assert run.plan.hook.note == "Nothing was done: the partition already exists."
+    assert rows(spark) == OLD
+    CtasRun(spark, text.format(7), link)
+    assert rows(spark) == sorted([*OLD, (1, "new", 7)])
+
+
+def test_a_table_with_a_location_of_the_user(
+    spark: SparkSession, link: JournalLink, tmp_path: Path
+) -> None:
+    place = tmp_path / "ours, 100% of it"
+    create(spark, f"USING parquet PARTITIONED BY (k) LOCATION '{place}'")
+    CtasRun(spark, APPEND, link)
+    assert rows(spark) == sorted(OLD + ADDED)
+    assert sorted(path.name for path in place.iterdir() if path.is_dir()) == ["k=0", "k=1", "k=2"]
+    CtasRun(spark, OVERWRITE, JournalLink())
+    assert rows(spark) == ADDED
+
+
+def test_a_with_clause_and_parameters(spark: SparkSession, link: JournalLink) -> None:
+    create(spark)
+    run = CtasRun(spark, f"WITH v AS ({NEW}) INSERT INTO t BY NAME SELECT * FROM v", link)
+    assert run.plan.atomic
+    assert rows(spark) == sorted(OLD + ADDED)
+
+
+def test_a_table_may_read_itself(spark: SparkSession, link: JournalLink) -> None:
+    create(spark)
+    CtasRun(spark, "INSERT INTO t SELECT id + 50, s, k FROM t", link)
+    assert len(rows(spark)) == 20
+
+
+@pytest.mark.parametrize("mode", ["INTO", "OVERWRITE"])
+def test_a_failure_half_way_changes_nothing(
+    spark: SparkSession, link: JournalLink, mode: str
+) -> None:
+    create(spark)
+    files = list_files(spark)
+    with pytest.raises(Exception, match="half-way"):
+        CtasRun(spark, FAILING.format(mode), link)
+    assert link.steps == [PREPARED, BEGUN, ABORTING, ABORTED]
+    assert (rows(spark), list_files(spark), leftovers(spark)) == (OLD, files, [])
+
+
+@pytest.mark.parametrize("text", [APPEND, OVERWRITE])
+def test_a_cancel_before_the_commit_changes_nothing(
+    spark: SparkSession, link: JournalLink, text: str
+) -> None:
+    create(spark)
+    link.refused_states = {COMMITTING}
+    with pytest.raises(Cancelled):
+        CtasRun(spark, text, link)
+    assert link.steps == [PREPARED, BEGUN, ABORTING, ABORTED]
+    assert (rows(spark), leftovers(spark)) == (OLD, [])
+
+
+def test_a_schema_that_does_not_fit_is_refused_before_any_step(
+    spark: SparkSession, link: JournalLink
+) -> None:
+    create(spark)
+    with pytest.raises(Exception, match="INSERT_COLUMN_ARITY_MISMATCH"):
+        CtasRun(spark, "INSERT INTO t SELECT 1", link)
+    assert link.steps == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("DROP TABLE t", "was dropped"),
+        ("ALTER TABLE t ADD COLUMNS (extra INT)", "was altered or replaced"),
+        ("ALTER TABLE t RENAME TO other", "was dropped"),
+    ],
+)
+@pytest.mark.parametrize("text", [APPEND, OVERWRITE])
+def test_a_target_that_changes_before_the_commit_is_not_written(
+    spark: SparkSession, link: JournalLink, text: str, change: str, message: str, tmp_path: Path
+) -> None:
+    create(spark, f"USING parquet LOCATION '{tmp_path / 'mine'}'")
+    files = list_files(spark)
+
+    def change_table(step: TransactionState) -> None:
+        if step is COMMITTING:
+            spark.sql(change)
+
+    link.before_step = change_table
+    with pytest.raises(CatalogError, match=message):
+        CtasRun(spark, text, link)
+    assert link.steps == [*WRITTEN, ABORTING, ABORTED]
+    remaining = sorted(
+        path.name
+        for path in (tmp_path / "mine").iterdir()
+        if not path.name.startswith((".p", "._"))
+    )
+    assert remaining == sorted([*files, "_SUCCESS"])
+
+
+def test_a_table_that_is_replaced_by_one_of_the_same_name_is_not_written(
+    spark: SparkSession, link: JournalLink
+) -> None:
+    create(spark)
+
+    def replace(step: TransactionState) -> None:
+        if step is COMMITTING:
+            spark.sql("DROP TABLE t")
+            spark.sql(f"CREATE TABLE t {COLUMNS} USING parquet")
+
+    link.before_step = replace
+    with pytest.raises(CatalogError, match="was altered or replaced"):
+        CtasRun(spark, APPEND, link)
+    assert rows(spark) == []
+
+
+def test_files_of_strangers_stay(spark: SparkSession, link: JournalLink) -> None:
+    create(spark)
+    folder = location(spark)
+    (folder / ".stranger").write_text("hidden")
+    (folder / "_log").mkdir()
+    (folder / "_log" / "1.json").write_text("{}")
+    CtasRun(spark, OVERWRITE, link)
+    assert (folder / ".stranger").read_text() == "hidden"
+    assert (folder / "_log" / "1.json").read_text() == "{}"
+    assert rows(spark) == ADDED
+
+
+@pytest.mark.parametrize("state", [BEGUN, COMMITTING])
+@pytest.mark.parametrize("text", [APPEND, OVERWRITE])
+def test_the_next_attempt_removes_what_was_staged_and_writes_once(
+    spark: SparkSession, link: JournalLink, text: str, state: TransactionState
+) -> None:
+    create(spark)
+    crash_before(link, state)
+    with pytest.raises(Crash):
+        CtasRun(spark, text, link)
+    assert rows(spark) == OLD
+    earlier = journal_entry(link)
+    second = JournalLink()
+    second.staged, second.transaction, second.steps = link.staged, link.transaction, link.steps
+    CtasRun(spark, text, second, earlier=earlier)
+    assert rows(spark) == (ADDED if text == OVERWRITE else sorted(OLD + ADDED))
+    assert leftovers(spark) == []
+
+
+def crash_once(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, *, after: bool) -> None:
+    """Make the next call of a method crash the driver, before or after its work."""
+    original = getattr(owner, name)
+
+    def call(self: Any, *arguments: Any, **options: Any) -> None:
+        monkeypatch.setattr(owner, name, original)
+        if after:
+            original(self, *arguments, **options)
+        raise Crash
+
+    monkeypatch.setattr(owner, name, call)
+
+
+_APPENDING = [(StagedFiles, "move"), (WrittenTable, "add_partitions"), (WrittenTable, "refresh")]
+_OVERWRITING = [*_APPENDING, (WrittenTable, "drop_partitions"), (StagedFiles, "remove")]
+_STEPS = [
+    *((APPEND, ADDED + OLD, *step) for step in _APPENDING),
+    *((OVERWRITE, ADDED, *step) for step in _OVERWRITING),
+]
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(("text", "expected", "owner", "name"), _STEPS)
+def test_a_commit_that_was_interrupted_is_completed(
+    spark: SparkSession,
+    link: JournalLink,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    expected: list[tuple[Any, ...]],
+    owner: type,
+    name: str,
+    after: bool,
+) -> None:
+    create(spark, "USING parquet PARTITIONED BY (k)")
+    crash_once(monkeypatch, owner, name, after=after)
+    with pytest.raises(Crash):
+        CtasRun(spark, text, link)
+
+    run = CtasRun(spark, text, link, earlier=journal_entry(link))
+
+    assert run.plan.hook is not None
+    assert run.plan.hook.rows_written == 30
+    assert rows(spark) == sorted(expected)
+    assert leftovers(spark) == []
+
+
+@pytest.mark.parametrize(("text", "expected"), [(APPEND, ADDED + OLD), (OVERWRITE, ADDED)])
+def test_the_next_driver_completes_the_commit_of_an_orphan(
+    spark: SparkSession,
+    link: JournalLink,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    expected: list[tuple[Any, ...]],
+) -> None:
+    create(spark)
+    crash_once(monkeypatch, StagedFiles, "move", after=True)
+    with pytest.raises(Crash):
+        CtasRun(spark, text, link)
+    orphan_transaction(link)
+
+    recover(spark, link.as_link())
+
+    assert link.steps[-1] is COMMITTED
+    assert rows(spark) == sorted(expected)
+    assert leftovers(spark) == []
+
+
+def test_the_next_driver_removes_what_an_orphan_has_staged(
+    spark: SparkSession, link: JournalLink
+) -> None:
+    create(spark)
+    crash_before(link, COMMITTING)
+    with pytest.raises(Crash):
+        CtasRun(spark, APPEND, link)
+    orphan_transaction(link)
+
+    recover(spark, link.as_link())
+
+    assert link.steps[-1] is ABORTED
+    assert (rows(spark), leftovers(spark)) == (OLD, [])
+
+
+def test_a_manifest_cannot_name_files_of_other_tables(
+    spark: SparkSession, link: JournalLink, tmp_path: Path
+) -> None:
+    create(spark)
+    victim = tmp_path / "victim"
+    victim.write_text("rows")
+
+    def forge(step: TransactionState) -> None:
+        if step is COMMITTING:
+            manifest = next(location(spark).rglob("_manifest.json"))
+            text = json.loads(manifest.read_text())
+            text["old_files"] = ["../" * 20 + str(victim).lstrip("/")]
+            manifest.write_text(json.dumps(text))
+            next(location(spark).rglob("._manifest.json.crc")).unlink()
+            link.steps.append(COMMITTING)
+            raise Crash
+
+    link.before_step = forge
+    with pytest.raises(Crash):
+        CtasRun(spark, OVERWRITE, link)
+    link.before_step = lambda _state: None
+    with pytest.raises(CatalogError, match="manifest"):
+        CtasRun(spark, OVERWRITE, link, earlier=journal_entry(link))
+    assert victim.read_text() == "rows"
+    assert rows(spark) == OLD
+
+
+def test_the_setting_selects_plain_spark(spark: SparkSession, link: JournalLink) -> None:
+    create(spark)
+    spark.conf.set(WRITES_ATOMICITY_KEY, "off")
+    try:
+        run = CtasRun(spark, APPEND, link)
+    finally:
+        spark.conf.unset(WRITES_ATOMICITY_KEY)
+    assert (run.plan.hook, link.steps) == (None, [])
+    assert rows(spark) == sorted(OLD + ADDED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT OVERWRITE DIRECTORY '{}' USING parquet SELECT 1",
+        "FROM (SELECT 1 AS a) INSERT INTO x SELECT a INSERT INTO y SELECT a",
+        "BEGIN INSERT INTO x SELECT 1; END",
+        "EXECUTE IMMEDIATE 'INSERT INTO x SELECT 1'",
+    ],
+)
+def test_the_setting_refuses_what_cannot_be_whole(
+    spark: SparkSession, link: JournalLink, tmp_path: Path, text: str
+) -> None:
+    spark.conf.set(WRITES_ATOMICITY_KEY, "require")
+    try:
+        with pytest.raises(AtomicityRequired, match=r"headrace\.writes\.atomicity"):
+            CtasRun(spark, text.format(tmp_path / "files"), link)
+        spark.conf.set(WRITES_ATOMICITY_KEY, "sometimes")
+        with pytest.raises(InvalidSetting, match="auto, require, off"):
+            CtasRun(spark, text.format(tmp_path / "files"), link)
+    finally:
+        spark.conf.unset(WRITES_ATOMICITY_KEY)
+    assert not (tmp_path / "files").exists()
