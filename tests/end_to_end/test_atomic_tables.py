@@ -261,7 +261,12 @@ def test_rows_are_written_once_after_drivers_died_at_every_step_of_the_write(
     actions = plan.read_actions()
     plan.write([])
     assert actions == ["kill", "kill_jvm", "kill", "kill"]
-    outcome = (written["state"], written["attempts"], written["atomic"], written["row_count"])
+    outcome = (
+        written["state"],
+        written["attempts"],
+        written["atomic"],
+        written["result"]["rows_written"],
+    )
     assert outcome == ("success", 6, True, 1000), written
     total = f"SELECT count(*), sum(id), sum(CAST(k AS BIGINT)) FROM {database}.t"
     assert node.rows(total, session) == expected

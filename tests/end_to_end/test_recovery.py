@@ -120,7 +120,9 @@ def freeze_all(processes: list[psutil.Process]) -> None:
 
 
 def submit_and_wait_running(node: NodeProcess, session: str, text: str) -> str:
-    statement_id = str(node.submit(text, session)["id"])
+    # Without atomicity, an INSERT is not safe to run again.
+    conf = {"headrace.writes.atomicity": "off"}
+    statement_id = str(node.submit(text, session, conf=conf)["id"])
     wait_until(
         lambda: node.statement(statement_id)["state"] == "running", what="the statement runs"
     )

@@ -7,7 +7,13 @@ from fnmatch import fnmatchcase
 
 from headrace.conf_policy import ConfPolicy
 from headrace.errors import InvalidSetting, SettingDenied
-from headrace.model.ctas_options import ATOMICITY_KEY, TRIGGER_KEY, Atomicity, Trigger
+from headrace.model.ctas_options import (
+    ATOMICITY_KEY,
+    TRIGGER_KEY,
+    WRITES_ATOMICITY_KEY,
+    Atomicity,
+    Trigger,
+)
 from headrace.model.retry_policy import read_retry_policy
 from headrace.model.session import SessionSpec
 
@@ -15,6 +21,7 @@ _SPARK_PREFIXES = ("spark.", "hive.")
 _RETRY_PREFIX = "spark.headrace.retry."
 _OPTIONS: dict[str, Callable[[str], object]] = {
     ATOMICITY_KEY: Atomicity.parse,
+    WRITES_ATOMICITY_KEY: lambda value: Atomicity.parse(value, WRITES_ATOMICITY_KEY),
     TRIGGER_KEY: Trigger.parse,
 }
 """Headrace's own options of sessions and statements, with the parser of each value."""

@@ -45,7 +45,7 @@ def test_a_table_is_replaced_by_one_at_another_location(
 ) -> None:
     plan = CtasRun(spark, text, link).plan
     assert plan.atomic is False
-    assert "A failure keeps or restores the old table." in str(plan.note)
+    assert "A failure keeps or restores the old table." in str(plan.describe_outcome().note)
     assert_replaced(spark, tmp_path)
 
 

@@ -228,7 +228,7 @@ def test_a_replaced_table_is_complete(namespace: LakeNamespace, link: JournalLin
     assert run.plan.atomic is True
     run = CtasRun(namespace.spark, namespace.ctas(ROWS, verb), JournalLink())
     assert run.plan.atomic is namespace.lake.replaces_atomically
-    assert (run.plan.note is None) is namespace.lake.replaces_atomically
+    assert (run.plan.describe_outcome().note is None) is namespace.lake.replaces_atomically
     assert namespace.is_complete() or namespace.lake.name.startswith("iceberg")
     run = CtasRun(namespace.spark, namespace.ctas(OTHER, "REPLACE TABLE"), JournalLink())
     assert fetch_rows(namespace.spark, f"SELECT * FROM {namespace.table}") == [(7, "7", 7)]

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.ctas import (
-    Crash,
-    CtasRun,
-    crash_before,
-    fetch_rows,
-    journal_entry,
-    orphan_transaction,
-)
+from tests.support.ctas import CtasRun, fetch_rows
 from tests.support.journal import JournalLink
+from tests.support.staged_writes import (
+    ADDED,
+    APPEND,
+    COLUMNS,
+    NEW,
+    OLD,
+    OVERWRITE,
+    create,
+    leftovers,
+    list_files,
+    location,
+    rows,
+)
 
 from headrace.driver.ctas import Cancelled
-from headrace.driver.ctas.recovery import recover
-from headrace.driver.writes.staged_files import StagedFiles
-from headrace.driver.writes.written_table import WrittenTable
 from headrace.errors import AtomicityRequired, CatalogError, InvalidSetting
 from headrace.model.ctas_options import WRITES_ATOMICITY_KEY
 from headrace.model.lifecycle import TransactionState
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("database")]
 
 PREPARED, BEGUN = TransactionState.PREPARED, TransactionState.BEGUN
-COMMITTING, COMMITTED = TransactionState.COMMITTING, TransactionState.COMMITTED
+COMMITTING = TransactionState.COMMITTING
 ABORTING, ABORTED = TransactionState.ABORTING, TransactionState.ABORTED
 WRITTEN = [PREPARED, BEGUN, COMMITTING]
 FORMATS = [
@@ -45,54 +46,21 @@ FORMATS = [
     "USING json PARTITIONED BY (k, s)",
     "USING orc PARTITIONED BY (k) CLUSTERED BY (id) INTO 2 BUCKETS",
 ]
-COLUMNS = "(id BIGINT, s STRING, k INT)"
-NEW = "SELECT id, 's' || (id % 2) AS s, CAST(id % 3 AS INT) AS k FROM range(100, 130, 1, 3)"
-OLD = [(id_, f"s{id_ % 2}", id_ % 3) for id_ in range(10)]
-ADDED = [(id_, f"s{id_ % 2}", id_ % 3) for id_ in range(100, 130)]
-
-APPEND = f"INSERT INTO t BY NAME {NEW}"
-OVERWRITE = f"INSERT OVERWRITE t BY NAME {NEW}"
 STATIC = "INSERT OVERWRITE t PARTITION (k = 1) SELECT id, 'new' FROM range(500, 503)"
 DYNAMIC = "INSERT OVERWRITE t BY NAME SELECT id, 'new' AS s, 2 AS k FROM range(500, 503)"
 FAILING = "INSERT {} t SELECT id, raise_error('half-way'), 1 FROM range(0, 100, 1, 4)"
-
-
-def create(spark: SparkSession, definition: str = "USING parquet") -> None:
-    """Create the table `t` with the rows OLD."""
-    spark.sql(f"CREATE TABLE t {COLUMNS} {definition}")
-    spark.sql("INSERT INTO t BY NAME SELECT id, s, k FROM " + _values(OLD))
-
-
-def _values(rows: list[tuple[Any, ...]]) -> str:
-    return "VALUES " + ", ".join(map(str, rows)) + " AS v(id, s, k)"
-
-
-def rows(spark: SparkSession) -> list[tuple[Any, ...]]:
-    return sorted(fetch_rows(spark, "SELECT id, s, k FROM t"))
-
-
-def location(spark: SparkSession) -> Path:
-    described = {row[0]: row[1] for row in fetch_rows(spark, "DESCRIBE EXTENDED t")}
-    return Path(urlsplit(described["Location"]).path)
-
-
-def leftovers(spark: SparkSession) -> list[str]:
-    """Return the hidden entries of the directory of `t`."""
-    hidden = (path.name for path in location(spark).rglob(".*"))
-    return [name for name in hidden if not name.endswith(".crc")]
-
-
-def list_files(spark: SparkSession) -> list[str]:
-    folder = location(spark)
-    files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return sorted(str(path) for path in files if not path.name.startswith((".", "_")))
 
 
 @pytest.mark.parametrize("definition", FORMATS)
 def test_an_append_adds_all_rows(spark: SparkSession, link: JournalLink, definition: str) -> None:
     create(spark, definition)
     run = CtasRun(spark, APPEND, link)
-    assert (run.rows, run.plan.atomic, run.plan.note, link.steps) == ([], True, None, WRITTEN)
+    assert (run.rows, run.plan.atomic, run.plan.describe_outcome().note, link.steps) == (
+        [],
+        True,
+        None,
+        WRITTEN,
+    )
     assert run.plan.hook is not None
     assert run.plan.hook.rows_written == 30
     assert rows(spark) == sorted(OLD + ADDED)
@@ -108,7 +76,7 @@ def test_an_overwrite_replaces_all_rows(
     create(spark, definition)
     run = CtasRun(spark, OVERWRITE, link)
     assert (run.plan.atomic, link.steps) == (True, WRITTEN)
-    assert "readers may have seen rows of both" in (run.plan.note or "")
+    assert "readers may have seen rows of both" in (run.plan.describe_outcome().note or "")
     assert rows(spark) == ADDED
     assert leftovers(spark) == []
     assert all(link.transaction.removeprefix("tx_") in file for file in list_files(spark))
@@ -290,133 +258,6 @@ def test_files_of_strangers_stay(spark: SparkSession, link: JournalLink) -> None
     assert (folder / ".stranger").read_text() == "hidden"
     assert (folder / "_log" / "1.json").read_text() == "{}"
     assert rows(spark) == ADDED
-
-
-@pytest.mark.parametrize("state", [BEGUN, COMMITTING])
-@pytest.mark.parametrize("text", [APPEND, OVERWRITE])
-def test_the_next_attempt_removes_what_was_staged_and_writes_once(
-    spark: SparkSession, link: JournalLink, text: str, state: TransactionState
-) -> None:
-    create(spark)
-    crash_before(link, state)
-    with pytest.raises(Crash):
-        CtasRun(spark, text, link)
-    assert rows(spark) == OLD
-    earlier = journal_entry(link)
-    second = JournalLink()
-    second.staged, second.transaction, second.steps = link.staged, link.transaction, link.steps
-    CtasRun(spark, text, second, earlier=earlier)
-    assert rows(spark) == (ADDED if text == OVERWRITE else sorted(OLD + ADDED))
-    assert leftovers(spark) == []
-
-
-def crash_once(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, *, after: bool) -> None:
-    """Make the next call of a method crash the driver, before or after its work."""
-    original = getattr(owner, name)
-
-    def call(self: Any, *arguments: Any, **options: Any) -> None:
-        monkeypatch.setattr(owner, name, original)
-        if after:
-            original(self, *arguments, **options)
-        raise Crash
-
-    monkeypatch.setattr(owner, name, call)
-
-
-_APPENDING = [(StagedFiles, "move"), (WrittenTable, "add_partitions"), (WrittenTable, "refresh")]
-_OVERWRITING = [*_APPENDING, (WrittenTable, "drop_partitions"), (StagedFiles, "remove")]
-_STEPS = [
-    *((APPEND, ADDED + OLD, *step) for step in _APPENDING),
-    *((OVERWRITE, ADDED, *step) for step in _OVERWRITING),
-]
-
-
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize(("text", "expected", "owner", "name"), _STEPS)
-def test_a_commit_that_was_interrupted_is_completed(
-    spark: SparkSession,
-    link: JournalLink,
-    monkeypatch: pytest.MonkeyPatch,
-    text: str,
-    expected: list[tuple[Any, ...]],
-    owner: type,
-    name: str,
-    after: bool,
-) -> None:
-    create(spark, "USING parquet PARTITIONED BY (k)")
-    crash_once(monkeypatch, owner, name, after=after)
-    with pytest.raises(Crash):
-        CtasRun(spark, text, link)
-
-    run = CtasRun(spark, text, link, earlier=journal_entry(link))
-
-    assert run.plan.hook is not None
-    assert run.plan.hook.rows_written == 30
-    assert rows(spark) == sorted(expected)
-    assert leftovers(spark) == []
-
-
-@pytest.mark.parametrize(("text", "expected"), [(APPEND, ADDED + OLD), (OVERWRITE, ADDED)])
-def test_the_next_driver_completes_the_commit_of_an_orphan(
-    spark: SparkSession,
-    link: JournalLink,
-    monkeypatch: pytest.MonkeyPatch,
-    text: str,
-    expected: list[tuple[Any, ...]],
-) -> None:
-    create(spark)
-    crash_once(monkeypatch, StagedFiles, "move", after=True)
-    with pytest.raises(Crash):
-        CtasRun(spark, text, link)
-    orphan_transaction(link)
-
-    recover(spark, link.as_link())
-
-    assert link.steps[-1] is COMMITTED
-    assert rows(spark) == sorted(expected)
-    assert leftovers(spark) == []
-
-
-def test_the_next_driver_removes_what_an_orphan_has_staged(
-    spark: SparkSession, link: JournalLink
-) -> None:
-    create(spark)
-    crash_before(link, COMMITTING)
-    with pytest.raises(Crash):
-        CtasRun(spark, APPEND, link)
-    orphan_transaction(link)
-
-    recover(spark, link.as_link())
-
-    assert link.steps[-1] is ABORTED
-    assert (rows(spark), leftovers(spark)) == (OLD, [])
-
-
-def test_a_manifest_cannot_name_files_of_other_tables(
-    spark: SparkSession, link: JournalLink, tmp_path: Path
-) -> None:
-    create(spark)
-    victim = tmp_path / "victim"
-    victim.write_text("rows")
-
-    def forge(step: TransactionState) -> None:
-        if step is COMMITTING:
-            manifest = next(location(spark).rglob("_manifest.json"))
-            text = json.loads(manifest.read_text())
-            text["old_files"] = ["../" * 20 + str(victim).lstrip("/")]
-            manifest.write_text(json.dumps(text))
-            next(location(spark).rglob("._manifest.json.crc")).unlink()
-            link.steps.append(COMMITTING)
-            raise Crash
-
-    link.before_step = forge
-    with pytest.raises(Crash):
-        CtasRun(spark, OVERWRITE, link)
-    link.before_step = lambda _state: None
-    with pytest.raises(CatalogError, match="manifest"):
-        CtasRun(spark, OVERWRITE, link, earlier=journal_entry(link))
-    assert victim.read_text() == "rows"
-    assert rows(spark) == OLD
 
 
 def test_the_setting_selects_plain_spark(spark: SparkSession, link: JournalLink) -> None:

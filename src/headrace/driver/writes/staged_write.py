@@ -52,7 +52,7 @@ class WriteRecord(BaseModel):
     """Number of rows, from the end of the write on."""
 
 
-class Manifest(BaseModel):
+class CommitManifest(BaseModel):
     """What the commit does. Paths are relative to the table's directory."""
 
     moves: list[tuple[RelativeFile, RelativeFile]]
@@ -88,7 +88,7 @@ class StagedWrite(TwoPhaseWrite):
         self._table = WrittenTable(session, record.target)
         self._files = HadoopFiles(session)
         self._staged_files = StagedFiles(session)
-        self._manifest: Manifest | None = None
+        self._manifest: CommitManifest | None = None
         self._writes_nothing = False
         self.shares_target = record.mode == "append"
         self.rows_written = record.rows
@@ -169,7 +169,7 @@ class StagedWrite(TwoPhaseWrite):
     def to_record(self) -> dict[str, Any]:
         return self._record.model_dump(mode="json")
 
-    def _make_manifest(self) -> Manifest:
+    def _make_manifest(self) -> CommitManifest:
         names = [] if self._writes_nothing else self._staged_files.list(self._record.staging)
         folders = {name.rpartition("/")[0] for name in names}
         # Partitions that an append has added meanwhile have the default place.
@@ -180,7 +180,7 @@ class StagedWrite(TwoPhaseWrite):
             folder, _, file = name.rpartition("/")
             moves.append((name, _join(known.get(folder, folder), f"{prefix}-{file}")))
         replaced = {} if self._writes_nothing else self._find_replaced(folders)
-        return Manifest(
+        return CommitManifest(
             moves=moves,
             new_partitions=sorted(folders - known.keys()) if self._record.tracks_partitions else [],
             old_files=[file for found in replaced.values() for file in found],
@@ -255,11 +255,11 @@ class StagedWrite(TwoPhaseWrite):
                 f"Table {name} was altered or replaced while the statement ran. Run it again."
             )
 
-    def _read_manifest(self) -> Manifest | None:
+    def _read_manifest(self) -> CommitManifest | None:
         place = f"{self._record.staging}/{_MANIFEST}"
         text = self._staged_files.read(place)
         try:
-            return None if text is None else Manifest.model_validate_json(text)
+            return None if text is None else CommitManifest.model_validate_json(text)
         except ValidationError as error:
             raise CatalogError(
                 f"The manifest {place} of transaction {self._record.transaction} is not valid."
