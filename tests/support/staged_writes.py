@@ -16,14 +16,14 @@ NEW = "SELECT id, 's' || (id % 2) AS s, CAST(id % 3 AS INT) AS k FROM range(100,
 OLD = [(id_, f"s{id_ % 2}", id_ % 3) for id_ in range(10)]
 ADDED = [(id_, f"s{id_ % 2}", id_ % 3) for id_ in range(100, 130)]
 
-APPEND = f"INSERT INTO t BY NAME {NEW}"
-OVERWRITE = f"INSERT OVERWRITE t BY NAME {NEW}"
+APPEND = f"INSERT INTO written BY NAME {NEW}"
+OVERWRITE = f"INSERT OVERWRITE written BY NAME {NEW}"
 
 
 def create(spark: SparkSession, definition: str = "USING parquet") -> None:
-    """Create the table `t` with the rows OLD."""
-    spark.sql(f"CREATE TABLE t {COLUMNS} {definition}")
-    spark.sql("INSERT INTO t BY NAME SELECT id, s, k FROM " + _values(OLD))
+    """Create the table `written` with the rows OLD."""
+    spark.sql(f"CREATE TABLE written {COLUMNS} {definition}")
+    spark.sql("INSERT INTO written BY NAME SELECT id, s, k FROM " + _values(OLD))
 
 
 def _values(rows: list[tuple[Any, ...]]) -> str:
@@ -31,16 +31,16 @@ def _values(rows: list[tuple[Any, ...]]) -> str:
 
 
 def rows(spark: SparkSession) -> list[tuple[Any, ...]]:
-    return sorted(fetch_rows(spark, "SELECT id, s, k FROM t"))
+    return sorted(fetch_rows(spark, "SELECT id, s, k FROM written"))
 
 
 def location(spark: SparkSession) -> Path:
-    described = {row[0]: row[1] for row in fetch_rows(spark, "DESCRIBE EXTENDED t")}
+    described = {row[0]: row[1] for row in fetch_rows(spark, "DESCRIBE EXTENDED written")}
     return Path(urlsplit(described["Location"]).path)
 
 
 def leftovers(spark: SparkSession) -> list[str]:
-    """Return the hidden entries of the directory of `t`."""
+    """Return the hidden entries of the directory of `written`."""
     hidden = (path.name for path in location(spark).rglob(".*"))
     return [name for name in hidden if not name.endswith(".crc")]
 

@@ -46,9 +46,9 @@ FORMATS = [
     "USING json PARTITIONED BY (k, s)",
     "USING orc PARTITIONED BY (k) CLUSTERED BY (id) INTO 2 BUCKETS",
 ]
-STATIC = "INSERT OVERWRITE t PARTITION (k = 1) SELECT id, 'new' FROM range(500, 503)"
-DYNAMIC = "INSERT OVERWRITE t BY NAME SELECT id, 'new' AS s, 2 AS k FROM range(500, 503)"
-FAILING = "INSERT {} t SELECT id, raise_error('half-way'), 1 FROM range(0, 100, 1, 4)"
+STATIC = "INSERT OVERWRITE written PARTITION (k = 1) SELECT id, 'new' FROM range(500, 503)"
+DYNAMIC = "INSERT OVERWRITE written BY NAME SELECT id, 'new' AS s, 2 AS k FROM range(500, 503)"
+FAILING = "INSERT {} written SELECT id, raise_error('half-way'), 1 FROM range(0, 100, 1, 4)"
 
 
 @pytest.mark.parametrize("definition", FORMATS)
@@ -64,7 +64,7 @@ def test_an_append_adds_all_rows(spark: SparkSession, link: JournalLink, definit
     assert run.plan.hook is not None
     assert run.plan.hook.rows_written == 30
     assert rows(spark) == sorted(OLD + ADDED)
-    assert fetch_rows(spark, "SELECT count(*) FROM t WHERE k = 1") == [(13,)]
+    assert fetch_rows(spark, "SELECT count(*) FROM written WHERE k = 1") == [(13,)]
     assert leftovers(spark) == []
     assert sum(link.transaction.removeprefix("tx_") in file for file in list_files(spark)) >= 1
 
@@ -111,8 +111,8 @@ def test_an_overwrite_drops_the_partitions_without_rows(
     spark: SparkSession, link: JournalLink
 ) -> None:
     create(spark, "USING parquet PARTITIONED BY (k)")
-    CtasRun(spark, "INSERT OVERWRITE t BY NAME SELECT 7 AS id, 'x' AS s, 9 AS k", link)
-    assert fetch_rows(spark, "SHOW PARTITIONS t") == [("k=9",)]
+    CtasRun(spark, "INSERT OVERWRITE written BY NAME SELECT 7 AS id, 'x' AS s, 9 AS k", link)
+    assert fetch_rows(spark, "SHOW PARTITIONS written") == [("k=9",)]
     assert rows(spark) == [(7, "x", 9)]
     assert [path.name for path in location(spark).iterdir() if path.is_dir()] == ["k=9"]
 
@@ -120,10 +120,10 @@ def test_an_overwrite_drops_the_partitions_without_rows(
 def test_values_of_partitions_with_special_characters_are_kept(
     spark: SparkSession, link: JournalLink
 ) -> None:
-    spark.sql("CREATE TABLE t (id BIGINT, s STRING) USING parquet PARTITIONED BY (s)")
-    CtasRun(spark, "INSERT INTO t VALUES (1, 'a/b c=%d'), (2, NULL), (3, '')", link)
-    CtasRun(spark, "INSERT INTO t VALUES (4, 'a/b c=%d'), (5, 'ü')", link)
-    assert sorted(fetch_rows(spark, "SELECT id, s FROM t")) == [
+    spark.sql("CREATE TABLE written (id BIGINT, s STRING) USING parquet PARTITIONED BY (s)")
+    CtasRun(spark, "INSERT INTO written VALUES (1, 'a/b c=%d'), (2, NULL), (3, '')", link)
+    CtasRun(spark, "INSERT INTO written VALUES (4, 'a/b c=%d'), (5, 'ü')", link)
+    assert sorted(fetch_rows(spark, "SELECT id, s FROM written")) == [
         (1, "a/b c=%d"),
         (2, None),
         (3, None),
@@ -134,7 +134,7 @@ def test_values_of_partitions_with_special_characters_are_kept(
 
 def test_if_not_exists_keeps_an_existing_partition(spark: SparkSession, link: JournalLink) -> None:
     create(spark, "USING parquet PARTITIONED BY (k)")
-    text = "INSERT OVERWRITE t PARTITION (k = {}) IF NOT EXISTS SELECT 1, 'new'"
+    text = "INSERT OVERWRITE written PARTITION (k = {}) IF NOT EXISTS SELECT 1, 'new'"
     run = CtasRun(spark, text.format(1), link)
     assert run.plan.hook is not None
     assert run.plan.hook.note == "Nothing was done: the partition already exists."
@@ -157,14 +157,14 @@ def test_a_table_with_a_location_of_the_user(
 
 def test_a_with_clause_and_parameters(spark: SparkSession, link: JournalLink) -> None:
     create(spark)
-    run = CtasRun(spark, f"WITH v AS ({NEW}) INSERT INTO t BY NAME SELECT * FROM v", link)
+    run = CtasRun(spark, f"WITH v AS ({NEW}) INSERT INTO written BY NAME SELECT * FROM v", link)
     assert run.plan.atomic
     assert rows(spark) == sorted(OLD + ADDED)
 
 
 def test_a_table_may_read_itself(spark: SparkSession, link: JournalLink) -> None:
     create(spark)
-    CtasRun(spark, "INSERT INTO t SELECT id + 50, s, k FROM t", link)
+    CtasRun(spark, "INSERT INTO written SELECT id + 50, s, k FROM written", link)
     assert len(rows(spark)) == 20
 
 
@@ -197,16 +197,16 @@ def test_a_schema_that_does_not_fit_is_refused_before_any_step(
 ) -> None:
     create(spark)
     with pytest.raises(Exception, match="INSERT_COLUMN_ARITY_MISMATCH"):
-        CtasRun(spark, "INSERT INTO t SELECT 1", link)
+        CtasRun(spark, "INSERT INTO written SELECT 1", link)
     assert link.steps == []
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("DROP TABLE t", "was dropped"),
-        ("ALTER TABLE t ADD COLUMNS (extra INT)", "was altered or replaced"),
-        ("ALTER TABLE t RENAME TO other", "was dropped"),
+        ("DROP TABLE written", "was dropped"),
+        ("ALTER TABLE written ADD COLUMNS (extra INT)", "was altered or replaced"),
+        ("ALTER TABLE written RENAME TO other", "was dropped"),
     ],
 )
 @pytest.mark.parametrize("text", [APPEND, OVERWRITE])
@@ -239,8 +239,8 @@ def test_a_table_that_is_replaced_by_one_of_the_same_name_is_not_written(
 
     def replace(step: TransactionState) -> None:
         if step is COMMITTING:
-            spark.sql("DROP TABLE t")
-            spark.sql(f"CREATE TABLE t {COLUMNS} USING parquet")
+            spark.sql("DROP TABLE written")
+            spark.sql(f"CREATE TABLE written {COLUMNS} USING parquet")
 
     link.before_step = replace
     with pytest.raises(CatalogError, match="was altered or replaced"):
