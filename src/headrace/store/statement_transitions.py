@@ -265,9 +265,9 @@ def resolve_lost_statements(
 ) -> None:
     """Resolve the statements in flight of a driver that is confirmed to be gone.
 
-    - A pure query, a CTAS that can be rolled back, or a statement on streams waits for another
-      driver until it has had `max_attempts` attempts.
-    - A CTAS that was committing waits in any case: the next driver finishes it.
+    - A pure query, a CTAS or another write that can be rolled back, or a statement on streams waits
+      for another driver until it has had `max_attempts` attempts.
+    - A write that was committing waits in any case: the next driver finishes it.
     - A statement with a requested cancel ends as `cancelled` or `timeout`, or fails with
       `commit_in_doubt` if its table may be visible.
     - Any other statement fails.

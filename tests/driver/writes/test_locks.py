@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -36,8 +37,11 @@ class LockLink:
             self.asked_twice.set()
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
-    def wait(self, cancelling: threading.Event) -> None:
-        wait_for_lock(cast("NodeLink", self), _STATEMENT, _WRITES, cancelling)
+    def wait(
+        self, cancelling: threading.Event, on_blocked: Callable[[], None] = lambda: None
+    ) -> None:
+        link = cast("NodeLink", self)
+        wait_for_lock(link, _STATEMENT, _WRITES, cancelling, on_blocked=on_blocked)
 
 
 def test_a_statement_waits_until_its_lock_is_granted_and_logs_for_what(
@@ -71,6 +75,12 @@ def test_the_pauses_between_the_requests_for_a_lock_grow_to_a_second() -> None:
     assert recorder.pauses == sorted(recorder.pauses)
     assert recorder.pauses[0] < 0.1
     assert recorder.pauses[-2:] == [1.0, 1.0]
+
+
+def test_a_driver_that_waits_for_long_looks_for_commits_of_lost_drivers() -> None:
+    calls: list[None] = []
+    LockLink(*[_BUSY] * 10, _GRANTED).wait(PauseRecorder(), lambda: calls.append(None))
+    assert 1 <= len(calls) < 10
 
 
 def test_a_cancel_ends_the_wait() -> None:

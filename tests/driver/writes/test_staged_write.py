@@ -26,6 +26,7 @@ from headrace.driver.ctas import Cancelled
 from headrace.errors import AtomicityRequired, CatalogError, InvalidSetting
 from headrace.model.ctas_options import WRITES_ATOMICITY_KEY
 from headrace.model.lifecycle import TransactionState
+from headrace.model.statement import Parameter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,7 +156,15 @@ def test_a_table_with_a_location_of_the_user(
     assert rows(spark) == ADDED
 
 
-def test_a_with_clause_and_parameters(spark: SparkSession, link: JournalLink) -> None:
+def test_parameters_are_bound(spark: SparkSession, link: JournalLink) -> None:
+    create(spark)
+    parameters = [Parameter(name="id", value=7, type="bigint")]
+    text = "INSERT INTO written SELECT :id, 'bound', 1"
+    assert CtasRun(spark, text, link, parameters=parameters).plan.atomic
+    assert (7, "bound", 1) in rows(spark)
+
+
+def test_a_with_clause(spark: SparkSession, link: JournalLink) -> None:
     create(spark)
     run = CtasRun(spark, f"WITH v AS ({NEW}) INSERT INTO written BY NAME SELECT * FROM v", link)
     assert run.plan.atomic

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,4 +160,21 @@ def test_a_manifest_cannot_name_files_of_other_tables(
     with pytest.raises(CatalogError, match="manifest"):
         CtasRun(spark, OVERWRITE, link, earlier=journal_entry(link))
     assert victim.read_text() == "rows"
+    assert rows(spark) == OLD
+
+
+def test_a_commit_without_its_staged_rows_is_no_success(
+    spark: SparkSession, link: JournalLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(spark)
+    crash_once(monkeypatch, StagedFiles, "move", after=False)
+    with pytest.raises(Crash):
+        CtasRun(spark, APPEND, link)
+    [staging] = location(spark).glob(".headrace_staged_*")
+    shutil.rmtree(staging)
+
+    with pytest.raises(CatalogError, match="staged rows"):
+        CtasRun(spark, APPEND, link, earlier=journal_entry(link))
+
+    assert link.steps[-1] is ABORTED
     assert rows(spark) == OLD

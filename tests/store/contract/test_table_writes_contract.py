@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import update
 from tests.support.store import LOST, new_statement, running_session
+from tests.support.table_transactions import Creation
 
-from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.lifecycle import SessionState, StatementState, TransactionState
 from headrace.model.session import DriverLease
 from headrace.model.table_write import TableWrite, writer_name
-from headrace.store import sessions, statement_transitions, table_writes, takeovers
+from headrace.store import sessions, statement_transitions, table_writes, takeovers, transactions
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.tables import sessions as sessions_table
@@ -180,6 +181,27 @@ def test_a_write_of_a_lost_driver_blocks_until_its_process_is_gone(store: Databa
     assert orphaned_writes(store) == [
         (writer_name(lost.lease.session_id, lost.lease.epoch), "`d`.`t`")
     ]
+
+
+def test_a_write_of_a_lost_driver_blocks_until_its_commit_is_completed(store: Database) -> None:
+    """Some of its files may be in the table."""
+    lost = request_lock(Writer(store))
+    overwrite = request_lock(Writer(store, overwrite=True))
+    creation = Creation(store)
+    creation.lease, creation.statement = lost.lease, lost.statement
+    creation.bring_to(TransactionState.COMMITTING)
+    fenced = lost.fence()
+    with store.write("test") as tx:
+        assert takeovers.finish_takeover(tx, fenced)
+    assert overwrite.blocker() == lost.statement
+    assert orphaned_writes(store) == []
+
+    with store.write("test") as tx:
+        assert transactions.adopt(tx, lost.statement, fenced) is not None
+    creation.lease = fenced
+    assert creation.advance(TransactionState.ABORTING)
+    assert overwrite.blocker() is None
+    assert len(orphaned_writes(store)) == 1
 
 
 def test_the_loss_of_the_next_driver_does_not_revive_an_old_write(store: Database) -> None:

@@ -96,6 +96,12 @@ def test_one_transaction_at_a_time_publishes_a_table_name(store: Database) -> No
     assert second.advance(TransactionState.COMMITTING)
 
 
+def test_appends_publish_in_one_table_at_the_same_time(store: Database) -> None:
+    shared = STAGED.model_copy(update={"shares_target": True})
+    for creation in (Creation(store), Creation(store), Creation(store)):
+        creation.bring_to(TransactionState.COMMITTING, shared)
+
+
 def test_one_transaction_at_a_time_publishes_at_a_location(store: Database) -> None:
     first, second, elsewhere = Creation(store), Creation(store), Creation(store)
     at_location = STAGED.model_copy(update={"location": "file:/location"})

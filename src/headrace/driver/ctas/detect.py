@@ -134,8 +134,7 @@ def describe_ctas(session: SparkSession, parsed_plan: Any, bind: Binding) -> Cta
     if plan_class_name(plan) == _RTAS:
         # Spark's analyser rejects REPLACE TABLE in the session catalog: analyse a CREATE TABLE.
         plan = _as_create_plan(jvm, plan)
-    skip = jvm.singleton("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
-    analysed = jvm.state.executePlan(bind(plan), skip).analyzed()
+    analysed = analyse(jvm, bind(plan))
     is_session_catalog = plan_class_name(analysed) in _V1_COMMANDS
     if not is_session_catalog and plan_class_name(analysed) not in {_CTAS, _RTAS}:
         return None
@@ -159,6 +158,19 @@ def describe_ctas(session: SparkSession, parsed_plan: Any, bind: Binding) -> Cta
         is_session_catalog=is_session_catalog,
         bind=bind,
     )
+
+
+def analyse(jvm: Py4JBridge, plan: Any) -> Any:
+    """Return a parsed plan as Spark analyses it, without running a command in it."""
+    skip = jvm.singleton("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
+    return jvm.state.executePlan(plan, skip).analyzed()
+
+
+def v1_path(table: Any) -> TablePath:
+    """Return the path of a CatalogTable of Spark."""
+    identifier = table.identifier()
+    catalog = _option_value(identifier.catalog()) or "spark_catalog"
+    return TablePath(catalog, (identifier.database().get(),), identifier.table())
 
 
 def may_create_table(session: SparkSession, assignment: Assignment) -> bool:
@@ -215,9 +227,7 @@ def _copy_plan(
 def _v1_path(analysed: Any) -> TablePath:
     command = plan_class_name(analysed)
     table = analysed.table() if command.startswith("CreateData") else analysed.tableDesc()
-    identifier = table.identifier()
-    catalog = _option_value(identifier.catalog()) or "spark_catalog"
-    return TablePath(catalog, (identifier.database().get(),), identifier.table())
+    return v1_path(table)
 
 
 def _v2_path(analysed: Any) -> TablePath:

@@ -42,7 +42,7 @@ class V1Catalog:
 
     def kind_of(self, path: TablePath) -> RelationKind | None:
         """Return the kind of the relation with this name, or None if the name is free."""
-        identifier = self._identifier(path)
+        identifier = self.identifier(path)
         if not self._catalog.tableExists(identifier):
             return None
         is_view = self._catalog.getTableMetadata(identifier).tableType().name() == "VIEW"
@@ -50,7 +50,7 @@ class V1Catalog:
 
     def properties(self, path: TablePath) -> dict[str, str]:
         """Return the table properties of an existing table."""
-        metadata = self._catalog.getTableMetadata(self._identifier(path))
+        metadata = self._catalog.getTableMetadata(self.identifier(path))
         if metadata.provider().isDefined() and metadata.provider().get() == "delta":
             # Delta keeps the properties in its log, and none in the catalog.
             return V2Catalog(self._session, path.catalog).properties(path)
@@ -58,7 +58,7 @@ class V1Catalog:
 
     def view_text(self, path: TablePath) -> str | None:
         """Return the query of an existing view as it was written; None for a table."""
-        text = self._catalog.getTableMetadata(self._identifier(path)).viewText()
+        text = self._catalog.getTableMetadata(self.identifier(path)).viewText()
         return str(text.get()) if text.isDefined() else None
 
     def list_tables(self, path: TablePath, prefix: str) -> list[TablePath]:
@@ -75,14 +75,14 @@ class V1Catalog:
 
     def default_location(self, path: TablePath) -> str:
         """Return the URI that the catalog assigns to a table without a LOCATION."""
-        return str(self._catalog.defaultTablePath(self._identifier(path)).toString())
+        return str(self._catalog.defaultTablePath(self.identifier(path)).toString())
 
     def find_files(self, path: TablePath) -> TableFiles | None:
         """Return where the files of an existing table are, if Spark or Hive writes them directly.
 
         Return None for a view, and for a table whose format has a log of its own.
         """
-        metadata = self._catalog.getTableMetadata(self._identifier(path))
+        metadata = self._catalog.getTableMetadata(self.identifier(path))
         location, provider = metadata.storage().locationUri(), metadata.provider()
         if location.isEmpty() or metadata.tableType().name() == "VIEW":
             return None
@@ -96,12 +96,12 @@ class V1Catalog:
 
     def find_format(self, path: TablePath) -> tuple[str, str]:
         """Return the format, in lower case, and the URI of an existing table with a format."""
-        metadata = self._catalog.getTableMetadata(self._identifier(path))
+        metadata = self._catalog.getTableMetadata(self.identifier(path))
         return str(metadata.provider().get()).lower(), str(metadata.location().toString())
 
     def managed_location(self, path: TablePath) -> str | None:
         """Return the URI of a managed table, or None if there is no managed table of that name."""
-        locations = self._managed_locations(self._jvm.sequence([self._identifier(path)]))
+        locations = self._managed_locations(self._jvm.sequence([self.identifier(path)]))
         return locations[0] if locations else None
 
     def staged_locations(self, path: TablePath) -> list[str]:
@@ -120,7 +120,7 @@ class V1Catalog:
 
         This skips the ALTER TABLE statement, which resolves the table to find cached queries.
         """
-        staged, published = self._identifier(path), self._identifier(target)
+        staged, published = self.identifier(path), self.identifier(target)
         self._catalog.invalidateCachedTable(staged)
         # This session may have cached the files of a table that had the target name before.
         self._catalog.invalidateCachedTable(published)
@@ -147,7 +147,7 @@ class V1Catalog:
         This moves no files.
         """
         external, database = self._catalog.externalCatalog(), path.namespace[0]
-        metadata = self._catalog.getTableMetadata(self._identifier(path))
+        metadata = self._catalog.getTableMetadata(self.identifier(path))
         no_partition = self._jvm.none()
         if not metadata.partitionColumnNames().isEmpty() and metadata.tracksPartitionsInCatalog():
             partitions = self._jvm.list_of(
@@ -162,7 +162,7 @@ class V1Catalog:
         if include_table:
             # Not by SQL: Delta's ALTER TABLE looks for its log at the old location.
             command: Any = self._jvm.type(_SET_LOCATION_COMMAND)
-            command(self._identifier(path), no_partition, new_location).run(self._jvm.session)
+            command(self.identifier(path), no_partition, new_location).run(self._jvm.session)
         self._session.sql(f"REFRESH TABLE {path.sql_name}")
 
     def _relocate_partition(self, partition: Any, old_location: str, new_location: str) -> Any:
@@ -190,7 +190,8 @@ class V1Catalog:
             partition.stats(),
         )
 
-    def _identifier(self, path: TablePath) -> Any:
+    def identifier(self, path: TablePath) -> Any:
+        """Return Spark's TableIdentifier of a table."""
         some = self._jvm.some
         identifier: Any = self._jvm.type("org.apache.spark.sql.catalyst.TableIdentifier")
         return identifier(path.table, some(path.namespace[0]), some(path.catalog))

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.base import TablePath
-from headrace.driver.ctas.detect import plan_class_name, plan_parts
+from headrace.driver.ctas.detect import analyse, plan_class_name, plan_parts, v1_path
 from headrace.driver.parameters import Binding
 from headrace.driver.py4j_bridge import Py4JBridge
 
@@ -32,11 +32,9 @@ _WRITES = {
 class Insert:
     """An INSERT into a table of files, whose names and query Spark has resolved."""
 
-    session: SparkSession
+    path: TablePath
     command: Any
     """Spark's InsertIntoHadoopFsRelationCommand."""
-    path: TablePath
-    overwrites: bool
 
 
 def describe_insert(session: SparkSession, parsed_plan: Any, bind: Binding) -> Insert | None:
@@ -50,20 +48,10 @@ def describe_insert(session: SparkSession, parsed_plan: Any, bind: Binding) -> I
     """
     if not _is_insert(parsed_plan):
         return None
-    jvm = Py4JBridge(session)
-    skip = jvm.singleton("org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
-    command = jvm.state.executePlan(bind(parsed_plan), skip).analyzed()
+    command = analyse(Py4JBridge(session), bind(parsed_plan))
     if plan_class_name(command) != _FILES or command.catalogTable().isEmpty():
         return None
-    identifier = command.catalogTable().get().identifier()
-    catalog = identifier.catalog()
-    path = TablePath(
-        str(catalog.get()) if catalog.isDefined() else "spark_catalog",
-        (str(identifier.database().get()),),
-        str(identifier.table()),
-    )
-    overwrites = str(command.mode().toString()) == "Overwrite"
-    return Insert(session=session, command=command, path=path, overwrites=overwrites)
+    return Insert(path=v1_path(command.catalogTable().get()), command=command)
 
 
 def _is_insert(parsed_plan: Any) -> bool:

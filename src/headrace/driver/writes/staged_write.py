@@ -2,9 +2,9 @@
 
 The rows go to a directory inside the table that readers skip. Before the journal says `committing`,
 a manifest in that directory lists every move, and the old files that the write replaces. The commit
-carries out the manifest; whoever repeats it comes to the same result. The manifest is in the
-table's directory and not in the journal, and names files of that directory only: whoever can forge
-it can change the table anyway.
+follows the manifest, and a repeated commit has the same result. The manifest is in the table's
+directory and not in the journal, and names only files of that directory. A user who can change the
+manifest can therefore change the files themselves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.driver.ctas.staged_table import RelativeFile
 from headrace.driver.parameters import frame_of_plan
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.writes.staged_files import StagedFiles
-from headrace.driver.writes.written_table import TableState, WrittenTable
+from headrace.driver.writes.written_table import WrittenTable
 from headrace.errors import CatalogError
 
 _MANIFEST = "_manifest.json"
@@ -137,7 +137,8 @@ class StagedWrite(TwoPhaseWrite):
     def commit(self) -> None:
         manifest = self._manifest or self._read_manifest()
         if manifest is None:
-            # Another driver has completed the commit, but not reported it.
+            # The removal of the staging directory is the last step of a commit.
+            self._check_moved()
             return
         record = self._record
         is_replacing = f"{record.staging}/{_REPLACING}"
@@ -174,11 +175,10 @@ class StagedWrite(TwoPhaseWrite):
         folders = {name.rpartition("/")[0] for name in names}
         # Partitions that an append has added meanwhile have the default place.
         known = self._partitions
-        prefix = self._record.transaction.removeprefix("tx_")
         moves = []
         for name in names:
             folder, _, file = name.rpartition("/")
-            moves.append((name, _join(known.get(folder, folder), f"{prefix}-{file}")))
+            moves.append((name, _join(known.get(folder, folder), f"{self._file_prefix}{file}")))
         replaced = {} if self._writes_nothing else self._find_replaced(folders)
         return CommitManifest(
             moves=moves,
@@ -244,6 +244,23 @@ class StagedWrite(TwoPhaseWrite):
         location = self._record.location
         self._staged_files.remove([f"{location}/{file}" for file in files], root=location)
 
+    @property
+    def _file_prefix(self) -> str:
+        """Beginning of the names of the files that this transaction publishes."""
+        return f"{self._record.transaction.removeprefix('tx_')}-"
+
+    def _check_moved(self) -> None:
+        """Raise CatalogError if the table has no file of this transaction, which has rows."""
+        files = self._staged_files.list(self._record.location) if self._record.rows else []
+        if self._record.rows and not any(self._is_own(file) for file in files):
+            raise CatalogError(
+                f"The staged rows of table {self._record.target.sql_name} are missing. The table"
+                " was dropped, or another program has removed them. Run the statement again."
+            )
+
+    def _is_own(self, file: str) -> bool:
+        return file.rpartition("/")[2].startswith(self._file_prefix)
+
     def _check_target(self) -> None:
         """Raise CatalogError if the table is not the one that the write began with."""
         state = self._table.read_state()
@@ -258,13 +275,20 @@ class StagedWrite(TwoPhaseWrite):
     def _read_manifest(self) -> CommitManifest | None:
         place = f"{self._record.staging}/{_MANIFEST}"
         text = self._staged_files.read(place)
+        if text is None:
+            return None
+        invalid = CatalogError(
+            f"The manifest {place} of transaction {self._record.transaction} is not valid."
+            " Nothing was changed. Remove its directory by hand."
+        )
         try:
-            return None if text is None else CommitManifest.model_validate_json(text)
+            manifest = CommitManifest.model_validate_json(text)
         except ValidationError as error:
-            raise CatalogError(
-                f"The manifest {place} of transaction {self._record.transaction} is not valid."
-                " Nothing was changed. Remove its directory by hand."
-            ) from error
+            raise invalid from error
+        # An abort removes the targets: they must be files of this transaction.
+        if not all(self._is_own(target) for _source, target in manifest.moves):
+            raise invalid
+        return manifest
 
 
 def create_staged_write(
@@ -287,7 +311,7 @@ def create_staged_write(
         target=path,
         mode=mode,
         location=state.location,
-        staging=_staging(state, write.staging_name),
+        staging=_staging(state.location, write.staging_name),
         tracks_partitions=state.tracks_partitions,
         fingerprint=state.fingerprint,
     )
@@ -306,22 +330,22 @@ def restore_staged_write(
     claimed = WriteRecord.model_validate(journalled.record)
     target = journalled.check_target(claimed.target, catalog)
     state = WrittenTable(session, target).read_state()
-    # Without the table, only the directory of this transaction is touched.
+    # Without the table, only files of this transaction are touched.
     location = claimed.location if state is None else state.location
     record = claimed.model_copy(
         update={
             "transaction": journalled.transaction,
             "target": target,
             "location": location,
-            "staging": f"{location}/.{journalled.staging_name}",
+            "staging": _staging(location, journalled.staging_name),
         }
     )
     return StagedWrite(session, record)
 
 
-def _staging(state: TableState, staging_name: str) -> str:
+def _staging(location: str, staging_name: str) -> str:
     # Readers skip names that begin with a dot.
-    return f"{state.location}/.{staging_name}"
+    return f"{location}/.{staging_name}"
 
 
 def _relative_places(places: dict[str, str], location: str) -> dict[str, str] | None:

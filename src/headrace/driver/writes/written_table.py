@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.base import TablePath
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.writes.staged_files import StagedFiles
 
@@ -35,11 +36,11 @@ class WrittenTable:
     """One table of a session. Every call may raise Py4JError or PySparkException."""
 
     def __init__(self, session: SparkSession, path: TablePath) -> None:
-        self.path = path
         self._jvm = Py4JBridge(session)
         self._catalog = self._jvm.state.catalog()
         self._files = HadoopFiles(session)
         self._staged_files = StagedFiles(session)
+        self._identifier = V1Catalog(session, self._jvm).identifier(path)
 
     def read_state(self) -> TableState | None:
         """Return the state of the table in the catalog, or None if there is no such table."""
@@ -118,9 +119,3 @@ class WrittenTable:
         """Return Spark's partition spec of a path, e.g. `k=1/j=2`."""
         utils = self._jvm.singleton("org.apache.spark.sql.execution.datasources.PartitioningUtils")
         return utils.parsePathFragment(path)
-
-    @property
-    def _identifier(self) -> Any:
-        some = self._jvm.some
-        identifier: Any = self._jvm.type("org.apache.spark.sql.catalyst.TableIdentifier")
-        return identifier(self.path.table, some(self.path.namespace[0]), some(self.path.catalog))
