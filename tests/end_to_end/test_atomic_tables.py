@@ -185,6 +185,22 @@ def killed_drivers(
         process.close()
 
 
+_KILLS = [
+    # A fault does not count the passage at which an earlier fault has killed the process.
+    Fault(TABLE_STEP, "after", "kill", hit=5),  # prepared
+    Fault(TABLE_STEP, "after", "kill_jvm", hit=8),  # begun
+    Fault(TABLE_STEP, "before", "kill", hit=14),  # committing
+    Fault(TABLE_STEP, "after", "kill", hit=17),  # committing
+]
+"""One kill at each step of a transaction, in the attempts after the first."""
+
+
+def kill_jvm(node: NodeProcess, session: str) -> None:
+    driver = psutil.Process(node.http.get(f"/api/v1/sessions/{session}").json()["driver"]["pid"])
+    processes = driver.children(recursive=True)
+    next(process for process in processes if "java" in process.name()).kill()
+
+
 def test_a_table_is_complete_after_drivers_died_at_every_step_of_its_transaction(
     killed_drivers: tuple[NodeProcess, str], plan: Plan
 ) -> None:
@@ -192,20 +208,10 @@ def test_a_table_is_complete_after_drivers_died_at_every_step_of_its_transaction
     node, session = killed_drivers
     folder = create_database(node, session, "steps")
     text = f"CREATE TABLE steps.t USING parquet PARTITIONED BY (k) AS {SLOW.format(10)}"
-    # A fault does not count the passage at which an earlier fault has killed the process.
-    plan.write(
-        [
-            Fault(TABLE_STEP, "after", "kill", hit=5),  # prepared
-            Fault(TABLE_STEP, "after", "kill_jvm", hit=8),  # begun
-            Fault(TABLE_STEP, "before", "kill", hit=14),  # committing
-            Fault(TABLE_STEP, "after", "kill", hit=17),  # committing
-        ]
-    )
+    plan.write(_KILLS)
     statement_id = node.submit(text, session)["id"]
     wait_until(lambda: has_files(folder), what="the CTAS writes")
-    driver = psutil.Process(node.http.get(f"/api/v1/sessions/{session}").json()["driver"]["pid"])
-    processes = driver.children(recursive=True)
-    next(process for process in processes if "java" in process.name()).kill()
+    kill_jvm(node, session)
     wait_until(
         lambda: node.statement(statement_id)["state"] in ENDED,
         seconds=240,
@@ -214,7 +220,7 @@ def test_a_table_is_complete_after_drivers_died_at_every_step_of_its_transaction
     created = node.statement(statement_id)
     actions = plan.read_actions()
     plan.write([])
-    assert actions == ["kill", "kill_jvm", "kill", "kill"]
+    assert actions == [fault.action for fault in _KILLS]
     outcome = (created["state"], created["attempts"], created["atomic"])
     assert outcome == ("success", 6, True), created
     assert node.rows(f"SELECT {SUM} FROM steps.t", session) == COMPLETE_SUM
@@ -235,23 +241,14 @@ def test_rows_are_written_once_after_drivers_died_at_every_step_of_the_write(
     create = f"CREATE TABLE {database}.t USING parquet PARTITIONED BY (k) AS {ROWS}"
     assert node.run(create, session)["state"] == "success"
     columns = f"SELECT id, s, k FROM ({SLOW.format(10)})"
-    plan.write(
-        [
-            Fault(TABLE_STEP, "after", "kill", hit=5),  # prepared
-            Fault(TABLE_STEP, "after", "kill_jvm", hit=8),  # begun
-            Fault(TABLE_STEP, "before", "kill", hit=14),  # committing
-            Fault(TABLE_STEP, "after", "kill", hit=17),  # committing
-        ]
-    )
+    plan.write(_KILLS)
     statement_id = node.submit(f"INSERT {action} {database}.t {columns}", session)["id"]
     wait_until(lambda: any((folder / "t").rglob("part-*")), what="the INSERT writes")
     wait_until(
         lambda: any(path.is_dir() for path in (folder / "t").glob(".headrace_staged_*")),
         what="the INSERT stages rows",
     )
-    driver = psutil.Process(node.http.get(f"/api/v1/sessions/{session}").json()["driver"]["pid"])
-    processes = driver.children(recursive=True)
-    next(process for process in processes if "java" in process.name()).kill()
+    kill_jvm(node, session)
     wait_until(
         lambda: node.statement(statement_id)["state"] in ENDED,
         seconds=240,
@@ -260,7 +257,7 @@ def test_rows_are_written_once_after_drivers_died_at_every_step_of_the_write(
     written = node.statement(statement_id)
     actions = plan.read_actions()
     plan.write([])
-    assert actions == ["kill", "kill_jvm", "kill", "kill"]
+    assert actions == [fault.action for fault in _KILLS]
     outcome = (
         written["state"],
         written["attempts"],
