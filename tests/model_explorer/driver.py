@@ -58,7 +58,7 @@ def _report_hello(world: World, driver: DriverState, link: DriverLinkService) ->
 
 
 def _poll(world: World, driver: DriverState, link: DriverLinkService) -> World:
-    orders = link.poll(_lease(driver), Poll(wait_seconds=0)).orders
+    orders = link.poll(_lease(driver), Poll(wait_seconds=0, announces_effects=True)).orders
     if orders.assignment is not None:
         return world.with_driver(_begin(driver, orders.assignment))
     return world
@@ -75,6 +75,11 @@ def _begin(driver: DriverState, assignment: Assignment) -> DriverState:
 
 def _report_start(world: World, driver: DriverState, link: DriverLinkService) -> World:
     link.started(_lease(driver), Started(statement_id=STATEMENT))
+    return world.with_driver(replace(driver, phase="running"))
+
+
+def _announce_effects(world: World, driver: DriverState, link: DriverLinkService) -> World:
+    link.started(_lease(driver), Started(statement_id=STATEMENT, has_effects=True))
     return world.with_driver(replace(driver, phase="running"))
 
 
@@ -158,8 +163,8 @@ _STEPS: dict[tuple[str, str], tuple[str, Change]] = {
     ("starting", ""): ("reports hello", _report_hello),
     ("idle", ""): ("polls", _poll),
     ("assigned", "query"): ("reports the start", _report_start),
-    ("assigned", "insert"): ("reports the start", _report_start),
-    ("assigned", "endless"): ("reports the start", _report_start),
+    ("assigned", "insert"): ("reports the start", _announce_effects),
+    ("assigned", "endless"): ("reports the start", _announce_effects),
     ("running", "query"): ("reads rows", _read_rows),
     ("running", "insert"): ("changes data", _change_data),
     ("assigned", "table"): ("prepares the table", _prepare),

@@ -82,6 +82,8 @@ class Execution:
         self._plan: ExecutionPlan | None = None
         self._frame: DataFrame | None = None
         self._hooks = Hooks(self._facts, [], None)
+        self.reported_start = False
+        """Whether the execution itself has reported that the statement runs."""
         self._requested_lock = False
         self._is_tagged = False
         self._task_outcome: JobOutcome | None = None
@@ -149,6 +151,7 @@ class Execution:
             self._start_hooks(plan)
             try:
                 self._prepare_writes(plan)
+                self._announce_effects(plan)
                 self._frame = plan.run()
                 report = write_result(self._frame, self._output_options())
             finally:
@@ -212,6 +215,15 @@ class Execution:
                 self._cancelling,
                 on_blocked=plan.on_blocked,
             )
+
+    def _announce_effects(self, plan: ExecutionPlan) -> None:
+        """Report that the statement may now change something that cannot be rolled back.
+
+        The loss of a driver before this report does not fail the statement.
+        """
+        if not self.assignment.is_query and plan.hook is None:
+            self._link.report_start(self.assignment.statement_id, has_effects=True)
+            self.reported_start = True
 
     def _start_hooks(self, plan: ExecutionPlan) -> None:
         """Call `on_created` of the users' hooks, then of Headrace's own hook.

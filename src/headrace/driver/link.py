@@ -173,6 +173,7 @@ class NodeLink:
             in_flight=in_flight,
             cancels_received=cancels_received,
             streams_generation=streams_generation,
+            announces_effects=True,
         )
         return self._call("poll", message, Orders, seconds=POLL_SECONDS + _CALL_SECONDS)
 
@@ -203,9 +204,14 @@ class NodeLink:
             self._update_nodes(renewed.nodes)
         return renewed
 
-    def report_start(self, statement_id: str) -> Acknowledged:
-        """Report that a statement is running."""
-        return self._call("started", Started(statement_id=statement_id), Acknowledged)
+    def report_start(self, statement_id: str, *, has_effects: bool = False) -> Acknowledged:
+        """Report that a statement is running.
+
+        Args:
+            has_effects: See `Started.has_effects`.
+        """
+        message = Started(statement_id=statement_id, has_effects=has_effects)
+        return self._call("started", message, Acknowledged)
 
     def report_progress(self, progress: dict[str, Progress]) -> None:
         """Report the progress of statements once, without a retry: the next report supersedes it.

@@ -218,7 +218,7 @@ class Loop:
     def _report_start(self, execution: Execution) -> None:
         statement_id = execution.assignment.statement_id
         try:
-            if not execution.wait_for_end(_START_REPORT_SECONDS):
+            if not (execution.wait_for_end(_START_REPORT_SECONDS) or execution.reported_start):
                 self._link.report_start(statement_id)
         except LinkRefused as error:
             # The report of the end includes the start.

@@ -161,6 +161,8 @@ class Poll(Message):
     """Statements of `in_flight` that the driver is cancelling."""
     streams_generation: SmallCount | None = None
     """Generation of the desired queries that the driver has; None: it cannot supervise queries."""
+    announces_effects: bool = False
+    """Whether the driver sends `started` with `has_effects` before a statement can have effects."""
 
 
 class JournalEntry(Message):
@@ -217,9 +219,11 @@ class Orders(Message):
 
 
 class Started(Message):
-    """`started`: execution has begun. Not sent for a statement that has already ended."""
+    """`started`: execution has begun. Not sent for a query that has already ended."""
 
     statement_id: StatementId
+    has_effects: bool = False
+    """Whether the statement may now change something that no transaction can roll back."""
 
 
 class Transact(Message):

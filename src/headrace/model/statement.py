@@ -120,6 +120,8 @@ class Statement:
     """Epoch of the driver that claimed the statement."""
     attempts: int
     """Number of times that a driver has claimed the statement."""
+    may_have_effects: bool
+    """Whether this attempt may have changed something that no transaction can roll back."""
     created_at: datetime
     waiting_since: datetime
     """Last time at which the statement became `waiting`: at the submit, or for a retry."""

@@ -54,6 +54,7 @@ def _values_on_entry(target: StatementState, *, has_run: bool = False) -> dict[s
     elif target is StatementState.WAITING:
         values.update(launched_at=None, started_at=None, epoch=None, progress=None)
         values["waiting_since"] = clock()
+        values["may_have_effects"] = True
     elif has_run or target in {StatementState.RUNNING, StatementState.SUCCESS}:
         started = clock(bindparam("offset", type_=Float())) if has_run else clock()
         values["started_at"] = func.coalesce(statements.c.started_at, started)
@@ -115,5 +116,9 @@ def claim_oldest() -> ReturningUpdate[Any]:
         statements.c.kind != SessionKind.LOCAL,
         or_(nothing_in_flight, beside_others),
     )
-    values = {**_values_on_entry(StatementState.LAUNCHED), "failure": None}
+    values = {
+        **_values_on_entry(StatementState.LAUNCHED),
+        "failure": None,
+        "may_have_effects": bindparam("has_effects", type_=Boolean()),
+    }
     return claim.values(values).returning(*statements.c)

@@ -53,7 +53,13 @@ def lock(tx: Tx, statement_id: str) -> StatementState | None:
     return None if statement is None else statement.state
 
 
-def claim_next(tx: Tx, lease: DriverLease, limit: Limit | None = None) -> Statement | None:
+def claim_next(
+    tx: Tx,
+    lease: DriverLease,
+    limit: Limit | None = None,
+    *,
+    may_have_effects: bool = True,
+) -> Statement | None:
     """Claim the oldest waiting statement of a session for its driver.
 
     Queries run beside other queries, up to the session's parallelism. Any other statement runs
@@ -61,6 +67,8 @@ def claim_next(tx: Tx, lease: DriverLease, limit: Limit | None = None) -> Statem
 
     Args:
         limit: Limit on statements in flight.
+        may_have_effects: Whether the statement may have effects that nobody can roll back as soon
+            as it is claimed. Otherwise the driver calls `note_effects` before.
 
     Returns:
         The statement, now `launched`. None if no statement can be claimed now, if the session is
@@ -70,8 +78,12 @@ def claim_next(tx: Tx, lease: DriverLease, limit: Limit | None = None) -> Statem
     session = tx.execute(LOCK_CLAIMING_SESSION, names).one_or_none()
     if session is None or (limit is not None and not may_claim(tx, limit, session.owner)):
         return None
-    limits = {"max_in_flight": session.parallelism, "is_pool": session.pool}
-    claim = tx.execute(claim_oldest(), names | limits)
+    values = {
+        "max_in_flight": session.parallelism,
+        "is_pool": session.pool,
+        "has_effects": may_have_effects,
+    }
+    claim = tx.execute(claim_oldest(), names | values)
     row = claim.mappings().one_or_none()
     if row is None:
         return None
@@ -149,6 +161,15 @@ def _lock_for(
     if statement is None or statement.session_id != lease.session_id:
         return None
     return statement
+
+
+def note_effects(tx: Tx, statement_id: str) -> None:
+    """Note that a statement may have effects that nobody can roll back.
+
+    The caller has locked the statement.
+    """
+    change = update(statements).where(statements.c.id == statement_id)
+    tx.execute(change.values(may_have_effects=True))
 
 
 def request_cancel(
@@ -265,8 +286,8 @@ def resolve_lost_statements(
 ) -> None:
     """Resolve the statements in flight of a driver that is confirmed to be gone.
 
-    - A pure query, a CTAS or another write that can be rolled back, or a statement on streams waits
-      for another driver until it has had `max_attempts` attempts.
+    - A statement that can have had no effect, a CTAS or another write that can be rolled back, or a
+      statement on streams waits for another driver until it has had `max_attempts` attempts.
     - A write that was committing waits in any case: the next driver finishes it.
     - A statement with a requested cancel ends as `cancelled` or `timeout`, or fails with
       `commit_in_doubt` if its table may be visible.
@@ -282,6 +303,7 @@ def resolve_lost_statements(
             statements.c.is_query,
             statements.c.command,
             statements.c.attempts,
+            statements.c.may_have_effects,
         )
         .where(
             statements.c.session_id == session_id, _LIVE, statements.c.state.in_(sorted(IN_FLIGHT))
@@ -320,7 +342,8 @@ def _can_retry(row: Row[Any], transaction: Transaction | None, max_attempts: int
     if transaction is not None:
         # The next driver only has to publish the rows.
         return transaction.state is TransactionState.COMMITTING or attempts_remain
-    return attempts_remain and (row.is_query or row.command in RETRIED)
+    is_harmless = row.is_query or row.command in RETRIED or not row.may_have_effects
+    return attempts_remain and is_harmless
 
 
 def _commit_in_doubt(failure: Failure) -> Failure:

@@ -24,6 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
     false,
     text,
+    true,
 )
 
 from headrace.model.failure import Failure
@@ -191,6 +192,7 @@ statements = Table(
     Column("queue_timeout_seconds", Float),
     Column("epoch", Integer),
     Column("attempts", Integer, nullable=False),
+    Column("may_have_effects", Boolean, nullable=False, server_default=true()),
     Column("created_at", Instant, nullable=False),
     Column("waiting_since", Instant, nullable=False),
     Column("launched_at", Instant),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.cli.output.base import OutputColumn
@@ -157,7 +157,14 @@ def test_line_breaks_in_a_value_are_line_breaks_of_the_table() -> None:
     ]
 
 
+def test_a_table_keeps_the_spaces_at_the_end_of_its_last_value() -> None:
+    assert write(OutputFormat.TABLE, [["a ", "b  "], ["", ""]]) == (
+        " c0 | c1\n----+-----\n a  | b  \n    |\n"
+    )
+
+
 @given(ROWS)
+@example([["0\u3000"]])
 def test_a_table_for_a_file_has_every_value_whole(rows: list[list[str | None]]) -> None:
     text = write(OutputFormat.TABLE, rows)
     for row in rows:

@@ -28,8 +28,10 @@ from tests.support.waiting import wait_until
 from headrace.errors import HeadraceError
 from headrace.model.lifecycle import STATEMENT
 from headrace.model.text import cut_text
+from headrace.settings_sections import StatementSettings
 
 _END_SECONDS = 240.0
+_MAX_ATTEMPTS = StatementSettings().max_attempts
 _INSERTS = (Work.INSERT, Work.BATCH_INSERT)
 _CREATIONS = (Work.CTAS, Work.FAILING_CTAS)
 _QUERY_ROWS = {
@@ -207,8 +209,9 @@ class ClusterRun:
         yield from checks.check_accepted_are_stored(
             record.accepted, statements, killed_jvms=killed_jvms
         )
-        yield from checks.check_inserts(inserts, statements, inserted, expected=load.ROWS)
-        yield from checks.check_attempts_of_inserts(inserts, rows.events)
+        yield from checks.check_inserts(
+            inserts, statements, inserted, expected=load.ROWS, max_attempts=_MAX_ATTEMPTS
+        )
         yield from checks.check_tables(creations, statements, created, expected=load.ROWS)
 
     def _count_statements(self, rows: Rows) -> None:

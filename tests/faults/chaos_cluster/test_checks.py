@@ -7,7 +7,6 @@ from typing import Any
 from tests.faults.chaos_cluster.checks import (
     RowCount,
     check_accepted_are_stored,
-    check_attempts_of_inserts,
     check_copies,
     check_inserts,
     check_lost_results,
@@ -35,7 +34,7 @@ def make_statement(
     state: str, code: str | None = None, message: str = "a message"
 ) -> dict[str, Any]:
     failure = None if code is None else Failure(code=code, message=message)
-    return {"state": state, "failure": failure, "session_id": SESSION}
+    return {"state": state, "failure": failure, "session_id": SESSION, "attempts": 1}
 
 
 SUCCESS = make_statement("success")
@@ -44,7 +43,8 @@ FAILED = make_statement("failed", "execution_error")
 
 
 def find_wrong_insert(statement: dict[str, Any], counts: dict[int, RowCount]) -> list[str]:
-    return list(check_inserts([INSERT], {INSERT.id: statement}, counts, expected=ROWS))
+    statements = {INSERT.id: statement}
+    return list(check_inserts([INSERT], statements, counts, expected=ROWS, max_attempts=3))
 
 
 def find_wrong_table(statement: dict[str, Any], counts: dict[int, RowCount]) -> list[str]:
@@ -90,12 +90,12 @@ def test_a_successful_insert_has_each_row_once() -> None:
     assert len(find_wrong_insert(SUCCESS, {})) == 1
 
 
-def test_a_lost_insert_has_no_row_twice() -> None:
-    assert find_wrong_insert(LOST, {}) == []
-    assert find_wrong_insert(LOST, {1: WHOLE}) == []
-    assert find_wrong_insert(LOST, {1: RowCount(10, 10)}) == []
-    assert len(find_wrong_insert(LOST, {1: RowCount(2 * ROWS, ROWS)})) == 1
-    assert len(find_wrong_insert(LOST, {1: RowCount(11, 10)})) == 1
+def test_an_insert_is_lost_in_its_last_attempt_only_and_without_rows() -> None:
+    lost = LOST | {"attempts": 3}
+    assert find_wrong_insert(lost, {}) == []
+    assert len(find_wrong_insert(LOST | {"attempts": 2}, {})) == 1
+    assert len(find_wrong_insert(lost, {1: WHOLE})) == 1
+    assert len(find_wrong_insert(lost, {1: RowCount(1, 1)})) == 1
 
 
 def test_a_failed_insert_has_no_row() -> None:
@@ -105,13 +105,6 @@ def test_a_failed_insert_has_no_row() -> None:
 
 def test_rows_of_an_unknown_insert_are_a_violation() -> None:
     assert len(find_wrong_insert(SUCCESS, {1: WHOLE, 9: WHOLE})) == 1
-
-
-def test_an_insert_that_begins_twice_is_a_violation() -> None:
-    start = {"entity": "statement", "entity_id": INSERT.id, "target": "running"}
-    launch = {**start, "target": "launched"}
-    assert not list(check_attempts_of_inserts([INSERT], [launch, launch, start]))
-    assert len(list(check_attempts_of_inserts([INSERT], [launch, start, launch, start]))) == 1
 
 
 def test_only_a_successful_ctas_has_a_table() -> None:

@@ -304,6 +304,28 @@ def test_only_a_query_is_retried_until_its_attempts_are_used_up(
     assert resolve() == (StatementState.FAILED, 2)
 
 
+@pytest.mark.parametrize("has_effects", [False, True])
+def test_a_lost_statement_runs_again_if_it_had_no_effects(
+    store: Database, has_effects: bool
+) -> None:
+    lease = running_session(store)
+    statement_id = new_statement(store, lease.session_id)
+    with store.write("test") as tx:
+        claimed = statement_transitions.claim_next(tx, lease, may_have_effects=False)
+        if has_effects:
+            statement_transitions.note_effects(tx, statement_id)
+        statement_transitions.resolve_lost_statements(
+            tx, lease.session_id, actor="no_1", failure=LOST, max_attempts=2
+        )
+        lost = statements.get(tx, statement_id)
+    assert claimed is not None
+    assert lost is not None
+    assert not claimed.may_have_effects
+    assert lost.state is (StatementState.FAILED if has_effects else StatementState.WAITING)
+    # A driver that announces nothing may claim it next.
+    assert lost.may_have_effects
+
+
 def test_a_lost_statement_with_a_requested_cancel_ends_as_cancelled(store: Database) -> None:
     lease = running_session(store)
     statement_id = new_statement(

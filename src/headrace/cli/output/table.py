@@ -103,7 +103,10 @@ class TableWriter:
         for texts in zip_longest(*map(self._split, row, self._widths), fillvalue=""):
             cells = map(self._align, texts, self._widths, self._right, styles)
             line = " " + f" {self._lines.down} ".join(cells)
-            self._out.write(StyledText(line.rstrip() + "\n"))
+            # The line ends with the last value, whose own spaces belong to it.
+            padding = 0 if self._right[-1] else self._widths[-1] - display_width(texts[-1])
+            line = line[: len(line) - max(padding, 0)] if texts[-1] else line.rstrip(" ")
+            self._out.write(StyledText(line + "\n"))
 
     def _align(self, text: str, size: int, is_right: bool, style: str) -> str:
         painted = paint(text, style, colour=self._colour)

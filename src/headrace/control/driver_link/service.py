@@ -192,7 +192,7 @@ class DriverLinkService:
         closing = view.state is SessionState.CLOSING
         may_claim = assignment is None and len(view.in_flight) < view.parallelism and not closing
         if view.has_waiting and may_claim:
-            assignment = self._claim(lease, view)
+            assignment = self._claim(lease, view, message)
         elif view.batch_submitted and not view.has_waiting and not view.in_flight and not closing:
             closing = self._close_batch(lease)
         cancel = _new_cancels(view, message)
@@ -217,11 +217,21 @@ class DriverLinkService:
             )
 
     def started(self, lease: DriverLease, message: Started) -> Acknowledged:
-        """Move a statement to `running`."""
+        """Move a statement to `running`, and note that it may have effects."""
+        statement_id = message.statement_id
         with self._database.write("link.started") as tx:
-            applied = statement_transitions.transition(
-                tx, message.statement_id, StatementState.RUNNING, actor=lease.actor, lease=lease
+            locked = lock_owned_statement(tx, statement_id, lease)
+            applied = locked is not None and statement_transitions.transition(
+                tx,
+                statement_id,
+                StatementState.RUNNING,
+                actor=lease.actor,
+                lease=lease,
+                locked=locked,
             )
+            if locked is not None and message.has_effects:
+                statement_transitions.note_effects(tx, statement_id)
+                applied = True
         return Acknowledged(applied=applied)
 
     def advanced(self, lease: DriverLease, message: Advanced) -> Acknowledged:
@@ -318,9 +328,11 @@ class DriverLinkService:
                 detail={"reason": "the statement of the batch has ended"},
             )
 
-    def _claim(self, lease: DriverLease, view: DriverView) -> Assignment | None:
+    def _claim(self, lease: DriverLease, view: DriverView, message: Poll) -> Assignment | None:
         with self._database.write("link.claim") as tx:
-            statement = statement_transitions.claim_next(tx, lease, self._running_limit)
+            statement = statement_transitions.claim_next(
+                tx, lease, self._running_limit, may_have_effects=not message.announces_effects
+            )
             if statement is None:
                 return None
             transaction = None
