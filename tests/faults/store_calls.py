@@ -12,7 +12,14 @@ from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.session import DriverLease, NewSession, SessionKind
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.store import nodes, sessions, statement_transitions, statements, takeovers
+from headrace.store import (
+    lost_statements,
+    nodes,
+    sessions,
+    statement_transitions,
+    statements,
+    takeovers,
+)
 from headrace.store.clock import clock
 from headrace.store.database import Database
 from headrace.store.tables import sessions as sessions_table
@@ -110,7 +117,7 @@ class Calls:
             elif fails:
                 assert fail_session(tx, session.id, LOST, actor="no_1") == session.fail()
             else:
-                statement_transitions.resolve_lost_statements(
+                lost_statements.resolve(
                     tx, session.id, actor="no_1", failure=LOST, max_attempts=MAX_ATTEMPTS
                 )
                 session.resolve_lost_statements()

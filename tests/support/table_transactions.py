@@ -10,6 +10,7 @@ from headrace.model.session import DriverLease
 from headrace.model.statement import Statement
 from headrace.model.transaction import Staged, Transaction
 from headrace.store import (
+    lost_statements,
     statement_transitions,
     statements,
     takeovers,
@@ -99,7 +100,7 @@ class Creation:
             assert epoch is not None
             session_id = self.lease.session_id
             assert takeovers.finish_takeover(tx, DriverLease(session_id, epoch))
-            statement_transitions.resolve_lost_statements(
+            lost_statements.resolve(
                 tx, session_id, actor="no_1", failure=LOST, max_attempts=max_attempts
             )
         return self.get_statement().state

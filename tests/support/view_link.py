@@ -37,7 +37,7 @@ from headrace.model.view_messages import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.driver.planner import ExecutionPlan
+    from headrace.driver.execution_plan import ExecutionPlan
 
 STATEMENT = "st_" + "2" * 32
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.driver.conf_overrides import override_conf
 from headrace.driver.ctas import Cancelled, CommitUnfinished
 from headrace.driver.ctas.view_query import read_scope
+from headrace.driver.execution_plan import ExecutionPlan, TableOutcome
 from headrace.driver.failures import describe_failure
 from headrace.driver.hooks import Hooks, StatementFacts, load_hooks, report_lost_attempt
 from headrace.driver.jobs.tasks import run_task
 from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.output.held_results import HeldResults
-from headrace.driver.planner import ExecutionPlan, TableOutcome, plan_statement
+from headrace.driver.planner import plan_statement
 from headrace.driver.spark import Spark
 from headrace.driver.state.tracker import SessionStateTracker
 from headrace.driver.streams.statements import run_stream_statement
@@ -146,7 +146,7 @@ class Execution:
             session = self._choose_session()
         if self._may_change_session:
             self._tracker = self._spark.track_state()
-        with _override_conf(session, assignment.conf):
+        with override_conf(session, assignment.conf):
             self._plan = plan = self._make_plan(session)
             self._start_hooks(plan)
             try:
@@ -370,20 +370,3 @@ class Execution:
             statement_id=assignment.statement_id,
             held=self._held,
         )
-
-
-@contextmanager
-def _override_conf(session: SparkSession, overrides: dict[str, str]) -> Iterator[None]:
-    """Set the statement's own configuration, and restore the session's afterwards."""
-    conf = session.conf
-    previous: dict[str, str | None] = {key: conf.get(key, None) for key in overrides}
-    try:
-        for key, value in overrides.items():
-            conf.set(key, value)
-        yield
-    finally:
-        for key, old_value in previous.items():
-            if old_value is None:
-                conf.unset(key)
-            else:
-                conf.set(key, old_value)

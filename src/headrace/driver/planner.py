@@ -3,90 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.base import (
     TableDefinition,
     TwoPhaseCatalog,
-    TwoPhaseChange,
     TwoPhaseTable,
-    WriteDefinition,
 )
 from headrace.driver.ctas.bounded_stream import StreamedTable, bounded_trigger, run_to_end
-from headrace.driver.ctas.catalogs import find_catalog, find_write_catalog, restore_table
+from headrace.driver.ctas.catalogs import find_catalog, restore_table
 from headrace.driver.ctas.detect import Ctas, describe_ctas, may_create_table
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.recovery import recover
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.transaction import Journal, TransactionHook
+from headrace.driver.execution_plan import (
+    ExecutionPlan,
+    empty_frame,
+    plan_change,
+    read_atomicity,
+)
 from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink
-from headrace.driver.parameters import Binding, parse_statement, run_statement
+from headrace.driver.parameters import parse_statement, run_statement
+from headrace.driver.write_planner import plan_write
 from headrace.driver.writes.detect import WriteDetector
-from headrace.driver.writes.insert import describe_insert, may_write_rows
 from headrace.driver.writes.locks import PlannedWrites
-from headrace.errors import AtomicityRequired, CatalogError, TableAlreadyExists
-from headrace.model.ctas_options import ATOMICITY_KEY, WRITES_ATOMICITY_KEY, Atomicity
+from headrace.errors import AtomicityRequired, CatalogError
+from headrace.model.ctas_options import ATOMICITY_KEY, Atomicity
 from headrace.model.ids import new_id
 from headrace.model.messages import Assignment, JournalEntry
 
 _LOG = logging.getLogger("headrace.driver")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableOutcome:
-    """What became of the table of a CTAS. All fields are None for other statements."""
-
-    committed: str | None = None
-    """Id of the transaction that published the table."""
-    atomic: bool | None = None
-    note: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionPlan:
-    """The function that runs a statement, and the hook that commits its table."""
-
-    run: Callable[[], DataFrame]
-    """Runs the statement. Raises the errors of Spark."""
-    hook: TransactionHook | None = None
-    atomic: bool | None = None
-    """Whether the table of a CTAS appears complete or not at all. None for other statements."""
-    find_writes: Callable[[], PlannedWrites | None] | None = None
-    """Finds the tables of files whose write lock the statement needs before it runs."""
-    note: str | None = None
-    """A remark for the user, if the statement succeeds."""
-    on_blocked: Callable[[], None] = lambda: None
-    """Called from time to time while another statement holds the write lock."""
-    completed_earlier: bool = False
-    """Whether a lost driver already wrote the table, so that only the commit remains."""
-
-    def describe_outcome(self) -> TableOutcome:
-        """Return what the report of a success says about the table of a CTAS."""
-        hook = self.hook
-        if hook is not None and hook.yielded:
-            return TableOutcome(
-                note=f"Nothing was done: another writer created {hook.target} while the statement"
-                " ran."
-            )
-        if hook is None:
-            return TableOutcome(atomic=self.atomic, note=self.note)
-        return TableOutcome(committed=hook.transaction, atomic=self.atomic, note=hook.note)
-
-    @property
-    def can_be_vetoed(self) -> bool:
-        """Whether a user's hook can still fail the statement after the run.
-
-        False if the table may already be visible after the run.
-        """
-        commits_natively = self.hook is not None and self.hook.commits_natively
-        return not (self.completed_earlier or commits_natively)
 
 
 def plan_statement(
@@ -110,19 +59,12 @@ def plan_statement(
     parsed_plan, bind = parse_statement(session, assignment)
     ctas = describe_ctas(session, parsed_plan, bind)
     if ctas is None:
-        write = _plan_write(session, assignment, link, statement, parsed_plan, bind)
-        if write is not None:
-            return write
-        if _atomicity(session) is Atomicity.REQUIRE and may_create_table(session, assignment):
+        if read_atomicity(session) is Atomicity.REQUIRE and may_create_table(session, assignment):
             raise AtomicityRequired(
                 "A CREATE TABLE AS inside BEGIN … END or EXECUTE IMMEDIATE is not atomic, and"
                 f" {ATOMICITY_KEY} is 'require'. Submit it as a statement of its own."
             )
-        return ExecutionPlan(
-            run=lambda: run_statement(session, assignment),
-            find_writes=lambda: _find_writes(session, assignment),
-            on_blocked=lambda: recover(session, link),
-        )
+        return plan_write(session, assignment, link, statement, parsed_plan, bind)
     return _plan_ctas(ctas, assignment, link, statement)
 
 
@@ -140,91 +82,11 @@ def resume_transaction(
         hook.on_cancelled(statement)
         return None
     return ExecutionPlan(
-        run=lambda: _empty_frame(session),
+        run=lambda: empty_frame(session),
         hook=hook,
         atomic=hook.atomic,
         completed_earlier=True,
     )
-
-
-def plan_change(
-    session: SparkSession,
-    run: Callable[[], DataFrame],
-    catalog: TwoPhaseCatalog,
-    table: TwoPhaseChange,
-    journal: Journal,
-    *,
-    target: str,
-    statement: StatementFacts,
-    ignore_if_exists: bool = False,
-    find_writes: Callable[[], PlannedWrites | None] | None = None,
-) -> ExecutionPlan:
-    """Return the plan that makes a two-phase change.
-
-    Args:
-        run: Writes the rows.
-        target: Lock key of the table.
-    """
-    hook = TransactionHook(
-        catalog, table, journal, target=target, ignore_if_exists=ignore_if_exists
-    )
-    return ExecutionPlan(
-        run=lambda: _run_change(session, run, hook, statement),
-        find_writes=find_writes,
-        on_blocked=journal.on_busy,
-        hook=hook,
-        atomic=hook.atomic,
-    )
-
-
-def _plan_write(
-    session: SparkSession,
-    assignment: Assignment,
-    link: NodeLink,
-    statement: StatementFacts,
-    parsed_plan: Any,
-    bind: Binding,
-) -> ExecutionPlan | None:
-    """Return the plan of a write to a table that can be made in two phases, or None.
-
-    Raises AtomicityRequired if the session requires an atomic write, and this one cannot be.
-    """
-    atomicity = _atomicity(session, WRITES_ATOMICITY_KEY)
-    insert = None if atomicity is Atomicity.OFF else describe_insert(session, parsed_plan, bind)
-    catalog = None if insert is None else find_write_catalog(session, insert.path)
-    write, transaction = None, new_id("tx")
-    if insert is not None and catalog is not None:
-        epoch = link.bootstrap.epoch
-        definition = WriteDefinition(transaction=transaction, epoch=epoch, plan=insert.command)
-        write = catalog.create_two_phase_write(insert.path, definition)
-    if insert is None or catalog is None or write is None:
-        if atomicity is Atomicity.REQUIRE and may_write_rows(parsed_plan):
-            raise AtomicityRequired(
-                f"This write is not atomic, and {WRITES_ATOMICITY_KEY} is 'require'. Set it to"
-                " 'auto' to run the statement."
-            )
-        return None
-    journal = Journal(
-        link, transaction, assignment.statement_id, on_busy=lambda: recover(session, link)
-    )
-    return plan_change(
-        session,
-        write.run,
-        catalog,
-        write,
-        journal,
-        target=insert.path.lock_key,
-        statement=statement,
-        find_writes=lambda: _find_writes(session, assignment),
-    )
-
-
-def _find_writes(session: SparkSession, assignment: Assignment) -> PlannedWrites | None:
-    plan, _bind = parse_statement(session, assignment)
-    writes = WriteDetector(session).find_writes(plan)
-    if not writes:
-        return None
-    return PlannedWrites(SessionCatalog(session, "spark_catalog").identity(), writes)
 
 
 def _find_replaced_table(ctas: Ctas) -> PlannedWrites | None:
@@ -237,15 +99,11 @@ def _find_replaced_table(ctas: Ctas) -> PlannedWrites | None:
     return PlannedWrites(SessionCatalog(ctas.session, ctas.path.catalog).identity(), [write])
 
 
-def _atomicity(session: SparkSession, key: str = ATOMICITY_KEY) -> Atomicity:
-    return Atomicity.parse(str(session.conf.get(key, Atomicity.AUTO)), key)
-
-
 def _plan_ctas(
     ctas: Ctas, assignment: Assignment, link: NodeLink, statement: StatementFacts
 ) -> ExecutionPlan:
     session = ctas.session
-    atomicity = _atomicity(session)
+    atomicity = read_atomicity(session)
     trigger = bounded_trigger(session) if ctas.is_streaming else None
     transaction = new_id("tx")
     catalog = None if atomicity is Atomicity.OFF else find_catalog(ctas)
@@ -260,7 +118,7 @@ def _plan_ctas(
     write_target = table.write_target
     if write_target is None:
         note = f"Nothing was done: {ctas.path.sql_name} already exists."
-        return ExecutionPlan(run=lambda: _empty_frame(session), note=note)
+        return ExecutionPlan(run=lambda: empty_frame(session), note=note)
     if atomicity is Atomicity.REQUIRE and not table.atomic:
         raise _not_atomic_error(ctas)
     stream_location = f"{link.bootstrap.results.rstrip('/')}/streams/{transaction}"
@@ -330,40 +188,6 @@ def _not_atomic_error(ctas: Ctas) -> AtomicityRequired:
     )
 
 
-def _run_change(
-    session: SparkSession,
-    run: Callable[[], DataFrame],
-    hook: TransactionHook,
-    statement: StatementFacts,
-) -> DataFrame:
-    """Run the write, and check after an error whether the catalog committed natively anyway.
-
-    If the table appeared meanwhile and the statement ignores that, the hook aborts the table.
-
-    Raises:
-        TableAlreadyExists: the catalog refused to commit, because the table appeared meanwhile.
-    """
-    try:
-        return run()
-    except (PySparkException, Py4JError) as error:
-        # A cancel of the statement must not cancel this check: remove its job tag.
-        session.sparkContext.removeJobTag(statement.id)
-        if not hook.commits_natively:
-            raise
-        if hook.must_roll_forward():
-            _LOG.warning(
-                "statement %s: its table was published despite an error: %s", statement.id, error
-            )
-            return _empty_frame(session)
-        refusal = hook.explain_commit_refusal(error)
-        if refusal is None:
-            raise
-        if isinstance(refusal, TableAlreadyExists) and hook.ignores_existing_table:
-            hook.yield_to_existing_table(statement)
-            return _empty_frame(session)
-        raise refusal from error
-
-
 def _restore_hook(
     session: SparkSession, entry: JournalEntry, link: NodeLink, statement_id: str
 ) -> TransactionHook:
@@ -378,8 +202,3 @@ def _restore_hook(
         ignore_if_exists=entry.staged.ignore_if_exists,
         journal_state=entry.state,
     )
-
-
-def _empty_frame(session: SparkSession) -> DataFrame:
-    """Return the result of a CTAS: no columns and no rows."""
-    return session.sql("SELECT 1 WHERE false").select()

@@ -204,6 +204,8 @@ class Assignment(Message):
     """A task of a deployment. The text of such a statement only describes the task."""
     isolated: bool = False
     """Whether the statement runs in a Spark session of its own, which nothing outlives."""
+    ordinal: int | None = None
+    """Position in the session, from 0. None only if a node is one version older."""
 
 
 class Orders(Message):

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Row, select, update
+from sqlalchemy import select, update
 
 from headrace.errors import CommitInDoubt, Committing, StatementTimeout
 from headrace.model.failure import Failure
-from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, StatementState, TransactionState
+from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.progress import Progress
 from headrace.model.result import ResultReport
 from headrace.model.session import DriverLease
-from headrace.model.statement import RETRIED, CancelReason, Statement, StatementEnd
-from headrace.model.transaction import Transaction
+from headrace.model.statement import CancelReason, Statement, StatementEnd
 from headrace.store import (
     events,
-    pending_hook_calls,
     results,
     stream_transitions,
     transactions,
@@ -67,8 +65,8 @@ def claim_next(
 
     Args:
         limit: Limit on statements in flight.
-        may_have_effects: Whether the statement may have effects that nobody can roll back as soon
-            as it is claimed. Otherwise the driver calls `note_effects` before.
+        may_have_effects: Whether the statement may have effects that cannot be rolled back from
+            the claim on. Otherwise the driver calls `note_effects` before.
 
     Returns:
         The statement, now `launched`. None if no statement can be claimed now, if the session is
@@ -128,7 +126,7 @@ def transition(
         return False
     source = statement.state
     epoch = None if lease is None else lease.epoch
-    if not _change(
+    if not change_state(
         tx, statement_id, source, target, epoch=epoch, failure=failure, ran_seconds=ran_seconds
     ):
         return False
@@ -164,7 +162,7 @@ def _lock_for(
 
 
 def note_effects(tx: Tx, statement_id: str) -> None:
-    """Note that a statement may have effects that nobody can roll back.
+    """Note that a statement may have effects that cannot be rolled back.
 
     The caller has locked the statement.
     """
@@ -210,7 +208,7 @@ def request_cancel(
     tx.execute(
         request.values(cancel_requested_at=clock(), cancel_reason=reason, cancel_forced=force)
     )
-    _change(tx, statement_id, source, target)
+    change_state(tx, statement_id, source, target)
     detail = {"reason": reason}
     record(tx, statement_id, statement.session_id, source, target, actor=actor, detail=detail)
     return target
@@ -271,82 +269,18 @@ def end_all_statements(
         target: StatementState = StatementState.FAILED
         reason: Failure | None = failure
         if transactions.in_doubt(tx, row.id):
-            reason = _commit_in_doubt(failure)
+            reason = commit_in_doubt(failure)
         elif row.state is StatementState.WAITING:
             reason = waiting or failure
         elif row.state is StatementState.CANCELLING:
             target, reason = outcome_of_cancel(row.cancel_reason)
-        _change(tx, row.id, row.state, target, failure=reason)
+        change_state(tx, row.id, row.state, target, failure=reason)
         record(tx, row.id, session_id, row.state, target, actor=actor, failure=reason)
     return count + len(rows)
 
 
-def resolve_lost_statements(
-    tx: Tx, session_id: str, *, actor: str, failure: Failure, max_attempts: int
-) -> None:
-    """Resolve the statements in flight of a driver that is confirmed to be gone.
-
-    - A statement that can have had no effect, a CTAS or another write that can be rolled back, or a
-      statement on streams waits for another driver until it has had `max_attempts` attempts.
-    - A write that was committing waits in any case: the next driver finishes it.
-    - A statement with a requested cancel ends as `cancelled` or `timeout`, or fails with
-      `commit_in_doubt` if its table may be visible.
-    - Any other statement fails.
-
-    Statements that end get a pending hook call, which the next driver makes.
-    """
-    query = (
-        select(
-            statements.c.id,
-            statements.c.state,
-            statements.c.cancel_reason,
-            statements.c.is_query,
-            statements.c.command,
-            statements.c.attempts,
-            statements.c.may_have_effects,
-        )
-        .where(
-            statements.c.session_id == session_id, _LIVE, statements.c.state.in_(sorted(IN_FLIGHT))
-        )
-        .order_by(statements.c.ordinal)
-        .with_for_update()
-    )
-    ended = []
-    for row in tx.execute(query).all():
-        transaction = None if row.is_query else transactions.live(tx, row.id)
-        target, reason = _outcome_of_loss(row, transaction, failure, max_attempts)
-        detail = {"reason": failure.message} if target is StatementState.WAITING else None
-        _change(tx, row.id, row.state, target, failure=reason)
-        record(
-            tx, row.id, session_id, row.state, target, actor=actor, detail=detail, failure=reason
-        )
-        if target is not StatementState.WAITING:
-            ended.append(row.id)
-    pending_hook_calls.add(tx, session_id, ended)
-
-
-def _outcome_of_loss(
-    row: Row[Any], transaction: Transaction | None, failure: Failure, max_attempts: int
-) -> tuple[StatementState, Failure | None]:
-    """Return the next state and the failure of a statement whose driver was lost."""
-    in_doubt = transaction is not None and transaction.in_doubt
-    if row.state is StatementState.CANCELLING and not in_doubt:
-        return outcome_of_cancel(row.cancel_reason)
-    if row.state is not StatementState.CANCELLING and _can_retry(row, transaction, max_attempts):
-        return StatementState.WAITING, None
-    return StatementState.FAILED, _commit_in_doubt(failure) if in_doubt else failure
-
-
-def _can_retry(row: Row[Any], transaction: Transaction | None, max_attempts: int) -> bool:
-    attempts_remain: bool = row.attempts < max_attempts
-    if transaction is not None:
-        # The next driver only has to publish the rows.
-        return transaction.state is TransactionState.COMMITTING or attempts_remain
-    is_harmless = row.is_query or row.command in RETRIED or not row.may_have_effects
-    return attempts_remain and is_harmless
-
-
-def _commit_in_doubt(failure: Failure) -> Failure:
+def commit_in_doubt(failure: Failure) -> Failure:
+    """Return the failure of a statement whose table may be visible."""
     return Failure.of(CommitInDoubt(f"{failure.message} {_IN_DOUBT}"))
 
 
@@ -384,7 +318,7 @@ def record(
         tx.wake(session_topic(session_id))
 
 
-def _change(
+def change_state(
     tx: Tx,
     statement_id: str,
     source: StatementState,

@@ -213,13 +213,7 @@ statements = Table(
         name="ended",
     ),
     UniqueConstraint("session_id", "ordinal"),
-    Index(
-        "statements_live",
-        "session_id",
-        "ordinal",
-        sqlite_where=LIVE,
-        postgresql_where=LIVE,
-    ),
+    Index("statements_live", "session_id", "ordinal", sqlite_where=LIVE, postgresql_where=LIVE),
     # The statements in flight and the oldest waiting one, however many statements wait.
     Index(
         "statements_live_by_state",

@@ -13,7 +13,7 @@ from tests.driver.writes.test_locks import PauseRecorder
 
 from headrace.driver.ctas import Cancelled
 from headrace.driver.execute import Execution
-from headrace.driver.planner import ExecutionPlan
+from headrace.driver.execution_plan import ExecutionPlan
 from headrace.driver.writes.detect import WriteDetector
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.driver.writes.lookup import find_writes_patiently

@@ -392,4 +392,5 @@ def _assignment(
         if statement.command in {JOB_TASK, JOB_WRITE}
         else None,
         isolated=isolated,
+        ordinal=statement.ordinal,
     )

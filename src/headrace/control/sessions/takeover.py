@@ -32,9 +32,9 @@ from headrace.model.lifecycle import SessionState
 from headrace.model.session import DriverLease, FencedDriver, Session, SessionKind
 from headrace.store import (
     lost_hosts,
+    lost_statements,
     nodes,
     sessions,
-    statement_transitions,
     statements,
     stream_transitions,
     takeovers,
@@ -347,7 +347,7 @@ class Takeovers:
         if failure is not None:
             fail_session(tx, session.id, failure, actor=self._node_id)
             return
-        statement_transitions.resolve_lost_statements(
+        lost_statements.resolve(
             tx,
             session.id,
             actor=self._node_id,

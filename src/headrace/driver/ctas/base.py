@@ -7,6 +7,7 @@ A package can install an implementation for its own catalog with an entry point 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -99,6 +100,12 @@ class WriteDefinition:
     """Epoch of the driver. The names of staged objects contain it."""
     plan: Any
     """Spark's analysed command, a JVM object."""
+    run: Callable[[], DataFrame]
+    """Runs the command as plain Spark. Raises the errors of Spark."""
+    writer: str
+    """Writer whose commits have increasing versions, for tables that compare them."""
+    version: int
+    """Version of this statement, the same in every attempt."""
 
     @property
     def staging_name(self) -> str:

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.base import (
     JournalledTable,
-    TablePath,
     TwoPhaseCatalog,
     TwoPhaseChange,
     TwoPhaseTable,
@@ -25,6 +24,7 @@ from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.driver.ctas.jdbc import JdbcCatalog
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.view_switch import SwitchRecord, restore_switch, split_switch_record
+from headrace.driver.writes.dml import RowChange
 from headrace.errors import CatalogError
 from headrace.model.messages import JournalEntry
 from headrace.model.transaction import Staged
@@ -59,9 +59,13 @@ def find_catalog(ctas: Ctas) -> TwoPhaseCatalog | None:
     return None if implementation is None else implementation(ctas.session, ctas.path.catalog)
 
 
-def find_write_catalog(session: SparkSession, path: TablePath) -> TwoPhaseCatalog | None:
+def find_write_catalog(session: SparkSession, change: RowChange) -> TwoPhaseCatalog | None:
     """Return the implementation for the target of a write, or None if there is none."""
-    return SessionCatalog(session, path.catalog) if path.catalog == _SESSION_CATALOG else None
+    catalog = change.path.catalog
+    if change.catalog_class is None:
+        return SessionCatalog(session, catalog) if catalog == _SESSION_CATALOG else None
+    implementation = load_implementations().get(change.catalog_class)
+    return None if implementation is None else implementation(session, catalog)
 
 
 def restore_table(

@@ -2,7 +2,8 @@
 
 A new table is staged under a hidden name and renamed, like a table of any other format. Delta's own
 staging is not used for it: Delta writes all rows during its commit, when a cancel is too late.
-An existing table is replaced by one entry in its Delta log, which commits natively.
+An existing table is replaced by one entry in its Delta log, which commits natively. So are changes
+of its rows.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from headrace.driver.ctas.base import (
     TablePath,
     TwoPhaseChange,
     TwoPhaseTable,
+    TwoPhaseWrite,
+    WriteDefinition,
 )
+from headrace.driver.ctas.delta_write import MARK_KEYS, DeltaWrite
 from headrace.driver.ctas.native_commit import NativeCommitRecord, NativeCommitTable
+from headrace.driver.ctas.native_write import NativeWriteRecord, restore_record
 from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.v2_catalog import V2Catalog
 
@@ -42,7 +47,21 @@ class DeltaCatalog(SessionCatalog):
             path, table, ignore_if_exists=ignore_if_exists, is_streaming=is_streaming
         )
 
+    def create_two_phase_write(
+        self, path: TablePath, write: WriteDefinition
+    ) -> TwoPhaseWrite | None:
+        # A user's own mark stays, and delta.`/path` has no entry in the catalog.
+        is_marked = any(self.session.conf.get(key, None) is not None for key in MARK_KEYS)
+        if is_marked or not self._has_namespace(path.namespace):
+            return None
+        record = NativeWriteRecord(
+            transaction=write.transaction, target=path, writer=write.writer, version=write.version
+        )
+        return DeltaWrite(self.session, record, write)
+
     def restore(self, journalled: JournalledTable) -> TwoPhaseChange:
+        if "writer" in journalled.record:
+            return DeltaWrite(self.session, restore_record(journalled, self.catalog))
         # Only the record of a StagedTable names a staged table.
         if "staged" in journalled.record or "fingerprint" in journalled.record:
             return super().restore(journalled)

@@ -20,9 +20,13 @@ from headrace.driver.ctas.base import (
     TwoPhaseCatalog,
     TwoPhaseChange,
     TwoPhaseTable,
+    TwoPhaseWrite,
+    WriteDefinition,
 )
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
+from headrace.driver.ctas.iceberg_write import IcebergWrite
 from headrace.driver.ctas.native_commit import NativeCommitRecord, NativeCommitTable
+from headrace.driver.ctas.native_write import NativeWriteRecord, restore_record
 from headrace.driver.ctas.preconditions import check_target, location_not_empty_error
 from headrace.driver.ctas.v2_catalog import V2Catalog
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
@@ -86,7 +90,18 @@ class IcebergCatalog(TwoPhaseCatalog):
         )
         return NativeCommitTable(record, self._plugin, self._files)
 
+    def create_two_phase_write(
+        self, path: TablePath, write: WriteDefinition
+    ) -> TwoPhaseWrite | None:
+        record = NativeWriteRecord(
+            transaction=write.transaction, target=path, writer=write.writer, version=write.version
+        )
+        return IcebergWrite(self.session, record, self._plugin, write)
+
     def restore(self, journalled: JournalledTable) -> TwoPhaseChange:
+        if "writer" in journalled.record:
+            written = restore_record(journalled, self.catalog)
+            return IcebergWrite(self.session, written, self._plugin)
         claimed = NativeCommitRecord.model_validate(journalled.record)
         place = claimed.write_location
         if place is None or not place.endswith(f"/data/{journalled.staging_name}"):

@@ -1,8 +1,8 @@
-"""Two-phase tables of JDBC catalogs on PostgreSQL.
+"""Two-phase tables and writes of JDBC catalogs on PostgreSQL.
 
-The rows go to a table with a hidden name. One database transaction drops the replaced table, if
-any, and renames the staged one. A CTAS on any other database runs as plain Spark, because not every
-database can drop and rename in one transaction.
+The rows go to a table with a hidden name. For a CTAS, one database transaction drops the replaced
+table, if any, and renames the staged one. For an INSERT, it copies the rows. Any other database
+runs both as plain Spark, because not every database can create, drop and rename in a transaction.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from headrace.driver.ctas.base import (
     TwoPhaseCatalog,
     TwoPhaseChange,
     TwoPhaseTable,
+    TwoPhaseWrite,
+    WriteDefinition,
 )
 from headrace.driver.ctas.jdbc_connection import JdbcConnection
 from headrace.driver.ctas.jdbc_table import JdbcTable, JdbcTableRecord
+from headrace.driver.ctas.jdbc_write import JdbcWrite, JdbcWriteRecord, create_jdbc_write
 from headrace.driver.ctas.preconditions import check_target
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
 
@@ -58,7 +61,7 @@ class JdbcCatalog(TwoPhaseCatalog):
         ignore_if_exists: bool,
         is_streaming: bool,  # noqa: ARG002 - makes no difference for JDBC
     ) -> TwoPhaseTable | None:
-        if not self._connection.url.startswith("jdbc:postgresql:") or len(path.namespace) != 1:
+        if not self._connection.is_postgres or len(path.namespace) != 1:
             return None
         with self._connection.open() as database:
             existing = database.find(path)
@@ -75,8 +78,20 @@ class JdbcCatalog(TwoPhaseCatalog):
         )
         return JdbcTable(record, self._connection)
 
+    def create_two_phase_write(
+        self, path: TablePath, write: WriteDefinition
+    ) -> TwoPhaseWrite | None:
+        return create_jdbc_write(self.session, path, write, self._connection)
+
     def restore(self, journalled: JournalledTable) -> TwoPhaseChange:
-        claimed = JdbcTableRecord.model_validate(journalled.record)
-        target = journalled.check_target(claimed.target, self.catalog)
-        paths = {"target": target, "staged": target.sibling(journalled.staging_name)}
-        return JdbcTable(claimed.model_copy(update=paths), self._connection)
+        if "target_oid" in journalled.record:
+            claimed = JdbcWriteRecord.model_validate(journalled.record)
+            paths = self._paths(journalled, claimed.target)
+            return JdbcWrite(self.session, claimed.model_copy(update=paths), self._connection)
+        table = JdbcTableRecord.model_validate(journalled.record)
+        paths = self._paths(journalled, table.target)
+        return JdbcTable(table.model_copy(update=paths), self._connection)
+
+    def _paths(self, journalled: JournalledTable, claimed: TablePath) -> dict[str, TablePath]:
+        target = journalled.check_target(claimed, self.catalog)
+        return {"target": target, "staged": target.sibling(journalled.staging_name)}

@@ -25,6 +25,16 @@ SELECT relation.oid, obj_description(relation.oid, 'pg_class') FROM pg_class rel
 JOIN pg_namespace namespace ON namespace.oid = relation.relnamespace
 WHERE namespace.nspname = ? AND relation.relname = ?
 """
+_LIST_COLUMNS = """
+SELECT attribute.attname, format_type(attribute.atttypid, attribute.atttypmod)
+FROM pg_attribute attribute
+JOIN pg_class relation ON relation.oid = attribute.attrelid
+JOIN pg_namespace namespace ON namespace.oid = relation.relnamespace
+WHERE namespace.nspname = ? AND relation.relname = ?
+    AND attribute.attnum > 0 AND NOT attribute.attisdropped
+ORDER BY attribute.attnum
+"""
+_MAY_CREATE = "SELECT has_schema_privilege(?, 'CREATE'), ''"
 _FIND_SCHEMA = "SELECT oid, 's' FROM pg_namespace WHERE nspname = ?"
 _VIEW_KINDS = {"v", "m"}
 """Values of pg_class.relkind: view and materialized view."""
@@ -53,6 +63,7 @@ class JdbcConnection:
         self._session = session
         self._catalog = catalog
         self.url = str(session.conf.get(f"spark.sql.catalog.{catalog}.url", ""))
+        self.is_postgres = self.url.startswith("jdbc:postgresql:")
 
     @cached_property
     def _connection_factory(self) -> Any:
@@ -102,6 +113,30 @@ class JdbcTransaction:
         row = self._fetch_first(_FIND_COMMENT, path.namespace[0], path.table)
         return None if row is None else row[1]
 
+    def list_columns(self, path: TablePath) -> list[tuple[str, str]]:
+        """Return name and type of each column of a table, in order."""
+        return list(self._fetch(_LIST_COLUMNS, path.namespace[0], path.table))
+
+    def may_create_in(self, schema: str) -> bool:
+        """Return whether the user may create tables in a schema."""
+        row = self._fetch_first(_MAY_CREATE, schema)
+        return row is not None and row[0] == "t"
+
+    def create_like(self, path: TablePath, model: TablePath) -> None:
+        """Create a table with the columns of another one, without indexes and defaults."""
+        self._execute(f"CREATE TABLE {_quote_path(path)} (LIKE {_quote_path(model)})")
+
+    def truncate(self, path: TablePath) -> None:
+        """Remove all rows of a table. Partitions and child tables keep theirs, as with Spark."""
+        self._execute(f"TRUNCATE TABLE ONLY {_quote_path(path)}")
+
+    def copy_rows(self, source: TablePath, target: TablePath) -> int:
+        """Insert all rows of a table into another one, and return their number."""
+        columns = ", ".join(_quote_identifier(name) for name, _type in self.list_columns(source))
+        insert = f"INSERT INTO {_quote_path(target)} ({columns})"
+        rows = f"SELECT {columns} FROM {_quote_path(source)}"  # noqa: S608 - the names are quoted
+        return int(self._connection.createStatement().executeLargeUpdate(f"{insert} {rows}"))
+
     def rename(self, path: TablePath, name: str) -> None:
         self._execute(f"ALTER TABLE {_quote_path(path)} RENAME TO {_quote_identifier(name)}")
 
@@ -110,11 +145,15 @@ class JdbcTransaction:
         self._execute(f"DROP TABLE IF EXISTS {_quote_path(path)}")
 
     def _fetch_first(self, query: str, *values: str) -> tuple[str, str] | None:
+        return next(self._fetch(query, *values), None)
+
+    def _fetch(self, query: str, *values: str) -> Iterator[tuple[str, str]]:
         statement = self._connection.prepareStatement(query)
         for position, value in enumerate(values, 1):
             statement.setString(position, value)
         rows = statement.executeQuery()
-        return (rows.getString(1), rows.getString(2)) if rows.next() else None
+        while rows.next():
+            yield rows.getString(1), rows.getString(2)
 
     def _execute(self, text: str) -> None:
         self._connection.createStatement().execute(text)

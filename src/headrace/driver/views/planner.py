@@ -16,15 +16,11 @@ from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.transaction import Journal
 from headrace.driver.ctas.view_query import blank_before_query, path_of, read_scope, set_scope
 from headrace.driver.ctas.view_switch import SwitchedTable, ViewSwitch
+from headrace.driver.execution_plan import ExecutionPlan, plan_change
 from headrace.driver.failures import KnownFailure
 from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink
-from headrace.driver.planner import (
-    ExecutionPlan,
-    create_two_phase_table,
-    plan_change,
-    resume_transaction,
-)
+from headrace.driver.planner import create_two_phase_table, resume_transaction
 from headrace.driver.streams.sources import find_temporary_views, register_streams
 from headrace.driver.views.intents import carry_out_intents
 from headrace.errors import InvalidMaterializedView, TableAlreadyExists

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
-from importlib.resources import files
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from headrace.driver.java_source import compile_java
 from headrace.driver.py4j_bridge import Py4JBridge
-
-_SOURCE = "StagedFiles.java"
-_CLASS = "headrace.StagedFiles"
 
 
 class StagedFiles:
@@ -60,17 +57,8 @@ class StagedFiles:
 
     @cached_property
     def _helper(self) -> Any:
-        return _compile_helper(self._jvm.root, files(__package__).joinpath(_SOURCE).read_text())
+        return compile_java(self._jvm.root, __package__, "StagedFiles")
 
 
 def _lines(text: str) -> list[str]:
     return text.splitlines() if text else []
-
-
-@lru_cache(maxsize=1)
-def _compile_helper(root: Any, source: str) -> Any:
-    """Return the helper in the JVM with this root. Janino compiles it once for each JVM."""
-    compiler = root.org.codehaus.janino.SimpleCompiler()
-    compiler.cook(source)
-    helper: Any = compiler.getClassLoader().loadClass(_CLASS).newInstance()
-    return helper

@@ -9,7 +9,7 @@ manifest can therefore change the files themselves.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pyspark.sql import DataFrame, SparkSession
@@ -17,8 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.driver.ctas.base import JournalledTable, TablePath, TwoPhaseWrite, WriteDefinition
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.staged_table import RelativeFile
-from headrace.driver.parameters import frame_of_plan
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.writes.file_insert import FileInsert, WriteMode, describe_file_insert
 from headrace.driver.writes.staged_files import StagedFiles
 from headrace.driver.writes.written_table import WrittenTable
 from headrace.errors import CatalogError
@@ -31,8 +30,6 @@ _OVERWRITE_NOTE = (
     "The new files were added before the old ones were removed: for some milliseconds, readers may"
     " have seen rows of both."
 )
-
-WriteMode = Literal["append", "overwrite", "overwrite partitions"]
 
 
 class WriteRecord(BaseModel):
@@ -72,18 +69,18 @@ class StagedWrite(TwoPhaseWrite):
         self,
         session: SparkSession,
         record: WriteRecord,
-        command: Any | None = None,
+        insert: FileInsert | None = None,
         partitions: dict[str, str] | None = None,
     ) -> None:
         """Create a write.
 
         Args:
-            command: Spark's InsertIntoHadoopFsRelationCommand; None for another driver's write.
+            insert: What is written; None for another driver's write.
             partitions: Directory of each partition in the catalog, relative to the table's.
         """
         self._session = session
         self._record = record
-        self._command = command
+        self._insert = insert
         self._partitions = partitions or {}
         self._table = WrittenTable(session, record.target)
         self._files = HadoopFiles(session)
@@ -98,30 +95,14 @@ class StagedWrite(TwoPhaseWrite):
         """Do nothing: Spark's write creates the directory."""
 
     def run(self) -> DataFrame:
-        command, jvm = self._command, Py4JBridge(self._session)
-        assert command is not None
-        if command.ifPartitionNotExists() and self._find_replaced():
+        insert = self._insert
+        assert insert is not None
+        if insert.keeps_existing and self._find_replaced(insert):
             self._writes_nothing = True
             self.note = "Nothing was done: the partition already exists."
             return self._session.sql("SELECT 1 WHERE false").select()
         staging, _system = self._files.resolve(self._record.staging)
-        append = jvm.type("org.apache.spark.sql.SaveMode").Append
-        none, keeps_existing = jvm.none(), False
-        staged = command.copy(
-            staging,
-            command.staticPartitions(),
-            keeps_existing,
-            command.partitionColumns(),
-            command.bucketSpec(),
-            command.fileFormat(),
-            command.options(),
-            command.query(),
-            append,
-            none,
-            none,
-            command.outputColumnNames(),
-        )
-        frame = frame_of_plan(self._session, staged)
+        frame = insert.write_to(self._session, staging)
         self.rows_written = _read_row_count(frame)
         return frame
 
@@ -171,7 +152,10 @@ class StagedWrite(TwoPhaseWrite):
         return self._record.model_dump(mode="json")
 
     def _make_manifest(self) -> CommitManifest:
-        names = [] if self._writes_nothing else self._staged_files.list(self._record.staging)
+        insert, tracks = self._insert, self._record.tracks_partitions
+        if insert is None or self._writes_nothing:
+            return CommitManifest(moves=[], new_partitions=[], old_files=[], emptied_partitions=[])
+        names = self._staged_files.list(self._record.staging)
         folders = {name.rpartition("/")[0] for name in names}
         # Partitions that an append has added meanwhile have the default place.
         known = self._partitions
@@ -179,32 +163,29 @@ class StagedWrite(TwoPhaseWrite):
         for name in names:
             folder, _, file = name.rpartition("/")
             moves.append((name, _join(known.get(folder, folder), f"{self._file_prefix}{file}")))
-        replaced = {} if self._writes_nothing else self._find_replaced(folders)
+        replaced = {} if self._record.mode == "append" else self._find_replaced(insert, folders)
+        emptied = [path for path in replaced if path and path not in folders]
         return CommitManifest(
             moves=moves,
-            new_partitions=sorted(folders - known.keys()) if self._record.tracks_partitions else [],
+            new_partitions=sorted(folders - known.keys()) if tracks else [],
             old_files=[file for found in replaced.values() for file in found],
-            emptied_partitions=[path for path in replaced if path and path not in folders]
-            if self._record.tracks_partitions
-            else [],
+            emptied_partitions=emptied if tracks and insert.drops_emptied else [],
         )
 
-    def _find_replaced(self, folders: set[str] | None = None) -> dict[str, list[str]]:
-        """Return the files of each directory that the write replaces, by its partition's path.
+    def _find_replaced(
+        self, insert: FileInsert, folders: set[str] | None = None
+    ) -> dict[str, list[str]]:
+        """Return the files of each directory that an overwrite replaces, by its partition's path.
 
         Args:
             folders: Paths of the partitions with new rows; None: any.
 
         Raises CatalogError if the files of a partition are outside of the table's directory.
         """
-        record, command = self._record, self._command
-        assert command is not None
-        if record.mode == "append":
-            return {}
-        static = Py4JBridge(self._session).map_of(command.staticPartitions())
+        record = self._record
         chosen = folders if record.mode == "overwrite partitions" else None
         if record.tracks_partitions:
-            places = _relative_places(self._table.list_partitions(static), record.location)
+            places = _relative_places(self._table.list_partitions(insert.static), record.location)
             if places is None:
                 raise CatalogError(
                     f"A partition of table {record.target.sql_name} was moved out of the table's"
@@ -218,7 +199,7 @@ class StagedWrite(TwoPhaseWrite):
                 for path, place in places.items()
                 if chosen is None or path in chosen
             }
-        below = self._static_path(static)
+        below = insert.static_folder
         found: dict[str, list[str]] = {}
         for name in self._staged_files.list(_join(record.location, below)):
             file = _join(below, name)
@@ -226,19 +207,6 @@ class StagedWrite(TwoPhaseWrite):
             if chosen is None or folder in chosen:
                 found.setdefault(folder, []).append(file)
         return found
-
-    def _static_path(self, static: dict[str, str]) -> str:
-        """Return the path that all partitions with these values begin with, e.g. `k=1`."""
-        jvm = Py4JBridge(self._session)
-        paths = jvm.singleton("org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils")
-        assert self._command is not None
-        names = [str(each.name()) for each in jvm.list_of(self._command.partitionColumns())]
-        parts = [
-            str(paths.getPartitionPathString(name, static[name]))
-            for name in names
-            if name in static
-        ]
-        return "/".join(parts)
 
     def _remove(self, files: list[str]) -> None:
         location = self._record.location
@@ -299,17 +267,14 @@ def create_staged_write(
     Return None if the table has partitions outside of its directory. Raises CatalogError if the
     table does not exist any more.
     """
-    command, table = write.plan, WrittenTable(session, path)
+    insert, table = describe_file_insert(session, write.plan), WrittenTable(session, path)
     state = table.read_state()
     if state is None:
         raise CatalogError(f"Table {path.sql_name} was dropped while the statement was planned.")
-    mode: WriteMode = "append"
-    if str(command.mode().toString()) == "Overwrite":
-        mode = "overwrite partitions" if command.dynamicPartitionOverwrite() else "overwrite"
     record = WriteRecord(
         transaction=write.transaction,
         target=path,
-        mode=mode,
+        mode=insert.mode,
         location=state.location,
         staging=_staging(state.location, write.staging_name),
         tracks_partitions=state.tracks_partitions,
@@ -320,7 +285,7 @@ def create_staged_write(
         if state.tracks_partitions
         else {}
     )
-    return None if partitions is None else StagedWrite(session, record, command, partitions)
+    return None if partitions is None else StagedWrite(session, record, insert, partitions)
 
 
 def restore_staged_write(

@@ -1,0 +1,144 @@
+"""The plan of a statement: the function that runs it, and the hook that commits its change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.driver.ctas.base import TwoPhaseCatalog, TwoPhaseChange
+from headrace.driver.ctas.transaction import Journal, TransactionHook
+from headrace.driver.hooks import StatementFacts
+from headrace.driver.writes.locks import PlannedWrites
+from headrace.errors import TableAlreadyExists
+from headrace.model.ctas_options import ATOMICITY_KEY, Atomicity
+
+_LOG = logging.getLogger("headrace.driver")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOutcome:
+    """What became of the table of a CTAS. All fields are None for other statements."""
+
+    committed: str | None = None
+    """Id of the transaction that published the table."""
+    atomic: bool | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionPlan:
+    """The function that runs a statement, and the hook that commits its table."""
+
+    run: Callable[[], DataFrame]
+    """Runs the statement. Raises the errors of Spark."""
+    hook: TransactionHook | None = None
+    atomic: bool | None = None
+    """Whether the table of a CTAS appears complete or not at all. None for other statements."""
+    find_writes: Callable[[], PlannedWrites | None] | None = None
+    """Finds the tables of files whose write lock the statement needs before it runs."""
+    note: str | None = None
+    """A remark for the user, if the statement succeeds."""
+    on_blocked: Callable[[], None] = lambda: None
+    """Called from time to time while another statement holds the write lock."""
+    completed_earlier: bool = False
+    """Whether a lost driver already wrote the table, so that only the commit remains."""
+
+    def describe_outcome(self) -> TableOutcome:
+        """Return what the report of a success says about the table of a CTAS."""
+        hook = self.hook
+        if hook is not None and hook.yielded:
+            return TableOutcome(
+                note=f"Nothing was done: another writer created {hook.target} while the statement"
+                " ran."
+            )
+        if hook is None:
+            return TableOutcome(atomic=self.atomic, note=self.note)
+        return TableOutcome(committed=hook.transaction, atomic=self.atomic, note=hook.note)
+
+    @property
+    def can_be_vetoed(self) -> bool:
+        """Whether a user's hook can still fail the statement after the run.
+
+        False if the table may already be visible after the run.
+        """
+        commits_natively = self.hook is not None and self.hook.commits_natively
+        return not (self.completed_earlier or commits_natively)
+
+
+def plan_change(
+    session: SparkSession,
+    run: Callable[[], DataFrame],
+    catalog: TwoPhaseCatalog,
+    table: TwoPhaseChange,
+    journal: Journal,
+    *,
+    target: str,
+    statement: StatementFacts,
+    ignore_if_exists: bool = False,
+    find_writes: Callable[[], PlannedWrites | None] | None = None,
+) -> ExecutionPlan:
+    """Return the plan that makes a two-phase change.
+
+    Args:
+        run: Writes the rows.
+        target: Lock key of the table.
+    """
+    hook = TransactionHook(
+        catalog, table, journal, target=target, ignore_if_exists=ignore_if_exists
+    )
+    return ExecutionPlan(
+        run=lambda: _run_change(session, run, hook, statement),
+        find_writes=find_writes,
+        on_blocked=journal.on_busy,
+        hook=hook,
+        atomic=hook.atomic,
+    )
+
+
+def _run_change(
+    session: SparkSession,
+    run: Callable[[], DataFrame],
+    hook: TransactionHook,
+    statement: StatementFacts,
+) -> DataFrame:
+    """Run the write, and check after an error whether the catalog committed natively anyway.
+
+    If the table appeared meanwhile and the statement ignores that, the hook aborts the table.
+
+    Raises:
+        TableAlreadyExists: the catalog refused to commit, because the table appeared meanwhile.
+    """
+    try:
+        return run()
+    except (PySparkException, Py4JError) as error:
+        # A cancel of the statement must not cancel this check: remove its job tag.
+        session.sparkContext.removeJobTag(statement.id)
+        if not hook.commits_natively:
+            raise
+        if hook.must_roll_forward():
+            _LOG.warning(
+                "statement %s: its table was published despite an error: %s", statement.id, error
+            )
+            return empty_frame(session)
+        refusal = hook.explain_commit_refusal(error)
+        if refusal is None:
+            raise
+        if isinstance(refusal, TableAlreadyExists) and hook.ignores_existing_table:
+            hook.yield_to_existing_table(statement)
+            return empty_frame(session)
+        raise refusal from error
+
+
+def empty_frame(session: SparkSession) -> DataFrame:
+    """Return the result of a CTAS: no columns and no rows."""
+    return session.sql("SELECT 1 WHERE false").select()
+
+
+def read_atomicity(session: SparkSession, key: str = ATOMICITY_KEY) -> Atomicity:
+    """Return the value of an option on atomicity. Raises InvalidSetting."""
+    return Atomicity.parse(str(session.conf.get(key, Atomicity.AUTO)), key)

@@ -1,0 +1,113 @@
+"""Detection of a statement that changes the rows of one table, from Spark's analysed plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.driver.ctas.base import TablePath
+from headrace.driver.ctas.detect import analyse, plan_class_name, plan_parts, v1_path
+from headrace.driver.parameters import Binding
+from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.writes.file_insert import HIVE_FORMAT, SPARK_FORMAT
+
+# Class names of Spark's parsed plans.
+_WITH = "UnresolvedWith"
+_DML = {"InsertIntoStatement", "DeleteFromTable", "UpdateTable", "MergeIntoTable"}
+_WRITES = {*_DML, "InsertIntoDir", "LoadData"}
+_EXECUTE_IMMEDIATE = "UnresolvedExecuteImmediate"
+# Class names of analysed plans.
+_DELTA = {"UpdateCommand", "DeleteCommand", "MergeIntoCommand"}
+_V2 = {
+    "AppendData",
+    "OverwriteByExpression",
+    "OverwritePartitionsDynamic",
+    "ReplaceData",
+    "WriteDelta",
+    "DeleteFromTable",
+}
+_ALIAS = "SubqueryAlias"
+_RELATION = "DataSourceV2Relation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChange:
+    """A statement that changes the rows of one table, whose names and query Spark has resolved."""
+
+    path: TablePath
+    catalog_class: str | None
+    """Java class of the catalog. None for a table of files in the session catalog."""
+    command: Any
+    """Spark's analysed command."""
+
+
+def describe_row_change(session: SparkSession, parsed_plan: Any, bind: Binding) -> RowChange | None:
+    """Analyse a parsed statement, and describe how it changes the rows of a table.
+
+    Returns:
+        None if the statement does something else, or if its table is in no catalog.
+
+    Raises:
+        PySparkException: Spark rejects the statement.
+    """
+    if not _is_dml(parsed_plan):
+        return None
+    jvm = Py4JBridge(session)
+    command = analyse(jvm, bind(parsed_plan))
+    kind = plan_class_name(command)
+    if kind in {SPARK_FORMAT, HIVE_FORMAT, *_DELTA}:
+        table = command.table() if kind == HIVE_FORMAT else _value(command.catalogTable())
+        if table is None:
+            return None
+        path = v1_path(table)
+        catalog_class = _class_of(jvm.catalog(path.catalog)) if kind in _DELTA else None
+        return RowChange(path=path, catalog_class=catalog_class, command=command)
+    return _describe_v2(command) if kind in _V2 else None
+
+
+def writes_rows(parsed_plan: Any) -> bool:
+    """Return whether a parsed statement, or a statement inside of it, writes rows."""
+    return _has_part(parsed_plan, _WRITES)
+
+
+def may_write_rows(parsed_plan: Any) -> bool:
+    """Return whether a parsed statement may write rows.
+
+    The text of an EXECUTE IMMEDIATE may be unknown before it runs.
+    """
+    return _has_part(parsed_plan, {*_WRITES, _EXECUTE_IMMEDIATE})
+
+
+def _has_part(parsed_plan: Any, kinds: set[str]) -> bool:
+    return any(plan_class_name(part) in kinds for part in plan_parts(parsed_plan))
+
+
+def _describe_v2(command: Any) -> RowChange | None:
+    relation = command.table()
+    while plan_class_name(relation) == _ALIAS:
+        relation = relation.child()
+    if plan_class_name(relation) != _RELATION:
+        return None
+    catalog, identifier = _value(relation.catalog()), _value(relation.identifier())
+    if catalog is None or identifier is None:
+        return None
+    path = TablePath(str(catalog.name()), tuple(identifier.namespace()), str(identifier.name()))
+    return RowChange(path=path, catalog_class=_class_of(catalog), command=command)
+
+
+def _is_dml(parsed_plan: Any) -> bool:
+    """Return whether a parsed statement is one statement that changes rows."""
+    plan = parsed_plan
+    while plan_class_name(plan) == _WITH:
+        plan = plan.child()
+    return plan_class_name(plan) in _DML
+
+
+def _class_of(catalog: Any) -> str:
+    return str(catalog.getClass().getName())
+
+
+def _value(option: Any) -> Any:
+    return option.get() if option.isDefined() else None

@@ -1,0 +1,250 @@
+"""Contract suite of TwoPhaseWrite, run on every catalog: all rows are there once, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.driver.ctas.lake_namespace import LakeNamespace, for_implementations, for_lakes
+from tests.support.ctas import (
+    Crash,
+    CtasRun,
+    crash_before,
+    fetch_rows,
+    journal_entry,
+    orphan_transaction,
+)
+from tests.support.journal import JournalLink
+
+from headrace.driver.ctas import Cancelled, recover
+from headrace.errors import AtomicityRequired
+from headrace.model.ctas_options import WRITES_ATOMICITY_KEY
+from headrace.model.lifecycle import TransactionState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.catalogs]
+every_implementation = for_implementations()
+versioned = for_lakes("delta", "iceberg-base")
+PREPARED, BEGUN = TransactionState.PREPARED, TransactionState.BEGUN
+COMMITTING, COMMITTED = TransactionState.COMMITTING, TransactionState.COMMITTED
+ABORTING, ABORTED = TransactionState.ABORTING, TransactionState.ABORTED
+WRITTEN = [PREPARED, BEGUN, COMMITTING]
+OLD = "SELECT id, CAST(id AS STRING) AS s, id % 3 AS k FROM range(10)"
+NEW = "SELECT id, CAST(id AS STRING) AS s, id % 3 AS k FROM range(100, 130, 1, 3)"
+FAILING = "SELECT id, IF(id < 25, 'a', raise_error('half-way')) AS s, id % 3 AS k FROM range(30)"
+APPEND, OVERWRITE = "INSERT INTO {0} " + NEW, "INSERT OVERWRITE {0} " + NEW
+INSERTS = pytest.mark.parametrize("text", [APPEND, OVERWRITE], ids=["append", "overwrite"])
+UPDATE = "UPDATE {0} SET s = s || '!' WHERE id < 5"
+DELETE = "DELETE FROM {0} WHERE id < 5"
+MERGE = (
+    "MERGE INTO {0} AS t USING (" + NEW.replace("range(100", "range(8") + ") AS n ON t.id = n.id"
+    " WHEN MATCHED THEN UPDATE SET s = t.s || '!' WHEN NOT MATCHED THEN INSERT *"
+)
+CHANGES = pytest.mark.parametrize(
+    "text", [UPDATE, DELETE, MERGE], ids=["update", "delete", "merge"]
+)
+OLD_ROWS = [(id_, str(id_), id_ % 3) for id_ in range(10)]
+NEW_ROWS = [(id_, str(id_), id_ % 3) for id_ in range(100, 130)]
+RESULTS = {
+    APPEND: OLD_ROWS + NEW_ROWS,
+    OVERWRITE: NEW_ROWS,
+    UPDATE: [(id_, s + "!" if id_ < 5 else s, k) for id_, s, k in OLD_ROWS],
+    DELETE: OLD_ROWS[5:],
+    MERGE: [(id_, s + "!" if id_ >= 8 else s, k) for id_, s, k in OLD_ROWS]
+    + [(id_, str(id_), id_ % 3) for id_ in range(10, 130)],
+}
+
+
+@pytest.fixture(autouse=True)
+def _old_rows(namespace: LakeNamespace) -> Iterator[None]:
+    """Create the table `t` with the rows OLD."""
+    namespace.spark.sql(namespace.ctas(OLD))
+    yield
+    leftovers = [name for name in (*namespace.tables, *namespace.files) if "headrace_" in name]
+    assert leftovers == []
+
+
+def read_rows(namespace: LakeNamespace) -> list[tuple[object, ...]]:
+    namespace.spark.sql(f"REFRESH TABLE {namespace.table}")
+    return fetch_rows(namespace.spark, f"SELECT id, s, k FROM {namespace.table} ORDER BY id")
+
+
+def rerun(namespace: LakeNamespace, link: JournalLink, text: str) -> tuple[CtasRun, JournalLink]:
+    """Run the statement again after the crash of its driver."""
+    next_link = JournalLink()
+    next_link.steps = link.steps
+    run = CtasRun(namespace.spark, text, next_link, earlier=journal_entry(link))
+    return run, next_link
+
+
+@every_implementation
+@INSERTS
+def test_an_insert_writes_all_rows(namespace: LakeNamespace, link: JournalLink, text: str) -> None:
+    run = CtasRun(namespace.spark, text.format(namespace.table), link)
+    assert (run.rows, run.plan.atomic, link.steps) == ([], True, WRITTEN)
+    assert read_rows(namespace) == RESULTS[text]
+
+
+@versioned
+@CHANGES
+def test_a_change_of_rows_is_atomic(namespace: LakeNamespace, link: JournalLink, text: str) -> None:
+    run = CtasRun(namespace.spark, text.format(namespace.table), link)
+    assert (run.plan.atomic, link.steps) == (True, WRITTEN)
+    assert read_rows(namespace) == RESULTS[text]
+
+
+@every_implementation
+@pytest.mark.parametrize("verb", ["INTO", "OVERWRITE"])
+def test_a_failed_insert_changes_nothing(
+    namespace: LakeNamespace, link: JournalLink, verb: str
+) -> None:
+    with pytest.raises(Exception, match="half-way"):
+        CtasRun(namespace.spark, f"INSERT {verb} {namespace.table} {FAILING}", link)
+    assert link.steps == [PREPARED, BEGUN, ABORTING, ABORTED]
+    assert read_rows(namespace) == OLD_ROWS
+
+
+@every_implementation
+@pytest.mark.parametrize("state", [PREPARED, BEGUN, COMMITTING])
+def test_a_cancelled_insert_changes_nothing_unless_the_catalog_has_already_committed(
+    namespace: LakeNamespace, link: JournalLink, state: TransactionState
+) -> None:
+    link.refused_states = {state}
+    text = APPEND.format(namespace.table)
+    if state is COMMITTING and namespace.lake.name not in {"parquet", "jdbc"}:
+        CtasRun(namespace.spark, text, link)
+        assert read_rows(namespace) == RESULTS[APPEND]
+        return
+    with pytest.raises(Cancelled):
+        CtasRun(namespace.spark, text, link)
+    assert read_rows(namespace) == OLD_ROWS
+
+
+@every_implementation
+@INSERTS
+@pytest.mark.parametrize("state", [BEGUN, COMMITTING, COMMITTED])
+def test_the_next_attempt_after_a_crash_writes_the_rows_once(
+    namespace: LakeNamespace, link: JournalLink, text: str, state: TransactionState
+) -> None:
+    text_of_table = text.format(namespace.table)
+    crash_before(link, state)
+    if state is COMMITTED:
+        # The node learns of the commit with the report of the statement, which is missing.
+        CtasRun(namespace.spark, text_of_table, link)
+    else:
+        with pytest.raises(Crash):
+            CtasRun(namespace.spark, text_of_table, link)
+    run, next_link = rerun(namespace, link, text_of_table)
+    assert read_rows(namespace) == RESULTS[text]
+    is_published = state is COMMITTED or (
+        state is COMMITTING and namespace.lake.name not in {"parquet", "jdbc"}
+    )
+    assert run.plan.completed_earlier is is_published
+    if not is_published:
+        assert next_link.steps[-5:] == [ABORTING, ABORTED, *WRITTEN]
+
+
+@versioned
+@CHANGES
+@pytest.mark.parametrize("state", [BEGUN, COMMITTING])
+def test_a_change_of_rows_is_applied_once_after_a_crash(
+    namespace: LakeNamespace, link: JournalLink, text: str, state: TransactionState
+) -> None:
+    crash_before(link, state)
+    with pytest.raises(Crash):
+        CtasRun(namespace.spark, text.format(namespace.table), link)
+    run, _link = rerun(namespace, link, text.format(namespace.table))
+    assert run.plan.completed_earlier is (state is COMMITTING)
+    assert read_rows(namespace) == RESULTS[text]
+
+
+@every_implementation
+@INSERTS
+@pytest.mark.parametrize("state", [BEGUN, COMMITTING, COMMITTED])
+def test_another_driver_completes_or_removes_an_orphaned_insert(
+    namespace: LakeNamespace, link: JournalLink, text: str, state: TransactionState
+) -> None:
+    crash_before(link, state)
+    if state is COMMITTED:
+        CtasRun(namespace.spark, text.format(namespace.table), link)
+    else:
+        with pytest.raises(Crash):
+            CtasRun(namespace.spark, text.format(namespace.table), link)
+    orphan_transaction(link)
+    recover(namespace.spark, link.as_link())
+    is_complete = link.steps[-1] is COMMITTED
+    assert is_complete or link.steps[-1] is ABORTED
+    assert read_rows(namespace) == (RESULTS[text] if is_complete else OLD_ROWS)
+    if state is COMMITTED:
+        assert is_complete
+
+
+@every_implementation
+def test_a_forged_record_cannot_name_another_table(
+    namespace: LakeNamespace, link: JournalLink
+) -> None:
+    crash_before(link, COMMITTING)
+    with pytest.raises(Crash):
+        CtasRun(namespace.spark, APPEND.format(namespace.table), link)
+    assert link.staged is not None
+    other = link.staged.record["target"] | {"table": "other"}
+    record = link.staged.record | {"target": other}
+    honest, link.staged = link.staged, link.staged.model_copy(update={"record": record})
+    orphan_transaction(link)
+    recover(namespace.spark, link.as_link())
+    assert link.steps[-1] is BEGUN
+    link.staged = honest
+    orphan_transaction(link)
+    recover(namespace.spark, link.as_link())
+    assert link.steps[-1] in {ABORTED, COMMITTED}
+
+
+@for_lakes("jdbc")
+def test_an_insert_into_an_altered_postgresql_table_changes_nothing(
+    namespace: LakeNamespace, link: JournalLink, spark: SparkSession
+) -> None:
+    def alter(state: TransactionState) -> None:
+        if state is COMMITTING:
+            namespace.spark.sql(f"ALTER TABLE {namespace.table} ADD COLUMN more INT")
+
+    link.before_step = alter
+    with pytest.raises(Exception, match="was altered or replaced"):
+        CtasRun(namespace.spark, APPEND.format(namespace.table), link)
+    assert read_rows(namespace) == OLD_ROWS
+    del spark
+
+
+@for_lakes("delta")
+def test_a_users_own_transaction_id_of_delta_is_kept(
+    namespace: LakeNamespace, link: JournalLink
+) -> None:
+    conf = {"txnAppId": "mine", "txnVersion": "1"}
+    for key, value in conf.items():
+        namespace.spark.conf.set(f"spark.databricks.delta.write.{key}", value)
+    try:
+        run = CtasRun(namespace.spark, APPEND.format(namespace.table), link)
+        again = CtasRun(namespace.spark, APPEND.format(namespace.table), JournalLink())
+    finally:
+        for key in conf:
+            namespace.spark.conf.unset(f"spark.databricks.delta.write.{key}")
+    assert (run.plan.atomic, again.plan.atomic, link.steps) == (False, False, [])
+    assert read_rows(namespace) == RESULTS[APPEND]
+
+
+@for_lakes("delta", "jdbc")
+def test_the_option_require_refuses_a_write_that_is_not_atomic(
+    namespace: LakeNamespace, link: JournalLink
+) -> None:
+    # Iceberg's and Delta's own statements on paths have no entry in a catalog.
+    spark = namespace.spark
+    text = f"INSERT OVERWRITE DIRECTORY '/nowhere' USING parquet SELECT * FROM {namespace.table}"
+    spark.conf.set(WRITES_ATOMICITY_KEY, "require")
+    try:
+        with pytest.raises(AtomicityRequired):
+            CtasRun(spark, text, link)
+        assert CtasRun(spark, APPEND.format(namespace.table), link).plan.atomic
+    finally:
+        spark.conf.unset(WRITES_ATOMICITY_KEY)
