@@ -1,4 +1,4 @@
-"""The kinds of tables that a CTAS creates, and the cases in which its creation is interrupted."""
+"""The kinds of tables that a statement creates or changes, and the cases that interrupt it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,29 @@ FAILING = (
     "SELECT id, IF(id < 900, 'a', raise_error('half-way')) AS s, id % 3 AS k"
     " FROM range(0, 1000, 1, 4)"
 )
-SUM = "count(*), sum(CAST(id AS BIGINT)), sum(CAST(k AS BIGINT)), count(DISTINCT s)"
-COMPLETE_SUM = [["1000", "499500", "999", "1000"]]
+SUM = "count(*), sum(CAST(id AS BIGINT)), sum(CAST(k AS BIGINT)), count(DISTINCT s), sum(length(s))"
+COMPLETE_SUM = ["1000", "499500", "999", "1000", "2890"]
 OLD = "SELECT 7L AS id, '7' AS s, 7L AS k"
-OLD_SUM = [["1", "7", "7", "1"]]
+OLD_SUM = ["1", "7", "7", "1", "1"]
+_CONDITIONS = {
+    ROWS: "true",
+    SLOW: "reflect('java.lang.Thread', 'sleep', 10L + id * 0) IS NOT NULL",
+    FAILING: "IF(id < 900, true, CAST(raise_error('half-way') AS BOOLEAN))",
+}
+_CHANGED_SUMS = {
+    "INSERT INTO": ["1001", "499507", "1006", "1000", "2891"],
+    "INSERT OVERWRITE": COMPLETE_SUM,
+    "UPDATE": ["1000", "499500", "999", "1000", "3890"],
+    # It changes the old row, and adds all others.
+    "MERGE INTO": ["1000", "499500", "1005", "1000", "2891"],
+}
+"""Sums after a statement that changes rows."""
 _STREAM = "STREAM spark_catalog.default.arriving WITH ('maxFilesPerTrigger' = '2')"
 
 
 @dataclass(frozen=True, slots=True)
 class TableKind:
-    """Tables of one catalog that are created in one way."""
+    """Tables of one catalog that are created or changed in one way."""
 
     name: str
     lake: Lake
@@ -38,11 +51,31 @@ class TableKind:
     """Configuration of the statement."""
 
     @property
-    def replaces(self) -> bool:
-        return "REPLACE" in self.command
+    def has_old_rows(self) -> bool:
+        """Whether the table exists before the statement."""
+        return "REPLACE" in self.command or self.changes_rows
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether the statement changes the rows of a table, instead of creating one."""
+        return self.command in _CHANGED_SUMS
+
+    @property
+    def old_rows(self) -> tuple[str, list[str]]:
+        """The query of the rows before the statement, and their sums."""
+        return (ROWS, COMPLETE_SUM) if self.command == "UPDATE" else (OLD, OLD_SUM)
+
+    @property
+    def complete_sum(self) -> list[str]:
+        """Sums after the statement."""
+        return _CHANGED_SUMS.get(self.command, COMPLETE_SUM)
 
 
 _BY_NAME = {lake.name: lake for lake in LAKES}
+_HIVE = Lake(
+    "hive-text", "spark_catalog", "PARTITIONED BY (k) STORED AS TEXTFILE", replaces_atomically=False
+)
+_DYNAMIC = {"hive.exec.dynamic.partition.mode": "nonstrict"}
 _REPLACE = "CREATE OR REPLACE TABLE"
 KINDS = [
     *(TableKind(lake.name, lake) for lake in LAKES),
@@ -55,6 +88,16 @@ KINDS = [
         _BY_NAME["parquet"],
         streamed=True,
         conf={"headrace.ctas.trigger": "available now"},
+    ),
+    *(
+        TableKind(f"{lake.name}-{command.split()[-1].lower()}", lake, command, conf=_DYNAMIC)
+        for lake in [*LAKES, _HIVE]
+        for command in ("INSERT INTO", "INSERT OVERWRITE")
+    ),
+    *(
+        TableKind(f"{name}-{command.split()[0].lower()}", _BY_NAME[name], command)
+        for name in ("delta", "iceberg-base")
+        for command in ("UPDATE", "MERGE INTO")
     ),
 ]
 
@@ -70,11 +113,7 @@ class Case:
     @property
     def final_state(self) -> str:
         """The state in which the statement ends."""
-        # Without an entry in the journal, a retry might not be safe.
-        not_journalled = self.fault == Fault(TABLE_STEP, "before", "kill", hit=1)
-        return {"fail": "failed", "cancel": "cancelled"}.get(
-            self.name, "failed" if not_journalled else "success"
-        )
+        return {"fail": "failed", "cancel": "cancelled"}.get(self.name, "success")
 
     def __str__(self) -> str:
         return f"{self.name}, {self.fault}" if self.fault else self.name
@@ -102,8 +141,8 @@ _ALL = [
 
 
 def list_cases(kind: TableKind) -> list[Case]:
-    """Return all cases for the plain table of a lake, and the relevant ones for its variants."""
-    if kind.lake.name == kind.name:
+    """Return all cases for a CTAS and an INSERT of each lake, and some for their variants."""
+    if kind.lake.name == kind.name or kind.command == "INSERT INTO":
         return _ALL
     if kind.in_memory:
         # The tables of such a session end with its driver, so the session is not continued.
@@ -116,7 +155,7 @@ def list_cases(kind: TableKind) -> list[Case]:
 
 
 class Table:
-    """A table of one kind in a namespace of its own, created through a node."""
+    """A table of one kind in a namespace of its own, created or changed through a node."""
 
     count = 0
 
@@ -140,7 +179,19 @@ class Table:
     def _location(self) -> Path:
         return self._folder / "located" / self._short
 
-    def ctas(self, query: str) -> str:
+    def text(self, query: str) -> str:
+        """Return the statement with this query."""
+        command = self.kind.command
+        if command == "UPDATE":
+            return f"UPDATE {self._name} SET s = concat(s, '!') WHERE {_CONDITIONS[query]}"
+        if command == "MERGE INTO":
+            return (
+                f"MERGE INTO {self._name} t USING ({query}) n ON t.id = n.id"
+                " WHEN MATCHED THEN UPDATE SET s = concat(t.s, '!')"
+                " WHEN NOT MATCHED THEN INSERT *"
+            )
+        if self.kind.changes_rows:
+            return f"{command} {self._name} {query}"
         clause = self.kind.lake.clause
         if self.kind.located:
             clause += f" LOCATION '{self._location}'"
@@ -149,10 +200,12 @@ class Table:
         return f"{self.kind.command} {self._name} {clause} AS {query}"
 
     def prepare(self) -> str:
-        """Create what the CTAS needs; return the id of the last statement."""
+        """Create what the statement needs; return the id of the last statement."""
         last = self._run(f"CREATE NAMESPACE {self._namespace}")
-        if self.kind.replaces:
-            last = self._run(f"CREATE TABLE {self._name} {self.kind.lake.clause} AS {OLD}")
+        if self.kind.has_old_rows:
+            query, _sum = self.kind.old_rows
+            create = f"CREATE TABLE {self._name} {self.kind.lake.clause} AS {query}"
+            last = self._run(create, **self.kind.conf)
         if self.kind.streamed:
             source = "CREATE TABLE IF NOT EXISTS default.arriving USING parquet"
             last = self._run(f"{source} AS SELECT id FROM range(0, 1000, 1, 4)")
@@ -168,17 +221,19 @@ class Table:
         next(process for process in processes if "java" in process.name()).kill()
 
     def check_and_drop(self, *, complete: bool) -> None:
-        """Check that the table is complete or absent, create it if it is absent, and drop it."""
-        rows = self.node.rows
+        """Check that the table is complete or unchanged, run the statement again, and drop it."""
         if not complete:
-            self._check_unchanged(old=self.kind.replaces)
-            self._run(self.ctas(ROWS), **self.kind.conf)
-        assert rows(f"SELECT {SUM} FROM {self._name}", self.session) == COMPLETE_SUM, (
-            "the table is not complete"
-        )
+            self._check_unchanged(old=self.kind.has_old_rows)
+            self._run(self.text(ROWS), **self.kind.conf)
+        rows = self.node.rows(f"SELECT {SUM} FROM {self._name}", self.session)
+        assert rows == [self.kind.complete_sum], rows
         names = self._list_names()
         assert names == {"t"}, names
-        leftovers = [file for file in self._list_files() if file.split("/")[0] != "t"]
+        leftovers = [
+            file
+            for file in self._list_files()
+            if file.split("/")[0] != "t" or ".headrace_staged" in file
+        ]
         assert not leftovers, leftovers
         self._run(f"DROP TABLE {self._name}")
         self._run(f"DROP NAMESPACE {self._namespace}")
@@ -186,7 +241,7 @@ class Table:
     def _check_unchanged(self, *, old: bool) -> None:
         if old:
             rows = self.node.rows(f"SELECT {SUM} FROM {self._name}", self.session)
-            assert rows == OLD_SUM, rows
+            assert rows == [self.kind.old_rows[1]], rows
         else:
             assert self._list_names() == set(), self._list_names()
             assert self._list_files() == [], self._list_files()

@@ -1,7 +1,8 @@
-"""`make chaos`, second part: every kind of table that a CTAS creates, interrupted in every way.
+"""`make chaos`, second part: every atomic statement on every kind of table, interrupted.
 
 python -m tests.faults.tables                 all kinds
 python -m tests.faults.tables delta jdbc      only these kinds
+python -m tests.faults.tables writes          only the statements that change rows
 """
 
 from __future__ import annotations
@@ -48,11 +49,15 @@ class TableReport:
 
 
 def main(names: list[str]) -> int:
-    """Return 1 if a table was neither complete nor absent, or if a file was left over."""
+    """Return 1 if a table was neither complete nor unchanged, or if a file was left over."""
     short_lived_java.apply()
     folder = Path(tempfile.mkdtemp(prefix="headrace-tables-", dir="/tmp"))
     report, begin = TableReport(), time.monotonic()
-    kinds = [kind for kind in KINDS if not names or kind.name in names]
+    kinds = [
+        kind
+        for kind in KINDS
+        if not names or kind.name in names or ("writes" in names and kind.changes_rows)
+    ]
     with running_server() as server, ThreadPoolExecutor(_PARALLEL_KINDS) as executor:
         for future in [
             executor.submit(_run_kind, kind, folder / kind.name, server, report) for kind in kinds
@@ -94,14 +99,14 @@ def _running_node(home: Path, plan: Plan) -> Iterator[NodeProcess]:
 
 
 def _run_case(table: Table, case: Case, plan: Plan, report: TableReport) -> None:
-    """Interrupt a CTAS and check that its table is complete or absent."""
+    """Interrupt a statement, and check that its table is complete or unchanged."""
     name = f"{table.kind.name}: {case}"
     try:
         last = table.prepare()
         # The fault must not hit the report of this statement's end.
         wait_until(lambda: _has_reported_end(plan, last), what="the driver has reported the end")
         plan.write([case.fault] if case.fault is not None else [])
-        state = _run_ctas(table, case)
+        state = _run_statement(table, case)
         actions = plan.read_actions()
         plan.write([])
         if case.fault is not None and actions != [case.fault.action]:
@@ -124,13 +129,13 @@ def _has_reported_end(plan: Plan, statement: str) -> bool:
     )
 
 
-def _run_ctas(table: Table, case: Case) -> str:
-    """Run the CTAS of a case to its end and return its final state."""
+def _run_statement(table: Table, case: Case) -> str:
+    """Run the statement of a case to its end and return its final state."""
     node = table.node
-    text = table.ctas(case.query)
+    text = table.text(case.query)
     statement_id = node.submit(text, table.session, conf=table.kind.conf)["id"]
     if case.query == SLOW:
-        wait_until(lambda: table.is_writing(statement_id), seconds=60, what="the CTAS writes")
+        wait_until(lambda: table.is_writing(statement_id), seconds=60, what="the statement writes")
         if case.name == "cancel":
             node.http.post(f"/api/v1/statements/{statement_id}/cancel")
         else:
@@ -138,7 +143,7 @@ def _run_ctas(table: Table, case: Case) -> str:
     wait_until(
         lambda: node.statement(statement_id)["state"] in ENDED,
         seconds=180,
-        what="the CTAS has ended",
+        what="the statement has ended",
     )
     statement = node.statement(statement_id)
     assert statement["state"] == case.final_state, statement
@@ -149,7 +154,9 @@ def _print_report(report: TableReport, kind_count: int, seconds: float) -> None:
     case_count = sum(report.passed.values()) + len(report.failures)
     print(f"\n{kind_count} kinds of tables, {case_count} cases, in {seconds:.0f} s")
     for name, count in sorted(report.passed.items()):
-        print(f"{count:5}  {name}: complete or absent, as the statement reports; nothing left over")
+        print(
+            f"{count:5}  {name}: complete or unchanged, as the statement reports; nothing left over"
+        )
     print(f"{len(report.failures)} failures")
     for failure in report.failures:
         print(failure)
