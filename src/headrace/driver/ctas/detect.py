@@ -168,7 +168,11 @@ def analyse(jvm: Py4JBridge, plan: Any) -> Any:
 
 def v1_path(table: Any) -> TablePath:
     """Return the path of a CatalogTable of Spark."""
-    identifier = table.identifier()
+    return identified_path(table.identifier())
+
+
+def identified_path(identifier: Any) -> TablePath:
+    """Return the path of a TableIdentifier of Spark with a database."""
     catalog = _option_value(identifier.catalog()) or "spark_catalog"
     return TablePath(catalog, (identifier.database().get(),), identifier.table())
 

@@ -10,6 +10,7 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FileUtil;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.IOUtils;
 import org.apache.spark.sql.catalyst.catalog.CatalogTablePartition;
@@ -53,10 +54,51 @@ public class StagedFiles {
         }
     }
 
-    /** Remove files, one on each line, and the directories that become empty. */
+    /** Move a file that may be missing. */
+    public void moveIfExists(Configuration conf, String source, String target)
+            throws IOException {
+        Path path = new Path(source);
+        FileSystem files = path.getFileSystem(conf);
+        if (files.exists(path)) {
+            files.rename(path, new Path(target));
+        }
+    }
+
+    /** Return the files that a pattern matches; none if a matched directory contains another. */
+    public String findSources(Configuration conf, String pattern) throws IOException {
+        Path path = new Path(pattern);
+        FileSystem files = path.getFileSystem(conf);
+        FileStatus[] matches = files.globStatus(path);
+        StringBuilder found = new StringBuilder();
+        for (int i = 0; matches != null && i < matches.length; i++) {
+            FileStatus[] entries = matches[i].isDirectory()
+                ? files.listStatus(matches[i].getPath()) : new FileStatus[] {matches[i]};
+            for (int k = 0; k < entries.length; k++) {
+                if (entries[k].isDirectory()) {
+                    return "";
+                }
+                if (!isHidden(entries[k].getPath().getName())) {
+                    found.append(entries[k].getPath()).append('\n');
+                }
+            }
+        }
+        return found.toString();
+    }
+
+    /** Copy files, one on each line, to a directory. Their names begin with a number there. */
+    public void copy(Configuration conf, String sources, String target) throws IOException {
+        String[] lines = sources.split("\n");
+        for (int i = 0; i < lines.length; i++) {
+            Path source = new Path(lines[i]);
+            Path copy = new Path(target, i + "-" + source.getName());
+            FileUtil.copy(source.getFileSystem(conf), source, copy.getFileSystem(conf), copy,
+                false, true, conf);
+        }
+    }
+
+    /** Remove files, one on each line, and the directories below a root that become empty. */
     public void remove(Configuration conf, String paths, String root) throws IOException {
         String[] lines = paths.split("\n");
-        Path end = new Path(root);
         Set folders = new HashSet();
         for (int i = 0; i < lines.length; i++) {
             Path path = new Path(lines[i]);
@@ -64,7 +106,8 @@ public class StagedFiles {
             folders.add(path.getParent());
         }
         Object[] parents = folders.toArray();
-        for (int i = 0; i < parents.length; i++) {
+        for (int i = 0; root != null && i < parents.length; i++) {
+            Path end = new Path(root);
             removeEmpty(end.getFileSystem(conf), (Path) parents[i], end);
         }
     }
@@ -98,6 +141,11 @@ public class StagedFiles {
         return found.toString();
     }
 
+    /** Return whether Spark's readers skip a name. */
+    private static boolean isHidden(String name) {
+        return name.startsWith(".") || (name.startsWith("_") && name.indexOf('=') < 0);
+    }
+
     private static boolean isMoved(FileSystem files, Path source, Path target) throws IOException {
         try {
             return files.rename(source, target);
@@ -119,8 +167,7 @@ public class StagedFiles {
         FileStatus[] entries = files.listStatus(path);
         for (int i = 0; i < entries.length; i++) {
             String name = entries[i].getPath().getName();
-            // Spark's readers skip the same names.
-            if (name.startsWith(".") || (name.startsWith("_") && name.indexOf('=') < 0)) {
+            if (isHidden(name)) {
                 continue;
             }
             if (entries[i].isDirectory()) {

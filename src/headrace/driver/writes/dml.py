@@ -8,15 +8,22 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.base import TablePath
-from headrace.driver.ctas.detect import analyse, plan_class_name, plan_parts, v1_path
+from headrace.driver.ctas.detect import (
+    analyse,
+    identified_path,
+    plan_class_name,
+    plan_parts,
+    v1_path,
+)
 from headrace.driver.parameters import Binding
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.writes.file_insert import HIVE_FORMAT, SPARK_FORMAT
+from headrace.driver.writes.file_load import LOAD
 
 # Class names of Spark's parsed plans.
 _WITH = "UnresolvedWith"
-_DML = {"InsertIntoStatement", "DeleteFromTable", "UpdateTable", "MergeIntoTable"}
-_WRITES = {*_DML, "InsertIntoDir", "LoadData"}
+_DML = {"InsertIntoStatement", "LoadData", "DeleteFromTable", "UpdateTable", "MergeIntoTable"}
+_WRITES = {*_DML, "InsertIntoDir"}
 _EXECUTE_IMMEDIATE = "UnresolvedExecuteImmediate"
 # Class names of analysed plans.
 _DELTA = {"UpdateCommand", "DeleteCommand", "MergeIntoCommand"}
@@ -57,6 +64,8 @@ def describe_row_change(session: SparkSession, parsed_plan: Any, bind: Binding) 
     jvm = Py4JBridge(session)
     command = analyse(jvm, bind(parsed_plan))
     kind = plan_class_name(command)
+    if kind == LOAD:
+        return RowChange(path=identified_path(command.table()), catalog_class=None, command=command)
     if kind in {SPARK_FORMAT, HIVE_FORMAT, *_DELTA}:
         table = command.table() if kind == HIVE_FORMAT else _value(command.catalogTable())
         if table is None:

@@ -1,17 +1,16 @@
-"""Spark's two commands that insert rows into a table of files, described in one way."""
+"""The rows of Spark's two commands that insert into a table of files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.detect import plan_class_name
 from headrace.driver.parameters import frame_of_plan
 from headrace.driver.py4j_bridge import Py4JBridge
-
-WriteMode = Literal["append", "overwrite", "overwrite partitions"]
+from headrace.driver.writes.staged_rows import StagedRows, WriteMode, static_path
 
 # Class names of Spark's commands.
 SPARK_FORMAT = "InsertIntoHadoopFsRelationCommand"
@@ -19,29 +18,15 @@ HIVE_FORMAT = "InsertIntoHiveTable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileInsert:
-    """An INSERT into a table of files, which can write its rows to another directory."""
+class FileInsert(StagedRows):
+    """The rows of an INSERT."""
 
-    mode: WriteMode
-    static: dict[str, str]
-    """Values in the PARTITION clause, by partition column."""
-    static_folder: str
-    """Path that all its partitions begin with, e.g. `k=1`; empty without such values."""
-    keeps_existing: bool
-    """Whether nothing is written if the partition exists."""
-    drops_emptied: bool
-    """Whether partitions that no new row replaces leave the catalog."""
     command: Any
     """Spark's InsertIntoHadoopFsRelationCommand."""
     folder: str
     """Path below the target directory that the command writes to."""
 
-    def write_to(self, session: SparkSession, location: Any) -> DataFrame:
-        """Append the rows to a directory that belongs to no table.
-
-        Args:
-            location: Hadoop's Path of the directory. Raises the errors of Spark.
-        """
+    def write_to(self, session: SparkSession, location: Any) -> tuple[DataFrame, int | None]:
         jvm, command = Py4JBridge(session), self.command
         path = jvm.type("org.apache.hadoop.fs.Path")
         target = path(location, self.folder) if self.folder else location
@@ -60,7 +45,8 @@ class FileInsert:
             none,
             command.outputColumnNames(),
         )
-        return frame_of_plan(session, staged)
+        frame = frame_of_plan(session, staged)
+        return frame, _read_row_count(frame)
 
 
 def describe_file_insert(session: SparkSession, command: Any) -> FileInsert:
@@ -76,7 +62,7 @@ def describe_file_insert(session: SparkSession, command: Any) -> FileInsert:
     return FileInsert(
         mode=mode,
         static=static,
-        static_folder=_static_folder(jvm, names, static),
+        static_folder=static_path(jvm, names, static),
         keeps_existing=bool(command.ifPartitionNotExists()),
         drops_emptied=True,
         command=command,
@@ -96,13 +82,12 @@ def _describe_hive(jvm: Py4JBridge, command: Any) -> FileInsert:
         "org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand"
     )
     none, keeps_existing = jvm.none(), False
-    folder = _static_folder(jvm, names, static)
+    folder = static_path(jvm, names, static)
     return FileInsert(
         mode=mode,
         static=static,
         static_folder=folder,
         keeps_existing=bool(command.ifPartitionNotExists()),
-        drops_emptied=False,
         command=writes(
             jvm.type("org.apache.hadoop.fs.Path")("/"),
             jvm.mapping({}),
@@ -123,9 +108,8 @@ def _describe_hive(jvm: Py4JBridge, command: Any) -> FileInsert:
     )
 
 
-def _static_folder(jvm: Py4JBridge, names: list[str], static: dict[str, str]) -> str:
-    paths = jvm.singleton("org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils")
-    parts = [
-        str(paths.getPartitionPathString(name, static[name])) for name in names if name in static
-    ]
-    return "/".join(parts)
+def _read_row_count(frame: DataFrame) -> int | None:
+    """Return the number of rows that the command of a DataFrame has written."""
+    plan: Any = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001 - PySpark has no public access to a plan
+    metric = plan.commandPhysicalPlan().metrics().get("numOutputRows")
+    return int(metric.get().value()) if metric.isDefined() else None

@@ -21,7 +21,7 @@ class StagedFiles:
     def __init__(self, session: SparkSession) -> None:
         self._jvm = Py4JBridge(session)
 
-    def list(self, location: str) -> list[str]:
+    def list_files(self, location: str) -> list[str]:
         """Return the paths of the files that readers see below a directory, relative to it."""
         return _lines(self._helper.list(self._conf, location))
 
@@ -36,8 +36,27 @@ class StagedFiles:
             text = "\n".join(f"{source}\t{target}" for source, target in moves)
             self._helper.move(self._conf, text)
 
-    def remove(self, locations: Sequence[str], *, root: str) -> None:
-        """Remove files that may exist, and the directories below `root` that become empty."""
+    def move_if_exists(self, source: str, target: str) -> None:
+        """Move a file that may be missing. A file at the target may stay."""
+        self._helper.moveIfExists(self._conf, source, target)
+
+    def find_sources(self, pattern: str) -> list[str]:
+        """Return the files that a pattern matches, and those in the directories that it matches.
+
+        The list is empty if such a directory contains a directory.
+        """
+        return _lines(self._helper.findSources(self._conf, pattern))
+
+    def copy(self, sources: Sequence[str], target: str) -> None:
+        """Copy files to a directory. Files of the same name get different names there."""
+        self._helper.copy(self._conf, "\n".join(sources), target)
+
+    def remove(self, locations: Sequence[str], *, root: str | None) -> None:
+        """Remove files that may exist, and the directories below `root` that become empty.
+
+        Args:
+            root: None: keep all directories.
+        """
         if locations:
             self._helper.remove(self._conf, "\n".join(locations), root)
 

@@ -15,10 +15,13 @@ from pydantic import BaseModel, ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.base import JournalledTable, TablePath, TwoPhaseWrite, WriteDefinition
+from headrace.driver.ctas.detect import plan_class_name
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.staged_table import RelativeFile
-from headrace.driver.writes.file_insert import FileInsert, WriteMode, describe_file_insert
+from headrace.driver.writes.file_insert import describe_file_insert
+from headrace.driver.writes.file_load import LOAD, describe_file_load
 from headrace.driver.writes.staged_files import StagedFiles
+from headrace.driver.writes.staged_rows import StagedRows, WriteMode
 from headrace.driver.writes.written_table import WrittenTable
 from headrace.errors import CatalogError
 
@@ -69,18 +72,18 @@ class StagedWrite(TwoPhaseWrite):
         self,
         session: SparkSession,
         record: WriteRecord,
-        insert: FileInsert | None = None,
+        staged_rows: StagedRows | None = None,
         partitions: dict[str, str] | None = None,
     ) -> None:
         """Create a write.
 
         Args:
-            insert: What is written; None for another driver's write.
+            staged_rows: What is written; None for another driver's write.
             partitions: Directory of each partition in the catalog, relative to the table's.
         """
         self._session = session
         self._record = record
-        self._insert = insert
+        self._staged_rows = staged_rows
         self._partitions = partitions or {}
         self._table = WrittenTable(session, record.target)
         self._files = HadoopFiles(session)
@@ -95,15 +98,14 @@ class StagedWrite(TwoPhaseWrite):
         """Do nothing: Spark's write creates the directory."""
 
     def run(self) -> DataFrame:
-        insert = self._insert
-        assert insert is not None
-        if insert.keeps_existing and self._find_replaced(insert):
+        staged_rows = self._staged_rows
+        assert staged_rows is not None
+        if staged_rows.keeps_existing and self._find_replaced(staged_rows):
             self._writes_nothing = True
             self.note = "Nothing was done: the partition already exists."
             return self._session.sql("SELECT 1 WHERE false").select()
         staging, _system = self._files.resolve(self._record.staging)
-        frame = insert.write_to(self._session, staging)
-        self.rows_written = _read_row_count(frame)
+        frame, self.rows_written = staged_rows.write_to(self._session, staging)
         return frame
 
     def finish_write(self) -> None:
@@ -137,9 +139,13 @@ class StagedWrite(TwoPhaseWrite):
             self._files.replace(is_replacing, "")
             self._table.drop_partitions(manifest.emptied_partitions)
             self._remove(manifest.old_files)
-        self._files.move(f"{record.staging}/{_SUCCESS}", f"{record.location}/{_SUCCESS}")
+        self._staged_files.move_if_exists(
+            f"{record.staging}/{_SUCCESS}", f"{record.location}/{_SUCCESS}"
+        )
         self._table.refresh(record.location)
         self._files.remove(record.staging)
+        if self._staged_rows is not None:
+            self._staged_rows.finish(self._session)
 
     def abort(self) -> None:
         manifest = self._manifest or self._read_manifest()
@@ -152,10 +158,10 @@ class StagedWrite(TwoPhaseWrite):
         return self._record.model_dump(mode="json")
 
     def _make_manifest(self) -> CommitManifest:
-        insert, tracks = self._insert, self._record.tracks_partitions
-        if insert is None or self._writes_nothing:
+        staged_rows, tracks = self._staged_rows, self._record.tracks_partitions
+        if staged_rows is None or self._writes_nothing:
             return CommitManifest(moves=[], new_partitions=[], old_files=[], emptied_partitions=[])
-        names = self._staged_files.list(self._record.staging)
+        names = self._staged_files.list_files(self._record.staging)
         folders = {name.rpartition("/")[0] for name in names}
         # Partitions that an append has added meanwhile have the default place.
         known = self._partitions
@@ -163,17 +169,19 @@ class StagedWrite(TwoPhaseWrite):
         for name in names:
             folder, _, file = name.rpartition("/")
             moves.append((name, _join(known.get(folder, folder), f"{self._file_prefix}{file}")))
-        replaced = {} if self._record.mode == "append" else self._find_replaced(insert, folders)
+        replaced = (
+            {} if self._record.mode == "append" else self._find_replaced(staged_rows, folders)
+        )
         emptied = [path for path in replaced if path and path not in folders]
         return CommitManifest(
             moves=moves,
             new_partitions=sorted(folders - known.keys()) if tracks else [],
             old_files=[file for found in replaced.values() for file in found],
-            emptied_partitions=emptied if tracks and insert.drops_emptied else [],
+            emptied_partitions=emptied if tracks and staged_rows.drops_emptied else [],
         )
 
     def _find_replaced(
-        self, insert: FileInsert, folders: set[str] | None = None
+        self, staged_rows: StagedRows, folders: set[str] | None = None
     ) -> dict[str, list[str]]:
         """Return the files of each directory that an overwrite replaces, by its partition's path.
 
@@ -185,7 +193,9 @@ class StagedWrite(TwoPhaseWrite):
         record = self._record
         chosen = folders if record.mode == "overwrite partitions" else None
         if record.tracks_partitions:
-            places = _relative_places(self._table.list_partitions(insert.static), record.location)
+            places = _relative_places(
+                self._table.list_partitions(staged_rows.static), record.location
+            )
             if places is None:
                 raise CatalogError(
                     f"A partition of table {record.target.sql_name} was moved out of the table's"
@@ -194,14 +204,14 @@ class StagedWrite(TwoPhaseWrite):
             return {
                 path: [
                     _join(place, file)
-                    for file in self._staged_files.list(_join(record.location, place))
+                    for file in self._staged_files.list_files(_join(record.location, place))
                 ]
                 for path, place in places.items()
                 if chosen is None or path in chosen
             }
-        below = insert.static_folder
+        below = staged_rows.static_folder
         found: dict[str, list[str]] = {}
-        for name in self._staged_files.list(_join(record.location, below)):
+        for name in self._staged_files.list_files(_join(record.location, below)):
             file = _join(below, name)
             folder = file.rpartition("/")[0]
             if chosen is None or folder in chosen:
@@ -219,7 +229,7 @@ class StagedWrite(TwoPhaseWrite):
 
     def _check_moved(self) -> None:
         """Raise CatalogError if the table has no file of this transaction, which has rows."""
-        files = self._staged_files.list(self._record.location) if self._record.rows else []
+        files = self._staged_files.list_files(self._record.location) if self._record.rows else []
         if self._record.rows and not any(self._is_own(file) for file in files):
             raise CatalogError(
                 f"The staged rows of table {self._record.target.sql_name} are missing. The table"
@@ -264,17 +274,20 @@ def create_staged_write(
 ) -> StagedWrite | None:
     """Return a write that is ready to begin.
 
-    Return None if the table has partitions outside of its directory. Raises CatalogError if the
-    table does not exist any more.
+    Return None if the table has partitions outside of its directory, or if Spark will refuse the
+    statement. Raises CatalogError if the table does not exist any more.
     """
-    insert, table = describe_file_insert(session, write.plan), WrittenTable(session, path)
+    table = WrittenTable(session, path)
     state = table.read_state()
     if state is None:
         raise CatalogError(f"Table {path.sql_name} was dropped while the statement was planned.")
+    staged_rows = _describe_rows(session, write.plan)
+    if staged_rows is None:
+        return None
     record = WriteRecord(
         transaction=write.transaction,
         target=path,
-        mode=insert.mode,
+        mode=staged_rows.mode,
         location=state.location,
         staging=_staging(state.location, write.staging_name),
         tracks_partitions=state.tracks_partitions,
@@ -285,7 +298,13 @@ def create_staged_write(
         if state.tracks_partitions
         else {}
     )
-    return None if partitions is None else StagedWrite(session, record, insert, partitions)
+    return None if partitions is None else StagedWrite(session, record, staged_rows, partitions)
+
+
+def _describe_rows(session: SparkSession, command: Any) -> StagedRows | None:
+    if plan_class_name(command) == LOAD:
+        return describe_file_load(session, command)
+    return describe_file_insert(session, command)
 
 
 def restore_staged_write(
@@ -322,10 +341,3 @@ def _relative_places(places: dict[str, str], location: str) -> dict[str, str] | 
 
 def _join(location: str, path: str) -> str:
     return f"{location}/{path}" if location and path else location or path
-
-
-def _read_row_count(frame: DataFrame) -> int | None:
-    """Return the number of rows that the command of a DataFrame has written."""
-    plan: Any = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001 - PySpark has no public access to a plan
-    metric = plan.commandPhysicalPlan().metrics().get("numOutputRows")
-    return int(metric.get().value()) if metric.isDefined() else None
