@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -19,6 +18,7 @@ from benchmarks import (
     report,
     saturation,
     streams,
+    table_writes,
     takeovers,
 )
 from benchmarks.backend_calls import calls_for_status_reads
@@ -33,7 +33,19 @@ from benchmarks.warm import new_sessions
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 PARTS = (
-    *("select", "rows", "ctas", "load", "claims", "cold", "warm", "backend", "streams", "plans"),
+    *(
+        "select",
+        "rows",
+        "ctas",
+        "insert",
+        "load",
+        "claims",
+        "cold",
+        "warm",
+        "backend",
+        "streams",
+        "plans",
+    ),
     *("idle", "saturation", "takeovers"),
 )
 
@@ -50,10 +62,6 @@ WARM_ROUNDS = 30
 CTAS_WARM_UP, CTAS_ROUNDS = 3, 30
 STREAMS_WARM_UP, STREAMS_ROUNDS = 4, 30
 PLAN_ROUNDS = 30
-CTAS = (
-    "CREATE TABLE {table} USING parquet AS"
-    " SELECT id, id % 1000 AS k, id / 7 AS x, CAST(id AS STRING) AS s FROM range(10000000)"
-)
 MEMORY_LIMIT = 200 * 2**20
 
 
@@ -70,7 +78,7 @@ def main() -> int:
     results = Report(versions=report.versions({}))
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
-        if parts & {"select", "rows", "ctas", "load"}:
+        if parts & {"select", "rows", "ctas", "insert", "load"}:
             _with_spark(results, folder, parts)
         for part, (text, measure) in ALONE.items():
             if part in parts:
@@ -91,6 +99,8 @@ def _with_spark(results: Report, folder: Path, parts: set[str]) -> None:
             _rows(results, spark, node)
         if "ctas" in parts:
             _ctas(results, folder, node)
+        if "insert" in parts:
+            _inserts(results, folder, node)
         if "load" in parts:
             _load(results, folder, node)
 
@@ -184,34 +194,32 @@ def _rows(results: Report, spark: InProcess, node: NodeClient) -> None:
 
 def _ctas(results: Report, folder: Path, node: NodeClient) -> None:
     say(f"CTAS of 10 million rows: {CTAS_ROUNDS} rounds")
-    # Both systems use the same metastore and warehouse.
-    keys = ("spark.hadoop.hive.metastore.uris", "spark.sql.warehouse.dir")
-    conf = {key: node.run(f"SET {key}")["rows"][0][1] for key in keys}
-    with in_process(folder / "hive", conf | {"spark.sql.catalogImplementation": "hive"}) as spark:
-
-        def plain() -> float:
-            seconds = spark.rows_by_collect(CTAS.format(table="bench_plain"))
-            spark.rows_by_collect("DROP TABLE bench_plain")
-            return seconds
-
-        def headrace() -> float:
-            start = time.perf_counter()
-            statement = node.run(CTAS.format(table="bench_ctas"))
-            seconds = time.perf_counter() - start
-            assert statement["atomic"]
-            node.run("DROP TABLE bench_ctas")
-            return seconds
-
-        methods = {"PySpark in process": plain, "Headrace over HTTP, atomic": headrace}
-        samples = interleaved(methods, warm_up=CTAS_WARM_UP, rounds=CTAS_ROUNDS)
-    reference, ours = samples
-    ratio = samples[ours].median / samples[reference].median
+    samples = table_writes.measure_ctas(folder, node, warm_up=CTAS_WARM_UP, rounds=CTAS_ROUNDS)
+    ratio = table_writes.ratio(samples)
     results.add(report.CTAS, "≤ 1.05×", f"{ratio:.2f}×", reached=ratio <= 1.05)
     results.details.append(
-        f"## CTAS\n`{CTAS}`, both systems on one Hive metastore and one warehouse, interleaved. "
-        f"Median of {CTAS_ROUNDS} rounds after {CTAS_WARM_UP}.\n\n"
-        f"{report.in_ms(samples, reference)}"
+        f"## CTAS\n`{table_writes.CTAS}`, both systems on one Hive metastore and one warehouse,"
+        f" interleaved. Median of {CTAS_ROUNDS} rounds after {CTAS_WARM_UP}.\n\n"
+        f"{report.in_ms(samples, table_writes.PLAIN)}"
     )
+
+
+def _inserts(results: Report, folder: Path, node: NodeClient) -> None:
+    for name, clause, limit in (
+        (report.INSERT, "", 1.05),
+        (report.PARTITIONED_INSERT, table_writes.PARTITIONED, 1.1),
+    ):
+        say(f"{name}: {CTAS_ROUNDS} rounds")
+        samples = table_writes.measure_inserts(
+            folder, node, clause, warm_up=CTAS_WARM_UP, rounds=CTAS_ROUNDS
+        )
+        ratio = table_writes.ratio(samples)
+        results.add(name, f"≤ {limit:.2f}×", f"{ratio:.2f}×", reached=ratio <= limit)
+        results.details.append(
+            f"## {name}\n`{table_writes.INSERT}` into a new table (`USING parquet {clause}`), as"
+            f" above. Median of {CTAS_ROUNDS} rounds after {CTAS_WARM_UP}.\n\n"
+            f"{report.in_ms(samples, table_writes.PLAIN)}"
+        )
 
 
 def _load(results: Report, folder: Path, node: NodeClient) -> None:

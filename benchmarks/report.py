@@ -126,6 +126,8 @@ STREAMS = "streaming rows/s under supervision, against a bare `writeStream`"
 PLANS = "plan of 1,000 manifests"
 TAKEOVER = "SIGKILL of a node, until another node serves all that it owned"
 CTAS = "CTAS of 10 million rows, against plain Spark CTAS"
+INSERT = "INSERT of 10 million rows, against plain Spark"
+PARTITIONED_INSERT = "INSERT of 10 million rows into 50 partitions, against plain Spark"
 
 UNMEASURED = [
     RatioRow(SELECT_ONE, "≤ 1.20×", "not in this run"),
@@ -134,6 +136,8 @@ UNMEASURED = [
     RatioRow(ROWS, "≤ 1.25×", "not in this run"),
     RatioRow(NODE_MEMORY, "< 200 MiB", "not in this run"),
     RatioRow(CTAS, "≤ 1.05×", "not in this run"),
+    RatioRow(INSERT, "≤ 1.05×", "not in this run"),
+    RatioRow(PARTITIONED_INSERT, "≤ 1.10×", "not in this run"),
     RatioRow(READS, "≥ 1,000/s", "not in this run"),
     RatioRow(SUBMITS, "≥ 300/s", "not in this run"),
     RatioRow(CLAIMS, "≤ 1.2×", "not in this run"),
