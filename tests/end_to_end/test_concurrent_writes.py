@@ -17,9 +17,14 @@ _ROWS = (
 )
 
 
-def start_insert(node: NodeProcess, session: str, name: str, *, seconds: int = 3) -> str:
+def start_insert(
+    node: NodeProcess, session: str, name: str, *, seconds: int = 3, atomicity: str = "auto"
+) -> str:
     """Start an INSERT of some seconds, and wait until one of its two tasks has written its row."""
-    conf = {"hive.exec.dynamic.partition.mode": "nonstrict"}
+    conf = {
+        "hive.exec.dynamic.partition.mode": "nonstrict",
+        "headrace.writes.atomicity": atomicity,
+    }
     text = f"INSERT INTO {name} {_ROWS.format(seconds=seconds)}"
     statement_id = str(node.submit(text, session, conf=conf)["id"])
     table = node.home / "warehouse" / name
@@ -52,19 +57,22 @@ def test_inserts_of_two_sessions_into_one_table_lose_no_rows(
     assert read_ids(node, session, "shared_rows") == ["0", "1", "2"]
 
 
-def test_inserts_into_the_partitions_of_a_hive_table_wait_for_each_other(
-    node: NodeProcess, session: str, other_session: str
+@pytest.mark.parametrize("atomicity", ["auto", "off"])
+def test_only_plain_inserts_into_the_partitions_of_a_hive_table_wait_for_each_other(
+    node: NodeProcess, session: str, other_session: str, atomicity: str
 ) -> None:
-    create = "CREATE TABLE shared_text (id BIGINT) PARTITIONED BY (k BIGINT) STORED AS TEXTFILE"
+    name = f"shared_text_{atomicity}"
+    create = f"CREATE TABLE {name} (id BIGINT) PARTITIONED BY (k BIGINT) STORED AS TEXTFILE"
     assert node.run(create, session)["state"] == "success"
-    first = start_insert(node, session, "shared_text")
-    append = "INSERT INTO shared_text PARTITION (k = 0) VALUES (2)"
-    second = node.run(append, other_session)
+    first = start_insert(node, session, name, atomicity=atomicity)
+    conf = {"headrace.writes.atomicity": atomicity}
+    append = f"INSERT INTO {name} PARTITION (k = 0) VALUES (2)"
+    second = node.run(append, other_session, conf=conf)
     assert second["state"] == "success"
-    ended = node.statement(first)
+    ended = node.statement(first, wait_timeout="60s")
     assert ended["state"] == "success"
-    assert ended["ended_at"] < second["ended_at"]
-    assert read_ids(node, session, "shared_text") == ["0", "1", "2"]
+    assert (ended["ended_at"] < second["ended_at"]) is (atomicity == "off")
+    assert read_ids(node, session, name) == ["0", "1", "2"]
 
 
 def test_a_replacement_of_a_table_keeps_the_rows_of_an_insert_that_runs_beside_it(

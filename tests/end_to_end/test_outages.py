@@ -185,3 +185,36 @@ def test_a_rename_that_the_metastore_did_not_finish_is_repaired(
     assert [row[1] for row in node.rows("SHOW TABLES IN half", session)] == ["t"]
     assert [path.name for path in folder.iterdir()] == ["t"]
     assert "moved its files back" in (node.home / "logs" / f"{session}.log").read_text()
+
+
+@pytest.mark.parametrize("verb", ["INTO", "OVERWRITE"])
+def test_a_write_whose_partitions_the_metastore_did_not_add_is_completed(
+    node: NodeProcess, session: str, verb: str
+) -> None:
+    # The metastore dies when files are moved in. Many partitions make the commit slow.
+    database = f"unfinished_{verb.lower()}"
+    node.rows(f"CREATE DATABASE {database}", session)
+    table = f"{database}.t"
+    node.rows(
+        f"CREATE TABLE {table} (id BIGINT, k BIGINT) USING parquet PARTITIONED BY (k)", session
+    )
+    node.rows(f"INSERT INTO {table} VALUES (-1, -1)", session)
+    text = f"INSERT {verb} {table} SELECT id, id % 150 AS k FROM range(0, 1500, 1, 1)"
+    statement_id = node.submit(text, session)["id"]
+    folder = node.home / "warehouse" / f"{database}.db" / "t"
+    wait_until(
+        lambda: any(folder.glob("k=1/*.parquet")), every=0.001, seconds=60, what="files are moved"
+    )
+    _find_metastore(node).kill()
+    wait_until(
+        lambda: node.statement(statement_id)["state"] in ENDED,
+        seconds=120,
+        what="the INSERT has ended",
+    )
+    written = node.statement(statement_id)
+    assert (written["state"], written["atomic"]) == ("success", True), written
+    total = node.rows(f"SELECT count(*), sum(id) FROM {table}", session)
+    assert total == [["1501", "1124249"] if verb == "INTO" else ["1500", "1124250"]]
+    partitions = node.rows(f"SHOW PARTITIONS {table}", session)
+    assert len(partitions) == (151 if verb == "INTO" else 150)
+    assert not list(folder.glob(".headrace_*"))
