@@ -1,11 +1,11 @@
-"""CTAS on Delta, Iceberg and PostgreSQL through a node, in one session with all catalogs."""
+"""Atomic statements on Delta, Iceberg and PostgreSQL through a node, in one session."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from tests.support.lakes import IMPLEMENTATIONS, Lake, lake_conf, lake_extensions, lake_jars
+from tests.support.lakes import IMPLEMENTATIONS, LAKES, Lake, lake_conf, lake_extensions, lake_jars
 from tests.support.node import NodeProcess
 from tests.support.postgres import Postgres
 from tests.support.waiting import wait_until
@@ -57,6 +57,41 @@ def test_a_table_is_created_atomically_replaced_and_absent_after_a_cancel(
     outcome = (replaced["state"], replaced["atomic"])
     assert outcome == ("success", lake.replaces_atomically), replaced
     assert node.rows(f"SELECT {SUM} FROM {name}.t", lake_session) == COMPLETE_SUM
+
+
+@pytest.mark.parametrize("lake", IMPLEMENTATIONS, ids=str)
+def test_rows_are_added_and_replaced_atomically(
+    node: NodeProcess, lake_session: str, lake: Lake
+) -> None:
+    name = f"{lake.catalog}.rows_{lake.name.replace('-', '_')}"
+    assert node.run(f"CREATE NAMESPACE {name}", lake_session)["state"] == "success"
+    created = node.run(f"CREATE TABLE {name}.t {lake.clause} AS {ROWS}", lake_session)
+    assert created["state"] == "success"
+    for verb, count in (("INTO", 2000), ("OVERWRITE", 1000)):
+        written = node.run(f"INSERT {verb} {name}.t {ROWS}", lake_session)
+        outcome = (written["state"], written["atomic"], written["result"]["rows_written"])
+        assert outcome == ("success", True, 1000), written
+        assert node.rows(f"SELECT count(*) FROM {name}.t", lake_session) == [[str(count)]]
+
+
+@pytest.mark.parametrize("lake", ["delta", "iceberg-base"])
+def test_rows_are_changed_atomically(node: NodeProcess, lake_session: str, lake: str) -> None:
+    [kind] = [each for each in LAKES if each.name == lake]
+    name = f"{kind.catalog}.changed_{lake.replace('-', '_')}"
+    assert node.run(f"CREATE NAMESPACE {name}", lake_session)["state"] == "success"
+    created = node.run(f"CREATE TABLE {name}.t {kind.clause} AS {ROWS}", lake_session)
+    assert created["state"] == "success"
+    changes = {
+        f"UPDATE {name}.t SET s = concat(s, '!') WHERE id < 10": "2900",
+        f"DELETE FROM {name}.t WHERE id >= 900": "2600",
+        f"MERGE INTO {name}.t USING ({ROWS}) n ON {name}.t.id = n.id"
+        " WHEN NOT MATCHED THEN INSERT *": "2900",
+    }
+    for text, length in changes.items():
+        changed = node.run(text, lake_session)
+        assert (changed["state"], changed["atomic"]) == ("success", True), changed
+        total = node.rows(f"SELECT sum(length(s)) FROM {name}.t", lake_session)
+        assert total == [[length]]
 
 
 def test_a_ctas_with_parameters_works_with_the_parsers_of_extensions(

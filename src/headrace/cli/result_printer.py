@@ -81,7 +81,7 @@ class ResultPrinter:
             self._terminal.warn(statement["note"])
         elif statement.get("atomic") is False:
             self._terminal.warn(
-                "The table was not created atomically: a failure would have left a partial table."
+                "The statement was not atomic: a failure would have left a part of its rows."
             )
         rows = f"{count:,} row{'' if count == 1 else 's'}"
         if not result.get("schema"):

@@ -22,23 +22,23 @@ _LOG = logging.getLogger("headrace.driver")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOutcome:
-    """What became of the table of a CTAS. All fields are None for other statements."""
+    """What became of the table that a statement creates or changes."""
 
     committed: str | None = None
-    """Id of the transaction that published the table."""
+    """Id of the transaction that published the change."""
     atomic: bool | None = None
     note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionPlan:
-    """The function that runs a statement, and the hook that commits its table."""
+    """The function that runs a statement, and the hook that commits its change."""
 
     run: Callable[[], DataFrame]
     """Runs the statement. Raises the errors of Spark."""
     hook: TransactionHook | None = None
     atomic: bool | None = None
-    """Whether the table of a CTAS appears complete or not at all. None for other statements."""
+    """Whether all rows of the statement appear or none. None if it writes no rows."""
     find_writes: Callable[[], PlannedWrites | None] | None = None
     """Finds the tables of files whose write lock the statement needs before it runs."""
     note: str | None = None
@@ -49,7 +49,7 @@ class ExecutionPlan:
     """Whether a lost driver already wrote the table, so that only the commit remains."""
 
     def describe_outcome(self) -> TableOutcome:
-        """Return what the report of a success says about the table of a CTAS."""
+        """Return what the report of a success says about the table."""
         hook = self.hook
         if hook is not None and hook.yielded:
             return TableOutcome(
@@ -135,7 +135,7 @@ def _run_change(
 
 
 def empty_frame(session: SparkSession) -> DataFrame:
-    """Return the result of a CTAS: no columns and no rows."""
+    """Return the result of a statement that returns nothing: no columns and no rows."""
     return session.sql("SELECT 1 WHERE false").select()
 
 

@@ -81,7 +81,7 @@ class WriteTargetsUnknown(StatementFailed):
 
 
 class AtomicityRequired(StatementFailed):
-    """The table cannot be created atomically."""
+    """The table cannot be created or changed atomically."""
 
     code = "atomicity_required"
 

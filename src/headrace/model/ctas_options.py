@@ -1,4 +1,4 @@
-"""Options of `CREATE TABLE … AS SELECT`, set in the configuration of a session or statement."""
+"""Options of statements that write tables, in the configuration of a session or statement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRIGGER_KEY = "headrace.ctas.trigger"
 
 
 class Atomicity(StrEnum):
-    """Whether a CTAS must be atomic."""
+    """Whether a statement that writes rows must be atomic."""
 
     AUTO = "auto"  # atomic where the catalog allows it
     REQUIRE = "require"  # refuse the statement where it cannot be atomic

@@ -135,11 +135,11 @@ class Statement:
     """Why a requested cancel is not done yet."""
     ended_at: datetime | None
     atomic: bool | None
-    """For a CTAS that ran: whether its table appeared whole. None for any other statement."""
+    """For a statement that has written rows: whether all of them appeared, or none."""
     note: str | None
     """A remark on a success, for example that the table already existed."""
     rows_written: int | None
-    """Number of rows that an INSERT or a CTAS has written. None for any other statement."""
+    """Number of rows that the statement has written. None if it has written none."""
     progress: Progress | None
     """Progress of the statement: at most a second old while it runs, and complete after its end."""
     failure: Failure | None

@@ -1,4 +1,4 @@
-"""A table transaction: the journal row of one table that a CTAS creates atomically."""
+"""A table transaction: the journal row of an atomic change of one table."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def set_outcome(
     """Store what is known about a statement that has ended. A value of None changes nothing.
 
     Args:
-        atomic: Whether the table of a CTAS appeared whole.
+        atomic: Whether all rows that the statement has written appeared, or none.
         note: A remark on the outcome.
         rows_written: Number of rows that an INSERT or a CTAS has written.
         progress: Progress after the last task.

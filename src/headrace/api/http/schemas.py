@@ -250,7 +250,7 @@ class StatementBody(ResponseModel):
     waiting_for: WaitingBody | None = None
     """In the response for one statement: why it waits; null if it waits for nothing."""
     atomic: bool | None
-    """For a CTAS that ran: whether its table appeared whole."""
+    """For a statement that has written rows: whether all of them appeared, or none."""
     note: str | None
     """A remark on a success."""
     progress: Progress | None

@@ -7,12 +7,12 @@ from headrace.model.lifecycle import TransactionState
 
 
 class TransactionBody(ResponseModel):
-    """The transaction of a table that a CTAS creates atomically."""
+    """The transaction of a statement that creates or changes a table atomically."""
 
     id: str
     """Id of the transaction."""
     statement_id: str
-    """Id of the CTAS."""
+    """Id of the statement."""
     session_id: str
     """Session whose driver works on the transaction, or last did."""
     state: TransactionState | str

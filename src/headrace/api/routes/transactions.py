@@ -1,4 +1,4 @@
-"""`/transactions`: the transactions of tables that CTAS statements create atomically."""
+"""`/transactions`: the transactions of statements that change a table atomically."""
 
 from __future__ import annotations
 

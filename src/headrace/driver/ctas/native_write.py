@@ -22,7 +22,7 @@ from headrace.driver.ctas.base import (
 from headrace.errors import CatalogError
 
 _RECOVERED_NOTE = (
-    "The driver was lost after the commit: the rows that the statement returns are not known."
+    "The driver was lost after the commit: the counts that the statement returns are not known."
 )
 
 
