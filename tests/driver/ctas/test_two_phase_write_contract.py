@@ -17,7 +17,8 @@ from tests.support.ctas import (
 )
 from tests.support.journal import JournalLink
 
-from headrace.driver.ctas import Cancelled, recover
+from headrace.driver.ctas import Cancelled, catalogs, recover
+from headrace.driver.ctas.iceberg import IcebergCatalog
 from headrace.errors import AtomicityRequired
 from headrace.model.ctas_options import WRITES_ATOMICITY_KEY
 from headrace.model.lifecycle import TransactionState
@@ -248,3 +249,21 @@ def test_the_option_require_refuses_a_write_that_is_not_atomic(
         assert CtasRun(spark, APPEND.format(namespace.table), link).plan.atomic
     finally:
         spark.conf.unset(WRITES_ATOMICITY_KEY)
+
+
+class OtherCatalog(IcebergCatalog):
+    kind = "other"
+
+
+@for_lakes("iceberg-base")
+def test_an_installed_catalog_writes_the_rows(
+    namespace: LakeNamespace, link: JournalLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    implementations = catalogs.load_implementations() | {
+        "org.apache.iceberg.spark.SparkCatalog": OtherCatalog
+    }
+    monkeypatch.setattr(catalogs, "load_implementations", lambda: implementations)
+    CtasRun(namespace.spark, APPEND.format(namespace.table), link)
+    assert link.staged is not None
+    assert link.staged.kind == "other"
+    assert read_rows(namespace) == RESULTS[APPEND]
