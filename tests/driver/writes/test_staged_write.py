@@ -118,6 +118,24 @@ def test_an_overwrite_drops_the_partitions_without_rows(
     assert [path.name for path in location(spark).iterdir() if path.is_dir()] == ["k=9"]
 
 
+@pytest.mark.parametrize("text", [APPEND, OVERWRITE])
+def test_a_partition_that_was_dropped_before_the_statement_wrote_is_added_again(
+    spark: SparkSession, link: JournalLink, text: str
+) -> None:
+    """A statement that held the write lock before may drop partitions after the planning."""
+    create(spark, "USING parquet PARTITIONED BY (k)")
+
+    def drop(state: TransactionState) -> None:
+        if state is BEGUN:
+            spark.sql("ALTER TABLE written DROP PARTITION (k = 1)")
+
+    link.before_step = drop
+    CtasRun(spark, text, link)
+    kept = [row for row in OLD if row[2] != 1] if text == APPEND else []
+    assert rows(spark) == sorted(kept + ADDED)
+    assert len(fetch_rows(spark, "SHOW PARTITIONS written")) == 3
+
+
 def test_values_of_partitions_with_special_characters_are_kept(
     spark: SparkSession, link: JournalLink
 ) -> None:

@@ -73,18 +73,15 @@ class StagedWrite(TwoPhaseWrite):
         session: SparkSession,
         record: WriteRecord,
         staged_rows: StagedRows | None = None,
-        partitions: dict[str, str] | None = None,
     ) -> None:
         """Create a write.
 
         Args:
             staged_rows: What is written; None for another driver's write.
-            partitions: Directory of each partition in the catalog, relative to the table's.
         """
         self._session = session
         self._record = record
         self._staged_rows = staged_rows
-        self._partitions = partitions or {}
         self._table = WrittenTable(session, record.target)
         self._files = HadoopFiles(session)
         self._staged_files = StagedFiles(session)
@@ -100,7 +97,7 @@ class StagedWrite(TwoPhaseWrite):
     def run(self) -> DataFrame:
         staged_rows = self._staged_rows
         assert staged_rows is not None
-        if staged_rows.keeps_existing and self._find_replaced(staged_rows):
+        if staged_rows.keeps_existing and self._partition_exists(staged_rows):
             self._writes_nothing = True
             self.note = "Nothing was done: the partition already exists."
             return self._session.sql("SELECT 1 WHERE false").select()
@@ -163,44 +160,55 @@ class StagedWrite(TwoPhaseWrite):
             return CommitManifest(moves=[], new_partitions=[], old_files=[], emptied_partitions=[])
         names = self._staged_files.list_files(self._record.staging)
         folders = {name.rpartition("/")[0] for name in names}
-        # Partitions that an append has added meanwhile have the default place.
-        known = self._partitions
+        # Only now: a statement that held the write lock before may have dropped partitions.
+        places = self._list_places(staged_rows)
         moves = []
         for name in names:
             folder, _, file = name.rpartition("/")
-            moves.append((name, _join(known.get(folder, folder), f"{self._file_prefix}{file}")))
-        replaced = (
-            {} if self._record.mode == "append" else self._find_replaced(staged_rows, folders)
-        )
+            moves.append((name, _join(places.get(folder, folder), f"{self._file_prefix}{file}")))
+        is_append = self._record.mode == "append"
+        replaced = {} if is_append else self._find_replaced(staged_rows, places, folders)
         emptied = [path for path in replaced if path and path not in folders]
         return CommitManifest(
             moves=moves,
-            new_partitions=sorted(folders - known.keys()) if tracks else [],
+            new_partitions=sorted(folders - places.keys()) if tracks else [],
             old_files=[file for found in replaced.values() for file in found],
             emptied_partitions=emptied if tracks and staged_rows.drops_emptied else [],
         )
 
+    def _list_places(self, staged_rows: StagedRows) -> dict[str, str]:
+        """Return the directory of each partition in the catalog that the statement may write to.
+
+        Directories are relative to the table's. Raises CatalogError if one is outside of it.
+        """
+        record = self._record
+        if not record.tracks_partitions:
+            return {}
+        partitions = self._table.list_partitions(staged_rows.static)
+        places = _relative_places(partitions, record.location)
+        if places is None:
+            raise CatalogError(
+                f"A partition of table {record.target.sql_name} was moved out of the table's"
+                " directory while the statement ran. Run it again."
+            )
+        return places
+
+    def _partition_exists(self, staged_rows: StagedRows) -> bool:
+        """Return whether the partition of the statement exists."""
+        return bool(self._find_replaced(staged_rows, self._list_places(staged_rows)))
+
     def _find_replaced(
-        self, staged_rows: StagedRows, folders: set[str] | None = None
+        self, staged_rows: StagedRows, places: dict[str, str], folders: set[str] | None = None
     ) -> dict[str, list[str]]:
         """Return the files of each directory that an overwrite replaces, by its partition's path.
 
         Args:
+            places: See `_list_places`.
             folders: Paths of the partitions with new rows; None: any.
-
-        Raises CatalogError if the files of a partition are outside of the table's directory.
         """
         record = self._record
         chosen = folders if record.mode == "overwrite partitions" else None
         if record.tracks_partitions:
-            places = _relative_places(
-                self._table.list_partitions(staged_rows.static), record.location
-            )
-            if places is None:
-                raise CatalogError(
-                    f"A partition of table {record.target.sql_name} was moved out of the table's"
-                    " directory while the statement ran. Run it again."
-                )
             return {
                 path: [
                     _join(place, file)
@@ -293,12 +301,11 @@ def create_staged_write(
         tracks_partitions=state.tracks_partitions,
         fingerprint=state.fingerprint,
     )
-    partitions = (
-        _relative_places(table.list_partitions({}), state.location)
-        if state.tracks_partitions
-        else {}
-    )
-    return None if partitions is None else StagedWrite(session, record, staged_rows, partitions)
+    if state.tracks_partitions:
+        partitions = table.list_partitions(staged_rows.static)
+        if _relative_places(partitions, state.location) is None:
+            return None
+    return StagedWrite(session, record, staged_rows)
 
 
 def _describe_rows(session: SparkSession, command: Any) -> StagedRows | None:
