@@ -213,10 +213,10 @@ def _inserts(results: Report, folder: Path, node: NodeClient) -> None:
         samples = table_writes.measure_inserts(
             folder, node, clause, warm_up=CTAS_WARM_UP, rounds=CTAS_ROUNDS
         )
-        ratio = table_writes.ratio(samples)
+        ratio, table = table_writes.ratio(samples), f"USING parquet {clause}".strip()
         results.add(name, f"≤ {limit:.2f}×", f"{ratio:.2f}×", reached=ratio <= limit)
         results.details.append(
-            f"## {name}\n`{table_writes.INSERT}` into a new table (`USING parquet {clause}`), as"
+            f"## {name}\n`{table_writes.INSERT}` into a new table (`{table}`), as"
             f" above. Median of {CTAS_ROUNDS} rounds after {CTAS_WARM_UP}.\n\n"
             f"{report.in_ms(samples, table_writes.PLAIN)}"
         )
