@@ -107,6 +107,16 @@ def test_a_file_is_loaded_into_a_partition(node: NodeProcess, session: str, tmp_
     assert node.rows("SELECT id, k FROM loaded_parts", session) == [["1", 7]]
 
 
+def test_no_file_is_loaded_into_a_table_of_another_format(
+    node: NodeProcess, session: str, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.txt").write_text("1\n")
+    must_run(node, session, "CREATE TABLE load_parquet (id BIGINT) USING parquet")
+    text = f"LOAD DATA LOCAL INPATH '{tmp_path}/rows.txt' INTO TABLE load_parquet"
+    assert node.run(text, session)["state"] == "failed"
+    assert node.rows("SELECT * FROM load_parquet", session) == []
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

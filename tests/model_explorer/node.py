@@ -25,6 +25,7 @@ from headrace.control.backend_pools import BackendPools
 from headrace.control.launchers.base import DriverExit, DriverStatus, Handle, LaunchRequest
 from headrace.control.node import Node
 from headrace.control.sessions import launch_request
+from headrace.model.messages import LINK_VERSION
 from headrace.model.session import DriverLease
 from headrace.profiles import Profile
 from headrace.store import nodes
@@ -115,6 +116,7 @@ class RealNode:
                 context.node_id,
                 address=context.address,
                 version="1",
+                link_version=LINK_VERSION,
                 seconds=context.lease_seconds,
                 profiles=sorted(node._profiles),
                 backends=node._launchers.backends,

@@ -73,6 +73,8 @@ class ScriptedDriver:
         on_goodbye: Callable[[], None] = lambda: None,
     ) -> None:
         self.bootstrap = bootstrap
+        self.announces_effects = False
+        """See `Poll.announces_effects`."""
         self._on_goodbye = on_goodbye
         path = f"{LINK_PREFIX}/{bootstrap.session_id}/{bootstrap.epoch}"
         self._client = httpx.Client(
@@ -132,6 +134,7 @@ class ScriptedDriver:
             in_flight=in_flight or [],
             cancels_received=cancels_received or [],
             streams_generation=streams_generation,
+            announces_effects=self.announces_effects,
         )
         return self._call("poll", message, Orders)
 
@@ -154,8 +157,9 @@ class ScriptedDriver:
         assert streams is not None
         return streams
 
-    def report_start(self, statement_id: str) -> Acknowledged:
-        return self._call("started", Started(statement_id=statement_id), Acknowledged)
+    def report_start(self, statement_id: str, *, has_effects: bool = False) -> Acknowledged:
+        message = Started(statement_id=statement_id, has_effects=has_effects)
+        return self._call("started", message, Acknowledged)
 
     def report_progress(self, progress: dict[str, Progress]) -> Acknowledged:
         return self._call("advanced", Advanced(progress=progress), Acknowledged)

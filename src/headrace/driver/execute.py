@@ -21,6 +21,7 @@ from headrace.driver.jobs.tasks import run_task
 from headrace.driver.link import NodeLink, NoNodeAnswers
 from headrace.driver.output import OutputOptions, write_result
 from headrace.driver.output.held_results import HeldResults
+from headrace.driver.parameters import empty_frame
 from headrace.driver.planner import plan_statement
 from headrace.driver.spark import Spark
 from headrace.driver.state.tracker import SessionStateTracker
@@ -37,7 +38,7 @@ from headrace.model.lifecycle import StatementState
 from headrace.model.materialized_view import NameScope
 from headrace.model.messages import Assignment, Ended
 from headrace.model.progress import Progress
-from headrace.model.result import ResultReport, make_location
+from headrace.model.result import Disposition, ResultReport, make_location
 from headrace.model.snapshot import Snapshot
 from headrace.model.text import MAX_SUMMARY, cut_text
 
@@ -86,6 +87,7 @@ class Execution:
         """Whether the execution itself has reported that the statement runs."""
         self._requested_lock = False
         self._is_tagged = False
+        self._note: str | None = None
         self._task_outcome: JobOutcome | None = None
         self._tracker: SessionStateTracker | None = None
         self._ended = threading.Event()
@@ -153,12 +155,30 @@ class Execution:
                 self._prepare_writes(plan)
                 self._announce_effects(plan)
                 self._frame = plan.run()
-                report = write_result(self._frame, self._output_options())
+                report = self._write_result(plan, session)
             finally:
                 # The hooks now publish or remove a table: a cancel must not interrupt their jobs.
                 self._remove_job_tag()
             self._hooks.notify_finished(can_veto=plan.can_be_vetoed)
         return report
+
+    def _write_result(self, plan: ExecutionPlan, session: SparkSession) -> ResultReport:
+        """Write the rows of the statement.
+
+        An error does not undo what a catalog has committed: then the result is empty, with a note.
+        """
+        assert self._frame is not None
+        options, hook = self._output_options(), plan.hook
+        try:
+            return write_result(self._frame, options)
+        except (HeadraceError, PySparkException, Py4JError) as error:
+            self._remove_job_tag()
+            if hook is None or not (hook.commits_natively and hook.must_roll_forward()):
+                raise
+            message = describe_failure(error, self.assignment.text).message
+            self._note = f"The rows that the statement returns could not be stored: {message}"
+            inline = replace(options, disposition=Disposition.INLINE)
+            return write_result(empty_frame(session), inline)
 
     def _choose_session(self) -> SparkSession:
         """Return the Spark session for a statement that may run beside others."""
@@ -193,7 +213,7 @@ class Execution:
         """Carry out a task of a deployment, and return no rows."""
         assert self.assignment.task is not None
         self._task_outcome = run_task(session, self.assignment.task, self._spark.clone_session)
-        return session.sql("SELECT 1 WHERE false").select()
+        return empty_frame(session)
 
     def _prepare_writes(self, plan: ExecutionPlan) -> None:
         """Wait until the statement may write.
@@ -219,11 +239,14 @@ class Execution:
     def _announce_effects(self, plan: ExecutionPlan) -> None:
         """Report that the statement may now change something that cannot be rolled back.
 
-        The loss of a driver before this report does not fail the statement.
+        The loss of a driver before this report does not fail the statement. Raises LeaseLost if
+        the statement belongs to this driver no more, and the errors of NodeLink.
         """
-        if not self.assignment.is_query and plan.hook is None:
-            self._link.report_start(self.assignment.statement_id, has_effects=True)
-            self.reported_start = True
+        if self.assignment.is_query or plan.hook is not None:
+            return
+        if not self._link.report_start(self.assignment.statement_id, has_effects=True).applied:
+            raise LeaseLost(f"The driver does not own {self.assignment.statement_id} any more.")
+        self.reported_start = True
 
     def _start_hooks(self, plan: ExecutionPlan) -> None:
         """Call `on_created` of the users' hooks, then of Headrace's own hook.
@@ -273,7 +296,7 @@ class Execution:
             committed=table.committed,
             atomic=table.atomic,
             wrote=self._requested_lock,
-            note=table.note,
+            note=self._note or table.note,
             rows_written=rows_written,
             progress=progress,
             scope=None if self.assignment.query is None else self._read_scope(),
@@ -324,7 +347,7 @@ class Execution:
     def _capture_changes(self) -> Snapshot | None:
         """Return the session state if the statement may have changed it, even if it failed."""
         if self._tracker is None or (self._plan is not None and self._plan.hook is not None):
-            # A CTAS changes a catalog, but not the session.
+            # A statement in two phases changes a table, but not the session.
             return None
         try:
             return self._tracker.capture_changes()

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.driver.ctas.base import TwoPhaseCatalog, TwoPhaseChange
 from headrace.driver.ctas.transaction import Journal, TransactionHook
 from headrace.driver.hooks import StatementFacts
+from headrace.driver.parameters import empty_frame
 from headrace.driver.writes.locks import PlannedWrites
 from headrace.errors import TableAlreadyExists
 from headrace.model.ctas_options import ATOMICITY_KEY, Atomicity
@@ -132,11 +133,6 @@ def _run_change(
             hook.yield_to_existing_table(statement)
             return empty_frame(session)
         raise refusal from error
-
-
-def empty_frame(session: SparkSession) -> DataFrame:
-    """Return the result of a statement that returns nothing: no columns and no rows."""
-    return session.sql("SELECT 1 WHERE false").select()
 
 
 def read_atomicity(session: SparkSession, key: str = ATOMICITY_KEY) -> Atomicity:

@@ -52,6 +52,11 @@ def frame_of_plan(spark: SparkSession, plan: Any) -> DataFrame:
     return ClassicDataFrame(dataset, spark)
 
 
+def empty_frame(spark: SparkSession) -> DataFrame:
+    """Return the result of a statement that returns nothing: no columns and no rows."""
+    return spark.sql("SELECT 1 WHERE false").select()
+
+
 class _Values:
     """The values of a statement's parameters, as literals of the JVM.
 

@@ -20,13 +20,12 @@ from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.transaction import Journal, TransactionHook
 from headrace.driver.execution_plan import (
     ExecutionPlan,
-    empty_frame,
     plan_change,
     read_atomicity,
 )
 from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink
-from headrace.driver.parameters import parse_statement, run_statement
+from headrace.driver.parameters import empty_frame, parse_statement, run_statement
 from headrace.driver.write_planner import plan_write
 from headrace.driver.writes.detect import WriteDetector
 from headrace.driver.writes.locks import PlannedWrites

@@ -20,7 +20,7 @@ from headrace.driver.progress import ProgressReader
 from headrace.driver.state.tracker import SessionStateTracker, clone_session
 from headrace.driver.writes.commit_protocol import CommitProtocol, with_writer
 from headrace.errors import DriverLost, HeadraceError
-from headrace.model.messages import Bootstrap, Hello
+from headrace.model.messages import LINK_VERSION, Bootstrap, Hello
 from headrace.spark_log import find_last_exception, read_tail
 
 _CATALOG = "spark.sql.catalogImplementation"
@@ -88,6 +88,7 @@ class Spark:
             notified: Statements whose pending hook calls have been made.
         """
         return Hello(
+            link_version=LINK_VERSION,
             pid=pid,
             spark_version=self.context.version,
             application_id=self.context.applicationId,

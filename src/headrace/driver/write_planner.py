@@ -110,7 +110,7 @@ def _find_writes(
     """Return the tables of files that a statement writes to.
 
     Args:
-        shared: Whether it shares them with others; None: what holds for plain Spark.
+        shared: Whether other statements may write to them meanwhile; None: as plain Spark needs it.
     """
     plan, _bind = parse_statement(session, assignment)
     writes = WriteDetector(session).find_writes(plan)

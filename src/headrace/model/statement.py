@@ -139,7 +139,8 @@ class Statement:
     note: str | None
     """A remark on a success, for example that the table already existed."""
     rows_written: int | None
-    """Number of rows that the statement has written. None if it has written none."""
+    """Number of rows that the statement has written. None if it has written none, or if they were
+    not counted."""
     progress: Progress | None
     """Progress of the statement: at most a second old while it runs, and complete after its end."""
     failure: Failure | None

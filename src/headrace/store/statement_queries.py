@@ -8,13 +8,26 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Boolean, Float, Update, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Float,
+    Update,
+    and_,
+    bindparam,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, SessionState, StatementState
+from headrace.model.lifecycle import IN_FLIGHT, STATEMENT, NodeState, SessionState, StatementState
+from headrace.model.messages import EFFECTS_VERSION
 from headrace.model.session import SessionKind
 from headrace.store.clock import clock
-from headrace.store.tables import sessions, statements
+from headrace.store.tables import nodes, sessions, statements
 
 _LIVE = statements.c.ended_at.is_(None)
 
@@ -119,6 +132,12 @@ def claim_oldest() -> ReturningUpdate[Any]:
     values = {
         **_values_on_entry(StatementState.LAUNCHED),
         "failure": None,
-        "may_have_effects": bindparam("has_effects", type_=Boolean()),
+        # An older node would not store the announcement of the driver.
+        "may_have_effects": or_(bindparam("has_effects", type_=Boolean()), _has_older_node()),
     }
     return claim.values(values).returning(*statements.c)
+
+
+def _has_older_node() -> ColumnElement[bool]:
+    """Return whether a node of the cluster does not know the announcement of effects."""
+    return exists().where(nodes.c.state == NodeState.UP, nodes.c.link_version < EFFECTS_VERSION)

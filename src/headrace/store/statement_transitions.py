@@ -66,7 +66,7 @@ def claim_next(
     Args:
         limit: Limit on statements in flight.
         may_have_effects: Whether the statement may have effects that cannot be rolled back from
-            the claim on. Otherwise the driver calls `note_effects` before.
+            the claim on. Otherwise the driver announces them, and `note_effects` stores that.
 
     Returns:
         The statement, now `launched`. None if no statement can be claimed now, if the session is

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.finding("S2")
 
 PREPARED, BEGUN = TransactionState.PREPARED, TransactionState.BEGUN
 INSERT = "INSERT INTO t SELECT 1"
-WITHOUT_LEASE = {"started", "advanced"}
+WITHOUT_LEASE = {"advanced"}
 """Calls whose answer only says that nothing was changed."""
 
 
@@ -233,6 +233,21 @@ def test_a_list_of_orphaned_writes_is_bounded(node: InProcessNode) -> None:
     numbers = [write.number for write in other.clear_staging(["metastore"])]
     assert len(numbers) == 100
     other.clear_staging(["metastore"], cleared=numbers)
+
+
+@pytest.mark.parametrize("has_effects", [False, True])
+def test_an_insert_runs_again_if_its_driver_has_announced_no_effects(
+    node: InProcessNode, has_effects: bool
+) -> None:
+    session_id, driver = node.start_session()
+    driver.announces_effects = True
+    statement_id = str(node.submit(INSERT, session=session_id)["id"])
+    driver.claim()
+    assert driver.report_start(statement_id).applied
+    if has_effects:
+        assert driver.report_start(statement_id, has_effects=True).applied
+    supersede(node, driver)
+    assert node.statement(statement_id)["state"] == ("failed" if has_effects else "waiting")
 
 
 def test_a_driver_starts_no_statement_that_another_driver_has_claimed(node: InProcessNode) -> None:

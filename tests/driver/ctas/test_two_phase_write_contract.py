@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 from tests.driver.ctas.lake_namespace import LakeNamespace, for_implementations, for_lakes
 from tests.support.ctas import (
@@ -16,15 +17,20 @@ from tests.support.ctas import (
     orphan_transaction,
 )
 from tests.support.journal import JournalLink
+from tests.support.postgres import Postgres
 
+from headrace.driver.conf_overrides import override_conf
 from headrace.driver.ctas import Cancelled, catalogs, recover
+from headrace.driver.ctas.base import TablePath, WriteDefinition
 from headrace.driver.ctas.iceberg import IcebergCatalog
-from headrace.errors import AtomicityRequired
+from headrace.driver.ctas.native_write import NativeWrite
+from headrace.driver.state.tracker import clone_session
+from headrace.errors import AtomicityRequired, CatalogError
 from headrace.model.ctas_options import WRITES_ATOMICITY_KEY
 from headrace.model.lifecycle import TransactionState
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame
 
 pytestmark = [pytest.mark.spark, pytest.mark.catalogs]
 every_implementation = for_implementations()
@@ -205,7 +211,7 @@ def test_a_forged_record_cannot_name_another_table(
 
 @for_lakes("jdbc")
 def test_an_insert_into_an_altered_postgresql_table_changes_nothing(
-    namespace: LakeNamespace, link: JournalLink, spark: SparkSession
+    namespace: LakeNamespace, link: JournalLink
 ) -> None:
     def alter(state: TransactionState) -> None:
         if state is COMMITTING:
@@ -215,7 +221,6 @@ def test_an_insert_into_an_altered_postgresql_table_changes_nothing(
     with pytest.raises(Exception, match="was altered or replaced"):
         CtasRun(namespace.spark, APPEND.format(namespace.table), link)
     assert read_rows(namespace) == OLD_ROWS
-    del spark
 
 
 @for_lakes("delta")
@@ -239,7 +244,6 @@ def test_a_users_own_transaction_id_of_delta_is_kept(
 def test_the_option_require_refuses_a_write_that_is_not_atomic(
     namespace: LakeNamespace, link: JournalLink
 ) -> None:
-    # Iceberg's and Delta's own statements on paths have no entry in a catalog.
     spark = namespace.spark
     text = f"INSERT OVERWRITE DIRECTORY '/nowhere' USING parquet SELECT * FROM {namespace.table}"
     spark.conf.set(WRITES_ATOMICITY_KEY, "require")
@@ -249,6 +253,75 @@ def test_the_option_require_refuses_a_write_that_is_not_atomic(
         assert CtasRun(spark, APPEND.format(namespace.table), link).plan.atomic
     finally:
         spark.conf.unset(WRITES_ATOMICITY_KEY)
+
+
+@for_lakes("jdbc")
+def test_a_row_that_postgresql_refuses_fails_the_insert(
+    namespace: LakeNamespace, link: JournalLink, postgres: Postgres
+) -> None:
+    url = namespace.spark.conf.get("spark.sql.catalog.pg.url")
+    assert url is not None
+    database = url.partition("?")[0].rpartition("/")[2]
+    schema = namespace.name.rpartition(".")[2]
+    with psycopg.connect(postgres.url(database)) as connection:
+        connection.execute(f"ALTER TABLE {schema}.t ADD PRIMARY KEY (id)")
+    text = f"INSERT INTO {namespace.table} SELECT 5L, 'x', 1L"
+    with pytest.raises(CatalogError, match="duplicate key"):
+        CtasRun(namespace.spark, text, link)
+    assert link.steps == [*WRITTEN, ABORTING, ABORTED]
+    assert read_rows(namespace) == OLD_ROWS
+
+
+@for_lakes("delta")
+def test_a_dynamic_overwrite_of_delta_replaces_the_partitions_that_it_writes(
+    namespace: LakeNamespace, link: JournalLink
+) -> None:
+    namespace.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        text = f"INSERT OVERWRITE {namespace.table} SELECT 100L, 'new', 1L"
+        assert CtasRun(namespace.spark, text, link).plan.atomic
+    finally:
+        namespace.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    kept = [row for row in OLD_ROWS if row[2] != 1]
+    assert read_rows(namespace) == [*kept, (100, "new", 1)]
+
+
+@versioned
+def test_a_session_that_is_cloned_meanwhile_does_not_carry_the_mark(
+    namespace: LakeNamespace, link: JournalLink
+) -> None:
+    clones: list[str] = []
+    run = NativeWrite.run
+
+    def clone_and_run(write: NativeWrite) -> DataFrame:
+        with override_conf(namespace.spark, write.mark, is_private=True):
+            clone = clone_session(namespace.spark)
+            clones.extend(key for key in write.mark if clone.conf.get(key, None) is not None)
+        return run(write)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NativeWrite, "run", clone_and_run)
+        CtasRun(namespace.spark, APPEND.format(namespace.table), link)
+    assert clones == []
+    assert read_rows(namespace) == RESULTS[APPEND]
+
+
+@for_lakes("iceberg-base")
+def test_a_write_to_a_branch_runs_as_plain_spark(
+    namespace: LakeNamespace, link: JournalLink
+) -> None:
+    path = TablePath("base", (namespace.name.rpartition(".")[2], "t"), "branch_b")
+    definition = WriteDefinition(
+        transaction="tx_1",
+        epoch=1,
+        plan=None,
+        run=lambda: namespace.spark.range(1),
+        writer="w",
+        version=1,
+    )
+    catalog = IcebergCatalog(namespace.spark, "base")
+    assert catalog.create_two_phase_write(path, definition) is None
+    assert link.steps == []
 
 
 class OtherCatalog(IcebergCatalog):

@@ -151,6 +151,58 @@ def test_values_of_partitions_with_special_characters_are_kept(
     ]
 
 
+def test_values_of_partitions_with_line_separators_are_kept(
+    spark: SparkSession, link: JournalLink
+) -> None:
+    spark.sql("CREATE TABLE written (id BIGINT, s STRING) USING parquet PARTITIONED BY (s)")
+    values = ["a\u2028b", "c\u0085d", "e\nf", "g\th"]
+    for number, value in enumerate(values):
+        parameters = [Parameter(value=number), Parameter(value=value)]
+        for _ in range(2):
+            CtasRun(
+                spark, "INSERT INTO written VALUES (?, ?)", JournalLink(), parameters=parameters
+            )
+    CtasRun(spark, "INSERT INTO written VALUES (9, 'plain')", link)
+    found = fetch_rows(spark, "SELECT s, count(*) FROM written WHERE id < 9 GROUP BY s ORDER BY s")
+    assert found == [(value, 2) for value in sorted(values)]
+
+
+@pytest.mark.parametrize("mode", ["static", "dynamic"])
+@pytest.mark.parametrize("partition", ["PARTITION (k = 1) SELECT 7, 'new'", "SELECT 7, 'new', 1"])
+def test_an_overwrite_shows_no_rows_of_a_partition_that_was_dropped(
+    spark: SparkSession, link: JournalLink, tmp_path: Path, mode: str, partition: str
+) -> None:
+    # The files of an external table stay when its partition is dropped.
+    create(spark, f"USING parquet PARTITIONED BY (k) LOCATION '{tmp_path / 'rows'}'")
+    spark.sql("ALTER TABLE written DROP PARTITION (k = 1)")
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", mode)
+    try:
+        CtasRun(spark, f"INSERT OVERWRITE written {partition}", link)
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert fetch_rows(spark, "SELECT id, s FROM written WHERE k = 1") == [(7, "new")]
+
+
+@pytest.mark.parametrize("verb", ["INTO", "OVERWRITE"])
+@pytest.mark.parametrize("value", [1, 8])
+def test_a_static_partition_without_rows_stays_or_is_added(
+    spark: SparkSession, link: JournalLink, verb: str, value: int
+) -> None:
+    create(spark, "USING parquet PARTITIONED BY (k)")
+    CtasRun(spark, f"INSERT {verb} written PARTITION (k = {value}) SELECT 1, 'x' WHERE false", link)
+    partitions = [row[0] for row in fetch_rows(spark, "SHOW PARTITIONS written")]
+    assert f"k={value}" in partitions
+    kept = [row for row in OLD if verb == "INTO" or row[2] != value]
+    assert rows(spark) == kept
+
+
+def test_an_insert_into_a_computed_name_is_atomic(spark: SparkSession, link: JournalLink) -> None:
+    create(spark)
+    text = f"INSERT INTO IDENTIFIER('writ' || 'ten') BY NAME {NEW}"
+    assert CtasRun(spark, text, link).plan.atomic
+    assert rows(spark) == sorted(OLD + ADDED)
+
+
 def test_if_not_exists_keeps_an_existing_partition(spark: SparkSession, link: JournalLink) -> None:
     create(spark, "USING parquet PARTITIONED BY (k)")
     text = "INSERT OVERWRITE written PARTITION (k = {}) IF NOT EXISTS SELECT 1, 'new'"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.store import LOST, new_statement, running_session
+from sqlalchemy import update
+from tests.support.store import LOST, new_statement, register_node, running_session
 
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.store import (
@@ -14,11 +15,12 @@ from headrace.store import (
     statements,
 )
 from headrace.store.database import Database
+from headrace.store.tables import nodes
 
 
 @pytest.mark.parametrize("state", [StatementState.LAUNCHED, StatementState.RUNNING])
 @pytest.mark.parametrize("is_query", [True, False])
-def test_only_a_query_is_retried_until_its_attempts_are_used_up(
+def test_a_statement_with_effects_is_not_retried_and_a_query_is(
     store: Database, state: StatementState, is_query: bool
 ) -> None:
     lease = running_session(store)
@@ -112,3 +114,17 @@ def test_a_statement_that_ends_with_its_driver_gets_a_pending_hook_call(store: D
         ] == [cancelled]
         assert sessions.transition(tx, lease.session_id, SessionState.DEAD, actor="test")
         assert pending_hook_calls.list_for_session(tx, lease.session_id) == []
+
+
+def test_a_statement_has_effects_from_the_claim_on_while_an_older_node_is_up(
+    store: Database,
+) -> None:
+    """The driver may announce the effects to a node that does not store them."""
+    register_node(store)
+    lease = running_session(store)
+    new_statement(store, lease.session_id)
+    with store.write("test") as tx:
+        tx.execute(update(nodes).values(link_version=1))
+        claimed = statement_transitions.claim_next(tx, lease, may_have_effects=False)
+    assert claimed is not None
+    assert claimed.may_have_effects

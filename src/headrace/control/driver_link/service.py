@@ -229,7 +229,9 @@ class DriverLinkService:
                 lease=lease,
                 locked=locked,
             )
-            if locked is not None and message.has_effects:
+            if locked is None:
+                load_owned_view(tx, lease)
+            elif message.has_effects:
                 statement_transitions.note_effects(tx, statement_id)
                 applied = True
         return Acknowledged(applied=applied)

@@ -63,7 +63,7 @@ class DeltaCatalog(SessionCatalog):
         if "writer" in journalled.record:
             return DeltaWrite(self.session, restore_record(journalled, self.catalog))
         # Only the record of a StagedTable names a staged table.
-        if "staged" in journalled.record or "fingerprint" in journalled.record:
+        if "staged" in journalled.record:
             return super().restore(journalled)
         claimed = NativeCommitRecord.model_validate(journalled.record)
         target = journalled.check_target(claimed.target, self.catalog)

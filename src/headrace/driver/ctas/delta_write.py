@@ -32,4 +32,5 @@ class DeltaWrite(NativeWrite):
         may_be_stale = False
         snapshot = logs.forTable(jvm.session, table).update(may_be_stale, jvm.none(), jvm.none())
         version = snapshot.transactions().get(self.record.writer)
-        return bool(version.isDefined() and version.get() >= self.record.version)
+        # A newer version belongs to a later statement of the session.
+        return bool(version.isDefined() and version.get() == self.record.version)

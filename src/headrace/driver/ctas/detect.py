@@ -152,8 +152,8 @@ def describe_ctas(session: SparkSession, parsed_plan: Any, bind: Binding) -> Cta
         ignore_if_exists=plan.ignoreIfExists(),
         replaces=replaces,
         must_exist=replaces and not parsed_plan.orCreate(),
-        provider=_option_value(spec.provider()),
-        location=_option_value(spec.location()),
+        provider=option_value(spec.provider()),
+        location=option_value(spec.location()),
         is_streaming=analysed.query().isStreaming(),
         is_session_catalog=is_session_catalog,
         bind=bind,
@@ -173,7 +173,7 @@ def v1_path(table: Any) -> TablePath:
 
 def identified_path(identifier: Any) -> TablePath:
     """Return the path of a TableIdentifier of Spark with a database."""
-    catalog = _option_value(identifier.catalog()) or "spark_catalog"
+    catalog = option_value(identifier.catalog()) or "spark_catalog"
     return TablePath(catalog, (identifier.database().get(),), identifier.table())
 
 
@@ -240,7 +240,7 @@ def _v2_path(analysed: Any) -> TablePath:
     return TablePath(resolved.catalog().name(), tuple(identifier.namespace()), identifier.name())
 
 
-def _option_value(option: Any) -> str | None:
+def option_value(option: Any) -> Any:
     """Return the value of a Scala Option, or None if the option is empty."""
     return option.get() if option.isDefined() else None
 

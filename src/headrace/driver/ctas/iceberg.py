@@ -34,6 +34,7 @@ from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
 _DATA, _METADATA = "write.data.path", "write.metadata.path"
 _WRITTEN = (_DATA, _METADATA)
 """Table properties that a transaction sets and restores."""
+_BRANCH = "branch_"
 _IDENTIFYING = ("type", "catalog-impl", "uri", "warehouse", "jdbc.catalog-name")
 
 
@@ -93,6 +94,9 @@ class IcebergCatalog(TwoPhaseCatalog):
     def create_two_phase_write(
         self, path: TablePath, write: WriteDefinition
     ) -> TwoPhaseWrite | None:
+        if len(path.namespace) > 1 and path.table.startswith(_BRANCH):
+            # The name of a branch, `db.t.branch_b`, is no name of a table.
+            return None
         record = NativeWriteRecord(
             transaction=write.transaction, target=path, writer=write.writer, version=write.version
         )

@@ -15,8 +15,8 @@ from headrace.driver.py4j_bridge import Py4JBridge
 
 _SNAPSHOT_PROPERTY = f"spark.sql.iceberg.snapshot-property.{TRANSACTION_PROPERTY}"
 
-_DELETES = {"DeleteFromTable", "ReplaceData", "WriteDelta"}
-"""Class names of plans that Spark may turn into the deletion of whole files."""
+_ROW_LEVEL = {"DeleteFromTable", "ReplaceData", "WriteDelta"}
+"""Class names of the plans of DELETE, UPDATE and MERGE, which may delete whole files."""
 
 
 class IcebergWrite(NativeWrite):
@@ -38,13 +38,13 @@ class IcebergWrite(NativeWrite):
         return {_SNAPSHOT_PROPERTY: self.record.transaction}
 
     def run(self) -> DataFrame:
-        if plan_class_name(self._plan) not in _DELETES:
+        if plan_class_name(self._plan) not in _ROW_LEVEL:
             return super().run()
         jvm = Py4JBridge(self.session)
-        marked = compile_java(jvm.root, __package__, "MarkedDelete")
+        marked = compile_java(jvm.root, __package__, "MarkedStatement")
         properties = jvm.type("java.util.HashMap")()
         properties.put(TRANSACTION_PROPERTY, self.record.transaction)
-        with override_conf(self.session, self.mark):
+        with override_conf(self.session, self.mark, is_private=True):
             rows = marked.run(properties, jvm.session, self._plan)
         return ClassicDataFrame(rows, self.session)
 

@@ -40,11 +40,11 @@ _VIEW_KINDS = {"v", "m"}
 """Values of pg_class.relkind: view and materialized view."""
 _DUPLICATE_STATES = {"42P07", "42710"}
 """SQLSTATEs duplicate_table and duplicate_object."""
-_REFUSAL_CLASSES = ("42", "2B", "55", "0A")
-"""Classes of SQLSTATE with which PostgreSQL refuses a change for good.
+_TRANSIENT_CLASSES = ("08", "40", "53", "57", "58", "XX")
+"""Classes of SQLSTATE that are worth another attempt.
 
-They are: syntax error or access rule violation, dependent objects exist, object not in the
-required state, feature not supported.
+They are: connection exception, transaction rollback, insufficient resources, operator intervention,
+system error, internal error. With any other state, PostgreSQL refuses the change for good.
 """
 
 
@@ -178,6 +178,6 @@ def _translate_error(error: Py4JJavaError) -> Exception:
         return transient
     if state in _DUPLICATE_STATES:
         return TableAlreadyExists(f"The database refused the change: {message}")
-    if state is not None and state.startswith(_REFUSAL_CLASSES):
+    if state is not None and not state.startswith(_TRANSIENT_CLASSES):
         return CatalogError(f"The database refused the change: {message}")
     return transient

@@ -13,9 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.base import TablePath, TwoPhaseWrite, WriteDefinition
 from headrace.driver.ctas.detect import plan_class_name
-from headrace.driver.ctas.jdbc_connection import JdbcConnection, JdbcTransaction
+from headrace.driver.ctas.jdbc_connection import (
+    DatabaseRelation,
+    JdbcConnection,
+    JdbcTransaction,
+)
 from headrace.driver.ctas.preconditions import staged_table_missing_error
-from headrace.driver.parameters import frame_of_plan
+from headrace.driver.parameters import empty_frame, frame_of_plan
 from headrace.errors import CatalogError
 
 
@@ -61,7 +65,7 @@ class JdbcWrite(TwoPhaseWrite):
     def run(self) -> DataFrame:
         rows = frame_of_plan(self._session, self._query)
         rows.writeTo(self._record.staged.sql_name).append()
-        return self._session.sql("SELECT 1 WHERE false").select()
+        return empty_frame(self._session)
 
     def finish_write(self) -> None:
         with self._connection.open() as database:
@@ -97,7 +101,8 @@ class JdbcWrite(TwoPhaseWrite):
 
     def _has_staged(self, database: JdbcTransaction) -> bool:
         staged = database.find(self._record.staged)
-        return staged is not None and staged.oid == self._record.staged_oid
+        # A view of that name could run functions of another user.
+        return staged == DatabaseRelation(str(self._record.staged_oid), "table")
 
     def _check_target(self, database: JdbcTransaction) -> None:
         """Raise CatalogError if the target is not the table that the write began with."""

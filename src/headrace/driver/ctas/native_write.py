@@ -1,7 +1,8 @@
 """A change of rows that its catalog publishes in one step, with a mark that names the statement.
 
 Spark runs the statement unchanged. The mark goes into the same commit. After the loss of a driver,
-the next one looks for the mark: it decides whether the statement is complete or runs again.
+the next driver looks for the mark. If it exists, the statement is complete. Otherwise the statement
+runs again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from headrace.driver.ctas.base import (
     TwoPhaseWrite,
     WriteDefinition,
 )
-from headrace.errors import CatalogError
 
 _RECOVERED_NOTE = (
     "The driver was lost after the commit: the counts that the statement returns are not known."
@@ -73,22 +73,15 @@ class NativeWrite(TwoPhaseWrite):
 
     def run(self) -> DataFrame:
         assert self._definition is not None
-        with override_conf(self.session, self.mark):
+        # A stream that starts meanwhile must not carry the mark.
+        with override_conf(self.session, self.mark, is_private=True):
             return self._definition.run()
 
     def commit(self) -> None:
         """Do nothing: the rows are in the table."""
 
     def abort(self) -> None:
-        """Do nothing: files without a commit belong to no version of the table.
-
-        Raises:
-            CatalogError: the rows are in the table.
-        """
-        if self.is_published():
-            raise CatalogError(
-                f"The rows are already in table {self.record.target.sql_name}. They stay there."
-            )
+        """Do nothing: files without a commit belong to no version of the table."""
 
     def to_record(self) -> dict[str, Any]:
         return self.record.model_dump(mode="json")

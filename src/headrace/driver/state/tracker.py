@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from headrace.driver.conf_overrides import keep_private, set_conf
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.state import functions, namespace, resources, variables, views
 from headrace.driver.state.limits import limit_snapshot
@@ -84,7 +85,9 @@ def clone_session(session: SparkSession) -> SparkSession:
     Spark's `cloneSession` copies neither variables nor the current catalog. Raises Py4JError.
     """
     original = Py4JBridge(session)
-    clone = SparkSession(session.sparkContext, original.session.cloneSession())
+    with keep_private(session) as earlier_conf:
+        clone = SparkSession(session.sparkContext, original.session.cloneSession())
+        set_conf(clone, earlier_conf)
     jvm = Py4JBridge(clone)
     variables.copy(original, jvm)
     current = namespace.capture(original)

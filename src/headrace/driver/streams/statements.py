@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.driver.ctas import Cancelled
 from headrace.driver.ctas.view_query import read_scope
 from headrace.driver.failures import KnownFailure
+from headrace.driver.parameters import empty_frame
 from headrace.driver.streams.columns import columns_to_ddl
 from headrace.driver.streams.invalid_stream import InvalidStream
 from headrace.driver.streams.sources import (
@@ -59,7 +60,7 @@ def run_stream_statement(
         _check_stream(clone_session(), command, assignment.definitions)
     elif isinstance(command, CreateSink) and command.columns is not None:
         session.createDataFrame([], columns_to_ddl(command.columns))
-    return session.sql("SELECT 1 WHERE false").select()
+    return empty_frame(session)
 
 
 def _check_stream(

@@ -24,12 +24,16 @@ _SESSION_CATALOG = "spark_catalog"
 # Class names of Spark's parsed plans, with the field that holds the target.
 _INSERT = "InsertIntoStatement"
 _EXCLUSIVE = {
-    # Two files of the same name would replace each other.
+    # Two loaded files of the same name would replace each other. A two-phase write must find the
+    # partitions where they were when it listed them.
     "LoadData": "child",
     "InsertIntoDir": "storage",
     "TruncateTable": "table",
     "TruncatePartition": "table",
+    "AddPartitions": "table",
     "DropPartitions": "table",
+    "RenamePartitions": "table",
+    "SetTableLocation": "table",
     "DropTable": "child",
     "RenameTable": "child",
 }

@@ -11,6 +11,7 @@ from headrace.driver.ctas.base import TablePath
 from headrace.driver.ctas.detect import (
     analyse,
     identified_path,
+    option_value,
     plan_class_name,
     plan_parts,
     v1_path,
@@ -25,9 +26,12 @@ _WITH = "UnresolvedWith"
 _DML = {"InsertIntoStatement", "LoadData", "DeleteFromTable", "UpdateTable", "MergeIntoTable"}
 _WRITES = {*_DML, "InsertIntoDir"}
 _EXECUTE_IMMEDIATE = "UnresolvedExecuteImmediate"
+_IDENTIFIER_CLAUSE = "PlanWithUnresolvedIdentifier"
+_SCRIPT = "CompoundBody"
 # Class names of analysed plans.
 _DELTA = {"UpdateCommand", "DeleteCommand", "MergeIntoCommand"}
 _V2 = {
+    "DeltaDynamicPartitionOverwriteCommand",
     "AppendData",
     "OverwriteByExpression",
     "OverwritePartitionsDynamic",
@@ -67,7 +71,7 @@ def describe_row_change(session: SparkSession, parsed_plan: Any, bind: Binding) 
     if kind == LOAD:
         return RowChange(path=identified_path(command.table()), catalog_class=None, command=command)
     if kind in {SPARK_FORMAT, HIVE_FORMAT, *_DELTA}:
-        table = command.table() if kind == HIVE_FORMAT else _value(command.catalogTable())
+        table = command.table() if kind == HIVE_FORMAT else option_value(command.catalogTable())
         if table is None:
             return None
         path = v1_path(table)
@@ -90,7 +94,10 @@ def may_write_rows(parsed_plan: Any) -> bool:
 
 
 def _has_part(parsed_plan: Any, kinds: set[str]) -> bool:
-    return any(plan_class_name(part) in kinds for part in plan_parts(parsed_plan))
+    # A statement of a script may itself be inside of a WITH clause.
+    is_script = plan_class_name(parsed_plan) == _SCRIPT
+    roots = plan_parts(parsed_plan) if is_script else [parsed_plan]
+    return any(plan_class_name(part) in kinds for root in roots for part in plan_parts(root))
 
 
 def _describe_v2(command: Any) -> RowChange | None:
@@ -99,7 +106,7 @@ def _describe_v2(command: Any) -> RowChange | None:
         relation = relation.child()
     if plan_class_name(relation) != _RELATION:
         return None
-    catalog, identifier = _value(relation.catalog()), _value(relation.identifier())
+    catalog, identifier = option_value(relation.catalog()), option_value(relation.identifier())
     if catalog is None or identifier is None:
         return None
     path = TablePath(str(catalog.name()), tuple(identifier.namespace()), str(identifier.name()))
@@ -111,12 +118,9 @@ def _is_dml(parsed_plan: Any) -> bool:
     plan = parsed_plan
     while plan_class_name(plan) == _WITH:
         plan = plan.child()
-    return plan_class_name(plan) in _DML
+    # What IDENTIFIER('t') names is known after the analysis only.
+    return plan_class_name(plan) in {*_DML, _IDENTIFIER_CLAUSE}
 
 
 def _class_of(catalog: Any) -> str:
     return str(catalog.getClass().getName())
-
-
-def _value(option: Any) -> Any:
-    return option.get() if option.isDefined() else None

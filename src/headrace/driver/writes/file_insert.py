@@ -63,6 +63,7 @@ def describe_file_insert(session: SparkSession, command: Any) -> FileInsert:
         mode=mode,
         static=static,
         static_folder=static_path(jvm, names, static),
+        is_one_partition=bool(static) and len(static) == len(names),
         keeps_existing=bool(command.ifPartitionNotExists()),
         drops_emptied=True,
         command=command,
@@ -87,6 +88,7 @@ def _describe_hive(jvm: Py4JBridge, command: Any) -> FileInsert:
         mode=mode,
         static=static,
         static_folder=folder,
+        is_one_partition=bool(static) and not is_dynamic,
         keeps_existing=bool(command.ifPartitionNotExists()),
         command=writes(
             jvm.type("org.apache.hadoop.fs.Path")("/"),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.driver.parameters import empty_frame
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.writes.staged_files import StagedFiles
 from headrace.driver.writes.staged_rows import StagedRows, static_path
 
+_LOG = logging.getLogger("headrace.driver")
 LOAD = "LoadDataCommand"
 """Class name of Spark's command."""
 
@@ -27,21 +31,28 @@ class FileLoad(StagedRows):
     def write_to(self, session: SparkSession, location: Any) -> tuple[DataFrame, int | None]:
         target = "/".join(filter(None, [str(location.toString()), self.static_folder]))
         StagedFiles(session).copy(self.sources, target)
-        return session.sql("SELECT 1 WHERE false").select(), None
+        return empty_frame(session), None
 
     def finish(self, session: SparkSession) -> None:
         # Only now: before the commit, the staged copy may be removed again.
-        if not self.is_local:
+        if self.is_local:
+            return
+        try:
             StagedFiles(session).remove(self.sources, root=None)
+        except Py4JError as error:
+            _LOG.warning("the source files of a LOAD DATA were not removed: %s", error)
 
 
 def describe_file_load(session: SparkSession, command: Any) -> FileLoad | None:
     """Describe a LOAD DATA.
 
-    Return None if Spark or Hive refuses it: then they report the error. Raises Py4JError.
+    Return None if Spark or Hive will refuse it, so that Spark reports the error. Raises Py4JError.
     """
     jvm = Py4JBridge(session)
     metadata = jvm.state.catalog().getTableMetadata(command.table())
+    provider = metadata.provider()
+    if provider.isDefined() and str(provider.get()).lower() != "hive":
+        return None
     names = [str(name) for name in jvm.list_of(metadata.partitionColumnNames())]
     values = jvm.map_of(command.partition().get()) if command.partition().isDefined() else {}
     by_lower_case = {key.lower(): value for key, value in values.items()}
@@ -54,6 +65,7 @@ def describe_file_load(session: SparkSession, command: Any) -> FileLoad | None:
         mode="overwrite" if command.isOverwrite() else "append",
         static=static,
         static_folder=static_path(jvm, names, static),
+        is_one_partition=bool(static),
         sources=sources,
         is_local=is_local,
     )

@@ -80,4 +80,5 @@ class StagedFiles:
 
 
 def _lines(text: str) -> list[str]:
-    return text.splitlines() if text else []
+    # Not `splitlines`: names may contain other separators, for example U+2028.
+    return text.split("\n")[:-1]

@@ -22,6 +22,8 @@ class StagedRows(ABC):
     """Values in the PARTITION clause, by partition column."""
     static_folder: str
     """Path that all its partitions begin with, e.g. `k=1`; empty without such values."""
+    is_one_partition: bool
+    """Whether the PARTITION clause has a value for every partition column."""
     keeps_existing: bool = False
     """Whether nothing is written if the partition exists."""
     drops_emptied: bool = False
@@ -39,7 +41,7 @@ class StagedRows(ABC):
         """
 
     def finish(self, session: SparkSession) -> None:  # noqa: B027 - most have nothing to do
-        """Clean up after the commit, if the driver that has written the rows makes it."""
+        """Clean up after the commit. A driver that completes the commit of another does not."""
 
 
 def static_path(jvm: Py4JBridge, names: list[str], static: dict[str, str]) -> str:

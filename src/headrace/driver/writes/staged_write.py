@@ -18,6 +18,7 @@ from headrace.driver.ctas.base import JournalledTable, TablePath, TwoPhaseWrite,
 from headrace.driver.ctas.detect import plan_class_name
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.staged_table import RelativeFile
+from headrace.driver.parameters import empty_frame
 from headrace.driver.writes.file_insert import describe_file_insert
 from headrace.driver.writes.file_load import LOAD, describe_file_load
 from headrace.driver.writes.staged_files import StagedFiles
@@ -27,7 +28,7 @@ from headrace.errors import CatalogError
 
 _MANIFEST = "_manifest.json"
 _REPLACING = "_replacing"
-"""File that exists from the moment on when old files are removed: only the way forward remains."""
+"""File that exists before old files are removed: from then on, the commit must be completed."""
 _SUCCESS = "_SUCCESS"
 _OVERWRITE_NOTE = (
     "The new files were added before the old ones were removed: for some milliseconds, readers may"
@@ -49,7 +50,9 @@ class WriteRecord(BaseModel):
     fingerprint: str
     """See `TableState.fingerprint`, when the write began."""
     rows: int | None = None
-    """Number of rows, from the end of the write on."""
+    """Number of rows, from the end of the write on; None if it is not known."""
+    has_files: bool = False
+    """Whether there are files to move, from the end of the write on."""
 
 
 class CommitManifest(BaseModel):
@@ -100,14 +103,16 @@ class StagedWrite(TwoPhaseWrite):
         if staged_rows.keeps_existing and self._partition_exists(staged_rows):
             self._writes_nothing = True
             self.note = "Nothing was done: the partition already exists."
-            return self._session.sql("SELECT 1 WHERE false").select()
+            return empty_frame(self._session)
         staging, _system = self._files.resolve(self._record.staging)
         frame, self.rows_written = staged_rows.write_to(self._session, staging)
         return frame
 
     def finish_write(self) -> None:
-        self._record = self._record.model_copy(update={"rows": self.rows_written})
         self._manifest = self._make_manifest()
+        self._record = self._record.model_copy(
+            update={"rows": self.rows_written, "has_files": bool(self._manifest.moves)}
+        )
         place = f"{self._record.staging}/{_MANIFEST}"
         self._files.replace(place, self._manifest.model_dump_json())
 
@@ -160,20 +165,22 @@ class StagedWrite(TwoPhaseWrite):
             return CommitManifest(moves=[], new_partitions=[], old_files=[], emptied_partitions=[])
         names = self._staged_files.list_files(self._record.staging)
         folders = {name.rpartition("/")[0] for name in names}
+        if not folders and staged_rows.is_one_partition:
+            # Spark and Hive keep, or add, the partition of a statement without rows.
+            folders = {staged_rows.static_folder}
         # Only now: a statement that held the write lock before may have dropped partitions.
         places = self._list_places(staged_rows)
         moves = []
         for name in names:
             folder, _, file = name.rpartition("/")
             moves.append((name, _join(places.get(folder, folder), f"{self._file_prefix}{file}")))
-        is_append = self._record.mode == "append"
-        replaced = {} if is_append else self._find_replaced(staged_rows, places, folders)
-        emptied = [path for path in replaced if path and path not in folders]
+        replaces_all = self._record.mode == "overwrite"
+        emptied = [path for path in places if path not in folders] if replaces_all else []
         return CommitManifest(
             moves=moves,
             new_partitions=sorted(folders - places.keys()) if tracks else [],
-            old_files=[file for found in replaced.values() for file in found],
-            emptied_partitions=emptied if tracks and staged_rows.drops_emptied else [],
+            old_files=self._find_replaced(staged_rows, places, folders),
+            emptied_partitions=emptied if staged_rows.drops_emptied else [],
         )
 
     def _list_places(self, staged_rows: StagedRows) -> dict[str, str]:
@@ -194,37 +201,38 @@ class StagedWrite(TwoPhaseWrite):
         return places
 
     def _partition_exists(self, staged_rows: StagedRows) -> bool:
-        """Return whether the partition of the statement exists."""
-        return bool(self._find_replaced(staged_rows, self._list_places(staged_rows)))
+        if self._record.tracks_partitions:
+            return bool(self._list_places(staged_rows))
+        return bool(self._list_below(staged_rows.static_folder))
 
     def _find_replaced(
-        self, staged_rows: StagedRows, places: dict[str, str], folders: set[str] | None = None
-    ) -> dict[str, list[str]]:
-        """Return the files of each directory that an overwrite replaces, by its partition's path.
+        self, staged_rows: StagedRows, places: dict[str, str], folders: set[str]
+    ) -> list[str]:
+        """Return the files that the write replaces.
+
+        This includes files of partitions that the catalog does not list, for example because a
+        partition of an external table was dropped: the new partition would show their rows.
 
         Args:
             places: See `_list_places`.
-            folders: Paths of the partitions with new rows; None: any.
+            folders: Paths of the partitions with new rows.
         """
-        record = self._record
-        chosen = folders if record.mode == "overwrite partitions" else None
-        if record.tracks_partitions:
-            return {
-                path: [
-                    _join(place, file)
-                    for file in self._staged_files.list_files(_join(record.location, place))
-                ]
-                for path, place in places.items()
-                if chosen is None or path in chosen
-            }
-        below = staged_rows.static_folder
-        found: dict[str, list[str]] = {}
-        for name in self._staged_files.list_files(_join(record.location, below)):
-            file = _join(below, name)
-            folder = file.rpartition("/")[0]
-            if chosen is None or folder in chosen:
-                found.setdefault(folder, []).append(file)
-        return found
+        mode = self._record.mode
+        if mode == "append":
+            return []
+        if mode == "overwrite":
+            below = staged_rows.static_folder
+            prefix = f"{below}/" if below else ""
+            others = [place for place in places.values() if not f"{place}/".startswith(prefix)]
+            roots = [below, *others]
+        else:
+            roots = sorted({places.get(folder, folder) for folder in folders})
+        return [file for root in roots for file in self._list_below(root)]
+
+    def _list_below(self, folder: str) -> list[str]:
+        """Return the files that readers see below a folder of the table."""
+        names = self._staged_files.list_files(_join(self._record.location, folder))
+        return [_join(folder, name) for name in names]
 
     def _remove(self, files: list[str]) -> None:
         location = self._record.location
@@ -236,9 +244,8 @@ class StagedWrite(TwoPhaseWrite):
         return f"{self._record.transaction.removeprefix('tx_')}-"
 
     def _check_moved(self) -> None:
-        """Raise CatalogError if the table has no file of this transaction, which has rows."""
-        files = self._staged_files.list_files(self._record.location) if self._record.rows else []
-        if self._record.rows and not any(self._is_own(file) for file in files):
+        """Raise CatalogError if the table has no file of this transaction, which has files."""
+        if self._record.has_files and not any(map(self._is_own, self._list_below(""))):
             raise CatalogError(
                 f"The staged rows of table {self._record.target.sql_name} are missing. The table"
                 " was dropped, or another program has removed them. Run the statement again."

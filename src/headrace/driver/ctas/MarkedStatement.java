@@ -12,13 +12,13 @@ import org.apache.spark.sql.classic.SparkSession;
  *
  * <p>Iceberg ignores the session's configuration when it deletes whole files.
  */
-public class MarkedDelete implements Callable {
+public class MarkedStatement implements Callable {
     private SparkSession session;
     private LogicalPlan plan;
 
     /** Return the rows of the statement. */
     public Object run(Map properties, SparkSession session, LogicalPlan plan) throws Exception {
-        MarkedDelete marked = new MarkedDelete();
+        MarkedStatement marked = new MarkedStatement();
         marked.session = session;
         marked.plan = plan;
         return CommitMetadata.withCommitProperties(properties, marked, Exception.class);
