@@ -31,6 +31,7 @@ _CONDITIONS = {
 _CHANGED_SUMS = {
     "INSERT INTO": ["1001", "499507", "1006", "1000", "2891"],
     "INSERT OVERWRITE": COMPLETE_SUM,
+    "LOAD DATA": ["1001", "499507", "1006", "1000", "2891"],
     "UPDATE": ["1000", "499500", "999", "1000", "3890"],
     # It changes the old row, and adds all others.
     "MERGE INTO": ["1000", "499500", "1005", "1000", "2891"],
@@ -79,6 +80,7 @@ _BY_NAME = {lake.name: lake for lake in LAKES}
 _HIVE = Lake(
     "hive-text", "spark_catalog", "PARTITIONED BY (k) STORED AS TEXTFILE", replaces_atomically=False
 )
+_FLAT_HIVE = Lake("hive-flat", "spark_catalog", "STORED AS TEXTFILE", replaces_atomically=False)
 _DYNAMIC = {"hive.exec.dynamic.partition.mode": "nonstrict"}
 _REPLACE = "CREATE OR REPLACE TABLE"
 KINDS = [
@@ -98,6 +100,7 @@ KINDS = [
         for lake in [*LAKES, _HIVE]
         for command in ("INSERT INTO", "INSERT OVERWRITE")
     ),
+    TableKind("hive-load", _FLAT_HIVE, "LOAD DATA"),
     *(
         TableKind(f"{name}-{command.split()[0].lower()}", _BY_NAME[name], command)
         for name in ("delta", "iceberg-base")
@@ -145,8 +148,11 @@ _ALL = [
 
 
 def list_cases(kind: TableKind) -> list[Case]:
-    """Return all cases for a CTAS and an INSERT of each lake, and some for their variants."""
-    if kind.lake.name == kind.name or kind.command == "INSERT INTO":
+    """Return all cases for a CTAS of each lake and for changes of rows, and some for variants."""
+    if kind.command == "LOAD DATA":
+        # It runs no query that could fail or be slow.
+        return [case for case in _ALL if case.fault is not None]
+    if kind.lake.name == kind.name or kind.changes_rows:
         return _ALL
     if kind.in_memory:
         # The tables of such a session end with its driver, so the session is not continued.
@@ -183,6 +189,11 @@ class Table:
     def _location(self) -> Path:
         return self._folder / "located" / self._short
 
+    @property
+    def _source(self) -> Path:
+        """The file of a LOAD DATA."""
+        return self._folder / "rows.txt"
+
     def text(self, query: str) -> str:
         """Return the statement with this query."""
         command = self.kind.command
@@ -194,6 +205,8 @@ class Table:
                 " WHEN MATCHED THEN UPDATE SET s = concat(t.s, '!')"
                 " WHEN NOT MATCHED THEN INSERT *"
             )
+        if command == "LOAD DATA":
+            return f"LOAD DATA LOCAL INPATH '{self._source}' INTO TABLE {self._name}"
         if self.kind.changes_rows:
             return f"{command} {self._name} {query}"
         clause = self.kind.lake.clause
@@ -206,6 +219,8 @@ class Table:
     def prepare(self) -> str:
         """Create what the statement needs; return the id of the last statement."""
         last = self._run(f"CREATE NAMESPACE {self._namespace}")
+        if self.kind.command == "LOAD DATA":
+            self._source.write_text("".join(f"{n}\x01{n}\x01{n % 3}\n" for n in range(1000)))
         if self.kind.has_old_rows:
             query, _sum = self.kind.old_rows
             create = f"CREATE TABLE {self._name} {self.kind.lake.clause} AS {query}"
