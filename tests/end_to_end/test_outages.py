@@ -206,6 +206,7 @@ def test_a_write_whose_partitions_the_metastore_did_not_add_is_completed(
         lambda: any(folder.glob("k=1/*.parquet")), every=0.001, seconds=60, what="files are moved"
     )
     _find_metastore(node).kill()
+    assert node.statement(statement_id)["state"] == "running"
     wait_until(
         lambda: node.statement(statement_id)["state"] in ENDED,
         seconds=120,
@@ -213,8 +214,6 @@ def test_a_write_whose_partitions_the_metastore_did_not_add_is_completed(
     )
     written = node.statement(statement_id)
     assert (written["state"], written["atomic"]) == ("success", True), written
-    log = (node.home / "logs" / f"{session}.log").read_text()
-    assert f"(table `{database}`.`t`): " in log, "the metastore died after the commit"
     total = node.rows(f"SELECT count(*), sum(id) FROM {table}", session)
     assert total == [["1501", "1124249"] if verb == "INTO" else ["1500", "1124250"]]
     partitions = node.rows(f"SHOW PARTITIONS {table}", session)

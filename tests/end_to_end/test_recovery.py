@@ -123,9 +123,13 @@ def submit_and_wait_running(node: NodeProcess, session: str, text: str) -> str:
     # Without atomicity, an INSERT is not safe to run again.
     conf = {"headrace.writes.atomicity": "off"}
     statement_id = str(node.submit(text, session, conf=conf)["id"])
-    wait_until(
-        lambda: node.statement(statement_id)["state"] == "running", what="the statement runs"
-    )
+
+    def is_running() -> bool:
+        progress = node.statement(statement_id)["progress"]
+        return bool(progress and progress["tasks_active"])
+
+    # Before Spark has begun it, every statement is safe to run again.
+    wait_until(is_running, seconds=60, what="the statement runs")
     return statement_id
 
 

@@ -158,9 +158,14 @@ def check_attempts(rows: Rows) -> Iterator[str]:
     The limit does not hold for a table that was being published: every new driver continues it.
     """
     begun = {row["statement_id"] for row in rows.transactions}
+    harmless = {
+        event["entity_id"]
+        for event in rows.events
+        if event["target"] == "waiting" and (event["detail"] or {}).get("effects") is False
+    }
     published = {row["statement_id"] for row in rows.transactions if _was_publishing(rows, row)}
     for row in rows.statements:
-        is_safe = row["is_query"] or row["id"] in begun or row["command"] in RETRIED
+        is_safe = row["is_query"] or row["command"] in RETRIED or row["id"] in begun | harmless
         limit = rows.max_attempts if is_safe else 1
         if row["attempts"] > limit and row["id"] not in published:
             yield f"statement {row['id']} has {row['attempts']} attempts: {row['text']}"

@@ -55,7 +55,7 @@ def resolve(tx: Tx, session_id: str, *, actor: str, failure: Failure, max_attemp
     for row in tx.execute(query).all():
         transaction = None if row.is_query else transactions.live(tx, row.id)
         target, reason = _outcome_of_loss(row, transaction, failure, max_attempts)
-        detail = {"reason": failure.message} if target is StatementState.WAITING else None
+        detail = _describe_retry(row, failure) if target is StatementState.WAITING else None
         change_state(tx, row.id, row.state, target, failure=reason)
         record(
             tx, row.id, session_id, row.state, target, actor=actor, detail=detail, failure=reason
@@ -63,6 +63,14 @@ def resolve(tx: Tx, session_id: str, *, actor: str, failure: Failure, max_attemp
         if target is not StatementState.WAITING:
             ended.append(row.id)
     pending_hook_calls.add(tx, session_id, ended)
+
+
+def _describe_retry(row: Row[Any], failure: Failure) -> dict[str, Any]:
+    """Return the detail of the event that lets a statement wait for another driver."""
+    detail: dict[str, Any] = {"reason": failure.message}
+    if not (row.is_query or row.may_have_effects):
+        detail["effects"] = False
+    return detail
 
 
 def _outcome_of_loss(

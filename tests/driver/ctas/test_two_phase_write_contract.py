@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -269,6 +270,32 @@ def test_a_row_that_postgresql_refuses_fails_the_insert(
     with pytest.raises(CatalogError, match="duplicate key"):
         CtasRun(namespace.spark, text, link)
     assert link.steps == [*WRITTEN, ABORTING, ABORTED]
+    assert read_rows(namespace) == OLD_ROWS
+
+
+@for_lakes("jdbc")
+def test_staged_rows_of_another_postgresql_user_are_not_published(
+    namespace: LakeNamespace, link: JournalLink, postgres: Postgres
+) -> None:
+    url = namespace.spark.conf.get("spark.sql.catalog.pg.url")
+    assert url is not None
+    role, database = f"r_{secrets.token_hex(4)}", url.partition("?")[0].rpartition("/")[2]
+    schema = namespace.name.rpartition(".")[2]
+
+    def give_away(state: TransactionState) -> None:
+        if state is not COMMITTING:
+            return
+        with psycopg.connect(postgres.url(database)) as connection:
+            connection.execute(f"CREATE ROLE {role}")
+            [(name,)] = connection.execute(
+                "SELECT tablename FROM pg_tables"
+                f" WHERE schemaname = '{schema}' AND tablename LIKE 'headrace%'"
+            ).fetchall()
+            connection.execute(f"ALTER TABLE {schema}.{name} OWNER TO {role}")
+
+    link.before_step = give_away
+    with pytest.raises(CatalogError, match="belong to another user"):
+        CtasRun(namespace.spark, OVERWRITE.format(namespace.table), link)
     assert read_rows(namespace) == OLD_ROWS
 
 

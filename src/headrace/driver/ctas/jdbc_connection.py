@@ -34,6 +34,11 @@ WHERE namespace.nspname = ? AND relation.relname = ?
     AND attribute.attnum > 0 AND NOT attribute.attisdropped
 ORDER BY attribute.attnum
 """
+_IS_OWNED = """
+SELECT pg_get_userbyid(relation.relowner) = CURRENT_USER, ''
+FROM pg_class relation JOIN pg_namespace namespace ON namespace.oid = relation.relnamespace
+WHERE namespace.nspname = ? AND relation.relname = ?
+"""
 _MAY_CREATE = "SELECT has_schema_privilege(?, 'CREATE'), ''"
 _FIND_SCHEMA = "SELECT oid, 's' FROM pg_namespace WHERE nspname = ?"
 _VIEW_KINDS = {"v", "m"}
@@ -120,6 +125,11 @@ class JdbcTransaction:
     def may_create_in(self, schema: str) -> bool:
         """Return whether the user may create tables in a schema."""
         row = self._fetch_first(_MAY_CREATE, schema)
+        return row is not None and row[0] == "t"
+
+    def is_owned(self, path: TablePath) -> bool:
+        """Return whether a table exists and belongs to the user of the connection."""
+        row = self._fetch_first(_IS_OWNED, path.namespace[0], path.table)
         return row is not None and row[0] == "t"
 
     def create_like(self, path: TablePath, model: TablePath) -> None:

@@ -86,6 +86,7 @@ class JdbcWrite(TwoPhaseWrite):
                     return
                 raise staged_table_missing_error(record.target, record.staged)
             self._commit_may_have_begun = True
+            self._check_owner(database)
             self._check_target(database)
             if record.overwrites:
                 database.truncate(record.target)
@@ -103,6 +104,18 @@ class JdbcWrite(TwoPhaseWrite):
         staged = database.find(self._record.staged)
         # A view of that name could run functions of another user.
         return staged == DatabaseRelation(str(self._record.staged_oid), "table")
+
+    def _check_owner(self, database: JdbcTransaction) -> None:
+        """Raise CatalogError if the staged table belongs to another user of the database.
+
+        Another driver's record may name a table that its user has filled, and rows to replace that
+        only this user may remove.
+        """
+        if not database.is_owned(self._record.staged):
+            raise CatalogError(
+                f"The staged rows of table {self._record.target.sql_name} belong to another user of"
+                " the database. Nothing was changed. Recover them in a session of that user."
+            )
 
     def _check_target(self, database: JdbcTransaction) -> None:
         """Raise CatalogError if the target is not the table that the write began with."""

@@ -1,0 +1,67 @@
+"""The end of an execution: a result that cannot be stored does not undo a commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from tests.support.ctas import STATEMENT
+from tests.support.journal import JournalLink
+
+from headrace.driver.ctas.transaction import TransactionHook
+from headrace.driver.execute import Execution
+from headrace.driver.execution_plan import ExecutionPlan
+from headrace.errors import HeadraceError
+from headrace.model.messages import Assignment
+from headrace.model.result import Disposition, ResultRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+class PublishedHook:
+    """The hook of a statement that its catalog has committed, or not."""
+
+    def __init__(self, *, commits_natively: bool, is_published: bool) -> None:
+        self.commits_natively = commits_natively
+        self._is_published = is_published
+
+    def must_roll_forward(self) -> bool:
+        return self._is_published
+
+
+def write_result(spark: SparkSession, hook: PublishedHook) -> tuple[Any, str | None]:
+    """Write the result of an UPDATE to a location that does not exist; return it with the note."""
+    assignment = Assignment(
+        statement_id=STATEMENT,
+        text="UPDATE t SET a = 1",
+        parameters=[],
+        conf={},
+        result_request=ResultRequest(disposition=Disposition.STORED),
+        result_location="/proc/nowhere/result",
+        is_query=False,
+        attempt=1,
+    )
+    execution = Execution(cast("Any", None), JournalLink().as_link(), assignment, cast("Any", None))
+    execution._frame = spark.sql("SELECT 3 AS num_affected_rows")
+    plan = ExecutionPlan(run=spark.sql, hook=cast("TransactionHook", hook))
+    return execution._write_result(plan, spark), execution._note
+
+
+def test_a_result_that_cannot_be_stored_does_not_undo_a_native_commit(spark: SparkSession) -> None:
+    hook = PublishedHook(commits_natively=True, is_published=True)
+    report, note = write_result(spark, hook)
+    assert (report.disposition, report.row_count) == (Disposition.INLINE, 0)
+    assert note is not None
+    assert "could not be stored" in note
+
+
+@pytest.mark.parametrize("commits_natively", [False, True])
+def test_a_result_that_cannot_be_stored_fails_a_statement_without_a_commit(
+    spark: SparkSession, commits_natively: bool
+) -> None:
+    hook = PublishedHook(commits_natively=commits_natively, is_published=not commits_natively)
+    with pytest.raises(HeadraceError):
+        write_result(spark, hook)
