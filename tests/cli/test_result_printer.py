@@ -70,8 +70,8 @@ def test_the_note_of_a_table_that_is_not_atomic_replaces_the_general_warning(
     node.on("plain", outcome={"atomic": False})
     swap, plain = headrace("sql", "swap"), headrace("sql", "plain")
     assert "replaced by two renames" in swap.stderr
-    assert "partial table" not in swap.stderr
-    assert "a failure would have left a partial table" in plain.stderr
+    assert "part of its rows" not in swap.stderr
+    assert "a failure would have left a part of its rows" in plain.stderr
 
 
 def test_json_refuses_duplicate_column_names(node: ScriptedNode, headrace: RunHeadrace) -> None:
