@@ -100,13 +100,12 @@ class TableWriter:
     def _write_row(self, row: Row, style: str = "") -> None:
         """Write a row, which takes as many lines as its value with the most lines."""
         styles = ["dim" if value is None else style for value in row]
+        # A line ends with its last value, whose own spaces belong to it.
+        widths = self._widths if self._right[-1:] == [True] else [*self._widths[:-1], 0]
         for texts in zip_longest(*map(self._split, row, self._widths), fillvalue=""):
-            cells = map(self._align, texts, self._widths, self._right, styles)
+            cells = map(self._align, texts, widths, self._right, styles)
             line = " " + f" {self._lines.down} ".join(cells)
-            # The line ends with the last value, whose own spaces belong to it.
-            padding = 0 if self._right[-1] else self._widths[-1] - display_width(texts[-1])
-            line = line[: len(line) - max(padding, 0)] if texts[-1] else line.rstrip(" ")
-            self._out.write(StyledText(line + "\n"))
+            self._out.write(StyledText((line if texts[-1] else line.rstrip(" ")) + "\n"))
 
     def _align(self, text: str, size: int, is_right: bool, style: str) -> str:
         painted = paint(text, style, colour=self._colour)

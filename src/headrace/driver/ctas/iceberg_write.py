@@ -5,7 +5,6 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-from headrace.driver.conf_overrides import override_conf
 from headrace.driver.ctas.base import TRANSACTION_PROPERTY, WriteDefinition
 from headrace.driver.ctas.detect import plan_class_name
 from headrace.driver.ctas.native_write import NativeWrite, NativeWriteRecord
@@ -37,15 +36,14 @@ class IcebergWrite(NativeWrite):
     def mark(self) -> dict[str, str]:
         return {_SNAPSHOT_PROPERTY: self.record.transaction}
 
-    def run(self) -> DataFrame:
+    def run_command(self) -> DataFrame:
         if plan_class_name(self._plan) not in _ROW_LEVEL:
-            return super().run()
+            return super().run_command()
         jvm = Py4JBridge(self.session)
         marked = compile_java(jvm.root, __package__, "MarkedStatement")
         properties = jvm.type("java.util.HashMap")()
         properties.put(TRANSACTION_PROPERTY, self.record.transaction)
-        with override_conf(self.session, self.mark, is_private=True):
-            rows = marked.run(properties, jvm.session, self._plan)
+        rows = marked.run(properties, jvm.session, self._plan)
         return ClassicDataFrame(rows, self.session)
 
     def is_published(self) -> bool:

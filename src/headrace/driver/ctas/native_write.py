@@ -2,7 +2,7 @@
 
 Spark runs the statement unchanged. The mark goes into the same commit. After the loss of a driver,
 the next driver looks for the mark. If it exists, the statement is complete. Otherwise the statement
-runs again.
+is retried.
 """
 
 from __future__ import annotations
@@ -72,10 +72,14 @@ class NativeWrite(TwoPhaseWrite):
         """Do nothing: nothing exists before the commit."""
 
     def run(self) -> DataFrame:
-        assert self._definition is not None
         # A stream that starts meanwhile must not carry the mark.
         with override_conf(self.session, self.mark, is_private=True):
-            return self._definition.run()
+            return self.run_command()
+
+    def run_command(self) -> DataFrame:
+        """Run the statement unchanged, while the session has the mark."""
+        assert self._definition is not None
+        return self._definition.run()
 
     def commit(self) -> None:
         """Do nothing: the rows are in the table."""

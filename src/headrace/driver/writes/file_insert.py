@@ -22,18 +22,17 @@ class FileInsert(StagedRows):
     """The rows of an INSERT."""
 
     command: Any
-    """Spark's InsertIntoHadoopFsRelationCommand."""
+    """Spark's InsertIntoHadoopFsRelationCommand or InsertIntoHiveTable."""
     folder: str
     """Path below the target directory that the command writes to."""
 
     def write_to(self, session: SparkSession, location: Any) -> tuple[DataFrame, int | None]:
         jvm, command = Py4JBridge(session), self.command
         path = jvm.type("org.apache.hadoop.fs.Path")
-        target = path(location, self.folder) if self.folder else location
         none, keeps_existing = jvm.none(), False
-        staged = command.copy(
-            target,
-            command.staticPartitions(),
+        staged = jvm.type(f"org.apache.spark.sql.execution.datasources.{SPARK_FORMAT}")(
+            path(location, self.folder) if self.folder else location,
+            jvm.mapping({}) if self.folder else command.staticPartitions(),
             keeps_existing,
             command.partitionColumns(),
             command.bucketSpec(),
@@ -79,10 +78,6 @@ def _describe_hive(jvm: Py4JBridge, command: Any) -> FileInsert:
     if command.overwrite():
         # Hive replaces the partitions that get new rows.
         mode = "overwrite partitions" if is_dynamic else "overwrite"
-    writes: Any = jvm.type(
-        "org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand"
-    )
-    none, keeps_existing = jvm.none(), False
     folder = static_path(jvm, names, static)
     return FileInsert(
         mode=mode,
@@ -90,20 +85,7 @@ def _describe_hive(jvm: Py4JBridge, command: Any) -> FileInsert:
         static_folder=folder,
         is_one_partition=bool(static) and not is_dynamic,
         keeps_existing=bool(command.ifPartitionNotExists()),
-        command=writes(
-            jvm.type("org.apache.hadoop.fs.Path")("/"),
-            jvm.mapping({}),
-            keeps_existing,
-            command.partitionColumns(),
-            command.bucketSpec(),
-            command.fileFormat(),
-            command.options(),
-            command.query(),
-            jvm.type("org.apache.spark.sql.SaveMode").Append,
-            none,
-            none,
-            command.outputColumnNames(),
-        ),
+        command=command,
         # The query has no columns for the static values, and Hive's writer makes no directories
         # for them.
         folder=folder,
