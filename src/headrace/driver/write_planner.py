@@ -14,7 +14,7 @@ from headrace.driver.ctas.transaction import Journal
 from headrace.driver.execution_plan import ExecutionPlan, plan_change, read_atomicity
 from headrace.driver.hooks import StatementFacts
 from headrace.driver.link import NodeLink
-from headrace.driver.parameters import Binding, frame_of_plan, parse_statement, run_statement
+from headrace.driver.parameters import Binding, frame_of_plan, run_statement
 from headrace.driver.writes.detect import WriteDetector
 from headrace.driver.writes.dml import RowChange, describe_row_change, may_write_rows, writes_rows
 from headrace.driver.writes.locks import PlannedWrites
@@ -58,7 +58,7 @@ def plan_write(
         journal,
         target=change.path.lock_key,
         statement=statement,
-        find_writes=lambda: _find_writes(session, assignment, shared=shares_target),
+        find_writes=lambda: _find_writes(session, parsed_plan, shared=shares_target),
     )
 
 
@@ -78,7 +78,7 @@ def _plan_plain_write(
     return ExecutionPlan(
         run=lambda: run_statement(session, assignment),
         atomic=False if writes_rows(parsed_plan) else None,
-        find_writes=lambda: _find_writes(session, assignment),
+        find_writes=lambda: _find_writes(session, parsed_plan),
         on_blocked=lambda: recover(session, link),
     )
 
@@ -105,15 +105,14 @@ def _define_write(
 
 
 def _find_writes(
-    session: SparkSession, assignment: Assignment, *, shared: bool | None = None
+    session: SparkSession, parsed_plan: Any, *, shared: bool | None = None
 ) -> PlannedWrites | None:
     """Return the tables of files that a statement writes to.
 
     Args:
         shared: Whether other statements may write to them meanwhile; None: as plain Spark needs it.
     """
-    plan, _bind = parse_statement(session, assignment)
-    writes = WriteDetector(session).find_writes(plan)
+    writes = WriteDetector(session).find_writes(parsed_plan)
     if not writes:
         return None
     if shared is not None:

@@ -6,7 +6,7 @@ of all executions are in Spark's SQLAppStatusStore, which exists with or without
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -15,7 +15,7 @@ from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.model.progress import Progress
 
 _LATEST_EXECUTIONS = 20
-"""Number of executions to search. A statement that writes runs alone, so its own are the latest."""
+"""Number of executions to search, from the latest."""
 _V2_WRITES = {"AppendDataExec", "OverwriteByExpressionExec", "OverwritePartitionsDynamicExec"}
 """Class names of plans that count their rows themselves."""
 _CATALOG_WRITES = {
@@ -64,10 +64,10 @@ def count_written_rows(
 
 def _find_command(frame: DataFrame) -> Any | None:
     """Return the physical plan of the command that a DataFrame has run, or None for a query."""
-    plan: Any = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001 - PySpark has no public access to a plan
-    if _class_name(plan) != "CommandResultExec":
+    result: Any = frame._jdf.queryExecution().commandExecuted()  # noqa: SLF001 - PySpark has no public access to a plan
+    if _class_name(result) != "CommandResult":
         return None
-    command = plan.commandPhysicalPlan()
+    command = result.commandPhysicalPlan()
     return command.executedPlan() if _class_name(command) == "AdaptiveSparkPlanExec" else command
 
 
@@ -78,13 +78,24 @@ def _class_name(plan: Any) -> str:
 def _sum_metrics(jvm: Py4JBridge, jobs: Collection[int]) -> int | None:
     """Return the sum over the write commands in the executions of these jobs."""
     store = jvm.session.sharedState().statusStore()
-    offset = max(0, store.executionsCount() - _LATEST_EXECUTIONS)
+    wanted = {str(job) for job in jobs}
     counts: list[int] = []
-    for execution in jvm.list_of(store.executionsList(offset, _LATEST_EXECUTIONS)):
-        own_jobs = execution.jobs().keys().mkString(",").split(",")
-        if not {str(job) for job in jobs}.isdisjoint(own_jobs):
+    for execution in _list_from_latest(store):
+        if not wanted:
+            break
+        own_jobs = set(execution.jobs().keys().mkString(",").split(","))
+        if not wanted.isdisjoint(own_jobs):
+            wanted -= own_jobs
             counts += _read_metrics(jvm, store, execution.executionId())
     return sum(counts) if counts else None
+
+
+def _list_from_latest(store: Any) -> Iterator[Any]:
+    """Yield the latest executions, the last one first."""
+    offset = max(0, store.executionsCount() - _LATEST_EXECUTIONS)
+    executions = store.executionsList(offset, _LATEST_EXECUTIONS)
+    for index in reversed(range(executions.size())):
+        yield executions.apply(index)
 
 
 def _read_metrics(jvm: Py4JBridge, store: Any, execution_id: int) -> list[int]:
@@ -95,7 +106,9 @@ def _read_metrics(jvm: Py4JBridge, store: Any, execution_id: int) -> list[int]:
         if not node.name().startswith(_WRITE_COMMAND_PREFIX):
             continue
         for metric in jvm.list_of(node.metrics()):
+            if metric.name() != _ROWS_METRIC:
+                continue
             value = values.get(metric.accumulatorId())
-            if metric.name() == _ROWS_METRIC and value.isDefined():
+            if value.isDefined():
                 counts.append(int(value.get().replace(",", "")))
     return counts

@@ -6,6 +6,7 @@ import ast
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -125,6 +126,18 @@ def test_a_driver_inherits_only_variables_from_the_allow_list(
     assert {"PATH", "JAVA_HOME", "LC_ALL", "SPARK_CONF_DIR", "no_proxy", "TZ"} <= names
     assert {"FROM_PROFILE", "MY_REGION"} <= names
     assert names.isdisjoint({"HEADRACE_STORE__URL", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD"})
+
+
+@pytest.mark.parametrize("optimize_later", [True, False])
+def test_only_a_driver_that_is_waited_for_is_optimized_later(
+    launcher: LocalLauncher, tmp_path: Path, handles: list[Handle], optimize_later: bool
+) -> None:
+    program = "print(os.environ['SPARK_SUBMIT_OPTS'], 'end')"
+    profile = Profile(python=write_interpreter(tmp_path / "python", program))
+    request = replace(make_request(tmp_path, profile), optimize_later=optimize_later)
+    handles.append(launcher.start(request))
+    wait_until(lambda: "end" in request.log.read_text(), what="the driver writes its log")
+    assert ("-XX:Tier4InvocationThreshold" in request.log.read_text()) is optimize_later
 
 
 @pytest.mark.finding("S10")

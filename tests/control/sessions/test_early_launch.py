@@ -100,6 +100,11 @@ def test_the_bootstrap_of_an_early_driver_is_complete(early: EarlyLaunch) -> Non
     assert f'"spark.headrace.session.id":"{early.session.id}"' in bootstrap
 
 
+def test_an_early_driver_starts_fast_at_the_cost_of_its_later_speed(early: EarlyLaunch) -> None:
+    options = psutil.Process(early.handle["pid"]).environ()["SPARK_SUBMIT_OPTS"]
+    assert "-XX:Tier4InvocationThreshold" in options
+
+
 def test_drivers_of_a_cluster_are_not_started_early(tmp_path: Path) -> None:
     profile = {"backend": "spark-submit", "master": "spark://127.0.0.1:1"}
     settings = make_settings(tmp_path, profiles={"default": profile})

@@ -363,3 +363,4 @@ def test_a_type_that_cannot_be_converted_is_an_error_that_names_the_column(
     frame = spark.sql("SELECT 1 AS n, named_struct('a', p, 'A', p) AS twice FROM points")
     with pytest.raises(FormatCannotHold, match="'twice'"):
         Writer(tmp_path).write(frame)
+    spark.catalog.dropTempView("points")

@@ -55,8 +55,8 @@ def test_a_small_result_is_inline_and_leaves_no_file(spark: SparkSession, writer
 
 
 def test_a_stored_result_can_be_read_from_its_location(spark: SparkSession, writer: Writer) -> None:
-    for sql in ("SELECT 7 AS n", "SELECT count(*) + 7 AS n FROM range(0)", "SELECT 7 AS n FROM t"):
-        spark.sql("SELECT explode(array(1)) AS x").createOrReplaceTempView("t")
+    generated = "SELECT 7 AS n FROM (SELECT explode(array(1)))"
+    for sql in ("SELECT 7 AS n", "SELECT count(*) + 7 AS n FROM range(0)", generated):
         report, rows = writer.write(spark.sql(sql), disposition=Disposition.STORED)
         assert report.disposition is Disposition.STORED
         assert report.data is None
@@ -149,6 +149,7 @@ def test_commands_have_results(spark: SparkSession, writer: Writer) -> None:
     _, rows = writer.write(spark.sql("SHOW DATABASES"))
     assert ["default"] in _json_rows(rows)
     report, rows = writer.write(spark.sql("CREATE TEMPORARY VIEW made AS SELECT 1"))
+    spark.catalog.dropTempView("made")
     assert rows.schema.columns == ()
     assert report.row_count == 0
 

@@ -37,6 +37,8 @@ class LaunchRequest:
     profile: Profile
     log: Path
     """File to which stdout and stderr of the processes on this host are appended."""
+    optimize_later: bool = False
+    """Whether the JVM compiles less at its start, and reaches its full speed later."""
 
     @property
     def lease(self) -> DriverLease:

@@ -148,7 +148,10 @@ class LocalLauncher:
             # The JVM that only prints the command of the real one.
             "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
-        options = [*_LATER_OPTIMIZATION, *self._archives.jvm_options(java)]
+        options = [
+            *(_LATER_OPTIMIZATION if request.optimize_later else ()),
+            *self._archives.jvm_options(java),
+        ]
         return self._temporary.environment(request.name, inherited, profile.env, options)
 
 

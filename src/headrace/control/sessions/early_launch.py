@@ -13,7 +13,7 @@ ends itself.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.control.caller import ANONYMOUS
 from headrace.control.launchers.base import Handle
@@ -84,7 +84,8 @@ def launch_early(settings: Settings, parts: LocalParts, *, address: str) -> Earl
             profile=profile,
             addresses=[address],
         )
-        handle = parts.launcher.start(request)
+        # A command waits for this driver. The others are for sessions that last.
+        handle = parts.launcher.start(replace(request, optimize_later=True))
     except (HeadraceError, OSError) as error:
         _LOG.warning("the first driver could not be started early: %s", error)
         return None

@@ -84,7 +84,8 @@ class Ctas:
             spec.constraints(),
         )
         name = self.plan.name().copy(jvm.sequence(target.path.parts), False)
-        query = self.plan.query() if rows is None else rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public access to a plan
+        # Spark need not analyse the query, and ask the catalog for its tables, once more.
+        query = self.analysed.query() if rows is None else rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public access to a plan
         plan_class = _RTAS if target.replaces else _CTAS
         flag = not self.must_exist if target.replaces else False
         plan = _copy_plan(jvm, plan_class, self.plan, name, query, spec, flag)

@@ -100,7 +100,8 @@ class SessionCatalog(TwoPhaseCatalog):
         ):
             return ExistingTable(path)
         location = table.location and self._files.qualify(table.location)
-        final_location = location or self._v1_catalog.default_location(path)
+        default_location = self._v1_catalog.default_location(path)
+        final_location = location or default_location
         # A replaced table without a LOCATION vacates its location when it is renamed.
         needs_free_location = existing is None or bool(location)
         if needs_free_location and not self._is_free(
@@ -113,7 +114,12 @@ class SessionCatalog(TwoPhaseCatalog):
                 )
             raise location_not_empty_error(path, final_location)
         record = self._make_record(
-            table.transaction, path, table.staging_name, location, replaces=existing is not None
+            table.transaction,
+            path,
+            table.staging_name,
+            location,
+            default_location,
+            replaces=existing is not None,
         )
         created = location is not None and not self._files.exists(final_location)
         record = record.model_copy(update={"created_final_location": created})
@@ -129,11 +135,13 @@ class SessionCatalog(TwoPhaseCatalog):
         if "fingerprint" in journalled.record:
             return restore_staged_write(self.session, journalled, self.catalog)
         claimed = StagedRecord.model_validate(journalled.record)
+        target = journalled.check_target(claimed.target, self.catalog)
         derived = self._make_record(
             journalled.transaction,
-            journalled.check_target(claimed.target, self.catalog),
+            target,
             journalled.staging_name,
             journalled.location,
+            self._v1_catalog.default_location(target),
             replaces=claimed.backup is not None,
         )
         record = derived.model_copy(
@@ -151,10 +159,16 @@ class SessionCatalog(TwoPhaseCatalog):
         path: TablePath,
         staging_name: str,
         location: str | None,
+        default_location: str,
         *,
         replaces: bool,
     ) -> StagedRecord:
-        """Return a record whose names and places follow from the transaction and its target."""
+        """Return a record whose names and places follow from the transaction and its target.
+
+        Args:
+            location: URI of the LOCATION clause.
+            default_location: URI that the catalog assigns to the target.
+        """
         staged = path.sibling(staging_name)
         # Readers of the LOCATION skip names that begin with an underscore.
         staging_location = f"{location}/_{staged.table}" if location else None
@@ -162,8 +176,10 @@ class SessionCatalog(TwoPhaseCatalog):
             transaction=transaction,
             target=path,
             staged=staged,
-            staging_location=staging_location or self._v1_catalog.default_location(staged),
-            final_location=location or self._v1_catalog.default_location(path),
+            # The catalog would say the same about the staged table: both are in one database.
+            staging_location=staging_location
+            or f"{default_location.rpartition('/')[0]}/{staged.table}",
+            final_location=location or default_location,
             external=location is not None,
             created_final_location=False,
             backup=path.sibling(staging_name.replace("staged", "replaced")) if replaces else None,

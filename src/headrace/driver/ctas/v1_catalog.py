@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.grammar.quoting import quote_string
 
 _SET_LOCATION_COMMAND = "org.apache.spark.sql.execution.command.AlterTableSetLocationCommand"
+_TABLE_NAME = re.compile("[A-Za-z0-9_]+")
+"""The names that Spark accepts (SessionCatalog.validNameFormat)."""
 
 _FORMATS_WITH_LOG = {"delta", "iceberg", "hudi"}
 """Table formats that control concurrent writes themselves."""
@@ -118,13 +121,21 @@ class V1Catalog:
     def publish(self, path: TablePath, target: TablePath) -> None:
         """Rename a table that no query has read yet. Raises like `rename`.
 
-        This skips the ALTER TABLE statement, which resolves the table to find cached queries.
+        This skips the ALTER TABLE statement, which resolves the table to find cached queries, and
+        the checks of SessionCatalog, which call a metastore five times. The metastore checks the
+        same when it renames the table, except that the name is one for Spark.
         """
         staged, published = self.identifier(path), self.identifier(target)
         self._catalog.invalidateCachedTable(staged)
         # This session may have cached the files of a table that had the target name before.
         self._catalog.invalidateCachedTable(published)
-        self._catalog.renameTable(staged, published)
+        if not (self.persistent and _TABLE_NAME.fullmatch(target.table)):
+            self._catalog.renameTable(staged, published)
+            return
+        # The names in lower case, unless the session distinguishes cases.
+        old, new = (self._catalog.qualifyIdentifier(each) for each in (staged, published))
+        database = old.database().get()
+        self._catalog.externalCatalog().renameTable(database, old.table(), new.table())
 
     def rename(self, path: TablePath, target: TablePath) -> None:
         """Rename a table.

@@ -63,6 +63,17 @@ def collect_if_small(
     return collect_by_job(frame, stored_schema)
 
 
+def returns_nothing(frame: DataFrame, schema: Schema) -> bool:
+    """Return whether a DataFrame is a command that has run and returns neither columns nor rows.
+
+    Spark would plan and execute a query over its empty result.
+    """
+    if schema.columns:
+        return False
+    result = frame._jdf.queryExecution().commandExecuted()  # noqa: SLF001 - as above
+    return bool(result.nodeName() == "CommandResult" and result.rows().isEmpty())
+
+
 def _is_small(schema: Schema, rows: int) -> bool:
     """Return whether this many rows of a schema may be collected on the driver."""
     if rows <= _SMALL_ROWS:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from headrace.driver.output.driver_collect import collect_if_small
+from headrace.driver.output.driver_collect import collect_if_small, returns_nothing
 from headrace.driver.output.encode import encode_frame
 from headrace.driver.output.executor_write import write_parts
 from headrace.driver.output.flight_server import HeldResult
@@ -101,6 +101,8 @@ class _ResultWriter:
         Raises ResultTooLarge, LocationNotWritable, and what Spark raises.
         """
         options = self._options
+        if returns_nothing(frame, self._schema):
+            return self._finish([self._write_collected(iter(()))], truncated=False)
         if options.row_limit is not None and options.row_limit < _MAX_SPARK_LIMIT:
             # One more row than the limit shows whether the result is truncated.
             frame = frame.limit(options.row_limit + 1)
@@ -118,6 +120,20 @@ class _ResultWriter:
         outputs, truncated = apply_limits(
             outputs, options.row_limit, options.byte_limit, self._read_batch
         )
+        return self._finish(outputs, truncated=truncated)
+
+    def discard(self) -> None:
+        """Delete everything that was written to the location. Errors are ignored."""
+        if self._location_created:
+            with contextlib.suppress(HeadraceError):
+                locations.delete(self._options.location)
+
+    def _finish(self, outputs: list[TaskOutput], *, truncated: bool) -> ResultReport:
+        """Keep the outputs where the options say, and return the report.
+
+        Raises ResultTooLarge and LocationNotWritable.
+        """
+        options = self._options
         size = sum(sum(output.sizes) for output in outputs)
         # An empty result needs no memory: it is inline.
         if options.disposition is Disposition.MEMORY and size:
@@ -132,12 +148,6 @@ class _ResultWriter:
                     " bytes."
                 )
         return self._finish_stored(outputs, truncated)
-
-    def discard(self) -> None:
-        """Delete everything that was written to the location. Errors are ignored."""
-        if self._location_created:
-            with contextlib.suppress(HeadraceError):
-                locations.delete(self._options.location)
 
     def _task_byte_limit(self) -> int | None:
         """Return the number of bytes after which rows of a partition cannot be in the result."""
