@@ -84,8 +84,9 @@ class Ctas:
             spec.constraints(),
         )
         name = self.plan.name().copy(jvm.sequence(target.path.parts), False)
-        # Spark need not analyse the query, and ask the catalog for its tables, once more.
-        query = self.analysed.query() if rows is None else rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public access to a plan
+        # Spark analyses the query again: its analysis lists the files of tables, and the statement
+        # may have waited for a write to them since.
+        query = self.plan.query() if rows is None else rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public access to a plan
         plan_class = _RTAS if target.replaces else _CTAS
         flag = not self.must_exist if target.replaces else False
         plan = _copy_plan(jvm, plan_class, self.plan, name, query, spec, flag)
