@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
@@ -39,7 +38,17 @@ _MAKEFILE = "test:\n\t@{python} -m pytest -p tests.support.run_cleanup -c pytest
 
 
 @pytest.fixture
-def run(workers: str, tmp_path: Path) -> Iterator[tuple[psutil.Process, str]]:
+def _ctrl_c_is_not_ignored() -> Iterator[None]:
+    """Let child processes react to Ctrl-C, which all processes of a background job ignore."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
+@pytest.fixture
+def run(
+    _ctrl_c_is_not_ignored: None, workers: str, tmp_path: Path
+) -> Iterator[tuple[psutil.Process, str]]:
     """`make test` of a test that has started processes and does not end; the id of the run."""
     arguments = "-n 1" if workers == "with a worker" else "-p no:xdist"
     makefile = _MAKEFILE.format(python=sys.executable, arguments=arguments)
@@ -115,13 +124,6 @@ def test_an_interrupted_run_leaves_nothing(
         return not processes_with(run_id) and not _is_running(controller)
 
     interrupt()
-    if number is signal.SIGINT:
-        # pytest can lose a Ctrl-C that arrives while it handles a message of a worker. A user
-        # presses the keys again.
-        with contextlib.suppress(AssertionError):
-            wait_until(has_ended, seconds=10)
-        if not has_ended():
-            interrupt()
     wait_until(has_ended, what="all processes of the run have ended")
     wait_until(lambda: not _guards_of(run_id), what="the guard has ended")
 

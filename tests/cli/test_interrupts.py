@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 from tests.cli.conftest import COMMAND
 from tests.cli.scripted_node import ScriptedNode
+from tests.support.ports import reserved_port
 from tests.support.waiting import wait_until
 
 STATEMENT = "/api/v1/statements/[^/]+"
@@ -147,14 +148,15 @@ def test_an_interrupt_during_an_outage_says_how_to_return(
 def test_a_command_waits_for_a_configured_server_that_is_starting(
     environment: dict[str, str],
 ) -> None:
-    with ScriptedNode() as node:
-        port = int(node.address.rpartition(":")[2])
-    server = {"HEADRACE_SERVER": node.address}
-    with started_command(environment | server, "sql", "SELECT 1 AS x") as process:
+    with ExitStack() as stack:
+        port = stack.enter_context(reserved_port())
+        server = {"HEADRACE_SERVER": f"http://127.0.0.1:{port}"}
+        command = started_command(environment | server, "sql", "SELECT 1 AS x")
+        process = stack.enter_context(command)
         assert process.stderr is not None
         assert "Node unreachable, retrying" in process.stderr.readline()
-        with ScriptedNode(port=port) as node:
-            node.on("SELECT 1 AS x", columns=[("x", "int")], chunks=[[[1]]])
-            out, err = process.communicate(timeout=30)
+        node = stack.enter_context(ScriptedNode(port=port))
+        node.on("SELECT 1 AS x", columns=[("x", "int")], chunks=[[[1]]])
+        out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (0, "x\n1\n")
     assert "The node responds again" in err

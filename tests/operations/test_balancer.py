@@ -15,9 +15,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.nginx import free_port, reserved_port, running_nginx
+from tests.support.nginx import running_nginx
 from tests.support.node import NodeProcess
 from tests.support.node_client import ENDED, Json
+from tests.support.ports import free_port, reserved_port
 from tests.support.postgres import Postgres
 from tests.support.waiting import wait_until
 

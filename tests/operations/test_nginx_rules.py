@@ -16,7 +16,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.nginx import CONFIGURATION, free_port, running_nginx
+from tests.support.nginx import CONFIGURATION, running_nginx
+from tests.support.ports import free_port
 
 from headrace.api.http.body_limit import BODY_LIMIT
 from headrace.api.http.schemas import LONGEST_WAIT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -65,14 +64,3 @@ def stop_services() -> None:
         process.kill()
     while _processes:
         _processes.pop().wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """Return different free ports of the loopback interface."""
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

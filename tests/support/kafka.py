@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.jvm import free_ports
+from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
 from headrace.control.host.java import find_java

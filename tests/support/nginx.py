@@ -56,20 +56,6 @@ def running_nginx(folder: Path, nodes: Sequence[str], port: int) -> Iterator[str
         process.wait(10)
 
 
-@contextmanager
-def reserved_port() -> Iterator[int]:
-    """Reserve a port on which nothing listens: it refuses connections during the block."""
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        yield holder.getsockname()[1]
-
-
-def free_port() -> int:
-    """Return a port that is free at the moment."""
-    with reserved_port() as port:
-        return port
-
-
 def _main_configuration(folder: Path) -> str:
     """Return the file that includes the one under test. One process, without root's defaults."""
     paths = "".join(f"    {name}_temp_path {folder / name};\n" for name in _TEMPORARY)

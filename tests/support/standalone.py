@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.support.jvm import JvmServices, free_ports
+from tests.support.jvm import JvmServices
+from tests.support.ports import free_ports
 from tests.support.shared_services import Address
 
 

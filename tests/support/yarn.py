@@ -11,7 +11,8 @@ from xml.sax.saxutils import escape
 
 import httpx
 import pytest
-from tests.support.jvm import JvmServices, free_ports
+from tests.support.jvm import JvmServices
+from tests.support.ports import free_ports
 from tests.support.run_cleanup import RUN_ID
 from tests.support.shared_services import Address
 

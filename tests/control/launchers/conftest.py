@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tests.support.aws import Aws, account, moto_server
 from tests.support.clusters import standalone_profile, yarn_cluster_profile
-from tests.support.jvm import free_ports
 from tests.support.launches import (
     Backend,
     write_failing_interpreter,
     write_spark_interpreter,
     write_waiting_interpreter,
 )
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 from headrace.control.launchers.base import Handle, Launcher
@@ -141,7 +141,7 @@ def _spark_submit_launcher(home: Path) -> SparkSubmitLauncher:
 
 def _closed_address() -> str:
     """Return an address of this host at which no process listens."""
-    [port] = free_ports(1)
+    port = free_port()
     return f"http://127.0.0.1:{port}"
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.jvm import free_ports
 from tests.support.launches import make_request
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 from headrace.control.launchers import handoff_deletion
@@ -50,7 +50,7 @@ def test_a_results_location_that_hangs_delays_no_sweep_and_a_kill_for_a_short_ti
 ) -> None:
     results = str(tmp_path / "results")
     launcher = SparkSubmitLauncher(HomeLayout.at(tmp_path), results)
-    [port] = free_ports(1)
+    port = free_port()
     profile = Profile(
         backend="spark-submit",
         master="yarn",

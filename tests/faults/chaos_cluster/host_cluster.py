@@ -17,7 +17,8 @@ from tests.faults.cluster import Catalog, ChaosNode, DriverProcess, default_prof
 from tests.faults.hosts import Host, Network
 from tests.faults.invariants import Rows
 from tests.faults.snapshot import read_snapshot
-from tests.support.nginx import free_port, running_nginx
+from tests.support.nginx import running_nginx
+from tests.support.ports import free_port
 from tests.support.postgres import running_server
 from tests.support.processes import end, processes_of
 from tests.support.waiting import wait_until
