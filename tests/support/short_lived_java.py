@@ -15,7 +15,8 @@ from headrace.control.host.java import find_java
 from headrace.home import cache_folder
 
 _VARIABLE = "JDK_JAVA_OPTIONS"
-_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# With the C1 compiler alone, the JVM reserves a code cache that Spark fills within minutes.
+_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 # A script reads the output of Spark's launcher: warnings of the JVM must not go to stdout.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 
