@@ -329,7 +329,7 @@ class Execution:
         if hook is not None and hook.rows_written is not None:
             return hook.rows_written
         try:
-            jobs = self._spark.progress.list_jobs(self.assignment.statement_id)
+            jobs = self._spark.progress.find_jobs(self.assignment.statement_id)
             return count_written_rows(self._frame, jobs, progress)
         except (Py4JError, OSError) as error:
             _LOG.warning("statement %s: rows not counted: %s", self.assignment.statement_id, error)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+_LOCK = threading.Lock()
 
-@lru_cache
+
 def compile_java(root: Any, package: str, name: str) -> Any:
     """Return an object of the class `headrace.<name>`, compiled once for each JVM.
 
@@ -15,6 +17,13 @@ def compile_java(root: Any, package: str, name: str) -> Any:
         root: The JVM, as PySpark returns it.
         package: Python package with the file `<name>.java`. Raises Py4JError.
     """
+    # Py4J finds methods by the name of a class. It mixes up two classes of one name.
+    with _LOCK:
+        return _compile(root, package, name)
+
+
+@lru_cache
+def _compile(root: Any, package: str, name: str) -> Any:
     compiler = root.org.codehaus.janino.SimpleCompiler()
     # The loader of the application also has the jars of catalogs.
     compiler.setParentClassLoader(root.java.lang.Thread.currentThread().getContextClassLoader())

@@ -12,13 +12,14 @@ import contextlib
 import json
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
+from headrace.driver.java_source import compile_java
 from headrace.driver.link import NodeLink
 from headrace.errors import HeadraceError
 from headrace.model.progress import Progress
@@ -82,26 +83,26 @@ class ProgressReader:
     """Reads the progress of statements from the application. Every call may raise Py4JError.
 
     Each call of a Java object is a round trip, and so is the release of each object that a call
-    returns. Sequences therefore come as text.
+    returns. A Java class therefore adds up the numbers.
     """
 
     def __init__(self, context: SparkContext) -> None:
-        scala_context = context._jsc.sc()  # noqa: SLF001 - PySpark's StatusTracker does not offer tags
-        self._tracker = scala_context.statusTracker()
-        self._store = scala_context.statusStore()
-        self._scheduler = scala_context.taskScheduler()
-        self._listener_bus = scala_context.listenerBus()
-        self._arrays = context._jvm.java.util.Arrays  # type: ignore[union-attr]  # noqa: SLF001 - as above
+        self._jvm: Any = context._jvm  # noqa: SLF001 - PySpark's StatusTracker does not offer tags
+        self._scala_context = context._jsc.sc()  # noqa: SLF001 - as above
+        self._tracker = self._scala_context.statusTracker()
+        self._listener_bus = self._scala_context.listenerBus()
+
+    def compile(self) -> None:
+        """Compile the Java class now, not for the first statement with a job."""
+        find_metrics(self._jvm)
+
+    def find_jobs(self, tag: str) -> Any:
+        """Return the ids of the jobs with a tag, as a Java array."""
+        return self._tracker.getJobIdsForTag(tag)
 
     def read(self, tag: str) -> Progress | None:
         """Return the sums over all jobs with a tag; None before the first job."""
-        return self._read(tag, self._count_active_tasks)
-
-    def list_jobs(self, tag: str) -> list[int]:
-        """Return the ids of the jobs with a tag."""
-        text = self._arrays.toString(self._tracker.getJobIdsForTag(tag))
-        jobs: list[int] = json.loads(text)
-        return jobs
+        return self._read(tag, running=True)
 
     def read_final(self, tag: str) -> Progress | None:
         """Return the progress when no job with the tag runs any more, like `read`.
@@ -112,42 +113,28 @@ class ProgressReader:
         # A bus that other statements keep busy raises a timeout. The numbers are then too low.
         with contextlib.suppress(Py4JJavaError):
             self._listener_bus.waitUntilEmpty(_LISTENER_BUS_MILLIS)
-        return self._read(tag, lambda _id, _stage: 0)
+        return self._read(tag, running=False)
 
-    def _read(self, tag: str, count_active: Callable[[int, Any], int]) -> Progress | None:
-        sums: Counter[str] = Counter()
-        for job_id in self.list_jobs(tag):
-            sums["jobs"] += 1
-            for stage_id in _add_job(self._store.job(job_id), sums):
-                try:
-                    stage = self._store.lastStageAttempt(stage_id)
-                except Py4JError:
-                    continue  # The stage has not started.
-                sums["tasks_active"] += count_active(stage_id, stage)
-                _add_stage(stage, sums)
-        if not sums["jobs"]:
+    def _read(self, tag: str, *, running: bool) -> Progress | None:
+        jobs = self.find_jobs(tag)
+        metrics = find_metrics(self._jvm) if len(jobs) else None
+        if metrics is None:
             return None
-        return Progress(**{name: max(0, sums[name]) for name in Progress.model_fields})
-
-    def _count_active_tasks(self, stage_id: int, stage: Any) -> int:
-        tasks = self._scheduler.taskSetManagerForAttempt(stage_id, stage.attemptId())
-        return int(tasks.get().runningTasks()) if tasks.isDefined() else 0
+        sums = json.loads(metrics.readProgress(self._scala_context, jobs, running))
+        return Progress(**{name: max(0, value) for name, value in sums.items()})
 
 
-def _add_job(job: Any, sums: Counter[str]) -> list[int]:
-    """Add the counts of a job to the sums, and return the ids of its stages."""
-    skipped_stages, skipped_tasks = job.numSkippedStages(), job.numSkippedTasks()
-    sums["stages_done"] += job.numCompletedStages() + skipped_stages
-    sums["tasks_done"] += job.numCompletedTasks() + skipped_tasks
-    sums["tasks_total"] += job.numTasks()
-    sums["tasks_failed"] += job.numFailedTasks()
-    stages: list[int] = json.loads(job.stageIds().mkString("[", ",", "]"))
-    sums["stages_total"] += len(stages)
-    return stages
+@lru_cache
+def find_metrics(root: Any) -> Any | None:
+    """Return the Java object that reads what Spark counts for a statement.
 
+    Return None if it does not compile, for example with a Spark of a vendor.
 
-def _add_stage(stage: Any, sums: Counter[str]) -> None:
-    sums["rows_read"] += stage.inputRecords()
-    sums["bytes_read"] += stage.inputBytes()
-    sums["rows_written"] += stage.outputRecords()
-    sums["bytes_written"] += stage.outputBytes()
+    Args:
+        root: The JVM, as PySpark returns it.
+    """
+    try:
+        return compile_java(root, "headrace.driver", "StatementMetrics")
+    except Py4JError as error:
+        _LOG.warning("statements have no progress and no written rows: %s", error)
+        return None

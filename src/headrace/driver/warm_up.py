@@ -47,6 +47,7 @@ def warm_up(spark: Spark, bootstrap: Bootstrap) -> None:
             write_result(session.sql(text), options)
         spark.commit_protocol.activate()
         spark.track_state()
+        spark.progress.compile()
     except (PySparkException, Py4JError, HeadraceError, OSError) as error:
         _LOG.warning("warm-up failed: %s", error)
     else:

@@ -6,16 +6,14 @@ of all executions are in Spark's SQLAppStatusStore, which exists with or without
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from headrace.driver.progress import find_metrics
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.model.progress import Progress
 
-_LATEST_EXECUTIONS = 20
-"""Number of executions to search, from the latest."""
 _V2_WRITES = {"AppendDataExec", "OverwriteByExpressionExec", "OverwritePartitionsDynamicExec"}
 """Class names of plans that count their rows themselves."""
 _CATALOG_WRITES = {
@@ -27,21 +25,16 @@ _CATALOG_WRITES = {
     "AtomicReplaceTableAsSelectExec",
 }
 """Class names of plans whose catalog runs the write, possibly without any metric in Spark."""
-_ROWS_METRIC = "number of output rows"
-_WRITE_COMMAND_PREFIX = "Execute "
-"""Beginning of the names of commands in Spark's plan graphs. Only writes count output rows."""
 
 
-def count_written_rows(
-    frame: DataFrame, jobs: Collection[int], progress: Progress | None
-) -> int | None:
+def count_written_rows(frame: DataFrame, jobs: Any, progress: Progress | None) -> int | None:
     """Return the number of rows that a statement has written.
 
     Call this function when Spark's listener bus has delivered the events of the statement.
 
     Args:
         frame: The DataFrame of the statement, which has run.
-        jobs: Ids of the Spark jobs of the statement.
+        jobs: Ids of the Spark jobs of the statement, as a Java array.
         progress: The final progress of the statement. Its tasks count the rows if a catalog runs
             the write; rows of failed tasks are included.
 
@@ -56,10 +49,15 @@ def count_written_rows(
     if _class_name(command) in _V2_WRITES:
         written = command.commitProgress()
         return int(written.get().numOutputRows()) if written.isDefined() else None
-    rows = _sum_metrics(Py4JBridge(frame.sparkSession), jobs)
-    if rows is None and progress is not None and _class_name(command) in _CATALOG_WRITES:
+    jvm = Py4JBridge(frame.sparkSession)
+    store = jvm.session.sharedState().statusStore()
+    metrics = find_metrics(jvm.root)
+    rows = -1 if metrics is None else int(metrics.countWrittenRows(store, jobs))
+    if rows >= 0:
+        return rows
+    if progress is not None and _class_name(command) in _CATALOG_WRITES:
         return progress.rows_written
-    return rows
+    return None
 
 
 def _find_command(frame: DataFrame) -> Any | None:
@@ -73,42 +71,3 @@ def _find_command(frame: DataFrame) -> Any | None:
 
 def _class_name(plan: Any) -> str:
     return str(plan.getClass().getSimpleName())
-
-
-def _sum_metrics(jvm: Py4JBridge, jobs: Collection[int]) -> int | None:
-    """Return the sum over the write commands in the executions of these jobs."""
-    store = jvm.session.sharedState().statusStore()
-    wanted = {str(job) for job in jobs}
-    counts: list[int] = []
-    for execution in _list_from_latest(store):
-        if not wanted:
-            break
-        own_jobs = set(execution.jobs().keys().mkString(",").split(","))
-        if not wanted.isdisjoint(own_jobs):
-            wanted -= own_jobs
-            counts += _read_metrics(jvm, store, execution.executionId())
-    return sum(counts) if counts else None
-
-
-def _list_from_latest(store: Any) -> Iterator[Any]:
-    """Yield the latest executions, the last one first."""
-    offset = max(0, store.executionsCount() - _LATEST_EXECUTIONS)
-    executions = store.executionsList(offset, _LATEST_EXECUTIONS)
-    for index in reversed(range(executions.size())):
-        yield executions.apply(index)
-
-
-def _read_metrics(jvm: Py4JBridge, store: Any, execution_id: int) -> list[int]:
-    """Return the output rows of each write command in one execution."""
-    values = store.executionMetrics(execution_id)
-    counts = []
-    for node in jvm.list_of(store.planGraph(execution_id).allNodes()):
-        if not node.name().startswith(_WRITE_COMMAND_PREFIX):
-            continue
-        for metric in jvm.list_of(node.metrics()):
-            if metric.name() != _ROWS_METRIC:
-                continue
-            value = values.get(metric.accumulatorId())
-            if value.isDefined():
-                counts.append(int(value.get().replace(",", "")))
-    return counts
