@@ -24,6 +24,7 @@ pytestmark = pytest.mark.spark
 ROWS = "SELECT id, id % 3 AS k, CAST(id AS STRING) AS s FROM range(0, 1000, 1, 4)"
 SUM = "count(*), sum(CAST(id AS BIGINT)), sum(CAST(k AS BIGINT)), count(DISTINCT s)"
 COMPLETE_SUM = [["1000", "499500", "999", "1000"]]
+OFF = {"headrace.ctas.atomicity": "off"}
 SLOW = ROWS + " WHERE reflect('java.lang.Thread', 'sleep', {}L + id * 0) IS NOT NULL"
 
 
@@ -67,6 +68,25 @@ def test_a_ctas_in_every_format_creates_a_complete_table(
     repeated = node.run(f"CREATE TABLE {database}.t {definition} AS {ROWS}", session)
     assert repeated["error"]["code"] == "table_already_exists"
     assert repeated["error"]["condition"] == "TABLE_OR_VIEW_ALREADY_EXISTS"
+
+
+@pytest.mark.parametrize("case_sensitive", ["false", "true"])
+def test_a_name_with_capital_letters_has_lower_case_in_the_metastore(
+    node: NodeProcess, session: str, case_sensitive: str
+) -> None:
+    database = f"capitals_{case_sensitive}"
+    folder = create_database(node, session, database)
+    conf = {"spark.sql.caseSensitive": case_sensitive}
+    text = "CREATE TABLE {}.{} USING parquet AS SELECT 1 AS Id"
+    assert node.run(text.format(database, "MiXed"), session, conf=conf)["atomic"] is True
+    # Plain Spark gives the table the same name.
+    plain = text.format(database, "PlAin")
+    assert node.run(plain, session, conf=conf | OFF)["atomic"] is False
+    names, directories = list_tables(node, session, database, folder)
+    assert (names, "mixed" in directories) == ({"mixed", "plain"}, True)
+    assert node.rows(f"SELECT * FROM {database}.MIXED", session) == [[1]]
+    repeated = node.run(text.format(database, "mixeD"), session, conf=conf)
+    assert repeated["error"]["code"] == "table_already_exists"
 
 
 @pytest.mark.parametrize("clause", ["USING parquet PARTITIONED BY (k)", "STORED AS ORC"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,6 +61,35 @@ def test_a_transaction_that_was_not_committing_is_rolled_back(
     recover(spark, link.as_link())
     assert list_tables(spark) == list_directories(spark) == []
     assert link.steps[-2:] == [ABORTING, ABORTED]
+
+
+@pytest.mark.parametrize("step", ["write", "commit"])
+@pytest.mark.parametrize("shape", ["managed", "located", "replaced"])
+def test_a_transaction_whose_database_was_dropped_is_rolled_back(
+    spark: SparkSession,
+    link: JournalLink,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    shape: str,
+    step: str,
+) -> None:
+    location = tmp_path / "location"
+    clause = f"LOCATION '{location}'" if shape == "located" else ""
+    text = f"CREATE TABLE dropped.t USING parquet {clause} AS {ROWS}"
+    spark.sql("CREATE DATABASE dropped")
+    if shape == "replaced":
+        CtasRun(spark, text, JournalLink())
+        text = text.replace("CREATE", "CREATE OR REPLACE", 1)
+    if step == "write":
+        crash_before(link, COMMITTING)
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(StagedTable, "commit", crash)
+        CtasRun(spark, text, link)
+    spark.sql("DROP DATABASE dropped CASCADE")
+    orphan_transaction(link)
+    recover(spark, link.as_link())
+    assert link.steps[-2:] == [ABORTING, ABORTED]
+    assert not location.exists()
 
 
 def test_a_committing_transaction_is_rolled_forward(

@@ -84,8 +84,8 @@ class Ctas:
             spec.constraints(),
         )
         name = self.plan.name().copy(jvm.sequence(target.path.parts), False)
-        # Spark analyses the query again: its analysis lists the files of tables, and the statement
-        # may have waited for a write to them since.
+        # Spark analyses the query again. The first analysis has listed the files of the tables, and
+        # the statement may have waited for its write lock since.
         query = self.plan.query() if rows is None else rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public access to a plan
         plan_class = _RTAS if target.replaces else _CTAS
         flag = not self.must_exist if target.replaces else False

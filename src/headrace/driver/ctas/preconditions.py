@@ -48,6 +48,14 @@ def check_target(
     raise TableAlreadyExists(f"{path.sql_name} already exists: it is a {existing}.")
 
 
+def invalid_name_error(path: TablePath) -> CatalogError:
+    """Return the error for a name that Spark refuses, but only when the rows are written."""
+    return CatalogError(
+        f"{path.table!r} is not a valid name for a table of {path.catalog}. A name consists of"
+        " letters without accents, digits and underscores."
+    )
+
+
 def location_not_empty_error(path: TablePath, location: str) -> LocationNotEmpty:
     """Return the error for a location that contains files of another table or user."""
     return LocationNotEmpty(

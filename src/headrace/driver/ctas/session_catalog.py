@@ -26,9 +26,13 @@ from headrace.driver.ctas.base import (
 )
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.metastore_rename import MetastoreRenames
-from headrace.driver.ctas.preconditions import check_target, location_not_empty_error
+from headrace.driver.ctas.preconditions import (
+    check_target,
+    invalid_name_error,
+    location_not_empty_error,
+)
 from headrace.driver.ctas.staged_table import StagedRecord, StagedTable
-from headrace.driver.ctas.v1_catalog import V1Catalog
+from headrace.driver.ctas.v1_catalog import V1Catalog, is_valid_name
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.writes.staged_write import create_staged_write, restore_staged_write
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY, generation_name
@@ -99,9 +103,10 @@ class SessionCatalog(TwoPhaseCatalog):
             path, existing, self._has_namespace, table, ignore_if_exists=ignore_if_exists
         ):
             return ExistingTable(path)
+        if not is_valid_name(path.table):
+            raise invalid_name_error(path)
         location = table.location and self._files.qualify(table.location)
-        default_location = self._v1_catalog.default_location(path)
-        final_location = location or default_location
+        final_location = location or self._v1_catalog.default_location(path)
         # A replaced table without a LOCATION vacates its location when it is renamed.
         needs_free_location = existing is None or bool(location)
         if needs_free_location and not self._is_free(
@@ -118,7 +123,7 @@ class SessionCatalog(TwoPhaseCatalog):
             path,
             table.staging_name,
             location,
-            default_location,
+            final_location,
             replaces=existing is not None,
         )
         created = location is not None and not self._files.exists(final_location)
@@ -141,7 +146,7 @@ class SessionCatalog(TwoPhaseCatalog):
             target,
             journalled.staging_name,
             journalled.location,
-            self._v1_catalog.default_location(target),
+            journalled.location or self._v1_catalog.default_location(target),
             replaces=claimed.backup is not None,
         )
         record = derived.model_copy(
@@ -159,7 +164,7 @@ class SessionCatalog(TwoPhaseCatalog):
         path: TablePath,
         staging_name: str,
         location: str | None,
-        default_location: str,
+        final_location: str,
         *,
         replaces: bool,
     ) -> StagedRecord:
@@ -167,19 +172,21 @@ class SessionCatalog(TwoPhaseCatalog):
 
         Args:
             location: URI of the LOCATION clause.
-            default_location: URI that the catalog assigns to the target.
+            final_location: The same, or the URI that the catalog assigns to the target.
         """
         staged = path.sibling(staging_name)
-        # Readers of the LOCATION skip names that begin with an underscore.
-        staging_location = f"{location}/_{staged.table}" if location else None
+        if location:
+            # Readers of the LOCATION skip names that begin with an underscore.
+            staging_location = f"{location}/_{staged.table}"
+        else:
+            # The catalog's default locations of two tables of a database are siblings.
+            staging_location = f"{final_location.rpartition('/')[0]}/{staged.table}"
         return StagedRecord(
             transaction=transaction,
             target=path,
             staged=staged,
-            # The catalog would say the same about the staged table: both are in one database.
-            staging_location=staging_location
-            or f"{default_location.rpartition('/')[0]}/{staged.table}",
-            final_location=location or default_location,
+            staging_location=staging_location,
+            final_location=final_location,
             external=location is not None,
             created_final_location=False,
             backup=path.sibling(staging_name.replace("staged", "replaced")) if replaces else None,

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.base import STAGING_PREFIX, RelationKind, TablePath
@@ -15,10 +16,13 @@ from headrace.grammar.quoting import quote_string
 
 _SET_LOCATION_COMMAND = "org.apache.spark.sql.execution.command.AlterTableSetLocationCommand"
 _TABLE_NAME = re.compile("[A-Za-z0-9_]+")
-"""The names that Spark accepts (SessionCatalog.validNameFormat)."""
-
 _FORMATS_WITH_LOG = {"delta", "iceberg", "hudi"}
 """Table formats that control concurrent writes themselves."""
+
+
+def is_valid_name(table: str) -> bool:
+    """Return whether Spark accepts the name of a table (SessionCatalog.validNameFormat)."""
+    return _TABLE_NAME.fullmatch(table) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class V1Catalog:
     def __init__(self, session: SparkSession, jvm: Py4JBridge) -> None:
         self._session = session
         self._jvm = jvm
+        # Spark's SessionCatalog reads the settings of the thread's active session.
+        jvm.activate()
         self._catalog = jvm.state.catalog()
         self.persistent = session.conf.get("spark.sql.catalogImplementation") == "hive"
 
@@ -77,8 +83,20 @@ class V1Catalog:
         self._session.sql(f"ALTER TABLE {path.sql_name} SET TBLPROPERTIES ({clause})")
 
     def default_location(self, path: TablePath) -> str:
-        """Return the URI that the catalog assigns to a table without a LOCATION."""
-        return str(self._catalog.defaultTablePath(self.identifier(path)).toString())
+        """Return the URI that the catalog assigns to a table without a LOCATION.
+
+        If the database was dropped, this is the URI in a new database of that name.
+        """
+        if self.persistent:
+            # A metastore knows lower case only. A session that distinguishes cases keeps capitals.
+            path = path.sibling(path.table.lower())
+        try:
+            return str(self._catalog.defaultTablePath(self.identifier(path)).toString())
+        except AnalysisException as error:
+            if error.getCondition() != "SCHEMA_NOT_FOUND":
+                raise
+        database = self._catalog.getDefaultDBPath(path.namespace[0])
+        return f"{database.toString()}/{path.table}"
 
     def find_files(self, path: TablePath) -> TableFiles | None:
         """Return where the files of an existing table are, if Spark or Hive writes them directly.
@@ -104,7 +122,11 @@ class V1Catalog:
 
     def managed_location(self, path: TablePath) -> str | None:
         """Return the URI of a managed table, or None if there is no managed table of that name."""
-        locations = self._managed_locations(self._jvm.sequence([self.identifier(path)]))
+        identifier = self.identifier(path)
+        if not self._catalog.tableExists(identifier):
+            # `getTablesByName` raises an error if the database was dropped.
+            return None
+        locations = self._managed_locations(self._jvm.sequence([identifier]))
         return locations[0] if locations else None
 
     def staged_locations(self, path: TablePath) -> list[str]:
@@ -122,14 +144,14 @@ class V1Catalog:
         """Rename a table that no query has read yet. Raises like `rename`.
 
         This skips the ALTER TABLE statement, which resolves the table to find cached queries, and
-        the checks of SessionCatalog, which call a metastore five times. The metastore checks the
-        same when it renames the table, except that the name is one for Spark.
+        the checks of SessionCatalog, which call a metastore five times. The metastore itself makes
+        the same checks when it renames the table. It also accepts names that Spark refuses.
         """
         staged, published = self.identifier(path), self.identifier(target)
         self._catalog.invalidateCachedTable(staged)
         # This session may have cached the files of a table that had the target name before.
         self._catalog.invalidateCachedTable(published)
-        if not (self.persistent and _TABLE_NAME.fullmatch(target.table)):
+        if not (self.persistent and is_valid_name(target.table)):
             self._catalog.renameTable(staged, published)
             return
         # The names in lower case, unless the session distinguishes cases.

@@ -1,0 +1,30 @@
+"""Names and locations in Spark's session catalog."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.driver.conf_overrides import override_conf
+from headrace.driver.ctas.base import TablePath
+from headrace.driver.ctas.v1_catalog import V1Catalog
+from headrace.driver.py4j_bridge import Py4JBridge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize(("persistent", "expected"), [(True, "mixed"), (False, "MiXed")])
+def test_only_a_metastore_puts_tables_into_directories_in_lower_case(
+    spark: SparkSession, persistent: bool, expected: str
+) -> None:
+    # A thread that has run a statement of another session keeps that session as the active one.
+    Py4JBridge(spark.newSession()).activate()
+    catalog = V1Catalog(spark, Py4JBridge(spark))
+    catalog.persistent = persistent
+    with override_conf(spark, {"spark.sql.caseSensitive": "true"}):
+        location = catalog.default_location(TablePath("spark_catalog", ("default",), "MiXed"))
+    assert location.rpartition("/")[2] == expected
