@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.short_lived_java import archive_of_the_tests
 
 from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.java import find_java
@@ -31,7 +32,7 @@ def create(archive: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create an archive."""
+    """Create an archive, which takes a minute of processor time."""
     archive = tmp_path_factory.mktemp("classes") / "spark.jsa"
     completed = create(archive)
     assert completed.returncode == 0, completed.stderr
@@ -39,10 +40,20 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return archive
 
 
+@pytest.fixture
+def host_archive() -> Path:
+    """Return the archive of this host, which `make test` has created."""
+    archive = archive_of_the_tests()
+    assert archive.exists(), "make test creates it"
+    return archive
+
+
+@pytest.mark.matrix
 def test_the_archive_is_all_that_remains(archive: Path) -> None:
     assert {file.name for file in archive.parent.iterdir()} == {"spark.jsa", "spark.lock"}
 
 
+@pytest.mark.matrix
 def test_an_existing_archive_is_kept(archive: Path) -> None:
     before = archive.stat()
     assert create(archive).returncode == 0
@@ -50,9 +61,9 @@ def test_an_existing_archive_is_kept(archive: Path) -> None:
 
 
 def test_spark_submit_reads_its_classes_from_the_archive(
-    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ClassArchives, "find", lambda _self, _java: archive)
+    monkeypatch.setattr(ClassArchives, "find", lambda _self, _java: host_archive)
     # The tests' other JVMs read an archive of the tests.
     monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
     options = ClassArchives(tmp_path).jvm_options(find_java())

@@ -23,12 +23,12 @@ _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 
 def apply() -> None:
     """Set the options for all JVMs of this process and its children, unless options are set."""
-    archive = _archive_path()
+    archive = archive_of_the_tests()
     shared = f" {_QUIET} -XX:SharedArchiveFile={archive}" if archive.exists() else ""
     os.environ.setdefault(_VARIABLE, _OPTIONS + shared)
 
 
-def _archive_path() -> Path:
+def archive_of_the_tests() -> Path:
     """Return the path at which the nodes of this user have the archive too."""
     archive = ClassArchives(cache_folder() / "classes").find(find_java())
     assert archive is not None

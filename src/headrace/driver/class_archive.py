@@ -22,7 +22,6 @@ from headrace.model.messages import Bootstrap
 from headrace.private_files import create_private_folder
 
 _LOG = logging.getLogger("headrace.driver")
-_NICE = 19
 _JVM_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 """Variables from which every JVM takes options."""
 _READ_ARCHIVE = "-XX:SharedArchiveFile"
@@ -38,8 +37,6 @@ _STATEMENTS = (
 def main(arguments: list[str]) -> int:
     """Create the archive unless it exists or another process creates it. Returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    # Users' statements come first.
-    os.nice(_NICE)
     archive = Path(arguments[0])
     create_private_folder(archive.parent)
     lock = lock_file(archive.with_suffix(".lock"))

@@ -75,6 +75,12 @@ def test_another_java_and_other_jars_have_another_archive(
     archive_of(archives, folder)
     assert archives.jvm_options(JAVA)
 
+    modified = (jars / "spark-core.jar").stat().st_mtime
+    os.utime(jars / "spark-core.jar", (modified, modified - 1))
+    assert not archives.jvm_options(JAVA)
+    os.utime(jars / "spark-core.jar", (modified, modified))
+    assert archives.jvm_options(JAVA)
+
     assert not archives.jvm_options(JavaHome(JAVA.path, "21.0.5", "JAVA_HOME"))
     (jars / "added.jar").write_bytes(b"2")
     assert not archives.jvm_options(JAVA)

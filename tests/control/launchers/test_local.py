@@ -121,7 +121,7 @@ def test_a_driver_inherits_only_variables_from_the_allow_list(
     profile = Profile(python=python, env={"FROM_PROFILE": "yes"}, inherit_env=["MY_REGION"])
     request = make_request(tmp_path, profile)
     handles.append(launcher.start(request))
-    wait_until(lambda: "end" in request.log.read_text(), what="the driver writes its log")
+    wait_until(lambda: " end" in request.log.read_text(), what="the driver writes its log")
     names = set(ast.literal_eval(request.log.read_text().rpartition(" end")[0]))
     assert {"PATH", "JAVA_HOME", "LC_ALL", "SPARK_CONF_DIR", "no_proxy", "TZ"} <= names
     assert {"FROM_PROFILE", "MY_REGION"} <= names
@@ -132,11 +132,11 @@ def test_a_driver_inherits_only_variables_from_the_allow_list(
 def test_only_a_driver_that_is_waited_for_is_optimized_later(
     launcher: LocalLauncher, tmp_path: Path, handles: list[Handle], optimize_later: bool
 ) -> None:
-    program = "print(os.environ['SPARK_SUBMIT_OPTS'], 'end')"
+    program = "print(os.environ['SPARK_SUBMIT_OPTS'], 'e' + 'nd')"
     profile = Profile(python=write_interpreter(tmp_path / "python", program))
     request = replace(make_request(tmp_path, profile), optimize_later=optimize_later)
     handles.append(launcher.start(request))
-    wait_until(lambda: "end" in request.log.read_text(), what="the driver writes its log")
+    wait_until(lambda: " end" in request.log.read_text(), what="the driver writes its log")
     assert ("-XX:Tier4InvocationThreshold" in request.log.read_text()) is optimize_later
 
 

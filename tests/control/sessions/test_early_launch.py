@@ -101,7 +101,11 @@ def test_the_bootstrap_of_an_early_driver_is_complete(early: EarlyLaunch) -> Non
 
 
 def test_an_early_driver_starts_fast_at_the_cost_of_its_later_speed(early: EarlyLaunch) -> None:
-    options = psutil.Process(early.handle["pid"]).environ()["SPARK_SUBMIT_OPTS"]
+    process = psutil.Process(early.handle["pid"])
+    # Until the program of the driver is loaded, the process has the environment of the tests.
+    options = wait_until(
+        lambda: process.environ().get("SPARK_SUBMIT_OPTS"), what="the process has its environment"
+    )
     assert "-XX:Tier4InvocationThreshold" in options
 
 

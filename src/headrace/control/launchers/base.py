@@ -38,7 +38,10 @@ class LaunchRequest:
     log: Path
     """File to which stdout and stderr of the processes on this host are appended."""
     optimize_later: bool = False
-    """Whether the JVM compiles less at its start, and reaches its full speed later."""
+    """Whether the JVM compiles less at its start, and reaches its full speed later.
+
+    Only the launcher `local` reads it.
+    """
 
     @property
     def lease(self) -> DriverLease:

@@ -84,7 +84,7 @@ def launch_early(settings: Settings, parts: LocalParts, *, address: str) -> Earl
             profile=profile,
             addresses=[address],
         )
-        # A command waits for this driver. The others are for sessions that last.
+        # A user waits for the start of this driver. Its session stays slower for some time.
         handle = parts.launcher.start(replace(request, optimize_later=True))
     except (HeadraceError, OSError) as error:
         _LOG.warning("the first driver could not be started early: %s", error)
