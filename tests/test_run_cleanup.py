@@ -112,19 +112,15 @@ def test_an_interrupted_run_leaves_nothing(
     make, run_id = run
     [controller] = make.children()
     assert len(processes_with(run_id)) >= 2
-
-    def interrupt() -> None:
-        if number is signal.SIGINT and target == "make":
-            # A terminal sends Ctrl-C to all processes of its group.
-            os.killpg(make.pid, signal.SIGINT)
-        else:
-            (make if target == "make" else controller).send_signal(number)
-
-    def has_ended() -> bool:
-        return not processes_with(run_id) and not _is_running(controller)
-
-    interrupt()
-    wait_until(has_ended, what="all processes of the run have ended")
+    if number is signal.SIGINT and target == "make":
+        # A terminal sends Ctrl-C to all processes of its group.
+        os.killpg(make.pid, signal.SIGINT)
+    else:
+        (make if target == "make" else controller).send_signal(number)
+    wait_until(
+        lambda: not processes_with(run_id) and not _is_running(controller),
+        what="all processes of the run have ended",
+    )
     wait_until(lambda: not _guards_of(run_id), what="the guard has ended")
 
 

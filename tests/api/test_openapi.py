@@ -30,7 +30,7 @@ def reply(assignment: Assignment) -> dict[str, Any]:
     return {"state": StatementState.SUCCESS, "result": result}
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.matrix), "postgresql"])
 def node_with_token(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InProcessNode]:
     """Serve a node with a token, whose drivers answer by themselves, on each kind of store."""
     is_sqlite = request.param == "sqlite"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.ports import reserved_port
 from tests.support.processes import end, processes_of
 from tests.support.waiting import wait_until
 
@@ -49,9 +49,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     # On a busy machine, a driver may need longer than the default of 2 minutes.
     monkeypatch.setenv("HEADRACE_PROFILES", '{"default": {"start_timeout": "5m"}}')
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        monkeypatch.setenv("HEADRACE_HTTP__PORT", str(free.getsockname()[1]))
-    with (home / "commands.lock").open("w") as lock:
+    with reserved_port() as port, (home / "commands.lock").open("w") as lock:
+        monkeypatch.setenv("HEADRACE_HTTP__PORT", str(port))
         # The node counts the holder of this lock as a command that still runs.
         fcntl.flock(lock, fcntl.LOCK_SH)
         yield reader

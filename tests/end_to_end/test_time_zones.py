@@ -22,11 +22,19 @@ QUERY = " UNION ALL ".join(
 )
 
 
+@pytest.fixture(scope="module")
+def changed_session(node: NodeProcess) -> str:
+    """Return a session whose time zone the tests change."""
+    return node.session()
+
+
 @pytest.mark.parametrize("zone", ["Europe/Paris", "Asia/Kathmandu", "-03:30", "UTC"])
-def test_a_timestamp_is_shown_like_its_text_in_spark(node: NodeProcess, zone: str) -> None:
+def test_a_timestamp_is_shown_like_its_text_in_spark(
+    node: NodeProcess, changed_session: str, zone: str
+) -> None:
     script = [f"SET TIME ZONE '{zone}'", QUERY, "--results", "last", "--format", "table"]
     completed = subprocess.run(
-        [HEADRACE, "sql", *script],
+        [HEADRACE, "sql", "--session", changed_session, *script],
         capture_output=True,
         text=True,
         timeout=240,

@@ -42,6 +42,8 @@ def test_a_change_between_two_reads_raises_a_generation_that_the_driver_does_not
     def execute_and_stop(self: Tx, statement: Executable, values: Any = ()) -> Any:
         nonlocal reads
         result = execute(self, statement, values).freeze()()
+        if self is not tx:  # a node of another test of this process reads in its threads
+            return result
         reads += 1
         if reads == reads_before:
             monkeypatch.undo()
