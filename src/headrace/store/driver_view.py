@@ -27,6 +27,7 @@ _VIEW = (
         sessions.c.pool,
         sessions.c.streams_generation,
         sessions.c.link_process,
+        sessions.c.results_location,
         _BATCH_SUBMITTED.label("batch_submitted"),
         _HAS_WAITING.label("has_waiting"),
         statements.c.id,
@@ -52,6 +53,8 @@ class DriverView:
     """Generation of the desired queries."""
     link_process: str | None
     """Process that has answered the last polls of the driver."""
+    results_location: str | None
+    """Where the driver writes stored results; None before its launch."""
     batch_submitted: bool
     """Whether the session is a batch session whose only statement was submitted."""
     has_waiting: bool
@@ -75,6 +78,7 @@ def load_driver_view(tx: Tx, session_id: str) -> DriverView | None:
         pool=session.pool,
         streams_generation=session.streams_generation,
         link_process=session.link_process,
+        results_location=session.results_location,
         batch_submitted=session.batch_submitted,
         has_waiting=session.has_waiting,
         in_flight=[(row.id, row.state) for row in in_flight],

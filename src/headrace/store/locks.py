@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import Select, and_, bindparam, literal, select
 
 from headrace.model.lifecycle import StatementState
-from headrace.model.session import DriverLease
+from headrace.model.session import DriverLease, SessionKind
 from headrace.store.database import Tx
 from headrace.store.notifications import statement_topic
 from headrace.store.remote_wake_ups import NO_PROCESS
@@ -31,14 +31,21 @@ class LockedStatement(NamedTuple):
     """First words of a statement of Headrace's own, for example `CREATE STREAM`."""
     awaited_by: str | None
     """Process that waits for the end of the statement, or `*`: several wait."""
+    is_last: bool
+    """Whether no other statement of the session can wait, while a driver of the session owns this
+    one: statements are claimed in the order of their ordinals, and this is the last one. Always
+    False in a batch session, which closes when its statement has ended."""
 
 
 # SQLAlchemy takes longer to build a query than SQLite takes to run it: build each once.
-_COLUMNS = [statements.c[name] for name in LockedStatement._fields]
-_LOCK = select(*_COLUMNS).where(statements.c.id == bindparam("statement")).with_for_update()
+_COLUMNS = [statements.c[name] for name in LockedStatement._fields if name in statements.c]
+_IS_LAST = and_(
+    statements.c.ordinal == sessions.c.next_ordinal - 1, sessions.c.kind != SessionKind.BATCH
+)
+_LOCK = select(*_COLUMNS, literal(value=False)).where(statements.c.id == bindparam("statement")).with_for_update()
 # PostgreSQL locks the rows in the order of FROM: the session before the statement.
 _LOCK_OWNED = (
-    select(*_COLUMNS)
+    select(*_COLUMNS, _IS_LAST)
     .join_from(sessions, statements, sessions.c.id == statements.c.session_id)
     .where(
         statements.c.id == bindparam("statement"),

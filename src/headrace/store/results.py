@@ -11,7 +11,14 @@ from collections.abc import Sequence
 
 from sqlalchemy import Float, bindparam, exists, or_, select, update
 
-from headrace.model.result import Disposition, GoneReason, ResultHolder, ResultReport, make_location
+from headrace.model.result import (
+    Disposition,
+    GoneReason,
+    ResultHolder,
+    ResultReport,
+    ResultRequest,
+    make_location,
+)
 from headrace.model.session import DriverLease, SessionKind
 from headrace.store.clock import clock
 from headrace.store.database import Tx
@@ -44,10 +51,25 @@ def location_of(tx: Tx, statement_id: str) -> str | None:
     Nodes alone choose this location. None if no driver has claimed the statement.
     """
     place = tx.execute(_PLACE.where(_OF_STATEMENT), {"statement": statement_id}).one_or_none()
-    if place is None or place.epoch is None or place.results_location is None:
+    if place is None:
         return None
-    base = place.result_request.location or place.results_location
-    return make_location(base, statement_id, place.epoch, place.attempts)
+    request: ResultRequest = place.result_request
+    return choose_location(
+        place.results_location, request, statement_id, place.epoch, place.attempts
+    )
+
+
+def choose_location(
+    session_location: str | None,
+    request: ResultRequest,
+    statement_id: str,
+    epoch: int | None,
+    attempts: int,
+) -> str | None:
+    """Return the location of a statement, as `location_of` does, from what is already read."""
+    if epoch is None or session_location is None:
+        return None
+    return make_location(request.location or session_location, statement_id, epoch, attempts)
 
 
 def flight_host_of(tx: Tx, session_id: str) -> str | None:

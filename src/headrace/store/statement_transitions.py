@@ -5,9 +5,10 @@ Every transition is one compare-and-set, with its event.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Update, bindparam, select, update
 
 from headrace.errors import CommitInDoubt, Committing, StatementTimeout
 from headrace.model.failure import Failure
@@ -87,7 +88,9 @@ def claim_next(
         return None
     statement = row_to_statement(row)
     source, target = StatementState.WAITING, StatementState.LAUNCHED
-    record(tx, statement.id, lease.session_id, source, target, actor=lease.actor)
+    record(
+        tx, statement.id, lease.session_id, source, target, actor=lease.actor, wakes_driver=False
+    )
     return statement
 
 
@@ -140,11 +143,26 @@ def transition(
             tx, _ENTITY, statement_id, source, running, actor=actor, seconds_ago=ran_seconds
         )
         source = running
-    session_id = statement.session_id
     record(
-        tx, statement_id, session_id, source, target, actor=actor, detail=detail, failure=failure
+        tx,
+        statement_id,
+        statement.session_id,
+        source,
+        target,
+        actor=actor,
+        detail=detail,
+        failure=failure,
+        wakes_driver=_concerns_driver(target, statement),
     )
     return True
+
+
+def _concerns_driver(target: StatementState, statement: LockedStatement) -> bool:
+    """Return whether the driver of the session may have something to do after a transition."""
+    if target in STATEMENT.terminal:
+        # The open poll of the driver would find nothing, while the client waits for a response.
+        return not statement.is_last
+    return target not in _MADE_BY_DRIVER
 
 
 def _lock_for(
@@ -234,7 +252,14 @@ def set_outcome(
     values = {"atomic": atomic, "note": note, "rows_written": rows_written, "progress": progress}
     known = {name: value for name, value in values.items() if value is not None}
     if known:
-        tx.execute(update(statements).where(statements.c.id == statement_id).values(known))
+        tx.execute(_update_outcome(tuple(known)), {"statement": statement_id, **known})
+
+
+@cache
+def _update_outcome(names: tuple[str, ...]) -> Update:
+    """Return the update of these columns. To build it takes longer than to execute it."""
+    change = update(statements).where(statements.c.id == bindparam("statement"))
+    return change.values({name: bindparam(name) for name in names})
 
 
 def end_all_statements(
@@ -302,8 +327,13 @@ def record(
     actor: str,
     detail: dict[str, Any] | None = None,
     failure: Failure | None = None,
+    wakes_driver: bool = True,
 ) -> None:
-    """Append the event of a transition, and wake its subscribers after the commit."""
+    """Append the event of a transition, and wake its subscribers after the commit.
+
+    Args:
+        wakes_driver: Whether the driver of the session may have something to do now.
+    """
     events.append(
         tx, _ENTITY, statement_id, source, target, actor=actor, detail=detail, failure=failure
     )
@@ -314,7 +344,7 @@ def record(
                 tx, statement_id, target, actor=actor, failure=failure
             )
             views.end_unfinished(tx, statement_id, actor=actor)
-    if target not in _MADE_BY_DRIVER:
+    if wakes_driver:
         tx.wake(session_topic(session_id))
 
 

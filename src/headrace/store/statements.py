@@ -28,6 +28,8 @@ from headrace.store.tables import results as results_table
 from headrace.store.tables import sessions, statements
 
 _LIVE = statements.c.ended_at.is_(None)
+_ROWS = "inline_rows"
+"""Name of the column with the rows of an inline result."""
 _WITHOUT_POLLS = {SessionState.NOT_STARTED, SessionState.STARTING}
 _ACCEPTING = sorted(SESSION.live - {SessionState.CLOSING})
 
@@ -43,6 +45,7 @@ _SIZES = select(
     + length_of(results_table.c.spark_schema)
 ).outerjoin_from(statements, results_table)
 _GET = _SELECT.where(statements.c.id == bindparam("statement"))
+_GET_WITH_ROWS = _GET.add_columns(results_table.c.data.label(_ROWS))
 _GET_ALL = _SELECT.where(statements.c.id.in_(bindparam("statements", expanding=True)))
 _INSERT = (
     statements.insert()
@@ -136,6 +139,16 @@ def get(tx: Tx, statement_id: str) -> Statement | None:
     """Return a statement with the description of its result, or None if there is none."""
     row = tx.execute(_GET, {"statement": statement_id}).mappings().one_or_none()
     return None if row is None else row_to_statement(row)
+
+
+def get_with_rows(tx: Tx, statement_id: str) -> tuple[Statement, bytes | None] | None:
+    """Return a statement as `get` does, with the rows of its result if that is inline."""
+    row = tx.execute(_GET_WITH_ROWS, {"statement": statement_id}).mappings().one_or_none()
+    if row is None:
+        return None
+    columns = {**row}
+    rows: bytes | None = columns.pop(_ROWS)
+    return row_to_statement(columns), rows
 
 
 def get_all(tx: Tx, statement_ids: Sequence[str]) -> dict[str, Statement]:

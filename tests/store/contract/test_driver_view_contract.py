@@ -21,6 +21,7 @@ def test_a_driver_view_has_waiting_and_in_flight_statements(store: Database) -> 
         pool=False,
         streams_generation=0,
         link_process=None,
+        results_location=None,
         batch_submitted=False,
         has_waiting=False,
         in_flight=[],

@@ -9,12 +9,15 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from headrace.errors import InvalidSetting
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _DEFAULT_PORTS = (80, 443)
+_CACHED_NAMES = 128
+"""Names that are not parsed again: nearly all requests have the same few."""
 
 ServerAddress = tuple[str, int | None]
 """IP address and port at which a request arrived."""
@@ -30,6 +33,7 @@ class HostAndPort:
     """None if the text has no port: the default port of the scheme."""
 
 
+@lru_cache(_CACHED_NAMES)
 def parse_host(text: str) -> HostAndPort | None:
     """Parse `name`, `name:port`, `1.2.3.4:port` or `[::1]:port`; return None for other text."""
     if not text or any(character in text for character in "/?#@\\, \t"):
@@ -116,6 +120,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+@lru_cache(_CACHED_NAMES)
 def _canonical(name: str) -> str:
     """Return a name in lower case without the final dot, or an IP address in its short form."""
     try:

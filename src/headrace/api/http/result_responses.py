@@ -94,7 +94,11 @@ def result_response(
 
 
 def submit_response(
-    statements: Statements, statement: Statement, *, numbers: NumberFormat
+    statements: Statements,
+    statement: Statement,
+    *,
+    numbers: NumberFormat,
+    data: bytes | None = None,
 ) -> Response:
     """Return the response to a submit: the statement, with the rows of a small inline result.
 
@@ -103,6 +107,9 @@ def submit_response(
 
     A result that cannot be read has no rows either: the error is in the response to the read of
     this chunk. An error response here would hide the id of a statement that was accepted.
+
+    Args:
+        data: The rows of an inline result, if they are read already.
     """
     body, headers = statement_body(statement), {"Location": statement_url(statement)}
     if statement.result is None or statement.result.gone:
@@ -111,7 +118,7 @@ def submit_response(
     if not is_inline or statement.result.byte_count > _SUBMIT_ROWS_BYTES:
         return json_response(body.model_copy(update={"next_chunk": 0}), 201, headers)
     try:
-        rows = statements.open_result(statement)
+        rows = statements.open_result(statement, data=data)
         values = b"".join(json.write_rows(rows, 0, numbers=numbers))
     except ResultGone:
         return json_response(body, 201, headers)

@@ -113,7 +113,9 @@ async def _serve(request: Request) -> Response:
         raise HTTPException(404)
     caller = DriverLease(lease[1], int(lease[2]))
     link = node_of(request).driver_link
-    await run_in_threadpool(link.authenticate, caller, bearer_token(request))
+    token = bearer_token(request)
+    if not link.authenticate_from_memory(caller, token):
+        await run_in_threadpool(link.authenticate, caller, token)
     with link_calls_of(request).admit(caller):
         body = await _read_body(request, call)
         if call.message is Poll:

@@ -231,10 +231,10 @@ async def _submit_and_wait(
 
     def respond_if_ended(statement_id: str) -> Response | None:
         # Read and respond in one thread call: a second call would cost as much as its work.
-        statement = statements.get(caller, statement_id)
+        statement, data = statements.get_with_rows(caller, statement_id)
         if statement.state in STATEMENT.live:
             return None
-        return submit_response(statements, statement, numbers=numbers)
+        return submit_response(statements, statement, numbers=numbers, data=data)
 
     # Subscribe before the submit, so that an end between the two is not missed.
     with long_polls.subscribed(partial(wake_ups.on_statement_end, statement_id)) as poll:

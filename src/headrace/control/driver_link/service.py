@@ -122,15 +122,26 @@ class DriverLinkService:
             LeaseLost: If the epoch is superseded.
             Unauthorized: If the token belongs to another session or epoch.
         """
+        if self.authenticate_from_memory(lease, token):
+            return
+        with self._database.read() as tx:
+            token_hash = sessions.token_hash(tx, lease)
+        if token_hash is None:
+            raise LeaseLost(f"Epoch {lease.epoch} of session {lease.session_id} is superseded.")
+        self._keep_token_hash(lease, token_hash)
+        _check_token(token_hash, token)
+
+    def authenticate_from_memory(self, lease: DriverLease, token: str) -> bool:
+        """Check the token of a call without a read of the store.
+
+        Return False if this node has to read the store first. Raise Unauthorized as `authenticate`
+        does.
+        """
         token_hash = self._recall_token_hash(lease)
         if token_hash is None:
-            with self._database.read() as tx:
-                token_hash = sessions.token_hash(tx, lease)
-            if token_hash is None:
-                raise LeaseLost(f"Epoch {lease.epoch} of session {lease.session_id} is superseded.")
-            self._keep_token_hash(lease, token_hash)
-        if not secrets.compare_digest(token_hash, hash_token(token)):
-            raise Unauthorized("The token is not valid for this session and epoch.")
+            return False
+        _check_token(token_hash, token)
+        return True
 
     def restore(self, lease: DriverLease, _message: Restore) -> Restored:
         """Return what the driver must rebuild before `hello`."""
@@ -278,7 +289,8 @@ class DriverLinkService:
                 tx.wake(*map(session_topic, limits.choose_next(tx, self._running_limit)))
                 save_report(tx, lease, message, locked, grace_seconds=self._grace_seconds)
                 if state is StatementState.SUCCESS:
-                    release_query(tx, message.statement_id)
+                    if locked.command is not None:
+                        release_query(tx, message.statement_id)
                     if message.task_outcome is not None:
                         job_tasks.save_outcome(tx, message.statement_id, message.task_outcome)
                     if message.scope is not None:
@@ -340,7 +352,12 @@ class DriverLinkService:
             transaction = None
             if statement.attempts > 1:
                 transaction = transactions.adopt(tx, statement.id, lease)
-            return _assignment(tx, statement, transaction, isolated=view.pool)
+            return _assignment(tx, statement, transaction, view)
+
+
+def _check_token(token_hash: str, token: str) -> None:
+    if not secrets.compare_digest(token_hash, hash_token(token)):
+        raise Unauthorized("The token is not valid for this session and epoch.")
 
 
 def _new_cancels(view: DriverView, message: Poll) -> list[str]:
@@ -368,11 +385,11 @@ def _assign_again(tx: Tx, statement_id: str, view: DriverView) -> Assignment | N
     statement = statements.get(tx, statement_id)
     if statement is None:
         return None
-    return _assignment(tx, statement, transactions.live(tx, statement_id), isolated=view.pool)
+    return _assignment(tx, statement, transactions.live(tx, statement_id), view)
 
 
 def _assignment(
-    tx: Tx, statement: Statement, transaction: Transaction | None, *, isolated: bool
+    tx: Tx, statement: Statement, transaction: Transaction | None, view: DriverView
 ) -> Assignment:
     entry = None if transaction is None else make_entry(tx, transaction)
     spec = statement.spec
@@ -382,7 +399,13 @@ def _assignment(
         parameters=spec.parameters,
         conf=spec.conf,
         result_request=choose_disposition(tx, statement),
-        result_location=results.location_of(tx, statement.id),
+        result_location=results.choose_location(
+            view.results_location,
+            spec.result_request,
+            statement.id,
+            statement.epoch,
+            statement.attempts,
+        ),
         is_query=statement.is_query,
         attempt=statement.attempts,
         transaction=entry,
@@ -393,6 +416,6 @@ def _assignment(
         task=job_tasks.get_task(tx, statement.id)
         if statement.command in {JOB_TASK, JOB_WRITE}
         else None,
-        isolated=isolated,
+        isolated=view.pool,
         ordinal=statement.ordinal,
     )

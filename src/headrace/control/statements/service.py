@@ -17,7 +17,7 @@ from headrace.control.sessions.opening import (
 )
 from headrace.control.statements.cancel import request_cancel
 from headrace.control.statements.held_results import FlightOffer, HeldResultReader
-from headrace.control.statements.lookup import get_owned_statement, get_statement
+from headrace.control.statements.lookup import check_owner, get_owned_statement, get_statement
 from headrace.control.statements.node_statements import NodeStatements
 from headrace.control.statements.session_locks import lock_sessions
 from headrace.control.statements.waiting import WaitReasons
@@ -198,6 +198,16 @@ class Statements:
         with self._database.read() as tx:
             return get_owned_statement(tx, caller.owner, statement_id)
 
+    def get_with_rows(self, caller: Caller, statement_id: str) -> tuple[Statement, bytes | None]:
+        """Return a statement as `get` does, with the rows of its result if that is inline.
+
+        The rows are an Arrow IPC stream, for `open_result`.
+        """
+        with self._database.read() as tx:
+            found = statements.get_with_rows(tx, statement_id)
+        statement, rows = (None, None) if found is None else found
+        return check_owner(statement, caller.owner, statement_id), rows
+
     def get_all(self, statement_ids: Sequence[str]) -> dict[str, Statement]:
         """Return the statements of all owners with these ids that exist, by id."""
         with self._database.read() as tx:
@@ -257,11 +267,14 @@ class Statements:
         """
         return self._held_results.find_offer(statement, is_local=is_local)
 
-    def open_result(self, statement: Statement, *, forward: bool = True) -> Rows:
+    def open_result(
+        self, statement: Statement, *, forward: bool = True, data: bytes | None = None
+    ) -> Rows:
         """Return the rows of a successful statement.
 
         Args:
             forward: Whether another node may be asked for the rows that a driver of its host holds.
+            data: The rows of an inline result, if they are read already.
 
         Raises:
             ResultNotReady: If the statement has not ended.
@@ -279,8 +292,8 @@ class Statements:
             raise NoResult(f"Statement {statement.id} has no result: it is {statement.state}.")
         if statement.result.disposition is Disposition.MEMORY:
             return self._held_results.open(statement, forward=forward)
-        data = None
-        if statement.result.disposition is Disposition.INLINE and not statement.result.gone:
+        is_inline = statement.result.disposition is Disposition.INLINE
+        if data is None and is_inline and not statement.result.gone:
             with self._database.read() as tx:
                 data = results.inline_data(tx, statement.id)
         return open_rows(statement.result, data)
