@@ -42,7 +42,11 @@ _COLUMNS = [statements.c[name] for name in LockedStatement._fields if name in st
 _IS_LAST = and_(
     statements.c.ordinal == sessions.c.next_ordinal - 1, sessions.c.kind != SessionKind.BATCH
 )
-_LOCK = select(*_COLUMNS, literal(value=False)).where(statements.c.id == bindparam("statement")).with_for_update()
+_LOCK = (
+    select(*_COLUMNS, literal(value=False))
+    .where(statements.c.id == bindparam("statement"))
+    .with_for_update()
+)
 # PostgreSQL locks the rows in the order of FROM: the session before the statement.
 _LOCK_OWNED = (
     select(*_COLUMNS, _IS_LAST)

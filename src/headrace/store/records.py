@@ -50,7 +50,7 @@ def row_to_session(row: RowMapping) -> Session:
     return Session(spec=spec, **columns)
 
 
-def row_to_statement(row: Mapping[str, Any]) -> Statement:
+def row_to_statement(row: RowMapping | Mapping[str, Any]) -> Statement:
     """Build a statement from its row, joined with the row of its result if there is one."""
     columns: dict[str, Any] = {**row}
     result = _pop_result(columns)

@@ -25,6 +25,8 @@ from starlette.routing import Route
 from headrace.api.auth import bearer_token
 from headrace.api.context import link_calls_of, long_polls_of, node_of
 from headrace.api.http.strict_json import has_more_values
+from headrace.api.link_calls import OpenPoll
+from headrace.control.driver_link.moved_links import Polled
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.errors import InvalidRequest, ReportTooLarge
 from headrace.model.messages import (
@@ -134,29 +136,50 @@ async def _poll(
 ) -> Message:
     wake_ups = node_of(request).wake_ups
     with link_calls_of(request).open_poll(lease) as open_poll:
-        link_moved = False
-
-        async def check() -> Message | None:
-            nonlocal link_moved
-            if open_poll.released:
-                return _NO_ORDERS
-            polled = await run_in_threadpool(link.poll, lease, message)
-            link_moved |= polled.link_moved
-            return None if polled.orders == _NO_ORDERS else polled.orders
+        checks = _PollChecks(link, lease, message, open_poll)
 
         @contextmanager
         def subscribe(wake: Callable[[], None]) -> Iterator[None]:
-            with wake_ups.on_session_change(lease.session_id, wake), open_poll.subscribe(wake):
+            def wake_for_change() -> None:
+                checks.has_changed = True
+                wake()
+
+            on_change = wake_ups.on_session_change(lease.session_id, wake_for_change)
+            with on_change, open_poll.subscribe(wake):
                 yield
 
         with long_polls_of(request).subscribed(subscribe) as poll:
-            orders = await check()
+            orders = await checks.check()
             if orders is None:
                 # Another process may have missed, at the first poll, that it must send wake-ups.
-                longest = _FIRST_POLL_SECONDS if link_moved else message.wait_seconds
+                longest = _FIRST_POLL_SECONDS if checks.link_moved else message.wait_seconds
                 seconds = min(message.wait_seconds, longest)
-                orders = await poll.wait(check, seconds=seconds, is_idle=True)
+                orders = await poll.wait(checks.check, seconds=seconds, is_idle=True)
     return orders or _NO_ORDERS
+
+
+class _PollChecks:
+    """The reads of the store for one poll of a driver."""
+
+    def __init__(
+        self, link: DriverLinkService, lease: DriverLease, message: Poll, open_poll: OpenPoll
+    ) -> None:
+        self._link, self._lease, self._message = link, lease, message
+        self._open_poll = open_poll
+        self._last: Polled | None = None
+        self.has_changed = False
+        """Whether the session has changed since the last check. Any thread sets it."""
+        self.link_moved = False
+
+    async def check(self) -> Message | None:
+        """Return the orders, or None while there are none."""
+        if self._open_poll.released:
+            return _NO_ORDERS
+        woken_after, self.has_changed = self._last if self.has_changed else None, False
+        polled = await run_in_threadpool(self._link.poll, self._lease, self._message, woken_after)
+        self._last = polled
+        self.link_moved |= polled.link_moved
+        return None if polled.orders == _NO_ORDERS else polled.orders
 
 
 async def _read_body(request: Request, call: LinkCall) -> bytes:

@@ -13,10 +13,13 @@ from headrace.store.driver_view import DriverView
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """The orders for a driver, and whether it polled another process before."""
+    """The orders for a driver."""
 
     orders: Orders
-    link_moved: bool
+    view: DriverView
+    """What the node has read last for this poll."""
+    link_moved: bool = False
+    """Whether the driver polled another process before."""
 
 
 def move_link(database: Database, lease: DriverLease, view: DriverView) -> bool:

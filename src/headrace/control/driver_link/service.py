@@ -185,12 +185,20 @@ class DriverLinkService:
             self._observe_start(launched, running)
         return Acknowledged(applied=applied)
 
-    def poll(self, lease: DriverLease, message: Poll) -> Polled:
+    def poll(self, lease: DriverLease, message: Poll, woken_after: Polled | None = None) -> Polled:
         """Return the current orders for the driver. The HTTP route waits while there are none.
 
         A statement that this epoch has claimed, and that the driver does not list as in flight, did
         not reach the driver. Such a statement is assigned again.
+
+        Args:
+            woken_after: What the last call for the same poll has returned, if a wake-up has come
+                since. It usually means a new statement, which is claimed without another read.
         """
+        if woken_after is not None:
+            assignment = self._claim(lease, woken_after.view, message)
+            if assignment is not None:
+                return Polled(Orders(assignment=assignment), woken_after.view)
         with self._database.read() as tx:
             view = load_owned_view(tx, lease)
             undelivered = [
@@ -208,7 +216,7 @@ class DriverLinkService:
             closing = self._close_batch(lease)
         cancel = _new_cancels(view, message)
         orders = Orders(assignment=assignment, cancel=cancel, close=closing, streams=streams)
-        return Polled(orders, link_moved=move_link(self._database, lease, view))
+        return Polled(orders, view, link_moved=move_link(self._database, lease, view))
 
     def renew(self, lease: DriverLease, message: Renew) -> Renewed:
         """Renew the lease of the driver, and apply what it reports about its queries.
