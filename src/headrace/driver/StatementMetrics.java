@@ -3,7 +3,6 @@ package headrace;
 import java.util.HashSet;
 import java.util.NoSuchElementException;
 import java.util.Set;
-import java.util.concurrent.TimeoutException;
 import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.TaskScheduler;
 import org.apache.spark.scheduler.TaskSchedulerImpl;
@@ -43,16 +42,11 @@ public class StatementMetrics {
     private long bytesWritten;
 
     /**
-     * Return the progress of the jobs with a tag, as a JSON object with the fields of Progress in
-     * Python; null if there is no job.
+     * Return the progress of jobs as a JSON object with the fields of Progress in Python.
      *
      * @param running whether tasks may still run
      */
-    public String readProgress(SparkContext context, String tag, boolean running) {
-        int[] jobs = context.statusTracker().getJobIdsForTag(tag);
-        if (jobs.length == 0) {
-            return null;
-        }
+    public String readProgress(SparkContext context, int[] jobs, boolean running) {
         StatementMetrics sums = new StatementMetrics();
         for (int i = 0; i < jobs.length; i++) {
             sums.addJob(context, jobs[i], running);
@@ -68,24 +62,6 @@ public class StatementMetrics {
             + ", \"bytes_read\": " + sums.bytesRead
             + ", \"rows_written\": " + sums.rowsWritten
             + ", \"bytes_written\": " + sums.bytesWritten + "}";
-    }
-
-    /**
-     * Return the progress when no job with the tag runs any more, as readProgress does.
-     *
-     * @param millis longest time to wait for the events of the last tasks. Other statements may
-     *     keep the listener bus busy for longer: the numbers are then too low.
-     */
-    public String readFinalProgress(SparkContext context, String tag, long millis) {
-        try {
-            context.listenerBus().waitUntilEmpty(millis);
-        } catch (Exception error) {
-            // Scala declares no exceptions, so that a clause for this class alone does not compile.
-            if (!(error instanceof TimeoutException)) {
-                throw new IllegalStateException(error);
-            }
-        }
-        return readProgress(context, tag, false);
     }
 
     /**

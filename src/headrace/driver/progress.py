@@ -91,11 +91,10 @@ class ProgressReader:
         self._scala_context = context._jsc.sc()  # noqa: SLF001 - as above
         self._tracker = self._scala_context.statusTracker()
         self._listener_bus = self._scala_context.listenerBus()
-        self._metrics: Any | None = None
 
     def compile(self) -> None:
         """Compile the Java class now, not for the first statement with a job."""
-        self._metrics = find_metrics(self._jvm)
+        find_metrics(self._jvm)
 
     def find_jobs(self, tag: str) -> Any:
         """Return the ids of the jobs with a tag, as a Java array."""
@@ -103,10 +102,7 @@ class ProgressReader:
 
     def read(self, tag: str) -> Progress | None:
         """Return the sums over all jobs with a tag; None before the first job."""
-        if not self._needs_metrics(tag):
-            return None
-        assert self._metrics is not None
-        return _parse(self._metrics.readProgress(self._scala_context, tag, True))
+        return self._read(tag, running=True)
 
     def read_final(self, tag: str) -> Progress | None:
         """Return the progress when no job with the tag runs any more, like `read`.
@@ -114,26 +110,18 @@ class ProgressReader:
         The store learns of the last tasks through the listener bus, which delivers its events with
         a delay.
         """
-        if self._metrics is None:
-            with contextlib.suppress(Py4JJavaError):
-                self._listener_bus.waitUntilEmpty(_LISTENER_BUS_MILLIS)
-        if not self._needs_metrics(tag):
+        # A bus that other statements keep busy raises a timeout. The numbers are then too low.
+        with contextlib.suppress(Py4JJavaError):
+            self._listener_bus.waitUntilEmpty(_LISTENER_BUS_MILLIS)
+        return self._read(tag, running=False)
+
+    def _read(self, tag: str, *, running: bool) -> Progress | None:
+        jobs = self.find_jobs(tag)
+        metrics = find_metrics(self._jvm) if len(jobs) else None
+        if metrics is None:
             return None
-        assert self._metrics is not None
-        text = self._metrics.readFinalProgress(self._scala_context, tag, _LISTENER_BUS_MILLIS)
-        return _parse(text)
-
-    def _needs_metrics(self, tag: str) -> bool:
-        """Return whether the Java class must be called, and compile it if there is a job."""
-        if self._metrics is None and len(self.find_jobs(tag)):
-            self.compile()
-        return self._metrics is not None
-
-
-def _parse(text: str | None) -> Progress | None:
-    if text is None:
-        return None
-    return Progress(**{name: max(0, value) for name, value in json.loads(text).items()})
+        sums = json.loads(metrics.readProgress(self._scala_context, jobs, running))
+        return Progress(**{name: max(0, value) for name, value in sums.items()})
 
 
 @lru_cache

@@ -16,7 +16,6 @@ from tests.support.waiting import wait_until
 from headrace.errors import StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
-from headrace.model.session import SessionKind
 from headrace.store import events, nodes, sessions, statement_transitions, statements
 from headrace.store.database import Database
 from headrace.store.notifications import (
@@ -103,40 +102,6 @@ def test_a_change_wakes_the_subscribers_of_its_topics(store: Database) -> None:
     assert woken(EVENTS, "session", "statement") == [EVENTS, "session"]
     for wait in waits.values():
         wait.close()
-
-
-@pytest.mark.parametrize(
-    ("kind", "followers", "expected"),
-    [
-        pytest.param(SessionKind.INTERACTIVE, 0, False, id="last"),
-        pytest.param(SessionKind.INTERACTIVE, 1, True, id="followed"),
-        pytest.param(SessionKind.BATCH, 0, True, id="batch"),
-    ],
-)
-def test_an_end_wakes_the_driver_only_if_the_driver_has_something_to_do(
-    store: Database, kind: SessionKind, followers: int, expected: bool
-) -> None:
-    lease = running_session(store, kind=kind)
-    statement_id = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
-    for _ in range(followers):
-        new_statement(store, lease.session_id)
-    with store.notifications.subscribe(session_topic(lease.session_id)) as wait:
-        with store.write("test") as tx:
-            assert statement_transitions.transition(
-                tx, statement_id, StatementState.SUCCESS, actor=lease.actor, lease=lease
-            )
-        assert wait.wait(0) is expected
-
-
-def test_a_cancel_wakes_the_driver_of_the_last_statement(store: Database) -> None:
-    lease = running_session(store)
-    statement_id = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
-    with store.notifications.subscribe(session_topic(lease.session_id)) as wait:
-        with store.write("test") as tx:
-            assert statement_transitions.transition(
-                tx, statement_id, StatementState.CANCELLING, actor="ada", lease=lease
-            )
-        assert wait.wait(0)
 
 
 def test_a_woken_subscriber_can_read_the_change(store: Database) -> None:

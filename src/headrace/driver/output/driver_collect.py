@@ -1,36 +1,28 @@
 """Small results: their rows are collected on the driver.
 
-There are four methods:
+There are three methods:
 
 - `compute_constant_rows` evaluates a `SELECT` without FROM at planning time.
-- `collect_in_jvm` runs the query and converts its rows to Arrow with one call of the JVM. A Java
-  class does this, which is compiled beside the first statement of a driver.
 - `collect_plan_rows` executes the physical plan and converts its rows to Arrow in the JVM. Local
   rows need no Spark job, and a LIMIT reads only as many partitions as it needs.
-- `collect_by_job` runs one job over all partitions, as `DataFrame.toArrow` does.
-
-The jobs of the second and the last method appear on the SQL page of the Spark UI.
+- `collect_by_job` runs one job over all partitions, as `DataFrame.toArrow` does. The job appears on
+  the SQL page of the Spark UI.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
-from headrace.driver.java_source import compile_java
 from headrace.driver.output.collect import collect_arrow
 from headrace.driver.output.constant_projection import compute_constant_rows
-from headrace.driver.sql_execution import EXECUTION_NAME
 from headrace.results.batches import normalize_batch
 from headrace.results.schema import Schema, SparkType, TypeKind
 
-_LOG = logging.getLogger("headrace.driver")
 _BATCH_ROWS = 10_000
 _SMALL_ROWS = 1_000
 _SMALL_BYTES = 16 * 1024 * 1024
@@ -46,9 +38,6 @@ _VARIABLE_SIZE_KINDS = (
 )
 _MAX_VALUE_BYTES = 16
 """Bytes of the largest atomic value of a fixed size."""
-
-_collectors: dict[Any, Any] = {}
-"""The compiled object of each JVM; None if the class does not compile."""
 
 
 def collect_if_small(
@@ -69,26 +58,9 @@ def collect_if_small(
     max_rows = optimized.maxRows().toString()
     if not (max_rows.startswith("Some(") and _is_small(schema, int(max_rows[5:-1]))):
         return None
-    collector = _collectors.get(jvm) if int(max_rows[5:-1]) <= _SMALL_ROWS else None
-    if collector is not None:
-        return collect_in_jvm(collector, frame, stored_schema)
     if node == "CollectLimit":
         return collect_plan_rows(jvm, plan, stored_schema)
     return collect_by_job(frame, stored_schema)
-
-
-def compile_collector(jvm: Any) -> None:
-    """Compile the Java class of `collect_in_jvm`, which the next queries then use.
-
-    An error is only logged: with a Spark of a vendor, the class may not compile.
-    """
-    if jvm in _collectors:
-        return
-    try:
-        _collectors[jvm] = compile_java(jvm, "headrace.driver.output", "SmallRows")
-    except Py4JError as error:
-        _collectors[jvm] = None
-        _LOG.warning("small results need more time: %s", error)
 
 
 def returns_nothing(frame: DataFrame, schema: Schema) -> bool:
@@ -117,20 +89,6 @@ def _count_values(spark_type: SparkType) -> int:
     return max(1, sum(map(_count_values, spark_type.children)))
 
 
-def collect_in_jvm(
-    collector: Any, frame: DataFrame, stored_schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """Run a query and return its few rows. Raises what Spark raises.
-
-    Args:
-        collector: Object of the Java class SmallRows.
-    """
-    collected = collector.collect(frame._jdf, EXECUTION_NAME)  # noqa: SLF001 - not in PySpark's API
-    if isinstance(collected, bytes):
-        return iter([_read_message(collected, stored_schema)])
-    return _read_messages(collected, stored_schema)
-
-
 def collect_plan_rows(jvm: Any, plan: Any, stored_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Execute a physical plan with its method `executeCollect` and return the rows."""
     rows = jvm.scala.Predef.genericWrapArray(plan.executeCollect()).iterator()
@@ -148,22 +106,14 @@ def convert_rows(
     messages = _get_arrow_converters(jvm).toBatchIterator(
         rows, jvm_schema, _BATCH_ROWS, "UTC", False, False, None
     )
-    return _read_messages(messages, stored_schema)
-
-
-def _read_messages(messages: Any, stored_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     exhausted = False
     try:
         while not (exhausted := not messages.hasNext()):
-            yield _read_message(messages.next(), stored_schema)
+            # A message contains no names, so it is read with the stored schema.
+            yield pa.ipc.read_record_batch(pa.py_buffer(messages.next()), stored_schema)
     finally:
         if not exhausted:
             messages.close()
-
-
-def _read_message(message: bytes, stored_schema: pa.Schema) -> pa.RecordBatch:
-    # A message contains no names, so it is read with the stored schema.
-    return pa.ipc.read_record_batch(pa.py_buffer(message), stored_schema)
 
 
 @lru_cache(maxsize=1)
