@@ -65,7 +65,7 @@ class ClaimBenchmark:
             claimed = statement_transitions.claim_next(tx, self._lease)
         seconds = time.perf_counter() - start
         assert claimed is not None
-        assert claimed.id == new.id
+        assert claimed.statement.id == new.id
         with self._database.write("benchmark") as tx:
             for state in (StatementState.RUNNING, StatementState.SUCCESS):
                 statement_transitions.transition(tx, new.id, state, actor=ACTOR, lease=self._lease)

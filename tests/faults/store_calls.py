@@ -141,7 +141,7 @@ class Calls:
         with self.store.write("test") as tx:
             claimed = statement_transitions.claim_next(tx, DriverLease(session.id, epoch))
         expected = session.claim_next(epoch)
-        assert (claimed and claimed.id) == (expected and expected.id)
+        assert (claimed and claimed.statement.id) == (expected and expected.id)
 
     def report_state(
         self,

@@ -69,6 +69,22 @@ class InProcessNode(NodeClient):
         assert changes == []
 
 
+@contextmanager
+def watch_polls(node: InProcessNode) -> Iterator[threading.Event]:
+    """Yield an event that is set whenever the node has read the store for a poll."""
+    link, answered = node.node.driver_link, threading.Event()
+    poll = link.poll
+
+    def poll_and_set(*arguments: Any) -> Any:
+        polled = poll(*arguments)
+        answered.set()
+        return polled
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(link, "poll", poll_and_set)
+        yield answered
+
+
 ARTIFACTS_ALLOWED = {"allow": ["spark.jars", "spark.files", "spark.submit.pyFiles"]}
 """Conf policy of a node whose callers may name jars, files and Python files for their sessions."""
 

@@ -20,7 +20,7 @@ from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
 from headrace.model.result import Disposition, ResultReport
-from headrace.model.session import DriverLease, NewSession, Session
+from headrace.model.session import DriverLease, NewSession, Session, SessionKind
 from headrace.model.statement import NewStatement, StatementSpec
 from headrace.store import (
     nodes,
@@ -152,13 +152,16 @@ def new_session(
     *,
     owner: str = OWNER,
     name: str | None = None,
+    kind: SessionKind = SessionKind.INTERACTIVE,
     parallelism: int = 1,
     pool: bool = False,
 ) -> str:
     """Insert a session in a state, at epoch 0. Return its id."""
     session_id = new_id("se")
     with store.write("test") as tx:
-        new = NewSession(id=session_id, owner=owner, name=name, parallelism=parallelism, pool=pool)
+        new = NewSession(
+            id=session_id, owner=owner, name=name, kind=kind, parallelism=parallelism, pool=pool
+        )
         sessions.insert(tx, new, actor=owner)
         for step in SESSION_PATHS[state]:
             assert sessions.transition(tx, session_id, step, actor="test")
@@ -170,11 +173,12 @@ def running_session(
     *,
     owner: str = OWNER,
     lease_seconds: float = 60.0,
+    kind: SessionKind = SessionKind.INTERACTIVE,
     parallelism: int = 1,
     pool: bool = False,
 ) -> DriverLease:
     """Insert a session whose driver has reported `hello`. Return the driver's lease."""
-    session_id = new_session(store, owner=owner, parallelism=parallelism, pool=pool)
+    session_id = new_session(store, owner=owner, kind=kind, parallelism=parallelism, pool=pool)
     with store.write("test") as tx:
         epoch = takeovers.claim_launch(tx, session_id, node="no_1", seconds=60, token_hash="hash")
         assert epoch is not None

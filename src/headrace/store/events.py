@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -104,6 +104,13 @@ _APPEND = insert(events).values(
 )
 
 
+class EarlierChange(NamedTuple):
+    """A change of state that is reported together with the next one."""
+
+    target: str
+    seconds_ago: float
+
+
 def append(
     tx: Tx,
     entity: str,
@@ -114,24 +121,23 @@ def append(
     actor: str,
     detail: dict[str, Any] | None = None,
     failure: Failure | None = None,
-    seconds_ago: float = 0.0,
+    earlier: EarlierChange | None = None,
 ) -> None:
     """Append the event of a change of state.
 
     Args:
         failure: A failure to add to the detail, with a short message.
-        seconds_ago: Time since the change; the event is dated back by this time.
+        earlier: A change before this one, whose event is appended too. The source is the state
+            before both changes.
     """
-    row = {
-        "entity": entity,
-        "entity_id": entity_id,
-        "source": source,
-        "target": target,
-        "actor": actor,
-        "detail": _full_detail(detail, failure),
-        "offset": -seconds_ago,
-    }
-    tx.execute(_APPEND, row)
+    row: dict[str, Any] = {"entity": entity, "entity_id": entity_id, "actor": actor, "offset": 0.0}
+    change = {"source": source, "target": target, "detail": _full_detail(detail, failure)}
+    if earlier is None:
+        tx.execute(_APPEND, row | change)
+    else:
+        middle, offset = earlier.target, -earlier.seconds_ago
+        first: dict[str, Any] = {"source": source, "target": middle, "detail": {}, "offset": offset}
+        tx.execute(_APPEND, [row | first, row | change | {"source": middle}])
     tx.wake(EVENTS)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, and_, bindparam, literal, select
+from sqlalchemy import Select, bindparam, literal, or_, select
 
 from headrace.model.lifecycle import StatementState
 from headrace.model.session import DriverLease, SessionKind
@@ -31,25 +31,34 @@ class LockedStatement(NamedTuple):
     """First words of a statement of Headrace's own, for example `CREATE STREAM`."""
     awaited_by: str | None
     """Process that waits for the end of the statement, or `*`: several wait."""
-    is_last: bool
-    """Whether no other statement of the session can wait, while a driver of the session owns this
-    one: statements are claimed in the order of their ordinals, and this is the last one. Always
-    False in a batch session, which closes when its statement has ended."""
+    may_be_followed: bool
+    """Whether the driver of the session may have something to do when this statement has ended.
+
+    False only for a driver that owns the last statement of its session: statements are claimed in
+    the order of their ordinals, so that no other one can wait. The driver of a batch session then
+    closes, so that the value is True. It is also True if the lock was not taken for a driver.
+    """
 
 
 # SQLAlchemy takes longer to build a query than SQLite takes to run it: build each once.
-_COLUMNS = [statements.c[name] for name in LockedStatement._fields if name in statements.c]
-_IS_LAST = and_(
-    statements.c.ordinal == sessions.c.next_ordinal - 1, sessions.c.kind != SessionKind.BATCH
-)
+_COLUMNS = [
+    statements.c.state,
+    statements.c.session_id,
+    statements.c.is_query,
+    statements.c.command,
+    statements.c.awaited_by,
+]
+_MAY_BE_FOLLOWED = or_(
+    statements.c.ordinal < sessions.c.next_ordinal - 1, sessions.c.kind == SessionKind.BATCH
+).label("may_be_followed")
 _LOCK = (
-    select(*_COLUMNS, literal(value=False))
+    select(*_COLUMNS, literal(value=True).label("may_be_followed"))
     .where(statements.c.id == bindparam("statement"))
     .with_for_update()
 )
 # PostgreSQL locks the rows in the order of FROM: the session before the statement.
 _LOCK_OWNED = (
-    select(*_COLUMNS, _IS_LAST)
+    select(*_COLUMNS, _MAY_BE_FOLLOWED)
     .join_from(sessions, statements, sessions.c.id == statements.c.session_id)
     .where(
         statements.c.id == bindparam("statement"),
@@ -90,9 +99,10 @@ def lock_owned_state(tx: Tx, statement_id: str, lease: DriverLease) -> Statement
 def _lock(
     tx: Tx, query: Select[Any], statement_id: str, names: dict[str, Any]
 ) -> LockedStatement | None:
-    row = tx.execute(query, {"statement": statement_id, **names}).one_or_none()
+    rows = tx.execute(query, {"statement": statement_id, **names}).mappings()
+    row = rows.one_or_none()
     if row is None:
         return None
-    statement = LockedStatement._make(row)
+    statement = LockedStatement(**row)
     tx.note_waiter(statement_topic(statement_id), statement.awaited_by or NO_PROCESS)
     return statement

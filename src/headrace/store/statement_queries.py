@@ -43,7 +43,12 @@ END_COLUMNS = (
 
 # The lock serialises the claims of one session, and makes a takeover wait for a claim.
 LOCK_CLAIMING_SESSION = (
-    select(sessions.c.owner, sessions.c.parallelism, sessions.c.pool)
+    select(
+        sessions.c.owner,
+        sessions.c.parallelism,
+        sessions.c.pool,
+        sessions.c.results_location,
+    )
     .where(
         sessions.c.id == bindparam("session"),
         sessions.c.epoch == bindparam("lease_epoch"),
@@ -53,12 +58,10 @@ LOCK_CLAIMING_SESSION = (
 )
 
 
-def _values_on_entry(target: StatementState, *, has_run: bool = False) -> dict[str, Any]:
-    """Return the columns that change when a statement enters a state.
-
-    Args:
-        has_run: Whether the bound parameter `offset` is the start, in seconds relative to now.
-    """
+def _values_on_entry(
+    target: StatementState, *, has_run: bool = False, has_progress: bool = False
+) -> dict[str, Any]:
+    """Return the columns that change when a statement enters a state. See `update_state`."""
     values: dict[str, Any] = {"state": target, "failure": bindparam("new_failure")}
     if target is StatementState.LAUNCHED:
         values["launched_at"] = clock()
@@ -73,11 +76,15 @@ def _values_on_entry(target: StatementState, *, has_run: bool = False) -> dict[s
         values["started_at"] = func.coalesce(statements.c.started_at, started)
     if target in STATEMENT.terminal:
         values["ended_at"] = clock()
+    if has_progress:
+        values["progress"] = bindparam("last_progress")
     return values
 
 
 @cache
-def update_state(target: StatementState, *, has_run: bool) -> Update | ReturningUpdate[Any]:
+def update_state(
+    target: StatementState, *, has_run: bool, has_progress: bool
+) -> Update | ReturningUpdate[Any]:
     """Return the update that changes the state from the parameter `source` to the target.
 
     The update changes no row if the statement is in another state. It returns END_COLUMNS if the
@@ -86,11 +93,12 @@ def update_state(target: StatementState, *, has_run: bool) -> Update | Returning
     Args:
         has_run: Whether the parameter `offset` is the start of the statement, in seconds relative
             to now.
+        has_progress: Whether the parameter `last_progress` is the progress after the last task.
     """
     change = (
         update(statements)
         .where(statements.c.id == bindparam("statement"), statements.c.state == bindparam("source"))
-        .values(_values_on_entry(target, has_run=has_run))
+        .values(_values_on_entry(target, has_run=has_run, has_progress=has_progress))
     )
     return change.returning(*END_COLUMNS) if target in STATEMENT.terminal else change
 

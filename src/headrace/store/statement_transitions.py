@@ -6,7 +6,7 @@ Every transition is one compare-and-set, with its event.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Update, bindparam, select, update
 
@@ -52,13 +52,23 @@ def lock(tx: Tx, statement_id: str) -> StatementState | None:
     return None if statement is None else statement.state
 
 
+class Claim(NamedTuple):
+    """A statement that a driver has claimed, and what the session says about its execution."""
+
+    statement: Statement
+    in_pool: bool
+    """Whether the statement runs in a Spark session of its own."""
+    results_location: str | None
+    """Where the driver writes stored results."""
+
+
 def claim_next(
     tx: Tx,
     lease: DriverLease,
     limit: Limit | None = None,
     *,
     may_have_effects: bool = True,
-) -> Statement | None:
+) -> Claim | None:
     """Claim the oldest waiting statement of a session for its driver.
 
     Queries run beside other queries, up to the session's parallelism. Any other statement runs
@@ -70,8 +80,8 @@ def claim_next(
             the claim on. Otherwise the driver announces them, and `note_effects` stores that.
 
     Returns:
-        The statement, now `launched`. None if no statement can be claimed now, if the session is
-        not running, or if the lease is lost.
+        The claim of the statement, which is now `launched`. None if no statement can be claimed
+        now, if the session is not running, or if the lease is lost.
     """
     names = {"session": lease.session_id, "lease_epoch": lease.epoch}
     session = tx.execute(LOCK_CLAIMING_SESSION, names).one_or_none()
@@ -91,7 +101,7 @@ def claim_next(
     record(
         tx, statement.id, lease.session_id, source, target, actor=lease.actor, wakes_driver=False
     )
-    return statement
+    return Claim(statement, session.pool, session.results_location)
 
 
 def transition(
@@ -106,6 +116,7 @@ def transition(
     result_seconds: float | None = None,
     detail: dict[str, Any] | None = None,
     ran_seconds: float | None = None,
+    progress: Progress | None = None,
     locked: LockedStatement | None = None,
 ) -> bool:
     """Change the state of a statement, if the lifecycle allows it from the current state.
@@ -119,6 +130,7 @@ def transition(
         detail: Detail of the event.
         ran_seconds: Duration of the execution. If its start was not reported, the event of the
             start is appended too.
+        progress: Progress after the last task.
         locked: The statement, if the transaction has locked it for this lease already.
 
     Returns:
@@ -130,19 +142,23 @@ def transition(
     source = statement.state
     epoch = None if lease is None else lease.epoch
     if not change_state(
-        tx, statement_id, source, target, epoch=epoch, failure=failure, ran_seconds=ran_seconds
+        tx,
+        statement_id,
+        source,
+        target,
+        epoch=epoch,
+        failure=failure,
+        ran_seconds=ran_seconds,
+        progress=progress,
     ):
         return False
     if result is not None:
         if result_seconds is None:
             raise ValueError("a result needs result_seconds")
         results.insert(tx, statement_id, result, result_seconds, lease=lease)
+    start = None
     if ran_seconds is not None and source is StatementState.LAUNCHED:
-        running = StatementState.RUNNING
-        events.append(
-            tx, _ENTITY, statement_id, source, running, actor=actor, seconds_ago=ran_seconds
-        )
-        source = running
+        start = events.EarlierChange(StatementState.RUNNING, ran_seconds)
     record(
         tx,
         statement_id,
@@ -152,6 +168,7 @@ def transition(
         actor=actor,
         detail=detail,
         failure=failure,
+        earlier=start,
         wakes_driver=_concerns_driver(target, statement),
     )
     return True
@@ -160,8 +177,8 @@ def transition(
 def _concerns_driver(target: StatementState, statement: LockedStatement) -> bool:
     """Return whether the driver of the session may have something to do after a transition."""
     if target in STATEMENT.terminal:
-        # The open poll of the driver would find nothing, while the client waits for a response.
-        return not statement.is_last
+        # A poll that is woken for nothing competes with the response to the client.
+        return statement.may_be_followed
     return target not in _MADE_BY_DRIVER
 
 
@@ -239,7 +256,6 @@ def set_outcome(
     atomic: bool | None = None,
     note: str | None = None,
     rows_written: int | None = None,
-    progress: Progress | None = None,
 ) -> None:
     """Store what is known about a statement that has ended. A value of None changes nothing.
 
@@ -247,9 +263,8 @@ def set_outcome(
         atomic: Whether all rows that the statement has written appeared, or none.
         note: A remark on the outcome.
         rows_written: Number of rows that an INSERT or a CTAS has written.
-        progress: Progress after the last task.
     """
-    values = {"atomic": atomic, "note": note, "rows_written": rows_written, "progress": progress}
+    values = {"atomic": atomic, "note": note, "rows_written": rows_written}
     known = {name: value for name, value in values.items() if value is not None}
     if known:
         tx.execute(_update_outcome(tuple(known)), {"statement": statement_id, **known})
@@ -327,15 +342,25 @@ def record(
     actor: str,
     detail: dict[str, Any] | None = None,
     failure: Failure | None = None,
+    earlier: events.EarlierChange | None = None,
     wakes_driver: bool = True,
 ) -> None:
     """Append the event of a transition, and wake its subscribers after the commit.
 
     Args:
+        earlier: See `events.append`.
         wakes_driver: Whether the driver of the session may have something to do now.
     """
     events.append(
-        tx, _ENTITY, statement_id, source, target, actor=actor, detail=detail, failure=failure
+        tx,
+        _ENTITY,
+        statement_id,
+        source,
+        target,
+        actor=actor,
+        detail=detail,
+        failure=failure,
+        earlier=earlier,
     )
     if target in STATEMENT.terminal:
         tx.wake(statement_topic(statement_id))
@@ -357,13 +382,18 @@ def change_state(
     epoch: int | None = None,
     failure: Failure | None = None,
     ran_seconds: float | None = None,
+    progress: Progress | None = None,
 ) -> bool:
     """Write a new state if the state still is `source`. Return whether it was written."""
     names: dict[str, Any] = {"statement": statement_id, "source": source}
     names.update(lease_epoch=epoch, new_failure=failure)
     if ran_seconds is not None:
         names["offset"] = -ran_seconds
-    change = update_state(target, has_run=ran_seconds is not None)
+    if progress is not None:
+        names["last_progress"] = progress
+    change = update_state(
+        target, has_run=ran_seconds is not None, has_progress=progress is not None
+    )
     if target not in STATEMENT.terminal:
         return tx.execute(change, names).rowcount > 0
     ended = tx.execute(change, names).mappings().one_or_none()

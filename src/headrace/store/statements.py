@@ -45,7 +45,9 @@ _SIZES = select(
     + length_of(results_table.c.spark_schema)
 ).outerjoin_from(statements, results_table)
 _GET = _SELECT.where(statements.c.id == bindparam("statement"))
-_GET_WITH_ROWS = _GET.add_columns(results_table.c.data.label(_ROWS))
+_GET_WITH_ROWS = _GET.add_columns(
+    case((results_table.c.byte_count <= bindparam("max_bytes"), results_table.c.data)).label(_ROWS)
+)
 _GET_ALL = _SELECT.where(statements.c.id.in_(bindparam("statements", expanding=True)))
 _INSERT = (
     statements.insert()
@@ -141,9 +143,16 @@ def get(tx: Tx, statement_id: str) -> Statement | None:
     return None if row is None else row_to_statement(row)
 
 
-def get_with_rows(tx: Tx, statement_id: str) -> tuple[Statement, bytes | None] | None:
-    """Return a statement as `get` does, with the rows of its result if that is inline."""
-    row = tx.execute(_GET_WITH_ROWS, {"statement": statement_id}).mappings().one_or_none()
+def get_with_rows(
+    tx: Tx, statement_id: str, *, max_bytes: int
+) -> tuple[Statement, bytes | None] | None:
+    """Return a statement as `get` does, with the rows of an inline result.
+
+    Args:
+        max_bytes: Size of a result above which the rows are not read.
+    """
+    names = {"statement": statement_id, "max_bytes": max_bytes}
+    row = tx.execute(_GET_WITH_ROWS, names).mappings().one_or_none()
     if row is None:
         return None
     columns = {**row}

@@ -6,7 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.support.in_process_node import InProcessNode, StartNode, make_settings, serve_node
+from tests.support.in_process_node import (
+    InProcessNode,
+    StartNode,
+    make_settings,
+    serve_node,
+    watch_polls,
+)
 from tests.support.store import waits_for_lock
 from tests.support.waiting import wait_until
 
@@ -104,6 +110,25 @@ def test_a_warm_driver_serves_a_pool_session(start_node: StartNode) -> None:
     beside = driver.poll(in_flight=[first["id"]]).assignment
     assert beside is not None
     assert beside.statement_id == second["id"]
+
+
+def test_an_open_poll_of_a_warm_driver_returns_a_statement_of_the_pool(
+    start_node: StartNode,
+) -> None:
+    node = start_node(lease={"sweep": "50ms"}, profiles={"default": {"warm": 1}})
+    wait_until(lambda: node.launcher.started, what="the warm driver")
+    warm = node.launcher.started[0]["name"].split("-")[1]
+    driver = node.launcher.connect_driver(warm)
+    driver.hello()
+    with ThreadPoolExecutor(1) as pool, watch_polls(node) as answered:
+        orders = pool.submit(driver.poll, wait=30)
+        assert answered.wait(10)
+        # The submit makes the session a pool session, and wakes the poll once.
+        assert node.submit("DROP TABLE a")["session_id"] == warm
+        assignment = orders.result(timeout=10).assignment
+    assert assignment is not None
+    assert assignment.isolated
+    assert assignment.result_location is not None
 
 
 def test_an_idle_pool_session_ends(start_node: StartNode) -> None:

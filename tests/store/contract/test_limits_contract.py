@@ -15,8 +15,8 @@ from headrace.store.limits import Counted, Excess, Limit
 
 def _claim(store: Database, lease: DriverLease, limit: Limit) -> str | None:
     with store.write("test") as tx:
-        statement = statement_transitions.claim_next(tx, lease, limit)
-    return None if statement is None else statement.id
+        claim = statement_transitions.claim_next(tx, lease, limit)
+    return None if claim is None else claim.statement.id
 
 
 def _end(store: Database, statement_id: str) -> None:

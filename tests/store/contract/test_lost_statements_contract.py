@@ -49,7 +49,7 @@ def test_a_statement_with_effects_is_not_retried_and_a_query_is(
     with store.write("test") as tx:
         again = statement_transitions.claim_next(tx, lease)
     assert again is not None
-    assert (again.id, again.attempts) == (statement_id, 2)
+    assert (again.statement.id, again.statement.attempts) == (statement_id, 2)
     assert resolve() == (StatementState.FAILED, 2)
 
 
@@ -67,7 +67,7 @@ def test_a_lost_statement_runs_again_if_it_had_no_effects(
         lost = statements.get(tx, statement_id)
     assert claimed is not None
     assert lost is not None
-    assert not claimed.may_have_effects
+    assert not claimed.statement.may_have_effects
     assert lost.state is (StatementState.FAILED if has_effects else StatementState.WAITING)
     # A driver that announces nothing may claim it next.
     assert lost.may_have_effects
@@ -127,4 +127,4 @@ def test_a_statement_has_effects_from_the_claim_on_while_an_older_node_is_up(
         tx.execute(update(nodes).values(link_version=1))
         claimed = statement_transitions.claim_next(tx, lease, may_have_effects=False)
     assert claimed is not None
-    assert claimed.may_have_effects
+    assert claimed.statement.may_have_effects

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 import pytest
 from tests.support.postgres import PostgresServer
-from tests.support.store import new_session, new_statement, running_session
+from tests.support.store import new_session, new_statement, running_session, waits_for_lock
 from tests.support.waiting import wait_until
 
 from headrace.errors import StoreUnavailable
 from headrace.model.ids import new_id
 from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.session import SessionKind
+from headrace.model.statement import NewStatement, StatementSpec
 from headrace.store import events, nodes, sessions, statement_transitions, statements
 from headrace.store.database import Database
 from headrace.store.notifications import (
@@ -102,6 +105,66 @@ def test_a_change_wakes_the_subscribers_of_its_topics(store: Database) -> None:
     assert woken(EVENTS, "session", "statement") == [EVENTS, "session"]
     for wait in waits.values():
         wait.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "followers", "expected"),
+    [
+        pytest.param(SessionKind.INTERACTIVE, 0, False, id="last"),
+        pytest.param(SessionKind.INTERACTIVE, 1, True, id="followed"),
+        pytest.param(SessionKind.BATCH, 0, True, id="batch"),
+    ],
+)
+def test_an_end_wakes_the_driver_only_if_the_driver_has_something_to_do(
+    store: Database, kind: SessionKind, followers: int, expected: bool
+) -> None:
+    lease = running_session(store, kind=kind)
+    statement_id = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    for _ in range(followers):
+        new_statement(store, lease.session_id)
+    with store.notifications.subscribe(session_topic(lease.session_id)) as wait:
+        with store.write("test") as tx:
+            assert statement_transitions.transition(
+                tx, statement_id, StatementState.SUCCESS, actor=lease.actor, lease=lease
+            )
+        assert wait.wait(0) is expected
+
+
+def test_a_cancel_wakes_the_driver_of_the_last_statement(store: Database) -> None:
+    lease = running_session(store)
+    statement_id = new_statement(store, lease.session_id, StatementState.RUNNING, lease=lease)
+    with store.notifications.subscribe(session_topic(lease.session_id)) as wait:
+        with store.write("test") as tx:
+            statement_transitions.request_cancel(tx, statement_id, actor="ada")
+        assert wait.wait(0)
+
+
+def test_an_end_that_waits_for_a_submit_wakes_the_driver(
+    two_nodes: tuple[Database, Database],
+) -> None:
+    first, second = two_nodes
+    lease = running_session(first)
+    statement_id = new_statement(first, lease.session_id, StatementState.RUNNING, lease=lease)
+    follower = NewStatement(
+        id=new_id("st"), session_id=lease.session_id, owner="ada", spec=StatementSpec(text="SELECT")
+    )
+
+    def end() -> None:
+        with second.write("test") as tx:
+            assert statement_transitions.transition(
+                tx, statement_id, StatementState.SUCCESS, actor=lease.actor, lease=lease
+            )
+
+    with second.notifications.subscribe(session_topic(lease.session_id)) as wait:
+        with ThreadPoolExecutor(1) as pool:
+            with first.write("test") as tx:
+                # The end begins before the submit commits, and must notice the new statement.
+                statements.insert(tx, follower, actor="ada")
+                ended = pool.submit(end)
+                wait_until(lambda: waits_for_lock(first), what="the end waits for the submit")
+                tx.topics.clear()
+            ended.result()
+        assert wait.wait(0)
 
 
 def test_a_woken_subscriber_can_read_the_change(store: Database) -> None:

@@ -19,8 +19,8 @@ def _find(store: Database, owner: str = "ada", profile: str = "default") -> str 
 
 def _claim(store: Database, lease: DriverLease) -> str | None:
     with store.write("test") as tx:
-        statement = statement_transitions.claim_next(tx, lease)
-    return None if statement is None else statement.id
+        claim = statement_transitions.claim_next(tx, lease)
+    return None if claim is None else claim.statement.id
 
 
 def test_a_pool_session_is_found_while_it_accepts_statements(store: Database) -> None:

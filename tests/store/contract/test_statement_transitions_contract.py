@@ -17,7 +17,8 @@ from headrace.store.database import Database
 
 def _claim(store: Database, lease: DriverLease) -> Statement | None:
     with store.write("test") as tx:
-        return statement_transitions.claim_next(tx, lease)
+        claim = statement_transitions.claim_next(tx, lease)
+    return None if claim is None else claim.statement
 
 
 def test_statements_are_claimed_one_at_a_time_in_order(store: Database) -> None:

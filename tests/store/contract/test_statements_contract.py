@@ -230,7 +230,7 @@ def test_a_statement_that_is_retried_has_no_times_and_no_epoch(store: Database) 
     with store.write("test") as tx:
         claimed = statement_transitions.claim_next(tx, lease)
     assert claimed is not None
-    assert (claimed.id, claimed.attempts) == (statement_id, 2)
+    assert (claimed.statement.id, claimed.statement.attempts) == (statement_id, 2)
 
 
 def test_a_result_is_readable_from_the_success_on(store: Database) -> None:

@@ -169,7 +169,7 @@ def test_the_next_driver_adopts_the_transaction_of_a_retried_statement(store: Da
         lease = DriverLease(creation.lease.session_id, epoch)
         claimed = statement_transitions.claim_next(tx, lease)
         assert claimed is not None
-        assert (claimed.id, claimed.attempts) == (creation.statement, 2)
+        assert (claimed.statement.id, claimed.statement.attempts) == (creation.statement, 2)
         adopted = transactions.adopt(tx, creation.statement, lease)
     assert adopted == replace(creation.get_transaction(), epoch=epoch)
     assert not creation.advance(TransactionState.COMMITTED)

@@ -17,7 +17,7 @@ from headrace.errors import InvalidSetting
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 _DEFAULT_PORTS = (80, 443)
 _CACHED_NAMES = 128
-"""Names that are not parsed again: nearly all requests have the same few."""
+"""Names of hosts that are kept parsed. The requests to a node have few different ones."""
 
 ServerAddress = tuple[str, int | None]
 """IP address and port at which a request arrived."""

@@ -48,7 +48,7 @@ _BUFFERED_BYTES = 256 * 1024
 """Bytes that are produced before a response begins, so that an early error has its own status."""
 _READ_BYTES = 1024 * 1024
 """Bytes that a thread reads before they are sent."""
-_SUBMIT_ROWS_BYTES = 256 * 1024
+SUBMIT_ROWS_BYTES = 256 * 1024
 """Largest result, in bytes of record batches, whose rows are in the response to a submit."""
 
 
@@ -115,7 +115,7 @@ def submit_response(
     if statement.result is None or statement.result.gone:
         return json_response(body, 201, headers)
     is_inline = statement.result.disposition is Disposition.INLINE
-    if not is_inline or statement.result.byte_count > _SUBMIT_ROWS_BYTES:
+    if not is_inline or statement.result.byte_count > SUBMIT_ROWS_BYTES:
         return json_response(body.model_copy(update={"next_chunk": 0}), 201, headers)
     try:
         rows = statements.open_result(statement, data=data)

@@ -26,7 +26,6 @@ from headrace.api.auth import bearer_token
 from headrace.api.context import link_calls_of, long_polls_of, node_of
 from headrace.api.http.strict_json import has_more_values
 from headrace.api.link_calls import OpenPoll
-from headrace.control.driver_link.moved_links import Polled
 from headrace.control.driver_link.service import DriverLinkService
 from headrace.errors import InvalidRequest, ReportTooLarge
 from headrace.model.messages import (
@@ -166,7 +165,7 @@ class _PollChecks:
     ) -> None:
         self._link, self._lease, self._message = link, lease, message
         self._open_poll = open_poll
-        self._last: Polled | None = None
+        self._may_claim_at_once = True
         self.has_changed = False
         """Whether the session has changed since the last check. Any thread sets it."""
         self.link_moved = False
@@ -175,9 +174,17 @@ class _PollChecks:
         """Return the orders, or None while there are none."""
         if self._open_poll.released:
             return _NO_ORDERS
-        woken_after, self.has_changed = self._last if self.has_changed else None, False
-        polled = await run_in_threadpool(self._link.poll, self._lease, self._message, woken_after)
-        self._last = polled
+        return await run_in_threadpool(self._check)
+
+    def _check(self) -> Message | None:
+        has_changed, self.has_changed = self.has_changed, False
+        if has_changed and self._may_claim_at_once:
+            # Once for each poll: a claim that fails is a write for nothing.
+            self._may_claim_at_once = False
+            orders = self._link.claim_at_once(self._lease, self._message)
+            if orders is not None:
+                return orders
+        polled = self._link.poll(self._lease, self._message)
         self.link_moved |= polled.link_moved
         return None if polled.orders == _NO_ORDERS else polled.orders
 

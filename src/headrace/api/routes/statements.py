@@ -19,6 +19,7 @@ from headrace.api.http.parameters import Numbers, StatementIdPath, wait_seconds
 from headrace.api.http.problems import problems
 from headrace.api.http.responses import json_response
 from headrace.api.http.result_responses import (
+    SUBMIT_ROWS_BYTES,
     statement_url,
     submit_response,
 )
@@ -231,7 +232,9 @@ async def _submit_and_wait(
 
     def respond_if_ended(statement_id: str) -> Response | None:
         # Read and respond in one thread call: a second call would cost as much as its work.
-        statement, data = statements.get_with_rows(caller, statement_id)
+        statement, data = statements.get_with_rows(
+            caller, statement_id, max_bytes=SUBMIT_ROWS_BYTES
+        )
         if statement.state in STATEMENT.live:
             return None
         return submit_response(statements, statement, numbers=numbers, data=data)

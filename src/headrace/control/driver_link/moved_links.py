@@ -13,13 +13,10 @@ from headrace.store.driver_view import DriverView
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """The orders for a driver."""
+    """The orders for a driver, and whether it polled another process before."""
 
     orders: Orders
-    view: DriverView
-    """What the node has read last for this poll."""
-    link_moved: bool = False
-    """Whether the driver polled another process before."""
+    link_moved: bool
 
 
 def move_link(database: Database, lease: DriverLease, view: DriverView) -> bool:

@@ -92,5 +92,4 @@ def save_report(
         note=message.note,
         # A query writes no rows, whatever its driver says.
         rows_written=None if locked.is_query else message.rows_written,
-        progress=message.progress,
     )

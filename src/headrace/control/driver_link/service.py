@@ -62,7 +62,7 @@ from headrace.model.messages import (
     Started,
 )
 from headrace.model.session import DriverLease, Session
-from headrace.model.statement import JOB_TASK, JOB_WRITE, Statement
+from headrace.model.statement import JOB_TASK, JOB_WRITE
 from headrace.model.stream_query import DesiredQueries
 from headrace.model.transaction import Transaction
 from headrace.store import (
@@ -185,20 +185,12 @@ class DriverLinkService:
             self._observe_start(launched, running)
         return Acknowledged(applied=applied)
 
-    def poll(self, lease: DriverLease, message: Poll, woken_after: Polled | None = None) -> Polled:
+    def poll(self, lease: DriverLease, message: Poll) -> Polled:
         """Return the current orders for the driver. The HTTP route waits while there are none.
 
         A statement that this epoch has claimed, and that the driver does not list as in flight, did
         not reach the driver. Such a statement is assigned again.
-
-        Args:
-            woken_after: What the last call for the same poll has returned, if a wake-up has come
-                since. It usually means a new statement, which is claimed without another read.
         """
-        if woken_after is not None:
-            assignment = self._claim(lease, woken_after.view, message)
-            if assignment is not None:
-                return Polled(Orders(assignment=assignment), woken_after.view)
         with self._database.read() as tx:
             view = load_owned_view(tx, lease)
             undelivered = [
@@ -211,12 +203,23 @@ class DriverLinkService:
         closing = view.state is SessionState.CLOSING
         may_claim = assignment is None and len(view.in_flight) < view.parallelism and not closing
         if view.has_waiting and may_claim:
-            assignment = self._claim(lease, view, message)
+            assignment = self._claim(lease, message)
         elif view.batch_submitted and not view.has_waiting and not view.in_flight and not closing:
             closing = self._close_batch(lease)
         cancel = _new_cancels(view, message)
         orders = Orders(assignment=assignment, cancel=cancel, close=closing, streams=streams)
-        return Polled(orders, view, link_moved=move_link(self._database, lease, view))
+        return Polled(orders, link_moved=move_link(self._database, lease, view))
+
+    def claim_at_once(self, lease: DriverLease, message: Poll) -> Orders | None:
+        """Return the orders to run the next statement, or None if a poll must find out more.
+
+        This is for a poll that was answered before and is woken: nearly always because a statement
+        was submitted. Without a limit on running statements, a claim needs no other read.
+        """
+        if self._running_limit.is_set:
+            return None
+        assignment = self._claim(lease, message)
+        return None if assignment is None else Orders(assignment=assignment)
 
     def renew(self, lease: DriverLease, message: Renew) -> Renewed:
         """Renew the lease of the driver, and apply what it reports about its queries.
@@ -286,6 +289,7 @@ class DriverLinkService:
                 result=result if state is StatementState.SUCCESS else None,
                 result_seconds=self._retention_seconds,
                 ran_seconds=message.ran_seconds,
+                progress=message.progress,
                 locked=locked,
             )
             if message.wrote:
@@ -350,17 +354,17 @@ class DriverLinkService:
                 detail={"reason": "the statement of the batch has ended"},
             )
 
-    def _claim(self, lease: DriverLease, view: DriverView, message: Poll) -> Assignment | None:
+    def _claim(self, lease: DriverLease, message: Poll) -> Assignment | None:
         with self._database.write("link.claim") as tx:
-            statement = statement_transitions.claim_next(
+            claim = statement_transitions.claim_next(
                 tx, lease, self._running_limit, may_have_effects=not message.announces_effects
             )
-            if statement is None:
+            if claim is None:
                 return None
             transaction = None
-            if statement.attempts > 1:
-                transaction = transactions.adopt(tx, statement.id, lease)
-            return _assignment(tx, statement, transaction, view)
+            if claim.statement.attempts > 1:
+                transaction = transactions.adopt(tx, claim.statement.id, lease)
+            return _assignment(tx, claim, transaction)
 
 
 def _check_token(token_hash: str, token: str) -> None:
@@ -393,14 +397,15 @@ def _assign_again(tx: Tx, statement_id: str, view: DriverView) -> Assignment | N
     statement = statements.get(tx, statement_id)
     if statement is None:
         return None
-    return _assignment(tx, statement, transactions.live(tx, statement_id), view)
+    claim = statement_transitions.Claim(statement, view.pool, view.results_location)
+    return _assignment(tx, claim, transactions.live(tx, statement_id))
 
 
 def _assignment(
-    tx: Tx, statement: Statement, transaction: Transaction | None, view: DriverView
+    tx: Tx, claim: statement_transitions.Claim, transaction: Transaction | None
 ) -> Assignment:
     entry = None if transaction is None else make_entry(tx, transaction)
-    spec = statement.spec
+    statement, spec = claim.statement, claim.statement.spec
     return Assignment(
         statement_id=statement.id,
         text=spec.text,
@@ -408,7 +413,7 @@ def _assignment(
         conf=spec.conf,
         result_request=choose_disposition(tx, statement),
         result_location=results.choose_location(
-            view.results_location,
+            claim.results_location,
             spec.result_request,
             statement.id,
             statement.epoch,
@@ -424,6 +429,6 @@ def _assignment(
         task=job_tasks.get_task(tx, statement.id)
         if statement.command in {JOB_TASK, JOB_WRITE}
         else None,
-        isolated=view.pool,
+        isolated=claim.in_pool,
         ordinal=statement.ordinal,
     )

@@ -198,15 +198,18 @@ class Statements:
         with self._database.read() as tx:
             return get_owned_statement(tx, caller.owner, statement_id)
 
-    def get_with_rows(self, caller: Caller, statement_id: str) -> tuple[Statement, bytes | None]:
-        """Return a statement as `get` does, with the rows of its result if that is inline.
+    def get_with_rows(
+        self, caller: Caller, statement_id: str, *, max_bytes: int
+    ) -> tuple[Statement, bytes | None]:
+        """Return a statement as `get` does, with the rows of an inline result for `open_result`.
 
-        The rows are an Arrow IPC stream, for `open_result`.
+        Args:
+            max_bytes: Size of a result above which the rows are not read.
         """
         with self._database.read() as tx:
-            found = statements.get_with_rows(tx, statement_id)
-        statement, rows = (None, None) if found is None else found
-        return check_owner(statement, caller.owner, statement_id), rows
+            record = statements.get_with_rows(tx, statement_id, max_bytes=max_bytes)
+        statement, data = record or (None, None)
+        return check_owner(statement, caller.owner, statement_id), data
 
     def get_all(self, statement_ids: Sequence[str]) -> dict[str, Statement]:
         """Return the statements of all owners with these ids that exist, by id."""
