@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks import (
     cold_start,
     load,
+    one_job,
     plans,
     postgres_node,
     report,
@@ -52,11 +53,8 @@ PARTS = (
 
 SELECT_WARM_UP, SELECT_ROUNDS = 100, 60
 JOB_WARM_UP, JOB_ROUNDS = 1000, 200
-"""A JVM becomes faster for thousands of jobs. Each system has a JVM of its own, which runs only
-this query, so that all of them have run the same number of jobs."""
 ROWS_WARM_UP, ROWS_ROUNDS = 3, 30
 SELECT = "SELECT 1"
-ONE_JOB = "SELECT sum(id), max(id) FROM range(1000)"
 MANY_ROWS = "SELECT id, CAST(id % 1000 AS INT) AS k, id / 7 AS x FROM range(5000000)"
 COLD_WARM_UP, COLD_ROUNDS = 1, 10
 WARM_ROUNDS = 30
@@ -146,27 +144,13 @@ def _select(results: Report, folder: Path, spark: InProcess, node: NodeClient) -
 
 def _one_job(results: Report, folder: Path) -> None:
     """Measure a small query for which every system runs a Spark job."""
-    with (
-        in_process(folder / "to-arrow") as to_arrow,
-        in_process(folder / "collect") as collect,
-        headrace_node(folder / "one-job") as node,
-    ):
-        results.versions |= to_arrow.versions
-        samples = interleaved(
-            {
-                "PySpark in process, `toArrow()`": partial(to_arrow.rows_by_to_arrow, ONE_JOB),
-                "PySpark in process, `collect()`": partial(collect.rows_by_collect, ONE_JOB),
-                "Headrace over HTTP": partial(node.rows, ONE_JOB),
-            },
-            warm_up=JOB_WARM_UP,
-            rounds=JOB_ROUNDS,
-        )
+    samples = one_job.query_times(folder, warm_up=JOB_WARM_UP, rounds=JOB_ROUNDS)
     by_to_arrow, by_collect, ours = samples
     reference = min(by_to_arrow, by_collect, key=lambda name: samples[name].median)
     ratio = samples[ours].median / samples[reference].median
     results.add(report.ONE_JOB, "≤ 1.30×", f"{ratio:.2f}×", reached=ratio <= 1.3)
     results.details.append(
-        f"## A small query with a job\n`{ONE_JOB}`, measured as `SELECT 1`. Median of"
+        f"## A small query with a job\n`{one_job.QUERY}`, measured as `SELECT 1`. Median of"
         f" {JOB_ROUNDS} rounds after {JOB_WARM_UP}. Each of the three systems has a JVM of its own,"
         f" which has run this query as often as the others.\n\n{report.in_ms(samples, reference)}"
     )

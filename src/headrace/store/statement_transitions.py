@@ -5,10 +5,9 @@ Every transition is one compare-and-set, with its event.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Update, bindparam, select, update
+from sqlalchemy import select, update
 
 from headrace.errors import CommitInDoubt, Committing, StatementTimeout
 from headrace.model.failure import Failure
@@ -267,14 +266,7 @@ def set_outcome(
     values = {"atomic": atomic, "note": note, "rows_written": rows_written}
     known = {name: value for name, value in values.items() if value is not None}
     if known:
-        tx.execute(_update_outcome(tuple(known)), {"statement": statement_id, **known})
-
-
-@cache
-def _update_outcome(names: tuple[str, ...]) -> Update:
-    """Return the update of these columns. To build it takes longer than to execute it."""
-    change = update(statements).where(statements.c.id == bindparam("statement"))
-    return change.values({name: bindparam(name) for name in names})
+        tx.execute(update(statements).where(statements.c.id == statement_id).values(known))
 
 
 def end_all_statements(

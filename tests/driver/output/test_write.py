@@ -54,24 +54,6 @@ def test_a_small_result_is_inline_and_leaves_no_file(spark: SparkSession, writer
     assert writer.list_files() == []
 
 
-def test_few_rows_of_any_size_are_collected_in_order(spark: SparkSession, writer: Writer) -> None:
-    text = "SELECT id, repeat('x', 200000) AS s FROM range(0, {}, 1, 3) ORDER BY id DESC"
-    for count in (0, 1, 50):
-        report, rows = writer.write(spark.sql(text.format(count)), inline_limit=10**8)
-        assert report.row_count == count
-        assert _values(rows) == list(range(count))[::-1]
-        assert {len(value) for value in _values(rows, 1)} <= {200_000}
-
-
-def test_a_small_query_that_fails_has_the_error_of_its_task(
-    spark: SparkSession, writer: Writer
-) -> None:
-    frame = spark.sql("SELECT max(IF(id > 5, raise_error('six'), id)) FROM range(9)")
-    with pytest.raises(PySparkException, match="six") as raised:
-        writer.write(frame)
-    assert raised.value.getCondition() == "USER_RAISED_EXCEPTION"
-
-
 def test_a_stored_result_can_be_read_from_its_location(spark: SparkSession, writer: Writer) -> None:
     generated = "SELECT 7 AS n FROM (SELECT explode(array(1)))"
     for sql in ("SELECT 7 AS n", "SELECT count(*) + 7 AS n FROM range(0)", generated):

@@ -12,28 +12,24 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from headrace.control.context import NodeContext
+from headrace.control.driver_link.assignments import assign_again, make_assignment
 from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.driver_link.moved_links import Polled, move_link
 from headrace.control.driver_link.outcomes import (
     accept_outcome,
     check_holder,
     check_result,
-    choose_disposition,
     save_report,
 )
 from headrace.control.driver_link.streams import (
     apply_query_reports,
-    find_query_to_start,
-    list_definitions_to_read,
     store_definition,
 )
-from headrace.control.driver_link.table_journal import TableJournal, make_entry
+from headrace.control.driver_link.table_journal import TableJournal
 from headrace.control.driver_link.table_writes import WriteLocks
 from headrace.control.driver_link.views import (
     ViewWrites,
     check_written,
-    find_view_to_refresh,
-    list_streams_of_view,
     release_query,
 )
 from headrace.control.limits import running_limit
@@ -62,9 +58,7 @@ from headrace.model.messages import (
     Started,
 )
 from headrace.model.session import DriverLease, Session
-from headrace.model.statement import JOB_TASK, JOB_WRITE
 from headrace.model.stream_query import DesiredQueries
-from headrace.model.transaction import Transaction
 from headrace.store import (
     catalog_intents,
     job_tasks,
@@ -76,7 +70,6 @@ from headrace.store import (
     sessions,
     snapshots,
     statement_transitions,
-    statements,
     stream_queries,
     table_writes,
     takeovers,
@@ -198,7 +191,7 @@ class DriverLinkService:
                 for statement_id, _state in view.in_flight
                 if statement_id not in message.in_flight
             ]
-            assignment = _assign_again(tx, undelivered[0], view) if undelivered else None
+            assignment = assign_again(tx, undelivered[0], view) if undelivered else None
             streams = _new_streams(tx, lease, view, message)
         closing = view.state is SessionState.CLOSING
         may_claim = assignment is None and len(view.in_flight) < view.parallelism and not closing
@@ -364,7 +357,7 @@ class DriverLinkService:
             transaction = None
             if claim.statement.attempts > 1:
                 transaction = transactions.adopt(tx, claim.statement.id, lease)
-            return _assignment(tx, claim, transaction)
+            return make_assignment(tx, claim, transaction)
 
 
 def _check_token(token_hash: str, token: str) -> None:
@@ -391,44 +384,3 @@ def _new_streams(
     if known is None or known == view.streams_generation:
         return None
     return stream_queries.desired(tx, lease.session_id)
-
-
-def _assign_again(tx: Tx, statement_id: str, view: DriverView) -> Assignment | None:
-    statement = statements.get(tx, statement_id)
-    if statement is None:
-        return None
-    claim = statement_transitions.Claim(statement, view.pool, view.results_location)
-    return _assignment(tx, claim, transactions.live(tx, statement_id))
-
-
-def _assignment(
-    tx: Tx, claim: statement_transitions.Claim, transaction: Transaction | None
-) -> Assignment:
-    entry = None if transaction is None else make_entry(tx, transaction)
-    statement, spec = claim.statement, claim.statement.spec
-    return Assignment(
-        statement_id=statement.id,
-        text=spec.text,
-        parameters=spec.parameters,
-        conf=spec.conf,
-        result_request=choose_disposition(tx, statement),
-        result_location=results.choose_location(
-            claim.results_location,
-            spec.result_request,
-            statement.id,
-            statement.epoch,
-            statement.attempts,
-        ),
-        is_query=statement.is_query,
-        attempt=statement.attempts,
-        transaction=entry,
-        command=statement.command,
-        query=find_query_to_start(tx, statement),
-        definitions=list_definitions_to_read(tx, statement) + list_streams_of_view(tx, statement),
-        view=find_view_to_refresh(tx, statement),
-        task=job_tasks.get_task(tx, statement.id)
-        if statement.command in {JOB_TASK, JOB_WRITE}
-        else None,
-        isolated=claim.in_pool,
-        ordinal=statement.ordinal,
-    )

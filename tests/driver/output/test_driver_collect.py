@@ -1,0 +1,33 @@
+"""Small results, whose rows the driver collects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+from tests.support.results import Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_few_rows_of_any_size_are_collected_in_order(spark: SparkSession, writer: Writer) -> None:
+    text = "SELECT id, repeat('x', 200000) AS s FROM range(0, {}, 1, 3) ORDER BY id DESC"
+    for count in (0, 1, 50):
+        report, rows = writer.write(spark.sql(text.format(count)), inline_limit=10**8)
+        values = [row for batch in rows.batches() for row in batch.to_pylist()]
+        assert report.row_count == count
+        assert [row["_0"] for row in values] == list(range(count))[::-1]
+        assert {len(row["_1"]) for row in values} <= {200_000}
+
+
+def test_a_small_query_that_fails_has_the_error_of_its_task(
+    spark: SparkSession, writer: Writer
+) -> None:
+    frame = spark.sql("SELECT max(IF(id > 5, raise_error('six'), id)) FROM range(9)")
+    with pytest.raises(PySparkException, match="six") as raised:
+        writer.write(frame)
+    assert raised.value.getCondition() == "USER_RAISED_EXCEPTION"
