@@ -154,10 +154,11 @@ class V1Catalog:
         if not (self.persistent and is_valid_name(target.table)):
             self._catalog.renameTable(staged, published)
             return
-        # The names in lower case, unless the session distinguishes cases.
-        old, new = (self._catalog.qualifyIdentifier(each) for each in (staged, published))
-        database = old.database().get()
-        self._catalog.externalCatalog().renameTable(database, old.table(), new.table())
+        database = self._catalog.qualifyIdentifier(staged).database().get()
+        # A metastore has lower case only. With capitals, which a session that distinguishes cases
+        # keeps, Spark would look for the files of the table in another directory.
+        old, new = path.table.lower(), target.table.lower()
+        self._catalog.externalCatalog().renameTable(database, old, new)
 
     def rename(self, path: TablePath, target: TablePath) -> None:
         """Rename a table.
