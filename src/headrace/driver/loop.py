@@ -40,6 +40,8 @@ _EXIT_SHARE = 0.3
 _LONGEST_EXIT_SECONDS = 10.0
 _START_REPORT_SECONDS = 0.1
 """A statement that ends sooner has no start report: the report of its end includes the start."""
+_HEAD_START_SECONDS = 0.002
+"""Time between the start of an execution and the next poll, unless the execution ends before."""
 _RECOVERY_SECONDS = 5.0
 """Time that the first statement waits for the recovery of tables, which then continues."""
 _THREADS = 64
@@ -185,6 +187,8 @@ class Loop:
         self._futures.add(self._workers.submit(self._execute, execution))
         # Report in parallel: a round trip before the execution would delay the user's statement.
         self._reporters.submit(self._report_start, execution)
+        # The next poll would compete with the first calls of the execution for the interpreter.
+        execution.wait_for_end(_HEAD_START_SECONDS)
 
     def _clone_for_stream(self) -> SparkSession:
         """Return a session for a run of a streaming query."""
