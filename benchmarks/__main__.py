@@ -150,7 +150,7 @@ def _one_job(results: Report, folder: Path) -> None:
     ratio = samples[ours].median / samples[reference].median
     results.add(report.ONE_JOB, "≤ 1.30×", f"{ratio:.2f}×", reached=ratio <= 1.3)
     results.details.append(
-        f"## A small query with a job\n`{one_job.QUERY}`, measured as `SELECT 1`. Median of"
+        f"## A small query with a job\n`{one_job.QUERY}`, measured like `SELECT 1`. Median of"
         f" {JOB_ROUNDS} rounds after {JOB_WARM_UP}. Each of the three systems has a JVM of its own,"
         f" which has run this query as often as the others.\n\n{report.in_ms(samples, reference)}"
     )

@@ -206,8 +206,8 @@ class DriverLinkService:
     def claim_at_once(self, lease: DriverLease, message: Poll) -> Orders | None:
         """Return the orders to run the next statement, or None if a poll must find out more.
 
-        This is for a poll that was answered before and is woken: nearly always because a statement
-        was submitted. Without a limit on running statements, a claim needs no other read.
+        This is for a poll that a change of the session has woken, nearly always a new statement.
+        Without a limit on running statements, a claim needs no other read.
         """
         if self._running_limit.is_set:
             return None
