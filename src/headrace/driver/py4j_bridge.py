@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 
 
 class Py4JBridge:
     """Reads and creates JVM objects of one Spark session. Every call may raise Py4JError.
 
-    Each access to the JVM is a round trip. Objects are therefore looked up on first use only.
+    Each access to the JVM is a round trip. Objects are therefore looked up on first use only, and
+    classes once in a process.
     """
 
     def __init__(self, session: SparkSession) -> None:
@@ -21,7 +23,7 @@ class Py4JBridge:
         self.root = root
         self.session = session._jsparkSession  # noqa: SLF001
         self._context = session.sparkContext
-        self._types: dict[str, Any] = {}
+        self._found = _found_in(root)
 
     @cached_property
     def state(self) -> Any:
@@ -35,9 +37,13 @@ class Py4JBridge:
 
     def type(self, name: str) -> Any:
         """Return a Java class by its full name, for constructor and static calls."""
-        if name not in self._types:
-            self._types[name] = getattr(self.root, name)
-        return self._types[name]
+        found = self._found.get(name)
+        if found is None:
+            found = getattr(self.root, name)
+            # Py4J takes an unknown name for a package. A later ADD JAR may bring the class.
+            if isinstance(found, JavaClass):
+                self._found[name] = found
+        return found
 
     def some(self, value: Any) -> Any:
         """Return a Scala Option that holds the value."""
@@ -49,7 +55,10 @@ class Py4JBridge:
 
     def singleton(self, name: str) -> Any:
         """Return a Scala object by its full name."""
-        return getattr(self.type(f"{name}$"), "MODULE$")
+        key = f"{name}$.MODULE$"
+        if key not in self._found:
+            self._found[key] = getattr(self.type(f"{name}$"), "MODULE$")
+        return self._found[key]
 
     def catalog(self, name: str) -> Any:
         """Return a catalog of the session.
@@ -155,3 +164,9 @@ class Py4JBridge:
     @property
     def _serde(self) -> Any:
         return self.type("org.apache.spark.util.Utils")
+
+
+@cache
+def _found_in(root: Any) -> dict[str, Any]:  # noqa: ARG001 - the key of the cache
+    """Return the classes and Scala objects that were looked up in this JVM, by full name."""
+    return {}

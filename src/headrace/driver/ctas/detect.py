@@ -129,22 +129,24 @@ def build_ctas(session: SparkSession, create: str, query: str) -> Ctas:
 
 def describe_ctas(session: SparkSession, parsed_plan: Any, bind: Binding) -> Ctas | None:
     """Analyse a parsed statement and describe its CTAS, like `detect_ctas`."""
-    plan = parsed_plan
-    if plan_class_name(plan) not in _CREATING:
+    plan, kind = parsed_plan, plan_class_name(parsed_plan)
+    if kind not in _CREATING:
         return None
     jvm = Py4JBridge(session)
-    if plan_class_name(plan) == _RTAS:
+    if kind == _RTAS:
         # Spark's analyser rejects REPLACE TABLE in the session catalog: analyse a CREATE TABLE.
         plan = _as_create_plan(jvm, plan)
     analysed = analyse(jvm, bind(plan))
-    is_session_catalog = plan_class_name(analysed) in _V1_COMMANDS
-    if not is_session_catalog and plan_class_name(analysed) not in {_CTAS, _RTAS}:
+    command = plan_class_name(analysed)
+    is_session_catalog = command in _V1_COMMANDS
+    if not is_session_catalog and command not in {_CTAS, _RTAS}:
         return None
-    path = _v1_path(analysed) if is_session_catalog else _v2_path(analysed)
-    if plan_class_name(plan) == _IDENTIFIER_CLAUSE:
+    path = _v1_path(analysed, command) if is_session_catalog else _v2_path(analysed)
+    if kind == _IDENTIFIER_CLAUSE:
         parsed_plan = plan.planBuilder().apply(jvm.sequence(path.parts), plan.children())
+        kind = plan_class_name(parsed_plan)
         plan = _as_create_plan(jvm, parsed_plan)
-    replaces = plan_class_name(parsed_plan) == _RTAS
+    replaces = kind == _RTAS
     spec = plan.tableSpec()
     return Ctas(
         session=session,
@@ -192,8 +194,8 @@ def may_create_table(session: SparkSession, assignment: Assignment) -> bool:
 
 
 def plan_class_name(plan: Any) -> str:
-    """Return the name of the plan's Java class without its package."""
-    return str(plan.getClass().getSimpleName())
+    """Return the name of the plan's class without its package. Spark's plans are case classes."""
+    return str(plan.productPrefix())
 
 
 def plan_parts(plan: Any) -> Iterator[Any]:
@@ -230,8 +232,7 @@ def _copy_plan(
     )
 
 
-def _v1_path(analysed: Any) -> TablePath:
-    command = plan_class_name(analysed)
+def _v1_path(analysed: Any, command: str) -> TablePath:
     table = analysed.table() if command.startswith("CreateData") else analysed.tableDesc()
     return v1_path(table)
 
