@@ -249,7 +249,10 @@ def test_a_table_is_complete_after_drivers_died_at_every_step_of_its_transaction
 
 @pytest.mark.parametrize(
     ("action", "expected"),
-    [("INTO", [["2000", "999000", "1998"]]), ("OVERWRITE", [["1000", "499500", "999"]])],
+    [
+        ("INTO", [["2000", "999000", "1998"]]),
+        pytest.param("OVERWRITE", [["1000", "499500", "999"]], marks=pytest.mark.matrix),
+    ],
 )
 def test_rows_are_written_once_after_drivers_died_at_every_step_of_the_write(
     killed_drivers: tuple[NodeProcess, str], plan: Plan, action: str, expected: list[list[str]]

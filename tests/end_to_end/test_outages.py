@@ -187,7 +187,7 @@ def test_a_rename_that_the_metastore_did_not_finish_is_repaired(
     assert "moved its files back" in (node.home / "logs" / f"{session}.log").read_text()
 
 
-@pytest.mark.parametrize("verb", ["INTO", "OVERWRITE"])
+@pytest.mark.parametrize("verb", ["INTO", pytest.param("OVERWRITE", marks=pytest.mark.matrix)])
 def test_a_write_whose_partitions_the_metastore_did_not_add_is_completed(
     node: NodeProcess, session: str, verb: str
 ) -> None:
