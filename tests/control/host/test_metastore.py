@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ ADDRESS_KEY = "spark.hadoop.hive.metastore.uris"
 def ensure(home: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Return the configuration of a metastore at a port, which does not run."""
     record = SupervisorRecord(1, None, port)
-    monkeypatch.setattr(Metastore, "_start_supervisor", lambda _self, _port, **_: record)
+    monkeypatch.setattr(Metastore, "_start_supervisor", lambda _self, _listener, **_: record)
     metastore = Metastore(HomeLayout.at(home), warehouse="w", linger_seconds=0)
     conf = metastore.ensure()
     metastore.release()
@@ -35,3 +37,24 @@ def test_the_managed_catalog_keeps_its_id_when_its_port_changes(
     assert second[MANAGED_CATALOG_KEY].split() == [first_id, second[ADDRESS_KEY]]
     assert not other[MANAGED_CATALOG_KEY].startswith(first_id)
     assert (tmp_path / "a" / "metastore" / "catalog-id").stat().st_mode & 0o077 == 0
+
+
+def test_a_metastore_keeps_its_port_unless_another_process_has_taken_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_metastore: Metastore, listener: socket.socket, **_: bool) -> SupervisorRecord:
+        assert listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        return SupervisorRecord(1, None, listener.getsockname()[1])
+
+    monkeypatch.setattr(Metastore, "_start_supervisor", start)
+    metastore = Metastore(HomeLayout.at(tmp_path), warehouse="w", linger_seconds=0)
+    port = int(metastore.ensure()[ADDRESS_KEY].rpartition(":")[2])
+    (tmp_path / "metastore" / "metastore.json").write_text(
+        json.dumps({"pid": 1, "created": None, "port": port})
+    )
+    same = metastore.ensure()[ADDRESS_KEY]
+    with socket.create_server(("127.0.0.1", port)):
+        other = metastore.ensure()[ADDRESS_KEY]
+    metastore.release()
+    assert same.endswith(f":{port}")
+    assert other != same

@@ -1,5 +1,5 @@
 import java.lang.reflect.Method;
-import org.apache.hadoop.hive.common.auth.HiveAuthUtils;
+import java.nio.channels.ServerSocketChannel;
 import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hadoop.hive.metastore.HiveMetaStore;
 import org.apache.hadoop.hive.metastore.IHMSHandler;
@@ -11,14 +11,15 @@ import org.apache.thrift.protocol.TProtocol;
 import org.apache.thrift.server.ServerContext;
 import org.apache.thrift.server.TServerEventHandler;
 import org.apache.thrift.server.TThreadPoolServer;
+import org.apache.thrift.transport.TServerSocket;
 import org.apache.thrift.transport.TTransport;
 
 /**
- * Hive's metastore server on the loopback interface. The argument is the port.
+ * Hive's metastore server on the socket that is the standard input of this process.
  *
  * HiveMetaStore.startMetaStore of Hive 2.3 always binds to all interfaces; Hive 4 has a setting for
- * the address (HIVE-23952). This class starts the same server on 127.0.0.1. Janino, Spark's own
- * compiler, compiles it at the start of the metastore.
+ * the address (HIVE-23952). This class starts the same server on a socket of 127.0.0.1 that listens
+ * already. Janino, Spark's own compiler, compiles it at the start of the metastore.
  */
 public class LoopbackMetastore {
     public static void main(String[] arguments) throws Throwable {
@@ -26,9 +27,9 @@ public class LoopbackMetastore {
         HiveConf conf = new HiveConf(HiveMetaStore.class);
         IHMSHandler handler = HiveMetaStore.newRetryingHMSHandler(
             new HiveMetaStore.HMSHandler("headrace", conf, false), conf);
-        int port = Integer.parseInt(arguments[0]);
+        ServerSocketChannel listener = (ServerSocketChannel) System.inheritedChannel();
         TThreadPoolServer.Args options = new TThreadPoolServer.Args(
-            new TServerSocketKeepAlive(HiveAuthUtils.getServerSocket("127.0.0.1", port)));
+            new TServerSocketKeepAlive(new TServerSocket(listener.socket())));
         options.processor(new TUGIBasedProcessor(handler));
         options.transportFactory(new TUGIContainingTransport.Factory());
         options.protocolFactory(new TBinaryProtocol.Factory());

@@ -5,8 +5,8 @@ keeps it running while it has users. A user is a process that holds a shared loc
 `metastore/users.lock`; the kernel releases the lock of a process that dies. The supervisor ends
 when the metastore has had no user for a while.
 
-This module does not wait for the metastore. A driver starts at the same time, and Spark's Hive
-client retries until the metastore answers.
+This module opens the socket on which the metastore listens. The supervisor keeps the socket, so
+that no other process can take the port, and a connection waits until a metastore accepts it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from headrace.home import HomeLayout
 from headrace.model.transaction import MANAGED_CATALOG_KEY
 from headrace.private_files import create_private_folder, open_private_log, write_private
 
-CONNECT_SECONDS = 120
-"""Longest time that the first use of the catalog waits for the metastore to answer."""
+_CONNECT_SECONDS = 120
+"""Longest time for which a use of the catalog tries to connect while there is no supervisor."""
+_WAITING_CONNECTIONS = 128
 _STOP_SECONDS = 10
 
 
@@ -94,14 +95,15 @@ class Metastore:
         with _file_lock(self._folder / "start.lock"):
             supervisor = self._live_supervisor()
             if supervisor is None:
-                supervisor = self._start_supervisor(self._choose_port(), when_wanted=when_wanted)
+                with self._listen() as listener:
+                    supervisor = self._start_supervisor(listener, when_wanted=when_wanted)
             catalog_id = self._load_catalog_id()
         address = f"thrift://127.0.0.1:{supervisor.port}"
         return {
             "spark.sql.catalogImplementation": "hive",
             "spark.hadoop.hive.metastore.uris": address,
             MANAGED_CATALOG_KEY: f"{catalog_id} {address}",
-            "spark.hadoop.hive.metastore.connect.retries": str(CONNECT_SECONDS),
+            "spark.hadoop.hive.metastore.connect.retries": str(_CONNECT_SECONDS),
             "spark.hadoop.hive.metastore.client.connect.retry.delay": "1s",
         }
 
@@ -151,20 +153,22 @@ class Metastore:
         except (OSError, ValueError, TypeError):
             return None
 
-    def _choose_port(self) -> int:
-        """Return the last port, at which running drivers expect the metastore, or a free port."""
+    def _listen(self) -> socket.socket:
+        """Listen at the last port, at which running drivers expect the metastore, or a free one."""
         record = self._read_record()
         for port in (record.port if record else 0, 0):
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind(("127.0.0.1", port))
-                except OSError:
-                    continue
-                return int(probe.getsockname()[1])
+            listener = socket.socket()
+            try:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind(("127.0.0.1", port))
+                listener.listen(_WAITING_CONNECTIONS)
+            except OSError:
+                listener.close()
+                continue
+            return listener
         raise OSError("no port on 127.0.0.1 is free for the metastore")
 
-    def _start_supervisor(self, port: int, *, when_wanted: bool) -> SupervisorRecord:
+    def _start_supervisor(self, listener: socket.socket, *, when_wanted: bool) -> SupervisorRecord:
         java = find_java()
         wait = ["--wait-for", str(self.wanted_file)] if when_wanted else []
         self.wanted_file.unlink(missing_ok=True)
@@ -173,17 +177,17 @@ class Metastore:
             process = subprocess.Popen(
                 [
                     *(sys.executable, "-P", "-m", "headrace.control.host.metastore_supervisor"),
-                    *("--folder", str(self._folder), "--port", str(port)),
-                    *("--warehouse", self._warehouse),
+                    *("--folder", str(self._folder), "--warehouse", self._warehouse),
                     *("--linger", str(self._linger_seconds), *wait, *options),
                 ],
-                stdin=subprocess.DEVNULL,
+                stdin=listener,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
                 env={**child_environment(), "JAVA_HOME": str(java.path)},
                 umask=CHILD_UMASK,
             )
+        port = int(listener.getsockname()[1])
         record = SupervisorRecord(process.pid, start_time(process.pid), port)
         write_private(self._folder / "metastore.json", json.dumps(asdict(record)))
         return record

@@ -3,6 +3,9 @@
 The supervisor is a process of its own, so that the metastore depends neither on a node nor on a
 driver. It restarts a metastore that ends while it has users. When the metastore has had no user for
 `--linger` seconds, the supervisor ends it and itself.
+
+Standard input is the socket on which the metastore listens, and the metastore inherits it. The
+connections of clients wait in the socket while a metastore starts.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ import fcntl
 import importlib.util
 import logging
 import os
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -31,6 +36,12 @@ from headrace.private_files import create_private_folder, write_private
 _LOG = logging.getLogger("headrace.metastore")
 _POLL_SECONDS = 0.5
 _RESTART_SECONDS = 2.0
+_START_SECONDS = 30.0
+"""A metastore that ends sooner has probably not accepted a connection."""
+_PATIENT_STARTS = 3
+"""Failed starts in a row until the supervisor closes the connections that wait."""
+_LISTENER = 0
+"""Descriptor of the socket on which the metastore listens."""
 _WANTED_SECONDS = 10.0
 """Longest delay of the first start. A driver may end before Spark is up."""
 _WANTED_POLL_SECONDS = 0.02
@@ -55,7 +66,6 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     parser = argparse.ArgumentParser(description="Keep the Hive metastore of a home running.")
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--warehouse", required=True)
     parser.add_argument("--linger", type=float, required=True)
     parser.add_argument("--wait-for", type=Path, help="start when this file exists")
@@ -67,12 +77,13 @@ def main() -> int:
     signal.signal(signal.SIGINT, _ignore_interrupt)
     _kill_orphaned_metastores(arguments.folder)
     _write_hive_site(arguments.folder, arguments.warehouse)
-    command = _metastore_command(arguments.folder, arguments.port, arguments.jvm_options)
+    command = _metastore_command(arguments.folder, arguments.jvm_options)
     if arguments.wait_for is not None:
         _wait_until_wanted(arguments.wait_for, stop)
         if stop.is_set() or not _has_users(arguments.folder / "users.lock"):
             return 0
-    _supervise(arguments.folder, command, arguments.linger, stop)
+    with socket.socket(fileno=_LISTENER) as listener:
+        _supervise(arguments.folder, command, listener, arguments.linger, stop)
     return 0
 
 
@@ -84,9 +95,16 @@ def _wait_until_wanted(file: Path, stop: threading.Event) -> None:
             return
 
 
-def _supervise(folder: Path, command: list[str], linger: float, stop: threading.Event) -> None:
+def _supervise(
+    folder: Path,
+    command: list[str],
+    listener: socket.socket,
+    linger: float,
+    stop: threading.Event,
+) -> None:
     """Keep the metastore running; end it when it has had no user for `linger` seconds."""
-    metastore = _start_metastore(folder, command)
+    metastore, started = _start_metastore(folder, command, listener), time.monotonic()
+    failed_starts = 0
     idle_since: float | None = None
     try:
         while not stop.wait(_POLL_SECONDS):
@@ -102,14 +120,28 @@ def _supervise(folder: Path, command: list[str], linger: float, stop: threading.
                     "the metastore ended with exit status %s and is restarted",
                     metastore.returncode,
                 )
+                has_failed = time.monotonic() - started < _START_SECONDS
+                failed_starts = failed_starts + 1 if has_failed else 0
+                if failed_starts >= _PATIENT_STARTS:
+                    _refuse_waiting(listener)
                 stop.wait(_RESTART_SECONDS)
-                metastore = _start_metastore(folder, command)
+                metastore, started = _start_metastore(folder, command, listener), time.monotonic()
     finally:
         metastore.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             metastore.wait(timeout=_STOP_SECONDS)
         metastore.kill()
         metastore.wait()
+
+
+def _refuse_waiting(listener: socket.socket) -> None:
+    """Close the connections that no metastore has accepted.
+
+    Hive's clients would wait ten minutes for an answer to the call that they have sent.
+    """
+    while select.select([listener], [], [], 0)[0]:
+        connection, _ = listener.accept()
+        connection.close()
 
 
 def _ignore_interrupt(_signal: int, _frame: FrameType | None) -> None:
@@ -160,7 +192,7 @@ def _write_hive_site(folder: Path, warehouse: str) -> None:
     write_private(conf / "log4j2.properties", _LOG_CONF)
 
 
-def _metastore_command(folder: Path, port: int, jvm_options: list[str]) -> list[str]:
+def _metastore_command(folder: Path, jvm_options: list[str]) -> list[str]:
     """Return the command of the metastore, whose temporary files are in `folder / "tmp"`."""
     jars = _spark_home() / "jars"
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
@@ -177,17 +209,19 @@ def _metastore_command(folder: Path, port: int, jvm_options: list[str]) -> list[
         f"{_FOLDER_OPTION}{folder}",
         *("-cp", _class_path(jars, folder / "conf")),
         # Janino compiles the server and calls its main method.
-        *("org.codehaus.janino.SimpleCompiler", str(_SERVER), _SERVER.stem, str(port)),
+        *("org.codehaus.janino.SimpleCompiler", str(_SERVER), _SERVER.stem),
     ]
 
 
-def _start_metastore(folder: Path, command: list[str]) -> subprocess.Popen[bytes]:
+def _start_metastore(
+    folder: Path, command: list[str], listener: socket.socket
+) -> subprocess.Popen[bytes]:
     temporary = folder / "tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     create_private_folder(temporary)
     return subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=listener,
         cwd=folder,
         env={**os.environ, "TMPDIR": str(temporary)},
     )
