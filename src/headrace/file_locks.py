@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _POLL_INTERVAL = 0.02
@@ -33,6 +35,14 @@ def lock_file(file: Path, *, shared: bool = False, timeout: float = 0.0) -> int 
         raise
     os.close(descriptor)
     return None
+
+
+@contextmanager
+def exclusive_lock(file: Path) -> Iterator[None]:
+    """Wait for an exclusive lock on a file, and hold it during the block."""
+    with file.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
 
 
 def _acquire(descriptor: int, operation: int, timeout: float) -> bool:

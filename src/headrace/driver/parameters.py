@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.functions import lit
 
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.model.messages import Assignment
 from headrace.model.statement import Parameter
 
@@ -137,7 +137,7 @@ class _Values:
 
 
 def _is_script(plan: Any) -> bool:
-    return str(plan.getClass().getSimpleName()) == "CompoundBody"
+    return plan_class_name(plan) == "CompoundBody"
 
 
 def _literal(spark: SparkSession, parameter: Parameter) -> Column:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
+
+_CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+"""Java classes by JVM and full name."""
+_SINGLETONS: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+"""Scala objects by JVM and full name."""
 
 
 class Py4JBridge:
@@ -23,7 +29,8 @@ class Py4JBridge:
         self.root = root
         self.session = session._jsparkSession  # noqa: SLF001
         self._context = session.sparkContext
-        self._found = _found_in(root)
+        self._classes = _CLASSES.setdefault(root, {})
+        self._singletons = _SINGLETONS.setdefault(root, {})
 
     @cached_property
     def state(self) -> Any:
@@ -37,13 +44,13 @@ class Py4JBridge:
 
     def type(self, name: str) -> Any:
         """Return a Java class by its full name, for constructor and static calls."""
-        found = self._found.get(name)
-        if found is None:
-            found = getattr(self.root, name)
+        java_class = self._classes.get(name)
+        if java_class is None:
+            java_class = getattr(self.root, name)
             # Py4J takes an unknown name for a package. A later ADD JAR may bring the class.
-            if isinstance(found, JavaClass):
-                self._found[name] = found
-        return found
+            if isinstance(java_class, JavaClass):
+                self._classes[name] = java_class
+        return java_class
 
     def some(self, value: Any) -> Any:
         """Return a Scala Option that holds the value."""
@@ -54,11 +61,17 @@ class Py4JBridge:
         return self.type("scala.Option").empty()
 
     def singleton(self, name: str) -> Any:
-        """Return a Scala object by its full name."""
-        key = f"{name}$.MODULE$"
-        if key not in self._found:
-            self._found[key] = getattr(self.type(f"{name}$"), "MODULE$")
-        return self._found[key]
+        """Return a Scala object of Spark's own jars by its full name.
+
+        An object of a jar that a session has added belongs to the class loader of that session.
+        """
+        singleton = self._singletons.get(name)
+        if singleton is None:
+            java_class = self.type(f"{name}$")
+            singleton = getattr(java_class, "MODULE$")
+            if isinstance(java_class, JavaClass):
+                self._singletons[name] = singleton
+        return singleton
 
     def catalog(self, name: str) -> Any:
         """Return a catalog of the session.
@@ -166,7 +179,10 @@ class Py4JBridge:
         return self.type("org.apache.spark.util.Utils")
 
 
-@cache
-def _found_in(root: Any) -> dict[str, Any]:  # noqa: ARG001 - the key of the cache
-    """Return the classes and Scala objects that were looked up in this JVM, by full name."""
-    return {}
+def plan_class_name(plan: Any) -> str:
+    """Return the class name of a plan or an expression of Spark, without its package.
+
+    This is the prefix that Scala gives to a case class, which takes one round trip. It is empty for
+    a class that is no case class.
+    """
+    return str(plan.productPrefix())

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from headrace.driver.progress import find_metrics
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.model.progress import Progress
 
 _V2_WRITES = {"AppendDataExec", "OverwriteByExpressionExec", "OverwritePartitionsDynamicExec"}
@@ -46,7 +46,7 @@ def count_written_rows(frame: DataFrame, jobs: Any, progress: Progress | None) -
     command = _find_command(frame)
     if command is None:
         return None
-    if _class_name(command) in _V2_WRITES:
+    if plan_class_name(command) in _V2_WRITES:
         written = command.commitProgress()
         return int(written.get().numOutputRows()) if written.isDefined() else None
     jvm = Py4JBridge(frame.sparkSession)
@@ -55,7 +55,7 @@ def count_written_rows(frame: DataFrame, jobs: Any, progress: Progress | None) -
     rows = -1 if metrics is None else int(metrics.countWrittenRows(store, jobs))
     if rows >= 0:
         return rows
-    if progress is not None and _class_name(command) in _CATALOG_WRITES:
+    if progress is not None and plan_class_name(command) in _CATALOG_WRITES:
         return progress.rows_written
     return None
 
@@ -63,11 +63,8 @@ def count_written_rows(frame: DataFrame, jobs: Any, progress: Progress | None) -
 def _find_command(frame: DataFrame) -> Any | None:
     """Return the physical plan of the command that a DataFrame has run, or None for a query."""
     result: Any = frame._jdf.queryExecution().commandExecuted()  # noqa: SLF001 - PySpark has no public access to a plan
-    if _class_name(result) != "CommandResult":
+    if plan_class_name(result) != "CommandResult":
         return None
     command = result.commandPhysicalPlan()
-    return command.executedPlan() if _class_name(command) == "AdaptiveSparkPlanExec" else command
-
-
-def _class_name(plan: Any) -> str:
-    return str(plan.getClass().getSimpleName())
+    is_adaptive = plan_class_name(command) == "AdaptiveSparkPlanExec"
+    return command.executedPlan() if is_adaptive else command

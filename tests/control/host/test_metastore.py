@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from headrace.control.host.metastore import Metastore, SupervisorRecord
+from headrace.control.host.orphaned_metastores import FOLDER_OPTION
 from headrace.home import HomeLayout
 from headrace.model.transaction import MANAGED_CATALOG_KEY
 
@@ -39,22 +44,46 @@ def test_the_managed_catalog_keeps_its_id_when_its_port_changes(
     assert (tmp_path / "a" / "metastore" / "catalog-id").stat().st_mode & 0o077 == 0
 
 
-def test_a_metastore_keeps_its_port_unless_another_process_has_taken_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def start(_metastore: Metastore, listener: socket.socket, **_: bool) -> SupervisorRecord:
-        assert listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-        return SupervisorRecord(1, None, listener.getsockname()[1])
+@pytest.fixture
+def metastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Metastore]:
+    """Yield a metastore whose supervisor ends at once."""
+
+    def start(metastore: Metastore, listener: socket.socket, **_: bool) -> SupervisorRecord:
+        record = SupervisorRecord(1, None, listener.getsockname()[1])
+        folder = metastore.users_lock.parent
+        (folder / "metastore.json").write_text(json.dumps(asdict(record)))
+        return record
 
     monkeypatch.setattr(Metastore, "_start_supervisor", start)
     metastore = Metastore(HomeLayout.at(tmp_path), warehouse="w", linger_seconds=0)
-    port = int(metastore.ensure()[ADDRESS_KEY].rpartition(":")[2])
-    (tmp_path / "metastore" / "metastore.json").write_text(
-        json.dumps({"pid": 1, "created": None, "port": port})
-    )
-    same = metastore.ensure()[ADDRESS_KEY]
-    with socket.create_server(("127.0.0.1", port)):
-        other = metastore.ensure()[ADDRESS_KEY]
+    yield metastore
     metastore.release()
-    assert same.endswith(f":{port}")
-    assert other != same
+
+
+def find_port(conf: dict[str, str]) -> int:
+    return int(conf[ADDRESS_KEY].rpartition(":")[2])
+
+
+def test_a_metastore_keeps_its_port_unless_another_process_uses_it(
+    metastore: Metastore, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = find_port(metastore.ensure())
+    assert find_port(metastore.ensure()) == port
+    assert caplog.messages == []
+    with socket.create_server(("127.0.0.1", port)):
+        assert find_port(metastore.ensure()) != port
+    assert f"a process uses port {port}" in caplog.text
+
+
+def test_the_metastore_of_a_killed_supervisor_leaves_its_port_to_the_next(
+    metastore: Metastore,
+) -> None:
+    port = find_port(metastore.ensure())
+    folder = metastore.users_lock.parent
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        orphan = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(600)", f"{FOLDER_OPTION}{folder}"],
+            stdin=listener.fileno(),
+        )
+    assert find_port(metastore.ensure()) == port
+    assert orphan.poll() is not None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import contextlib
+import fcntl
 import socket
 import sys
 import threading
@@ -16,28 +16,39 @@ from tests.support.waiting import wait_until
 
 from headrace.control.host import metastore_supervisor
 
-SENDS_ITS_PID = """
-import os, socket
+ANSWERS_ONCE = """
+import pathlib, os, socket
 with socket.socket(fileno=0) as listener:
-    while True:
-        with listener.accept()[0] as connection:
-            connection.sendall(str(os.getpid()).encode())
+    pathlib.Path("tmp/ready").touch()
+    with listener.accept()[0] as connection:
+        connection.sendall(str(os.getpid()).encode())
+"""
+RUN_NEXT = """
+import pathlib
+programs = sorted(pathlib.Path().glob("*.py"))
+text = programs[0].read_text()
+if len(programs) > 1:
+    programs[0].unlink()
+exec(text)
 """
 FAILS = "raise SystemExit(1)"
+HANGS = "import time; time.sleep(600)"
+STARTS_AND_FAILS = "import pathlib; pathlib.Path('tmp/ready').touch(); raise SystemExit(1)"
 
 
 @contextmanager
-def supervised(
-    program: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[str, int]]:
-    """Yield the address of a Python program that the supervisor runs instead of a metastore."""
-    for seconds in ("_POLL_SECONDS", "_RESTART_SECONDS"):
-        monkeypatch.setattr(metastore_supervisor, seconds, 0.02)
+def supervised(programs: list[str], folder: Path) -> Iterator[tuple[str, int]]:
+    """Yield the address of Python programs that the supervisor runs instead of a metastore.
+
+    Each start runs the next program, and then the last one again and again.
+    """
+    for number, program in enumerate(programs):
+        (folder / f"{number}.py").write_text(program)
     stop = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         supervisor = threading.Thread(
             target=metastore_supervisor._supervise,
-            args=[folder, [sys.executable, "-c", program], listener, 60.0, stop],
+            args=[folder, [sys.executable, "-c", RUN_NEXT], listener, 60.0, stop],
         )
         supervisor.start()
         try:
@@ -47,47 +58,85 @@ def supervised(
             supervisor.join()
 
 
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    for pause in ("_POLL_SECONDS", "_RESTART_SECONDS"):
+        monkeypatch.setattr(metastore_supervisor, pause, 0.02)
+
+
 def receive(address: tuple[str, int]) -> bytes:
     """Return what a server sends until it closes the connection."""
     with socket.create_connection(address, timeout=30) as connection:
         return connection.makefile("rb").read()
 
 
-def test_a_connection_waits_while_the_metastore_is_restarted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with supervised(SENDS_ITS_PID, tmp_path, monkeypatch) as address:
-        first = int(receive(address))
-        os.kill(first, signal.SIGKILL)
-        assert int(receive(address)) != first
+def test_a_connection_waits_while_the_metastore_is_restarted(tmp_path: Path) -> None:
+    with supervised([ANSWERS_ONCE], tmp_path) as address:
+        first, second = receive(address), receive(address)
+    assert int(first) != int(second)
 
 
-def test_a_connection_is_closed_when_no_metastore_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "programs", [[FAILS, FAILS, ANSWERS_ONCE], [*[STARTS_AND_FAILS] * 4, ANSWERS_ONCE]]
+)
+def test_a_connection_waits_for_a_metastore_that_starts_late(
+    tmp_path: Path, programs: list[str]
 ) -> None:
-    with supervised(FAILS, tmp_path, monkeypatch) as address:
+    with supervised(programs, tmp_path) as address:
+        assert receive(address).isdigit()
+
+
+@pytest.mark.parametrize(("program", "start_seconds"), [(FAILS, 120.0), (HANGS, 0.5)])
+def test_a_connection_is_closed_if_no_metastore_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, start_seconds: float
+) -> None:
+    monkeypatch.setattr(metastore_supervisor, "_LONGEST_START_SECONDS", start_seconds)
+    with supervised([program], tmp_path) as address:
         assert receive(address) == b""
 
 
+def test_an_unused_metastore_gives_up_its_record_unless_it_has_a_user_again(
+    tmp_path: Path,
+) -> None:
+    record, users = tmp_path / "metastore.json", tmp_path / "users.lock"
+    record.touch()
+    with users.open("w") as user:
+        fcntl.flock(user, fcntl.LOCK_SH)
+        assert not metastore_supervisor._give_up_record(tmp_path)
+        assert record.exists()
+    assert metastore_supervisor._give_up_record(tmp_path)
+    assert not record.exists()
+
+
+@contextmanager
+def waiting_supervisor(file: Path, stop: threading.Event) -> Iterator[tuple[str, int]]:
+    """Yield the address of a metastore that waits, and expect the wait to end in the block."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        waiting = threading.Thread(
+            target=metastore_supervisor._wait_until_wanted, args=[file, listener, stop], daemon=True
+        )
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive() != stop.is_set()
+        yield listener.getsockname()
+        wait_until(lambda: not waiting.is_alive(), what="the end of the wait")
+
+
 def test_a_metastore_waits_until_a_driver_wants_it(tmp_path: Path) -> None:
-    file, stop = tmp_path / "wanted", threading.Event()
-    waiting = threading.Thread(
-        target=metastore_supervisor._wait_until_wanted, args=[file, stop], daemon=True
-    )
-    waiting.start()
-    waiting.join(0.2)
-    assert waiting.is_alive()
-    file.touch()
-    wait_until(lambda: not waiting.is_alive(), what="the end of the wait")
+    with waiting_supervisor(tmp_path / "wanted", threading.Event()):
+        (tmp_path / "wanted").touch()
+
+
+def test_a_metastore_waits_until_a_driver_connects(tmp_path: Path) -> None:
+    with (
+        contextlib.ExitStack() as stack,
+        waiting_supervisor(tmp_path / "wanted", threading.Event()) as address,
+    ):
+        stack.enter_context(socket.create_connection(address))
 
 
 def test_a_supervisor_that_stops_does_not_wait(tmp_path: Path) -> None:
     stop = threading.Event()
     stop.set()
-    waiting = threading.Thread(
-        target=metastore_supervisor._wait_until_wanted,
-        args=[tmp_path / "wanted", stop],
-        daemon=True,
-    )
-    waiting.start()
-    wait_until(lambda: not waiting.is_alive(), what="the end of the wait")
+    with waiting_supervisor(tmp_path / "wanted", stop):
+        pass

@@ -1,3 +1,4 @@
+import java.io.File;
 import java.lang.reflect.Method;
 import java.nio.channels.ServerSocketChannel;
 import org.apache.hadoop.hive.conf.HiveConf;
@@ -15,7 +16,8 @@ import org.apache.thrift.transport.TServerSocket;
 import org.apache.thrift.transport.TTransport;
 
 /**
- * Hive's metastore server on the socket that is the standard input of this process.
+ * Hive's metastore server on the socket that is the standard input of this process. The argument is
+ * a file that the server creates when it accepts connections.
  *
  * HiveMetaStore.startMetaStore of Hive 2.3 always binds to all interfaces; Hive 4 has a setting for
  * the address (HIVE-23952). This class starts the same server on a socket of 127.0.0.1 that listens
@@ -41,6 +43,7 @@ public class LoopbackMetastore {
             HiveConf.getIntVar(conf, HiveConf.ConfVars.METASTORESERVERMAXTHREADS));
         TThreadPoolServer server = new TThreadPoolServer(options);
         server.setServerEventHandler(new ConnectionEnd());
+        new File(arguments[0]).createNewFile();
         server.serve();
     }
 

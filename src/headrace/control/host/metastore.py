@@ -5,8 +5,9 @@ keeps it running while it has users. A user is a process that holds a shared loc
 `metastore/users.lock`; the kernel releases the lock of a process that dies. The supervisor ends
 when the metastore has had no user for a while.
 
-This module opens the socket on which the metastore listens. The supervisor keeps the socket, so
-that no other process can take the port, and a connection waits until a metastore accepts it.
+This module opens the socket on which the metastore listens. The supervisor holds the socket, so
+that no other process can use the port, and the connections of drivers wait while a metastore
+starts.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import secrets
 import signal
@@ -21,8 +23,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -31,14 +31,17 @@ import psutil
 from headrace.control.host.child_environment import CHILD_UMASK, child_environment
 from headrace.control.host.class_archive import ClassArchives
 from headrace.control.host.java import find_java
+from headrace.control.host.orphaned_metastores import kill_orphaned_metastores
 from headrace.control.host.process_identity import start_time
+from headrace.file_locks import exclusive_lock
 from headrace.home import HomeLayout
 from headrace.model.transaction import MANAGED_CATALOG_KEY
 from headrace.private_files import create_private_folder, open_private_log, write_private
 
-_CONNECT_SECONDS = 120
-"""Longest time for which a use of the catalog tries to connect while there is no supervisor."""
-_WAITING_CONNECTIONS = 128
+_LOG = logging.getLogger("headrace.metastore")
+_CONNECT_ATTEMPTS = 120
+"""Attempts to connect, one a second, while there is no supervisor."""
+_BACKLOG = 128
 _STOP_SECONDS = 10
 
 
@@ -92,7 +95,7 @@ class Metastore:
         if the supervisor cannot be started.
         """
         self.hold()
-        with _file_lock(self._folder / "start.lock"):
+        with exclusive_lock(self._folder / "start.lock"):
             supervisor = self._live_supervisor()
             if supervisor is None:
                 with self._listen() as listener:
@@ -103,7 +106,7 @@ class Metastore:
             "spark.sql.catalogImplementation": "hive",
             "spark.hadoop.hive.metastore.uris": address,
             MANAGED_CATALOG_KEY: f"{catalog_id} {address}",
-            "spark.hadoop.hive.metastore.connect.retries": str(_CONNECT_SECONDS),
+            "spark.hadoop.hive.metastore.connect.retries": str(_CONNECT_ATTEMPTS),
             "spark.hadoop.hive.metastore.client.connect.retry.delay": "1s",
         }
 
@@ -156,17 +159,19 @@ class Metastore:
     def _listen(self) -> socket.socket:
         """Listen at the last port, at which running drivers expect the metastore, or a free one."""
         record = self._read_record()
-        for port in (record.port if record else 0, 0):
-            listener = socket.socket()
-            try:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind(("127.0.0.1", port))
-                listener.listen(_WAITING_CONNECTIONS)
-            except OSError:
-                listener.close()
-                continue
-            return listener
-        raise OSError("no port on 127.0.0.1 is free for the metastore")
+        if record is not None:
+            with contextlib.suppress(OSError):
+                return _listen_at(record.port)
+            # The metastore of a supervisor that was killed still has the port.
+            kill_orphaned_metastores(self._folder)
+            with contextlib.suppress(OSError):
+                return _listen_at(record.port)
+            _LOG.warning(
+                "the metastore gets another port, because a process uses port %d; drivers that run"
+                " can use no table",
+                record.port,
+            )
+        return _listen_at(0)
 
     def _start_supervisor(self, listener: socket.socket, *, when_wanted: bool) -> SupervisorRecord:
         java = find_java()
@@ -180,7 +185,7 @@ class Metastore:
                     *("--folder", str(self._folder), "--warehouse", self._warehouse),
                     *("--linger", str(self._linger_seconds), *wait, *options),
                 ],
-                stdin=listener,
+                stdin=listener.fileno(),
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -193,9 +198,14 @@ class Metastore:
         return record
 
 
-@contextmanager
-def _file_lock(file: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file during the block."""
-    with file.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
+def _listen_at(port: int) -> socket.socket:
+    """Return a socket that listens on the loopback interface. Raises OSError."""
+    listener = socket.socket()
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener

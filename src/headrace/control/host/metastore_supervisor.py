@@ -5,7 +5,7 @@ driver. It restarts a metastore that ends while it has users. When the metastore
 `--linger` seconds, the supervisor ends it and itself.
 
 Standard input is the socket on which the metastore listens, and the metastore inherits it. The
-connections of clients wait in the socket while a metastore starts.
+connections of drivers wait in its backlog while a metastore starts.
 """
 
 from __future__ import annotations
@@ -28,25 +28,22 @@ from pathlib import Path
 from types import FrameType
 from xml.sax.saxutils import escape
 
-import psutil
-
 from headrace.control.host.child_environment import CHILD_UMASK
+from headrace.control.host.orphaned_metastores import FOLDER_OPTION, kill_orphaned_metastores
+from headrace.file_locks import exclusive_lock
 from headrace.private_files import create_private_folder, write_private
 
 _LOG = logging.getLogger("headrace.metastore")
 _POLL_SECONDS = 0.5
 _RESTART_SECONDS = 2.0
-_START_SECONDS = 30.0
-"""A metastore that ends sooner has probably not accepted a connection."""
-_PATIENT_STARTS = 3
-"""Failed starts in a row until the supervisor closes the connections that wait."""
-_LISTENER = 0
-"""Descriptor of the socket on which the metastore listens."""
+_LONGEST_START_SECONDS = 120.0
+_MAX_FAILED_STARTS = 3
+"""Failed starts in a row after which the supervisor closes the connections that wait."""
+_LISTENER_FD = 0
 _WANTED_SECONDS = 10.0
 """Longest delay of the first start. A driver may end before Spark is up."""
 _WANTED_POLL_SECONDS = 0.02
 _STOP_SECONDS = 5
-_KILL_SECONDS = 10
 _SERVER = Path(__file__).with_name("LoopbackMetastore.java")
 _LOG_CONF = """\
 rootLogger.level = warn
@@ -57,8 +54,6 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{ISO8601} %p %c{2}: %m%n%ex
 """
-_FOLDER_OPTION = "-Dheadrace.metastore="
-"""JVM option with the folder of the metastore, by which its process can be found."""
 
 
 def main() -> int:
@@ -75,23 +70,23 @@ def main() -> int:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())
     signal.signal(signal.SIGINT, _ignore_interrupt)
-    _kill_orphaned_metastores(arguments.folder)
+    kill_orphaned_metastores(arguments.folder)
     _write_hive_site(arguments.folder, arguments.warehouse)
     command = _metastore_command(arguments.folder, arguments.jvm_options)
-    if arguments.wait_for is not None:
-        _wait_until_wanted(arguments.wait_for, stop)
-        if stop.is_set() or not _has_users(arguments.folder / "users.lock"):
-            return 0
-    with socket.socket(fileno=_LISTENER) as listener:
+    with socket.socket(fileno=_LISTENER_FD) as listener:
+        if arguments.wait_for is not None:
+            _wait_until_wanted(arguments.wait_for, listener, stop)
+            if stop.is_set() or _give_up_record(arguments.folder):
+                return 0
         _supervise(arguments.folder, command, listener, arguments.linger, stop)
     return 0
 
 
-def _wait_until_wanted(file: Path, stop: threading.Event) -> None:
-    """Wait until a driver has created the file, or for the time of a slow start of a driver."""
+def _wait_until_wanted(file: Path, listener: socket.socket, stop: threading.Event) -> None:
+    """Wait until a driver has created the file or connects, or for the time of a slow start."""
     deadline = time.monotonic() + _WANTED_SECONDS
-    while not file.exists() and time.monotonic() < deadline:
-        if stop.wait(_WANTED_POLL_SECONDS):
+    while not (file.exists() or stop.is_set()) and time.monotonic() < deadline:
+        if select.select([listener], [], [], _WANTED_POLL_SECONDS)[0]:
             return
 
 
@@ -103,6 +98,7 @@ def _supervise(
     stop: threading.Event,
 ) -> None:
     """Keep the metastore running; end it when it has had no user for `linger` seconds."""
+    ready = _ready_file(folder)
     metastore, started = _start_metastore(folder, command, listener), time.monotonic()
     failed_starts = 0
     idle_since: float | None = None
@@ -112,19 +108,24 @@ def _supervise(
                 idle_since = None
             else:
                 idle_since = idle_since or time.monotonic()
-                if time.monotonic() - idle_since >= linger:
+                if time.monotonic() - idle_since >= linger and _give_up_record(folder):
                     _LOG.info("the metastore has had no user for %g s and is stopped", linger)
                     return
+            if not ready.exists() and time.monotonic() - started > _LONGEST_START_SECONDS:
+                _LOG.warning("the metastore has not started within %g s", _LONGEST_START_SECONDS)
+                metastore.kill()
+                metastore.wait()
+                failed_starts = _MAX_FAILED_STARTS
             if metastore.poll() is not None:
                 _LOG.warning(
                     "the metastore ended with exit status %s and is restarted",
                     metastore.returncode,
                 )
-                has_failed = time.monotonic() - started < _START_SECONDS
-                failed_starts = failed_starts + 1 if has_failed else 0
-                if failed_starts >= _PATIENT_STARTS:
-                    _refuse_waiting(listener)
-                stop.wait(_RESTART_SECONDS)
+                failed_starts = 0 if ready.exists() else failed_starts + 1
+                if failed_starts >= _MAX_FAILED_STARTS:
+                    _close_pending_connections(listener)
+                if failed_starts:
+                    stop.wait(_RESTART_SECONDS)
                 metastore, started = _start_metastore(folder, command, listener), time.monotonic()
     finally:
         metastore.terminate()
@@ -134,14 +135,34 @@ def _supervise(
         metastore.wait()
 
 
-def _refuse_waiting(listener: socket.socket) -> None:
+def _give_up_record(folder: Path) -> bool:
+    """Delete the record of this supervisor, so that the next node starts another one.
+
+    Return False, and keep the record, if the metastore has a user.
+    """
+    with exclusive_lock(folder / "start.lock"):
+        if _has_users(folder / "users.lock"):
+            return False
+        (folder / "metastore.json").unlink(missing_ok=True)
+        return True
+
+
+def _close_pending_connections(listener: socket.socket) -> None:
     """Close the connections that no metastore has accepted.
 
     Hive's clients would wait ten minutes for an answer to the call that they have sent.
     """
-    while select.select([listener], [], [], 0)[0]:
-        connection, _ = listener.accept()
-        connection.close()
+    # The next metastore shares this mode of the socket, so that it must be restored.
+    listener.setblocking(False)
+    try:
+        while True:
+            listener.accept()[0].close()
+    except BlockingIOError:
+        pass
+    except OSError as error:
+        _LOG.warning("connections that wait for the metastore stay open: %s", error)
+    finally:
+        listener.setblocking(True)
 
 
 def _ignore_interrupt(_signal: int, _frame: FrameType | None) -> None:
@@ -156,15 +177,6 @@ def _has_users(users_lock: Path) -> bool:
         except BlockingIOError:
             return True
         return False
-
-
-def _kill_orphaned_metastores(folder: Path) -> None:
-    """Kill the metastore of a supervisor that was killed: it would keep the Derby files locked."""
-    for process in psutil.process_iter(["cmdline"]):
-        if f"{_FOLDER_OPTION}{folder}" in (process.info["cmdline"] or []):
-            _LOG.warning("killing process %d, a metastore without a supervisor", process.pid)
-            process.kill()
-            process.wait(timeout=_KILL_SECONDS)
 
 
 def _write_hive_site(folder: Path, warehouse: str) -> None:
@@ -206,11 +218,17 @@ def _metastore_command(folder: Path, jvm_options: list[str]) -> list[str]:
         f"-Dderby.stream.error.file={folder / 'derby.log'}",
         f"-Djava.io.tmpdir={folder / 'tmp'}",
         f"-Dlog4j2.configurationFile={folder / 'conf' / 'log4j2.properties'}",
-        f"{_FOLDER_OPTION}{folder}",
+        f"{FOLDER_OPTION}{folder}",
         *("-cp", _class_path(jars, folder / "conf")),
         # Janino compiles the server and calls its main method.
         *("org.codehaus.janino.SimpleCompiler", str(_SERVER), _SERVER.stem),
+        str(_ready_file(folder)),
     ]
+
+
+def _ready_file(folder: Path) -> Path:
+    """Return the file that the metastore creates when it accepts connections."""
+    return folder / "tmp" / "ready"
 
 
 def _start_metastore(
@@ -221,7 +239,7 @@ def _start_metastore(
     create_private_folder(temporary)
     return subprocess.Popen(
         command,
-        stdin=listener,
+        stdin=listener.fileno(),
         cwd=folder,
         env={**os.environ, "TMPDIR": str(temporary)},
     )

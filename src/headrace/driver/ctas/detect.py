@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.base import TablePath, WriteTarget
 from headrace.driver.parameters import Binding, frame_of_plan, parse_statement
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.model.messages import Assignment
 
 # Class names of Spark's plans.
@@ -191,11 +191,6 @@ def may_create_table(session: SparkSession, assignment: Assignment) -> bool:
     if plan_class_name(plan) not in {_SCRIPT, _EXECUTE_IMMEDIATE}:
         return False
     return any(_plan_may_create_table(session, part) for part in plan_parts(plan))
-
-
-def plan_class_name(plan: Any) -> str:
-    """Return the name of the plan's class without its package. Spark's plans are case classes."""
-    return str(plan.productPrefix())
 
 
 def plan_parts(plan: Any) -> Iterator[Any]:

@@ -6,11 +6,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from headrace.driver.ctas.base import TRANSACTION_PROPERTY, WriteDefinition
-from headrace.driver.ctas.detect import plan_class_name
 from headrace.driver.ctas.native_write import NativeWrite, NativeWriteRecord
 from headrace.driver.ctas.v2_catalog import V2Catalog
 from headrace.driver.java_source import compile_java
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 
 _SNAPSHOT_PROPERTY = f"spark.sql.iceberg.snapshot-property.{TRANSACTION_PROPERTY}"
 

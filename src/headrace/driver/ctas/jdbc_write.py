@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.base import TablePath, TwoPhaseWrite, WriteDefinition
-from headrace.driver.ctas.detect import plan_class_name
 from headrace.driver.ctas.jdbc_connection import (
     DatabaseRelation,
     JdbcConnection,
@@ -20,6 +19,7 @@ from headrace.driver.ctas.jdbc_connection import (
 )
 from headrace.driver.ctas.preconditions import staged_table_missing_error
 from headrace.driver.parameters import empty_frame, frame_of_plan
+from headrace.driver.py4j_bridge import plan_class_name
 from headrace.errors import CatalogError
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.model.job import METADATA_COLUMNS, PlanSummary
 from headrace.model.stream_options import is_tuning_option
 
@@ -41,7 +41,7 @@ def summarize(frame: DataFrame) -> PlanSummary:
     plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - not in PySpark's API
     sources, operators, is_complete = list[str](), list[str](), True
     for node in _walk(jvm, plan):
-        kind = _kind(node)
+        kind = plan_class_name(node)
         if kind in _SOURCES:
             sources.append(_describe_source(jvm, node))
         elif kind in _STATEFUL or (kind == "Join" and _joins_streams(jvm, node)):
@@ -79,16 +79,12 @@ def _walk(jvm: Py4JBridge, plan: Any) -> Iterator[Any]:
             remaining += reversed(jvm.list_of(node.children()))
 
 
-def _kind(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
-
-
 def _joins_streams(jvm: Py4JBridge, node: Any) -> bool:
     return all(child.isStreaming() for child in jvm.list_of(node.children()))
 
 
 def _describe_source(jvm: Py4JBridge, node: Any) -> str:
-    if _kind(node) == "StreamingRelationV2":
+    if plan_class_name(node) == "StreamingRelationV2":
         options = jvm.java_map(node.extraOptions().asCaseSensitiveMap())
     else:
         options = jvm.map_of(node.dataSource().options())
@@ -106,12 +102,12 @@ def _describe_operator(jvm: Py4JBridge, node: Any) -> str:
         _describe_expression(each)
         for child in jvm.list_of(node.children())
         for below in _walk(jvm, child)
-        if _kind(below) in {"Project", "Expand", "Generate"}
+        if plan_class_name(below) in {"Project", "Expand", "Generate"}
         for each in jvm.list_of(below.expressions())
-        if _kind(each) != "AttributeReference"
+        if plan_class_name(each) != "AttributeReference"
     ]
-    extra = f" {node.joinType().sql()}" if _kind(node) == "Join" else ""
-    return f"{_kind(node)}{extra}({'; '.join(own)}) over ({'; '.join(computed)})"
+    extra = f" {node.joinType().sql()}" if plan_class_name(node) == "Join" else ""
+    return f"{plan_class_name(node)}{extra}({'; '.join(own)}) over ({'; '.join(computed)})"
 
 
 def _describe_expression(expression: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import SaveStream
@@ -65,7 +65,7 @@ def _find_created(
     jvm = Py4JBridge(session)
     for statement in created:
         plan = jvm.state.sqlParser().parsePlan(statement)
-        if str(plan.getClass().getSimpleName()) != "CreateTable":
+        if plan_class_name(plan) != "CreateTable":
             continue
         parts = [str(part) for part in jvm.list_of(plan.name().nameParts())]
         if parts[-1].casefold() == target[-1].casefold():

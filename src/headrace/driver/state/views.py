@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.state.limits import make_entry
 from headrace.grammar.quoting import quote_name, quote_string
 from headrace.model.snapshot import EntryForm, SnapshotEntry
@@ -75,13 +75,13 @@ def _is_of_memory_sink(view: Any) -> bool:
     if view.plan().isEmpty():
         return False
     leaves = view.plan().get().collectLeaves()
-    return bool(leaves.size() == 1 and leaves.apply(0).getClass().getSimpleName() == "MemoryPlan")
+    return bool(leaves.size() == 1 and plan_class_name(leaves.apply(0)) == "MemoryPlan")
 
 
 def _write_statement(jvm: Py4JBridge, plan: Any, create: str) -> str | None:
     """Return the statement that creates a view `USING` files or JDBC; None for other sources."""
     leaves = plan.collectLeaves()
-    if leaves.size() != 1 or leaves.apply(0).getClass().getSimpleName() != "LogicalRelation":
+    if leaves.size() != 1 or plan_class_name(leaves.apply(0)) != "LogicalRelation":
         return None
     relation = leaves.apply(0).relation()
     kind = relation.getClass().getSimpleName()

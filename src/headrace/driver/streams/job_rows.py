@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.driver.failures import describe_failure
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.streams.classify import is_permanent
 from headrace.driver.streams.invalid_stream import InvalidStream
 from headrace.driver.streams.job_code import run_code
@@ -128,7 +128,7 @@ def _run_sql(session: SparkSession, sql: str, views: Mapping[tuple[str, ...], st
 
 def _find_kind(session: SparkSession, statement: str) -> str:
     plan = Py4JBridge(session).state.sqlParser().parsePlan(statement)
-    return str(plan.getClass().getSimpleName())
+    return plan_class_name(plan)
 
 
 def _add_metadata(frame: DataFrame, metadata: JobMetadata) -> DataFrame:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.errors import Position
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.text import offset_at, position_at
@@ -77,7 +77,7 @@ def _find_relations(jvm: Py4JBridge, plan: Any) -> Iterator[tuple[int, int, tupl
     remaining = [plan]
     while remaining:
         node = remaining.pop()
-        kind = str(node.getClass().getSimpleName())
+        kind = plan_class_name(node)
         if kind == "UnresolvedRelation":
             origin = node.origin()
             name = tuple(str(part) for part in jvm.list_of(node.multipartIdentifier()))

@@ -11,7 +11,7 @@ from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.streams.columns import select_columns
 from headrace.driver.streams.connectors import check_connector
 from headrace.driver.streams.file_sink import check_file_columns, find_last_planned
@@ -220,7 +220,7 @@ def check_trigger(rows: DataFrame, trigger: StreamTrigger | None) -> None:
         return
     plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - not in PySpark's API
     for leaf in Py4JBridge(rows.sparkSession).list_of(plan.collectLeaves()):
-        if leaf.getClass().getSimpleName() in _V1_SOURCES:
+        if plan_class_name(leaf) in _V1_SOURCES:
             raise InvalidStream(
                 f"TRIGGER CONTINUOUS cannot read {leaf}, which only has batches. Sources that can"
                 f" be read continuously: {', '.join(CONTINUOUS_SOURCES)}."

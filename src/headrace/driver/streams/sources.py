@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.avro.functions import from_avro
 
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.streams.columns import columns_to_ddl, select_columns
 from headrace.driver.streams.connectors import check_connector
 from headrace.driver.streams.invalid_stream import InvalidStream
@@ -109,7 +109,7 @@ def find_temporary_views(frame: DataFrame, definitions: Iterable[str]) -> list[s
     remaining = [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - not in PySpark's API
     while remaining:
         plan = remaining.pop()
-        if plan.getClass().getSimpleName() == "View" and plan.isTempView():
+        if plan_class_name(plan) == "View" and plan.isTempView():
             name = str(plan.desc().identifier().table())
             if name.casefold() not in defined:
                 found[name] = None

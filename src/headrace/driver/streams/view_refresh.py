@@ -24,7 +24,7 @@ from headrace.driver.ctas.session_catalog import SessionCatalog
 from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.driver.ctas.view_query import open_query, path_of, set_scope
 from headrace.driver.ctas.view_switch import ViewSwitch
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.streams.invalid_stream import InvalidStream
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.quoting import quote_name, quote_string
@@ -198,7 +198,7 @@ def _has_aggregation(frame: DataFrame) -> bool:
     remaining = [frame._jdf.queryExecution().analyzed()]  # noqa: SLF001 - not in PySpark's API
     while remaining:
         plan = remaining.pop()
-        if plan.isStreaming() and plan.getClass().getSimpleName() == "Aggregate":
+        if plan.isStreaming() and plan_class_name(plan) == "Aggregate":
             return True
         remaining += jvm.list_of(plan.children())
     return False

@@ -11,10 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.driver.ctas.base import TablePath
-from headrace.driver.ctas.detect import plan_class_name, plan_parts
+from headrace.driver.ctas.detect import plan_parts
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.v1_catalog import V1Catalog
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.writes.commit_protocol import isolates_appends
 from headrace.driver.writes.lookup import may_be_transient
 from headrace.model.table_write import TableWrite

@@ -12,12 +12,11 @@ from headrace.driver.ctas.detect import (
     analyse,
     identified_path,
     option_value,
-    plan_class_name,
     plan_parts,
     v1_path,
 )
 from headrace.driver.parameters import Binding
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.writes.file_insert import HIVE_FORMAT, SPARK_FORMAT
 from headrace.driver.writes.file_load import LOAD
 

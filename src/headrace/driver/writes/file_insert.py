@@ -7,9 +7,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.driver.ctas.detect import plan_class_name
 from headrace.driver.parameters import frame_of_plan
-from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.writes.staged_rows import StagedRows, WriteMode, static_path
 
 # Class names of Spark's commands.

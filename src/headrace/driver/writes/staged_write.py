@@ -15,10 +15,10 @@ from pydantic import BaseModel, ValidationError
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.driver.ctas.base import JournalledTable, TablePath, TwoPhaseWrite, WriteDefinition
-from headrace.driver.ctas.detect import plan_class_name
 from headrace.driver.ctas.hadoop_fs import HadoopFiles
 from headrace.driver.ctas.staged_table import RelativeFile
 from headrace.driver.parameters import empty_frame
+from headrace.driver.py4j_bridge import plan_class_name
 from headrace.driver.writes.file_insert import describe_file_insert
 from headrace.driver.writes.file_load import LOAD, describe_file_load
 from headrace.driver.writes.staged_files import StagedFiles
