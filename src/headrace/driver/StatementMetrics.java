@@ -3,6 +3,7 @@ package headrace;
 import java.util.HashSet;
 import java.util.NoSuchElementException;
 import java.util.Set;
+import java.util.concurrent.TimeoutException;
 import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.TaskScheduler;
 import org.apache.spark.scheduler.TaskSchedulerImpl;
@@ -42,11 +43,25 @@ public class StatementMetrics {
     private long bytesWritten;
 
     /**
-     * Return the progress of jobs as a JSON object with the fields of Progress in Python.
+     * Return the progress of the jobs with a tag as a JSON object with the fields of Progress in
+     * Python; null if there is no such job.
      *
-     * @param running whether tasks may still run
+     * @param endedMillis 0 while tasks may still run; otherwise the longest time to wait for the
+     *     events of tasks that have ended
      */
-    public String readProgress(SparkContext context, int[] jobs, boolean running) {
+    public String readProgress(SparkContext context, String tag, long endedMillis) {
+        boolean running = endedMillis == 0L;
+        if (!running) {
+            try {
+                context.listenerBus().waitUntilEmpty(endedMillis);
+            } catch (TimeoutException error) {
+                // Other statements keep the bus busy. The numbers are too low.
+            }
+        }
+        int[] jobs = context.statusTracker().getJobIdsForTag(tag);
+        if (jobs.length == 0) {
+            return null;
+        }
         StatementMetrics sums = new StatementMetrics();
         for (int i = 0; i < jobs.length; i++) {
             sums.addJob(context, jobs[i], running);

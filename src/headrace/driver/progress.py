@@ -91,10 +91,11 @@ class ProgressReader:
         self._scala_context = context._jsc.sc()  # noqa: SLF001 - as above
         self._tracker = self._scala_context.statusTracker()
         self._listener_bus = self._scala_context.listenerBus()
+        self._metrics: Any | None = None
 
     def compile(self) -> None:
         """Compile the Java class now, not for the first statement with a job."""
-        find_metrics(self._jvm)
+        self._metrics = find_metrics(self._jvm)
 
     def find_jobs(self, tag: str) -> Any:
         """Return the ids of the jobs with a tag, as a Java array."""
@@ -102,7 +103,7 @@ class ProgressReader:
 
     def read(self, tag: str) -> Progress | None:
         """Return the sums over all jobs with a tag; None before the first job."""
-        return self._read(tag, running=True)
+        return self._read(tag, ended_millis=0)
 
     def read_final(self, tag: str) -> Progress | None:
         """Return the progress when no job with the tag runs any more, like `read`.
@@ -110,18 +111,21 @@ class ProgressReader:
         The store learns of the last tasks through the listener bus, which delivers its events with
         a delay.
         """
-        # A bus that other statements keep busy raises a timeout. The numbers are then too low.
-        with contextlib.suppress(Py4JJavaError):
-            self._listener_bus.waitUntilEmpty(_LISTENER_BUS_MILLIS)
-        return self._read(tag, running=False)
+        if self._metrics is None:
+            # The compilation depends on whether there was a job. A busy bus raises a timeout.
+            with contextlib.suppress(Py4JJavaError):
+                self._listener_bus.waitUntilEmpty(_LISTENER_BUS_MILLIS)
+        return self._read(tag, ended_millis=_LISTENER_BUS_MILLIS)
 
-    def _read(self, tag: str, *, running: bool) -> Progress | None:
-        jobs = self.find_jobs(tag)
-        metrics = find_metrics(self._jvm) if len(jobs) else None
-        if metrics is None:
+    def _read(self, tag: str, *, ended_millis: int) -> Progress | None:
+        if self._metrics is None and len(self.find_jobs(tag)):
+            self.compile()
+        if self._metrics is None:
             return None
-        sums = json.loads(metrics.readProgress(self._scala_context, jobs, running))
-        return Progress(**{name: max(0, value) for name, value in sums.items()})
+        text = self._metrics.readProgress(self._scala_context, tag, ended_millis)
+        if text is None:
+            return None
+        return Progress(**{name: max(0, value) for name, value in json.loads(text).items()})
 
 
 @lru_cache
