@@ -42,8 +42,6 @@ _START_REPORT_SECONDS = 0.1
 """A statement that ends sooner has no start report: the report of its end includes the start."""
 _HEAD_START_SECONDS = 0.002
 """Time between the start of an execution and the next poll, unless the execution ends before."""
-_SOLE_HEAD_START_SECONDS = 0.015
-"""The same in a session without parallel statements, whose next poll brings no statement."""
 _RECOVERY_SECONDS = 5.0
 """Time that the first statement waits for the recovery of tables, which then continues."""
 _THREADS = 64
@@ -83,8 +81,6 @@ class Loop:
             on_intents=self._request_intents,
             held=self._held,
         )
-        is_sole = bootstrap.parallelism == 1
-        self._head_start_seconds = _SOLE_HEAD_START_SECONDS if is_sole else _HEAD_START_SECONDS
         self._metastore = MetastoreStart(bootstrap)
         self._intents = IntentWork(self._carry_out_intents)
         self._workers = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-run")
@@ -192,7 +188,7 @@ class Loop:
         # Report in parallel: a round trip before the execution would delay the user's statement.
         self._reporters.submit(self._report_start, execution)
         # The next poll would compete with the first calls of the execution for the interpreter.
-        execution.wait_for_end(self._head_start_seconds)
+        execution.wait_for_end(_HEAD_START_SECONDS)
 
     def _clone_for_stream(self) -> SparkSession:
         """Return a session for a run of a streaming query."""

@@ -112,7 +112,8 @@ class ProgressReader:
         a delay.
         """
         if self._metrics is None:
-            # The compilation depends on whether there was a job. A busy bus raises a timeout.
+            # Without a job, nothing is compiled. A bus that other statements keep busy raises an
+            # error.
             with contextlib.suppress(Py4JJavaError):
                 self._listener_bus.waitUntilEmpty(_LISTENER_BUS_MILLIS)
         return self._read(tag, ended_millis=_LISTENER_BUS_MILLIS)

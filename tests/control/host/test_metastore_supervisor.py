@@ -19,7 +19,7 @@ from headrace.control.host import metastore_supervisor
 ANSWERS_ONCE = """
 import pathlib, os, socket
 with socket.socket(fileno=0) as listener:
-    pathlib.Path("tmp/ready").touch()
+    pathlib.Path("ready").touch()
     with listener.accept()[0] as connection:
         connection.sendall(str(os.getpid()).encode())
 """
@@ -33,7 +33,7 @@ exec(text)
 """
 FAILS = "raise SystemExit(1)"
 HANGS = "import time; time.sleep(600)"
-STARTS_AND_FAILS = "import pathlib; pathlib.Path('tmp/ready').touch(); raise SystemExit(1)"
+STARTS_AND_FAILS = "import pathlib; pathlib.Path('ready').touch(); raise SystemExit(1)"
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def test_a_connection_waits_for_a_metastore_that_starts_late(
 def test_a_connection_is_closed_if_no_metastore_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, start_seconds: float
 ) -> None:
-    monkeypatch.setattr(metastore_supervisor, "_LONGEST_START_SECONDS", start_seconds)
+    monkeypatch.setattr(metastore_supervisor, "_START_SECONDS", start_seconds)
     with supervised([program], tmp_path) as address:
         assert receive(address) == b""
 

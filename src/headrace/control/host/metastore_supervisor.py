@@ -36,7 +36,7 @@ from headrace.private_files import create_private_folder, write_private
 _LOG = logging.getLogger("headrace.metastore")
 _POLL_SECONDS = 0.5
 _RESTART_SECONDS = 2.0
-_LONGEST_START_SECONDS = 120.0
+_START_SECONDS = 120.0
 _MAX_FAILED_STARTS = 3
 """Failed starts in a row after which the supervisor closes the connections that wait."""
 _LISTENER_FD = 0
@@ -111,8 +111,8 @@ def _supervise(
                 if time.monotonic() - idle_since >= linger and _give_up_record(folder):
                     _LOG.info("the metastore has had no user for %g s and is stopped", linger)
                     return
-            if not ready.exists() and time.monotonic() - started > _LONGEST_START_SECONDS:
-                _LOG.warning("the metastore has not started within %g s", _LONGEST_START_SECONDS)
+            if not ready.exists() and time.monotonic() - started > _START_SECONDS:
+                _LOG.warning("the metastore has not started within %g s", _START_SECONDS)
                 metastore.kill()
                 metastore.wait()
                 failed_starts = _MAX_FAILED_STARTS
@@ -228,7 +228,7 @@ def _metastore_command(folder: Path, jvm_options: list[str]) -> list[str]:
 
 def _ready_file(folder: Path) -> Path:
     """Return the file that the metastore creates when it accepts connections."""
-    return folder / "tmp" / "ready"
+    return folder / "ready"
 
 
 def _start_metastore(
@@ -237,6 +237,7 @@ def _start_metastore(
     temporary = folder / "tmp"
     shutil.rmtree(temporary, ignore_errors=True)
     create_private_folder(temporary)
+    _ready_file(folder).unlink(missing_ok=True)
     return subprocess.Popen(
         command,
         stdin=listener.fileno(),
