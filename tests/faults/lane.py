@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,11 +13,12 @@ from tests.faults.invariants import Rows
 from tests.faults.plan import Plan
 from tests.faults.points import Point
 from tests.faults.snapshot import read_snapshot
+from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer, running_server
 from tests.support.processes import end
 
-_FIRST_PORT = 18040
-"""The ports from here on are below those that the system gives to connections."""
+_HOST_PORT = 18040
+"""Port of a node that has a host, and so all ports, to itself."""
 
 
 class Deployment(StrEnum):
@@ -104,7 +104,7 @@ class ChaosLane:
         """
         if self.kind.embedded:
             return 0
-        return _FIRST_PORT if host is not None else _find_free_port()
+        return _HOST_PORT if host is not None else free_port()
 
     @property
     def results(self) -> Path:
@@ -137,11 +137,3 @@ class ChaosLane:
             node.close()
         end({driver.process for driver in find_drivers(self.folder)})
         self._stack.close()
-
-
-def _find_free_port() -> int:
-    for port in range(_FIRST_PORT, _FIRST_PORT + 100):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                return port
-    raise AssertionError("no port is free")

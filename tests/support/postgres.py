@@ -6,7 +6,6 @@ import os
 import pwd
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.support.ports import free_port
 from tests.support.shared_services import Address
 from tests.support.waiting import wait_until
 
@@ -74,9 +74,7 @@ class PostgresServer(Postgres):
             os.chown(folder, owner.pw_uid, owner.pw_gid)
             ids = [f"--reuid={owner.pw_uid}", f"--regid={owner.pw_gid}"]
             self._as_owner = ["setpriv", *ids, "--clear-groups", "--"]
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            super().__init__(probe.getsockname()[1])
+        super().__init__(free_port())
         self._options = {
             **_OPTIONS,
             "port": str(self.port),

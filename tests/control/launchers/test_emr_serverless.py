@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from fsspec.core import url_to_fs
 from moto.core.exceptions import JsonRESTError
 from moto.emrserverless import models
 from tests.support.aws import REGION, ROLE, Aws
+from tests.support.ports import reserved_port
 
 from headrace.control.launchers import emr_serverless
 from headrace.control.launchers.base import LaunchRequest
@@ -287,9 +287,8 @@ def test_a_missing_region_is_reported(
 @pytest.fixture
 def closed_port() -> Iterator[int]:
     """Reserve a port at which no process listens."""
-    with socket.socket() as reservation:
-        reservation.bind(("127.0.0.1", 0))
-        yield reservation.getsockname()[1]
+    with reserved_port() as port:
+        yield port
 
 
 def test_every_call_reports_an_unreachable_service(

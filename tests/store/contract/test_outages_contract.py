@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import text
+from tests.support.ports import reserved_port
 from tests.support.postgres import PostgresServer
 from tests.support.store import new_session
 
@@ -94,13 +95,11 @@ def test_a_lock_timeout_is_an_outage(remote: Database) -> None:
 
 
 def test_a_port_without_a_server_is_an_outage() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    store = Database.open(f"postgresql://nobody@127.0.0.1:{port}/nothing")
-    with pytest.raises(StoreUnavailable):
-        store.migrate()
-    store.close()
+    with reserved_port() as port:
+        store = Database.open(f"postgresql://nobody@127.0.0.1:{port}/nothing")
+        with pytest.raises(StoreUnavailable):
+            store.migrate()
+        store.close()
 
 
 def test_a_server_that_does_not_answer_is_an_outage() -> None:
