@@ -120,10 +120,14 @@ class Node:
         self.request_durations = make_request_durations(self.metrics)
         statement_metrics = StatementMetrics(self.metrics)
         self.database.observe_ends = statement_metrics.observe_ends
+        self.driver_link = DriverLinkService(
+            self.context, observe_start=statement_metrics.observe_driver_start
+        )
         self.statements = Statements(
             self.context,
             NodeStatements(self.context),
             HeldResultReader(self.context, token=self.token),
+            self.driver_link.waiting_polls.claim,
         )
         self.sessions = Sessions(self.context)
         self.session_logs = SessionLogs(self.context, token=self.token)
@@ -141,9 +145,6 @@ class Node:
             },
         )
         self.events = EventLog(self.context)
-        self.driver_link = DriverLinkService(
-            self.context, observe_start=statement_metrics.observe_driver_start
-        )
         self.wake_ups = WakeUps(self.database)
         self.result_reads = ResultReads()
         self.log_reads = WorkerPool(

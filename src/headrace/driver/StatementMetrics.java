@@ -1,5 +1,6 @@
 package headrace;
 
+import java.util.Collections;
 import java.util.HashSet;
 import java.util.NoSuchElementException;
 import java.util.Set;
@@ -138,10 +139,8 @@ public class StatementMetrics {
     }
 
     private void addStage(SparkContext context, int id, boolean running) {
-        StageData stage;
-        try {
-            stage = context.statusStore().lastStageAttempt(id);
-        } catch (NoSuchElementException error) {
+        StageData stage = findLastAttempt(context.statusStore(), id);
+        if (stage == null) {
             return; // It has not started, or Spark has evicted it.
         }
         tasksActive += running ? countActiveTasks(context.taskScheduler(), stage) : 0;
@@ -149,6 +148,24 @@ public class StatementMetrics {
         bytesRead += stage.inputBytes();
         rowsWritten += stage.outputRecords();
         bytesWritten += stage.outputBytes();
+    }
+
+    /**
+     * Return the last attempt of a stage; null if there is none.
+     *
+     * <p>Spark's lastStageAttempt sorts all stages of the application. This reads attempt after
+     * attempt by its key; nearly all stages have one.
+     */
+    private static StageData findLastAttempt(AppStatusStore store, int id) {
+        StageData last = null;
+        try {
+            for (int attempt = 0; ; attempt++) {
+                last = (StageData) store.stageAttempt(
+                    id, attempt, false, Collections.EMPTY_LIST, false, new double[0])._1();
+            }
+        } catch (NoSuchElementException error) {
+            return last;
+        }
     }
 
     private static int countActiveTasks(TaskScheduler scheduler, StageData stage) {

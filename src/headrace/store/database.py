@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,6 +41,7 @@ from headrace.store.writer_queue import WriterQueue
 
 Dialect = Literal["sqlite", "postgresql"]
 
+_LOG = logging.getLogger("headrace.store")
 _WRITER_TIMEOUT = 30.0
 
 
@@ -53,6 +55,7 @@ class Tx:
         self.waiters: dict[str, str | None] = {}
         self.ends: list[StatementEnd] = []
         """Statements that the transaction has ended."""
+        self._end_callbacks: list[Callable[[bool], None]] = []
 
     def execute(
         self, statement: Executable, values: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
@@ -63,6 +66,18 @@ class Tx:
     def wake(self, *topics: str) -> None:
         """Wake the subscribers of these topics in every process after the commit."""
         self.topics.update(dict.fromkeys(topics))
+
+    def on_end(self, callback: Callable[[bool], None]) -> None:
+        """Call back after the transaction, and before its wake-ups: True if it is committed."""
+        self._end_callbacks.append(callback)
+
+    def call_back(self, *, is_committed: bool) -> None:
+        """Call the callbacks. An error of one must not hide the outcome of the transaction."""
+        for callback in self._end_callbacks:
+            try:
+                callback(is_committed)
+            except Exception:  # noqa: BLE001 - as above
+                _LOG.exception("A callback after a transaction failed.")
 
     def note_waiter(self, topic: str, process: str | None) -> None:
         """Note which process waits for a topic, so that it need not be read; None: not known.
@@ -181,14 +196,20 @@ class Database:
             name: Stable name of the transaction's purpose, for example `statement.submit`. Metrics
                 and fault injection use it.
         """
-        with self._writer_turn():
-            with _convert_outages(), self._writers.begin() as connection:
-                tx = Tx(connection, self.dialect)
-                yield tx
-                if tx.topics and self.is_shared:
-                    self._send_wake_ups(tx)
-            with self._count_guard:
-                self._write_counts[name] += 1
+        tx, is_committed = None, False
+        try:
+            with self._writer_turn():
+                with _convert_outages(), self._writers.begin() as connection:
+                    tx = Tx(connection, self.dialect)
+                    yield tx
+                    if tx.topics and self.is_shared:
+                        self._send_wake_ups(tx)
+                is_committed = True
+                with self._count_guard:
+                    self._write_counts[name] += 1
+        finally:
+            if tx is not None:
+                tx.call_back(is_committed=is_committed)
         self.notifications.publish(tx.topics)
         if tx.ends:
             self.observe_ends(tx.ends)

@@ -10,7 +10,7 @@ from functools import partial
 
 import httpx
 import pytest
-from tests.support.in_process_node import InProcessNode, StartNode, watch_polls
+from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
 
@@ -55,23 +55,6 @@ def test_an_open_poll_returns_a_statement_that_is_submitted_meanwhile(node: InPr
         assignment = orders.result(timeout=10).assignment
     assert assignment is not None
     assert assignment.statement_id == statement_id
-
-
-def test_an_open_poll_tries_a_claim_at_once_only_once(node: InProcessNode) -> None:
-    session_id, driver = node.start_session()
-    node.submit(session=session_id)
-    running = driver.claim().statement_id
-    with ThreadPoolExecutor(1) as pool, watch_polls(node) as answered:
-        orders = pool.submit(driver.poll, in_flight=[running], wait=30)
-        assert answered.wait(10)
-        claims = node.database.write_counts["link.claim"]
-        for _ in range(3):
-            answered.clear()
-            node.submit(session=session_id)
-            assert answered.wait(10)
-        assert node.database.write_counts["link.claim"] == claims + 1
-        node.http.post(f"/api/v1/statements/{running}/cancel")
-        assert orders.result(timeout=10).cancel == [running]
 
 
 def test_a_poll_without_work_ends_after_its_wait(node: InProcessNode) -> None:

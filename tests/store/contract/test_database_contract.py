@@ -19,6 +19,20 @@ def test_committed_write_transactions_are_counted_by_name(store: Database) -> No
     assert store.write_count == 3
 
 
+def test_callbacks_learn_whether_the_transaction_is_committed(store: Database) -> None:
+    calls: list[object] = []
+    with store.notifications.subscribe("topic", lambda: calls.append("wake-up")):
+        with store.write("test") as tx:
+            tx.wake("topic")
+            tx.on_end(lambda _is_committed: calls.pop())
+            tx.on_end(calls.append)
+        with pytest.raises(LookupError), store.write("test") as tx:
+            tx.wake("topic")
+            tx.on_end(calls.append)
+            raise LookupError
+    assert calls == [True, "wake-up", False]
+
+
 @pytest.mark.finding("S15")
 def test_an_error_of_the_database_does_not_show_parameters(store: Database) -> None:
     for connect in (store.read, lambda: store.write("test")):

@@ -27,6 +27,7 @@ from headrace.api.context import link_calls_of, long_polls_of, node_of
 from headrace.api.http.strict_json import has_more_values
 from headrace.api.link_calls import OpenPoll
 from headrace.control.driver_link.service import DriverLinkService
+from headrace.control.driver_link.waiting_polls import WaitingPoll
 from headrace.errors import InvalidRequest, ReportTooLarge
 from headrace.model.messages import (
     LINK_PREFIX,
@@ -144,7 +145,7 @@ async def _poll(
                 wake()
 
             on_change = wake_ups.on_session_change(lease.session_id, wake_for_change)
-            with on_change, open_poll.subscribe(wake):
+            with on_change, open_poll.subscribe(wake), checks.waiting(wake):
                 yield
 
         with long_polls_of(request).subscribed(subscribe) as poll:
@@ -165,22 +166,37 @@ class _PollChecks:
     ) -> None:
         self._link, self._lease, self._message = link, lease, message
         self._open_poll = open_poll
-        self._may_claim_at_once = True
+        self._waiting: WaitingPoll
         self.has_changed = False
         """Whether the session has changed since the last check. Any thread sets it."""
         self.link_moved = False
+
+    @contextmanager
+    def waiting(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Let statements that are submitted between two checks be claimed for the poll."""
+        self._waiting = self._link.waiting_polls.add(self._lease, self._message, wake)
+        try:
+            yield
+        finally:
+            self._waiting.close()
 
     async def check(self) -> Message | None:
         """Return the orders, or None while there are none."""
         if self._open_poll.released:
             return _NO_ORDERS
-        return await run_in_threadpool(self._check)
+        if not self._waiting.close():
+            return None
+        if self._waiting.orders is not None:
+            return self._waiting.orders
+        orders = await run_in_threadpool(self._check)
+        if orders is None:
+            self._waiting.open()
+        return orders
 
     def _check(self) -> Message | None:
         has_changed, self.has_changed = self.has_changed, False
-        if has_changed and self._may_claim_at_once:
-            # Once for each poll: a claim that fails is a write for nothing.
-            self._may_claim_at_once = False
+        if has_changed and self._waiting.may_claim:
+            self._waiting.may_claim = False
             orders = self._link.claim_at_once(self._lease, self._message)
             if orders is not None:
                 return orders

@@ -6,13 +6,15 @@ from headrace.control.driver_link.outcomes import choose_disposition
 from headrace.control.driver_link.streams import find_query_to_start, list_definitions_to_read
 from headrace.control.driver_link.table_journal import make_entry
 from headrace.control.driver_link.views import find_view_to_refresh, list_streams_of_view
-from headrace.model.messages import Assignment
-from headrace.model.statement import JOB_TASK, JOB_WRITE
+from headrace.model.messages import Assignment, Poll
+from headrace.model.session import DriverLease
+from headrace.model.statement import JOB_TASK, JOB_WRITE, Statement
 from headrace.model.transaction import Transaction
 from headrace.store import job_tasks, results, statements, transactions
 from headrace.store.database import Tx
 from headrace.store.driver_view import DriverView
-from headrace.store.statement_transitions import Claim
+from headrace.store.limits import Limit
+from headrace.store.statement_transitions import Claim, claim_next
 
 
 def assign_again(tx: Tx, statement_id: str, view: DriverView) -> Assignment | None:
@@ -22,6 +24,19 @@ def assign_again(tx: Tx, statement_id: str, view: DriverView) -> Assignment | No
         return None
     claim = Claim(statement, view.pool, view.results_location)
     return make_assignment(tx, claim, transactions.live(tx, statement_id))
+
+
+def claim_next_assignment(
+    tx: Tx, lease: DriverLease, message: Poll, running_limit: Limit
+) -> tuple[Statement, Assignment] | None:
+    """Claim the oldest waiting statement for a poll; see `claim_next`."""
+    claim = claim_next(tx, lease, running_limit, may_have_effects=not message.announces_effects)
+    if claim is None:
+        return None
+    transaction = None
+    if claim.statement.attempts > 1:
+        transaction = transactions.adopt(tx, claim.statement.id, lease)
+    return claim.statement, make_assignment(tx, claim, transaction)
 
 
 def make_assignment(tx: Tx, claim: Claim, transaction: Transaction | None) -> Assignment:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from headrace.control.context import NodeContext
-from headrace.control.driver_link.assignments import assign_again, make_assignment
+from headrace.control.driver_link.assignments import assign_again, claim_next_assignment
 from headrace.control.driver_link.driver_lease import load_owned_view
 from headrace.control.driver_link.moved_links import Polled, move_link
 from headrace.control.driver_link.outcomes import (
@@ -32,6 +32,7 @@ from headrace.control.driver_link.views import (
     check_written,
     release_query,
 )
+from headrace.control.driver_link.waiting_polls import WaitingPolls
 from headrace.control.limits import running_limit
 from headrace.control.sessions.launch_request import hash_token
 from headrace.errors import (
@@ -101,6 +102,7 @@ class DriverLinkService:
         self._retention_seconds = context.retention_seconds
         self._grace_seconds = context.view_grace_seconds
         self._running_limit = running_limit(context.settings)
+        self.waiting_polls = WaitingPolls(self._running_limit)
         self.tables = TableJournal(context)
         self.writes = WriteLocks(context.database)
         self.views = ViewWrites(context)
@@ -349,15 +351,8 @@ class DriverLinkService:
 
     def _claim(self, lease: DriverLease, message: Poll) -> Assignment | None:
         with self._database.write("link.claim") as tx:
-            claim = statement_transitions.claim_next(
-                tx, lease, self._running_limit, may_have_effects=not message.announces_effects
-            )
-            if claim is None:
-                return None
-            transaction = None
-            if claim.statement.attempts > 1:
-                transaction = transactions.adopt(tx, claim.statement.id, lease)
-            return make_assignment(tx, claim, transaction)
+            claimed = claim_next_assignment(tx, lease, message, self._running_limit)
+        return None if claimed is None else claimed[1]
 
 
 def _check_token(token_hash: str, token: str) -> None:

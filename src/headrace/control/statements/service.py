@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from headrace.control.caller import Caller
@@ -16,6 +15,7 @@ from headrace.control.sessions.opening import (
     resolve_session,
 )
 from headrace.control.statements.cancel import request_cancel
+from headrace.control.statements.checks import check_parameters, check_result_location
 from headrace.control.statements.held_results import FlightOffer, HeldResultReader
 from headrace.control.statements.lookup import check_owner, get_owned_statement, get_statement
 from headrace.control.statements.node_statements import NodeStatements
@@ -26,9 +26,7 @@ from headrace.control.views import submission as view_submission
 from headrace.durations import seconds_of
 from headrace.errors import (
     IdempotencyConflict,
-    InvalidRequest,
     NoResult,
-    ResultLocationDenied,
     ResultNotReady,
     SessionEnded,
 )
@@ -38,9 +36,7 @@ from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.result import Disposition, has_certain_parts
 from headrace.model.session import NewSession, SessionKind, SessionSpec
 from headrace.model.statement import (
-    MAX_PARAMETERS,
     NewStatement,
-    Parameter,
     Statement,
     StatementSpec,
 )
@@ -55,6 +51,12 @@ from headrace.store import (
 from headrace.store.database import Tx
 from headrace.store.paging import Page
 from headrace.store.remote_wake_ups import SEVERAL
+
+ClaimForPoll = Callable[[Tx, str], Statement | None]
+"""Claims the next statement of a session for a driver that waits at this process.
+
+It returns the statement if the transaction claims it, or None.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +86,17 @@ class Statements:
     """Statements of all callers, served by one node."""
 
     def __init__(
-        self, context: NodeContext, node_statements: NodeStatements, held_results: HeldResultReader
+        self,
+        context: NodeContext,
+        node_statements: NodeStatements,
+        held_results: HeldResultReader,
+        claim_for_poll: ClaimForPoll,
     ) -> None:
         self._database = context.database
         self._settings = context.settings
         self._node_statements = node_statements
         self._held_results = held_results
+        self._claim_for_poll = claim_for_poll
         self.wait_reasons = WaitReasons(context.database, running_limit(context.settings))
 
     def submit(
@@ -134,8 +141,8 @@ class Statements:
         """
         parsed = parse(spec.text, reserved=self._settings.reserved_statements)
         check_conf(spec.conf, self._settings.conf_policy)
-        _check_parameters(spec.parameters)
-        _check_result_location(spec.result_request.location, self._settings.results.allowed)
+        check_parameters(spec.parameters)
+        check_result_location(spec.result_request.location, self._settings.results.allowed)
         submission.check_statement(spec.text, parsed.command)
         view_submission.check_statement(spec.text, parsed.command)
         if parsed.command is not None:
@@ -161,7 +168,10 @@ class Statements:
                 # The pool session closed after it was chosen. The next attempt chooses another.
 
     def _store(self, tx: Tx, request: _Submit) -> Statement:
-        """Store a statement unless it is a repetition. Return the statement."""
+        """Store a statement unless it is a repetition. Return the statement.
+
+        A driver that waits for it at this process claims it in the same transaction.
+        """
         owner, spec, parsed = request.caller.owner, request.spec, request.parsed
         repeatable = request.repeatable
         first = _find_repeated(tx, request.caller, repeatable)
@@ -191,7 +201,8 @@ class Statements:
             statement = get_statement(tx, statement.id)
         if repeatable is not None:
             idempotency.remember(tx, owner, repeatable.key, repeatable.body_hash, statement.id)
-        return statement
+        claimed = self._claim_for_poll(tx, session_id)
+        return claimed if claimed is not None and claimed.id == statement.id else statement
 
     def get(self, caller: Caller, statement_id: str) -> Statement:
         """Return a statement of the caller. Raise StatementNotFound if there is none."""
@@ -349,22 +360,6 @@ def may_be_read_early(statement: Statement) -> bool:
     )
 
 
-def _check_result_location(location: str | None, allowed: list[str]) -> None:
-    """Raise ResultLocationDenied unless the location is one of the allowed ones, or below one.
-
-    Nodes read and delete the files at a result's location, with their own rights.
-    """
-    if location is None:
-        return
-    parents = [parent.rstrip("/") for parent in allowed]
-    is_below = any(f"{location.rstrip('/')}/".startswith(f"{parent}/") for parent in parents)
-    if not is_below or not {".", ".."}.isdisjoint(location.split("/")):
-        raise ResultLocationDenied(
-            f"result_location {location!r} is not below a location that the setting"
-            f" results.allowed lists ({', '.join(allowed) or 'none'})."
-        )
-
-
 def _find_repeated(
     tx: Tx, caller: Caller, repeatable: RepeatableRequest | None
 ) -> Statement | None:
@@ -383,18 +378,3 @@ def _find_repeated(
             f"The Idempotency-Key was used for statement {statement_id} with a different request."
         )
     return get_statement(tx, statement_id)
-
-
-def _check_parameters(parameters: list[Parameter]) -> None:
-    """Raise InvalidRequest unless the parameters can be bound, in time linear in their number."""
-    if len(parameters) > MAX_PARAMETERS:
-        raise InvalidRequest(
-            f"The statement has {len(parameters)} parameters. At most {MAX_PARAMETERS} are allowed."
-        )
-    names = [parameter.name for parameter in parameters]
-    if any(name is None for name in names) and any(name is not None for name in names):
-        raise InvalidRequest("Parameters must be all named or all positional.")
-    counts = Counter(name for name in names if name is not None)
-    repeated = sorted(name for name, count in counts.items() if count > 1)
-    if repeated:
-        raise InvalidRequest(f"Parameters are given twice: {', '.join(repeated)}.")
