@@ -12,6 +12,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from headrace import __version__
+from headrace.control.awaited_ends import AwaitedEnds
 from headrace.control.context import NodeContext
 from headrace.control.drain import Drain
 from headrace.control.driver_link.service import DriverLinkService
@@ -120,8 +121,11 @@ class Node:
         self.request_durations = make_request_durations(self.metrics)
         statement_metrics = StatementMetrics(self.metrics)
         self.database.observe_ends = statement_metrics.observe_ends
+        self.awaited_ends = AwaitedEnds()
         self.driver_link = DriverLinkService(
-            self.context, observe_start=statement_metrics.observe_driver_start
+            self.context,
+            awaited_ends=self.awaited_ends,
+            observe_start=statement_metrics.observe_driver_start,
         )
         self.statements = Statements(
             self.context,

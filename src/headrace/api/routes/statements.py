@@ -227,8 +227,9 @@ async def _submit_and_wait(
     numbers: NumberFormat,
 ) -> tuple[Statement, Response | None]:
     """Submit and wait for the end; return the statement, and the response if it has ended."""
-    statements, wake_ups = node_of(request).statements, node_of(request).wake_ups
-    long_polls = long_polls_of(request)
+    node, long_polls = node_of(request), long_polls_of(request)
+    statements, on_end = node.statements, node.wake_ups.on_statement_end
+    prepared: list[Response] = []
 
     def respond_if_ended(statement_id: str) -> Response | None:
         # Read and respond in one thread call: a second call would cost as much as its work.
@@ -239,15 +240,26 @@ async def _submit_and_wait(
             return None
         return submit_response(statements, statement, numbers=numbers, data=data)
 
+    def prepare() -> None:
+        response = respond_if_ended(statement_id)
+        if response is not None:
+            prepared.append(response)
+
+    async def check(statement_id: str) -> Response | None:
+        return prepared[0] if prepared else await run_in_threadpool(respond_if_ended, statement_id)
+
     # Subscribe before the submit, so that an end between the two is not missed.
-    with long_polls.subscribed(partial(wake_ups.on_statement_end, statement_id)) as poll:
+    with (
+        node.awaited_ends.awaiting(statement_id, prepare),
+        long_polls.subscribed(partial(on_end, statement_id)) as poll,
+    ):
         statement = await run_in_threadpool(submit_statement)
-        check = partial(run_in_threadpool, respond_if_ended, statement.id)
         if statement.id == statement_id:
-            return statement, await poll.wait(check, seconds=seconds)
+            return statement, await poll.wait(partial(check, statement_id), seconds=seconds)
         # The key was used before: wait for the first statement instead.
-        subscribe = partial(wake_ups.on_statement_end, statement.id)
-        return statement, await long_polls.wait(subscribe, check, seconds=seconds)
+        subscribe = partial(on_end, statement.id)
+        check_first = partial(check, statement.id)
+        return statement, await long_polls.wait(subscribe, check_first, seconds=seconds)
 
 
 async def _wait_for_end(

@@ -10,7 +10,9 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 
+from headrace.control.awaited_ends import AwaitedEnds
 from headrace.control.context import NodeContext
 from headrace.control.driver_link.assignments import assign_again, claim_next_assignment
 from headrace.control.driver_link.driver_lease import load_owned_view
@@ -90,12 +92,20 @@ _MAX_TOKEN_HASHES = 10_000
 class DriverLinkService:
     """Answers drivers. Any node serves any driver."""
 
-    def __init__(self, context: NodeContext, *, observe_start: ObserveStart | None = None) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        *,
+        awaited_ends: AwaitedEnds | None = None,
+        observe_start: ObserveStart | None = None,
+    ) -> None:
         """Create the service.
 
         Args:
+            awaited_ends: Requests that wait for the end of a statement at this process.
             observe_start: Called when a driver is up.
         """
+        self._awaited_ends = awaited_ends or AwaitedEnds()
         self._observe_start = observe_start or (lambda *_: None)
         self._database = context.database
         self._lease_seconds = context.lease_seconds
@@ -293,6 +303,7 @@ class DriverLinkService:
             if not applied or locked is None:
                 load_owned_view(tx, lease)
             else:
+                tx.on_end(partial(self._observe_end, message.statement_id))
                 tx.wake(*map(session_topic, limits.choose_next(tx, self._running_limit)))
                 save_report(tx, lease, message, locked, grace_seconds=self._grace_seconds)
                 if state is StatementState.SUCCESS:
@@ -336,6 +347,10 @@ class DriverLinkService:
             self._token_hashes[lease] = token_hash
             if len(self._token_hashes) > _MAX_TOKEN_HASHES:
                 self._token_hashes.popitem(last=False)
+
+    def _observe_end(self, statement_id: str, is_committed: bool) -> None:
+        if is_committed:
+            self._awaited_ends.call_back(statement_id)
 
     def _close_batch(self, lease: DriverLease) -> bool:
         """Close a batch session whose statement has ended; return whether this was applied."""
