@@ -1,4 +1,4 @@
-"""The end of an execution: a result that cannot be stored does not undo a commit."""
+"""Executions: a result that cannot be stored does not undo a commit; threads run several."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from headrace.driver.ctas.transaction import TransactionHook
 from headrace.driver.execute import Execution
 from headrace.driver.execution_plan import ExecutionPlan
 from headrace.errors import HeadraceError
+from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment
 from headrace.model.result import Disposition, ResultRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from headrace.driver.spark import Spark
 
 pytestmark = pytest.mark.spark
 
@@ -65,3 +68,28 @@ def test_a_result_that_cannot_be_stored_fails_a_statement_without_a_commit(
     hook = PublishedHook(commits_natively=commits_natively, is_published=not commits_natively)
     with pytest.raises(HeadraceError):
         write_result(spark, hook)
+
+
+def test_a_thread_runs_its_next_statement_without_the_tag_of_this_one(
+    driver_spark: Spark,
+) -> None:
+    first, second = (f"st_{number:032}" for number in (1, 2))
+    for statement_id in (first, second):
+        assignment = Assignment(
+            statement_id=statement_id,
+            text="SELECT count(*) FROM range(9)",
+            parameters=[],
+            conf={},
+            result_request=ResultRequest(),
+            is_query=True,
+            attempt=1,
+        )
+        link = JournalLink().as_link()
+        execution = Execution(driver_spark, link, assignment, cast("Any", None))
+        ended = execution.run()
+        execution.leave_thread()
+        assert ended.progress is not None
+        assert ended.state is StatementState.SUCCESS
+    jobs = [set(driver_spark.progress.find_jobs(each)) for each in (first, second)]
+    assert all(jobs)
+    assert jobs[0].isdisjoint(jobs[1])

@@ -181,6 +181,8 @@ def assign(monkeypatch: pytest.MonkeyPatch, run: Callable[[], StatementState]) -
             failure = Failure(code="cancelled", message="The job was cancelled.")
             return Ended(statement_id=STATEMENT_ID, state=run(), failure=failure)
 
+        def leave_thread(self) -> None: ...
+
         def wait_for_end(self, _seconds: float) -> bool:
             return True
 
@@ -293,6 +295,8 @@ def test_a_slow_reader_of_a_held_result_does_not_keep_a_driver_without_its_lease
             ports.append(self._held.hold(STATEMENT_ID, make_result(*[rows] * 5)))
             result = inline_result([("x", "integer")], [[1]])
             return Ended(statement_id=STATEMENT_ID, state=StatementState.SUCCESS, result=result)
+
+        def leave_thread(self) -> None: ...
 
         def wait_for_end(self, _seconds: float) -> bool:
             return True

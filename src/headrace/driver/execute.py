@@ -120,8 +120,11 @@ class Execution:
             outcome = self._handle_failure(error)
         finally:
             self._ended.set()
-        self._remove_job_tag()
         return self._report(outcome, ran_seconds=time.monotonic() - start)
+
+    def leave_thread(self) -> None:
+        """Prepare the thread for other statements; the report of the end need not wait for it."""
+        self._remove_job_tag()
 
     def wait_for_end(self, seconds: float) -> bool:
         """Wait until the statement has ended; return False if it still runs after `seconds`."""
@@ -157,8 +160,9 @@ class Execution:
                 self._frame = plan.run()
                 report = self._write_result(plan, session)
             finally:
-                # The hooks now publish or remove a table: a cancel must not interrupt their jobs.
-                self._remove_job_tag()
+                if self._hooks.await_end:
+                    # They now publish or remove a table: a cancel must not interrupt their jobs.
+                    self._remove_job_tag()
             self._hooks.notify_finished(can_veto=plan.can_be_vetoed)
         return report
 
@@ -357,7 +361,7 @@ class Execution:
             return None
 
     def _remove_job_tag(self) -> None:
-        """Remove the statement's tag from this thread, which will run other statements."""
+        """Remove the statement's tag from this thread."""
         if not self._is_tagged:
             return
         self._is_tagged = False

@@ -122,6 +122,11 @@ class Hooks:
         self._active: list[StatementHook] = []
         """Hooks that were called at the beginning and not yet at the end."""
 
+    @property
+    def await_end(self) -> bool:
+        """Whether a hook was called at the beginning and not yet at the end."""
+        return bool(self._active)
+
     def notify_created(self, *, can_veto: bool = True) -> None:
         """Call `on_created` of each hook.
 

@@ -238,6 +238,7 @@ class Loop:
             # The signal may have ended the JVM, and with it the statement.
             if ended.state is StatementState.SUCCESS or not self._is_terminating.is_set():
                 self._link.report_end(ended)
+            execution.leave_thread()
             if ended.state is StatementState.SUCCESS:
                 # From now on, the answers to renewals say whether a node needs the result.
                 self._held.confirm(statement_id)

@@ -98,14 +98,18 @@ def test_a_class_that_does_not_compile_costs_only_time(
 
 
 @pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    "text", ["SELECT max({}) FROM range(1)", "SELECT {} FROM range(9) LIMIT 1"]
+)
 def test_jobs_of_small_queries_see_the_configuration_of_the_session(
-    spark: SparkSession, writer: Writer, compiled: bool
+    spark: SparkSession, writer: Writer, text: str, compiled: bool
 ) -> None:
-    # The day number in the week, which only the legacy formatter has as `u`.
-    text = "SELECT max(date_format(DATE'2026-01-01' + CAST(id AS INT), 'u')) FROM range(1)"
+    # The day number in the week, which only the legacy formatter has as `u`. Tasks choose the
+    # formatter, because the pattern is no literal.
+    day_number = "date_format(DATE'2026-01-01', IF(id < 9, 'u', 'y'))"
     conf = {"spark.sql.legacy.timeParserPolicy": "LEGACY"}
     with use_collector(spark, compiled=compiled), override_conf(spark, conf):
-        _, rows = writer.write(spark.sql(text))
+        _, rows = writer.write(spark.sql(text.format(day_number)))
     assert _values(rows) == ["4"]
 
 

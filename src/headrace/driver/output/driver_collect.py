@@ -1,15 +1,17 @@
 """Small results: their rows are collected on the driver.
 
-There are four methods:
+There are five methods:
 
 - `collect_in_jvm` runs a query of few rows and converts these to Arrow with one call of the JVM. A
   Java class does this, which a driver compiles beside its first statements.
 - `compute_constant_rows` evaluates a `SELECT` without FROM at planning time.
-- `collect_plan_rows` executes the physical plan and converts its rows to Arrow in the JVM. Local
-  rows need no Spark job, and a LIMIT reads only as many partitions as it needs.
+- `collect_plan_rows` converts local rows of the physical plan to Arrow in the JVM, without a job.
+- `collect_limit_rows` does so with the rows of a LIMIT, which reads only as many partitions as it
+  needs.
 - `collect_by_job` runs one job over all partitions, as `DataFrame.toArrow` does.
 
-The jobs of the first and the last method appear on the SQL page of the Spark UI.
+All jobs belong to a SQL execution: they appear on the SQL page of the Spark UI, and their tasks see
+the configuration of the session.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from pyspark.sql import DataFrame
 from headrace.driver.java_source import compile_java
 from headrace.driver.output.collect import collect_arrow
 from headrace.driver.output.constant_projection import compute_constant_rows
-from headrace.driver.sql_execution import EXECUTION_NAME
+from headrace.driver.sql_execution import EXECUTION_NAME, run_as_sql_execution
 from headrace.results.batches import normalize_batch
 from headrace.results.schema import Schema, SparkType, TypeKind
 
@@ -88,7 +90,7 @@ def collect_if_small(
     if not (max_rows.startswith("Some(") and _is_small(schema, int(max_rows[5:-1]))):
         return None
     if node == "CollectLimit":
-        return collect_plan_rows(jvm, plan, stored_schema)
+        return collect_limit_rows(frame, plan, stored_schema)
     return collect_by_job(frame, stored_schema)
 
 
@@ -145,10 +147,22 @@ def _read_encoded(batches: Any, stored_schema: pa.Schema) -> Iterator[pa.RecordB
         batches.close()
 
 
+def collect_limit_rows(
+    frame: DataFrame, plan: Any, stored_schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Execute a plan that stops at a LIMIT, as one SQL execution, and return the rows."""
+    rows = run_as_sql_execution(frame, plan.executeCollect)
+    jvm = frame.sparkSession._jvm  # noqa: SLF001 - PySpark offers no other way to the JVM
+    return convert_rows(jvm, _iterate(jvm, rows), plan.schema(), stored_schema)
+
+
 def collect_plan_rows(jvm: Any, plan: Any, stored_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Execute a physical plan with its method `executeCollect` and return the rows."""
-    rows = jvm.scala.Predef.genericWrapArray(plan.executeCollect()).iterator()
-    return convert_rows(jvm, rows, plan.schema(), stored_schema)
+    """Return the rows of a physical plan that needs no job."""
+    return convert_rows(jvm, _iterate(jvm, plan.executeCollect()), plan.schema(), stored_schema)
+
+
+def _iterate(jvm: Any, rows: Any) -> Any:
+    return jvm.scala.Predef.genericWrapArray(rows).iterator()
 
 
 def convert_rows(
