@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from tests.support.in_process_node import InProcessNode
 from tests.support.made_results import inline_result
 
+from headrace.errors import StoreUnavailable
 from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 
@@ -146,3 +149,50 @@ def test_a_wait_timeout_without_a_unit_is_refused_with_an_example(node: InProces
     response = node.http.post("/api/v1/statements", json=body)
     assert response.status_code == 400
     assert "Add a unit, for example 10s" in response.json()["detail"]
+
+
+def test_the_thread_that_stores_the_end_prepares_the_response(
+    node: InProcessNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id, driver = node.start_session()
+    statements, ends = node.node.statements, node.node.awaited_ends
+    read, call_back = statements.get_with_rows, ends.call_back
+    storing: list[int] = []
+    reading: list[int] = []
+
+    def call_back_here(statement_id: str) -> None:
+        storing.append(threading.get_ident())
+        call_back(statement_id)
+        storing.pop()
+
+    def read_here(*arguments: Any, **options: Any) -> Any:
+        reading.append(threading.get_ident())
+        assert reading == storing
+        return read(*arguments, **options)
+
+    monkeypatch.setattr(ends, "call_back", call_back_here)
+    monkeypatch.setattr(statements, "get_with_rows", read_here)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(node.submit, session=session_id, wait_timeout=LONG)
+        assert driver.succeed(driver.claim().statement_id).applied
+        assert answer.result(10)["state"] == "success"
+    assert len(reading) == 1
+
+
+def test_a_response_that_cannot_be_prepared_is_made_after_the_wake_up(
+    node: InProcessNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id, driver = node.start_session()
+    read, failures = node.node.statements.get_with_rows, [StoreUnavailable("no connection")]
+
+    def read_later(*arguments: Any, **options: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return read(*arguments, **options)
+
+    monkeypatch.setattr(node.node.statements, "get_with_rows", read_later)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(node.submit, session=session_id, wait_timeout=LONG)
+        assert driver.succeed(driver.claim().statement_id).applied
+        assert answer.result(10)["state"] == "success"
+    assert failures == []

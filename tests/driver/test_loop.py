@@ -168,8 +168,16 @@ def test_a_driver_reports_before_it_recovers_tables_and_serves_beside_a_long_rec
     assert exits == []
 
 
-def assign(monkeypatch: pytest.MonkeyPatch, run: Callable[[], StatementState]) -> Orders:
-    """Return an order for a statement whose execution calls `run` for its final state."""
+def assign(
+    monkeypatch: pytest.MonkeyPatch,
+    run: Callable[[], StatementState],
+    leave: Callable[[], None] = lambda: None,
+) -> Orders:
+    """Return an order for a statement whose execution calls `run` for its final state.
+
+    Args:
+        leave: Called when the thread of the execution is free for other statements.
+    """
 
     class FakeExecution:
         cancelling = False
@@ -181,7 +189,8 @@ def assign(monkeypatch: pytest.MonkeyPatch, run: Callable[[], StatementState]) -
             failure = Failure(code="cancelled", message="The job was cancelled.")
             return Ended(statement_id=STATEMENT_ID, state=run(), failure=failure)
 
-        def leave_thread(self) -> None: ...
+        def leave_thread(self) -> None:
+            leave()
 
         def wait_for_end(self, _seconds: float) -> bool:
             return True
@@ -200,6 +209,20 @@ def assign(monkeypatch: pytest.MonkeyPatch, run: Callable[[], StatementState]) -
         attempt=1,
     )
     return Orders(assignment=assignment)
+
+
+def test_an_execution_leaves_its_thread_after_the_report_of_its_end(
+    exits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = FakeLink(orders=[])
+    order = assign(monkeypatch, lambda: StatementState.CANCELLED, lambda: link.calls.append("left"))
+    link.orders += [order, Orders(close=True)]
+    make_loop(link, FakeSpark()).run()
+    assert [call for call in link.calls if call in {"ended cancelled", "left"}] == [
+        "ended cancelled",
+        "left",
+    ]
+    assert exits == []
 
 
 @pytest.mark.finding("B6")

@@ -33,8 +33,8 @@ from tests.faults.recipes import (
 from tests.support.processes import end, processes_of
 
 _FREQUENT = (
-    *("store node.renew", "store link.renew", "store link.ended", "store link.claim"),
-    *("store statement.submit", "store takeover.fence"),
+    *("store node.renew", "store link.renew", "store link.ended", "store statement.submit"),
+    "store takeover.fence",
     *("link lease_renewal:renew", "link loop:poll", "link loop:ended", "launcher takeover:poll"),
 )
 """Points that a scenario passes several times."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from headrace.driver.output import OutputOptions, driver_collect, write_result
+from headrace.driver.output import OutputOptions, write_result
 from headrace.model.result import Disposition, ResultInfo, ResultReport
 from headrace.results.reader import Rows, open_rows
 from headrace.results.report_check import check_report
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
 class Writer:
@@ -50,16 +46,6 @@ class Writer:
     def list_files(self) -> list[Path]:
         """Return all files below the root."""
         return [path for path in self.root.rglob("*") if path.is_file()]
-
-
-@contextmanager
-def use_collector(spark: SparkSession, *, compiled: bool) -> Iterator[None]:
-    """Collect small results with the Java class, or as the first statement of a driver does."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver_collect, "_collectors", {})
-        if compiled:
-            driver_collect.compile_collector(spark._jvm)
-        yield
 
 
 def read_rows(report: ResultReport, location: str | None = None) -> Rows:

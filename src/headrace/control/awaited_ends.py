@@ -18,11 +18,12 @@ class AwaitedEnds:
         self._callbacks: dict[str, Callable[[], None]] = {}
 
     @contextmanager
-    def awaiting(self, statement_id: str, callback: Callable[[], None]) -> Iterator[None]:
+    def register(self, statement_id: str, callback: Callable[[], None]) -> Iterator[None]:
         """Call back when a driver has reported the end, until the end of the block.
 
-        Any thread calls it, before the wake-up for the end. It need not be called: the wake-up is
-        what a request must rely on. One request at a time may wait for a statement in this way.
+        The callback runs in the thread that has stored the end, before the wake-ups. An end that
+        nothing reports here, for example at another node, only sends wake-ups: a request subscribes
+        to these too. A statement has one callback.
         """
         self._callbacks[statement_id] = callback
         try:

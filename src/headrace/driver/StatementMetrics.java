@@ -154,7 +154,7 @@ public class StatementMetrics {
      * Return the last attempt of a stage; null if there is none.
      *
      * <p>Spark's lastStageAttempt sorts all stages of the application. This reads attempt after
-     * attempt by its key; nearly all stages have one.
+     * attempt by its key: most stages have only one.
      */
     private static StageData findLastAttempt(AppStatusStore store, int id) {
         StageData last = null;
@@ -164,7 +164,16 @@ public class StatementMetrics {
                     id, attempt, false, Collections.EMPTY_LIST, false, new double[0])._1();
             }
         } catch (NoSuchElementException error) {
-            return last;
+            return last == null ? findLaterAttempt(store, id) : last;
+        }
+    }
+
+    /** Return the last attempt of a stage whose first attempt is not there; null if none is. */
+    private static StageData findLaterAttempt(AppStatusStore store, int id) {
+        try {
+            return store.lastStageAttempt(id);
+        } catch (NoSuchElementException error) {
+            return null;
         }
     }
 

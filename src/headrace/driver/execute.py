@@ -123,7 +123,10 @@ class Execution:
         return self._report(outcome, ran_seconds=time.monotonic() - start)
 
     def leave_thread(self) -> None:
-        """Prepare the thread for other statements; the report of the end need not wait for it."""
+        """Prepare the thread of `run` for other statements, after the report of the end.
+
+        The report does not wait for this, which is a round trip to the JVM.
+        """
         self._remove_job_tag()
 
     def wait_for_end(self, seconds: float) -> bool:
@@ -160,8 +163,8 @@ class Execution:
                 self._frame = plan.run()
                 report = self._write_result(plan, session)
             finally:
-                if self._hooks.await_end:
-                    # They now publish or remove a table: a cancel must not interrupt their jobs.
+                if self._hooks.has_active:
+                    # Hooks publish or remove a table: a cancel must not interrupt their jobs.
                     self._remove_job_tag()
             self._hooks.notify_finished(can_veto=plan.can_be_vetoed)
         return report

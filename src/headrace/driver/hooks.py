@@ -123,7 +123,7 @@ class Hooks:
         """Hooks that were called at the beginning and not yet at the end."""
 
     @property
-    def await_end(self) -> bool:
+    def has_active(self) -> bool:
         """Whether a hook was called at the beginning and not yet at the end."""
         return bool(self._active)
 

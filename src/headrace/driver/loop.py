@@ -27,7 +27,7 @@ from headrace.driver.spark import Spark
 from headrace.driver.streams.spark_run import RunStarter
 from headrace.driver.streams.supervisor import Supervisor
 from headrace.driver.views.intents import IntentWork, carry_out_intents
-from headrace.driver.warm_up import compile_java, warm_up
+from headrace.driver.warm_up import warm_up
 from headrace.driver.writes.orphaned_staging import clear_orphaned_staging
 from headrace.errors import DriverLost, HeadraceError, LeaseLost
 from headrace.model.failure import Failure
@@ -58,7 +58,6 @@ class Loop:
         self._executions: dict[str, Execution] = {}
         self._futures: set[Future[None]] = set()
         self._lock = threading.Lock()
-        self._has_begun_to_compile = False
         self._stopping = threading.Event()
         self._is_terminating = threading.Event()
         self._fatal_error: HeadraceError | None = None
@@ -254,14 +253,6 @@ class Loop:
             with self._lock:
                 self._executions.pop(statement_id)
             self._metastore.start()
-            self._compile_java()
-
-    def _compile_java(self) -> None:
-        """Compile the Java classes of statements, beside the second statement at the latest."""
-        with self._lock:
-            has_begun, self._has_begun_to_compile = self._has_begun_to_compile, True
-        if not has_begun:
-            self._workers.submit(compile_java, self._spark)
 
     def _recover(self) -> None:
         """Resolve the orphaned transactions of the session's catalogs, beside the statements."""

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from pyspark.sql import DataFrame
 
 _T = TypeVar("_T")
-EXECUTION_NAME = "headrace"
+_NAME = "headrace"
 """Name of the action for Spark's listeners."""
 
 
@@ -32,7 +32,7 @@ def run_as_sql_execution(frame: DataFrame, action: Callable[[], _T]) -> _T:
     _CALLS[thread] = call
     try:
         jvm.org.apache.spark.sql.execution.SQLExecution.withNewExecutionId(
-            query, jvm.scala.Option.apply(EXECUTION_NAME), _function_of_thread(jvm)
+            query, jvm.scala.Option.apply(_NAME), _function_of_thread(jvm)
         )
     except Exception:
         if call.error is None:

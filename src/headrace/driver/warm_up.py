@@ -10,7 +10,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from headrace.driver.output import OutputOptions, write_result
-from headrace.driver.output.driver_collect import compile_collector
 from headrace.driver.spark import Spark
 from headrace.errors import HeadraceError
 from headrace.model.messages import Bootstrap
@@ -25,12 +24,6 @@ GROUP BY k ORDER BY k
 _MANY_ROWS = "SELECT CAST(id AS STRING) AS t FROM range(0, 2000, 1, 2)"
 _STATEMENTS = ("SELECT 1", "SHOW TABLES", _AGGREGATION, _MANY_ROWS)
 """A constant, the catalog, a shuffle with compiled code, and rows that Python workers encode."""
-
-
-def compile_java(spark: Spark) -> None:
-    """Compile the Java classes that statements use, so that no statement waits for them."""
-    spark.progress.compile()
-    compile_collector(spark.context._jvm)  # noqa: SLF001 - PySpark has no public access to the JVM
 
 
 def warm_up(spark: Spark, bootstrap: Bootstrap) -> None:
@@ -54,7 +47,7 @@ def warm_up(spark: Spark, bootstrap: Bootstrap) -> None:
             write_result(session.sql(text), options)
         spark.commit_protocol.activate()
         spark.track_state()
-        compile_java(spark)
+        spark.progress.compile()
     except (PySparkException, Py4JError, HeadraceError, OSError) as error:
         _LOG.warning("warm-up failed: %s", error)
     else:

@@ -77,7 +77,7 @@ class Tx:
             try:
                 callback(is_committed)
             except Exception:  # noqa: BLE001 - as above
-                _LOG.exception("A callback after a transaction failed.")
+                _LOG.exception("A callback after the end of a transaction failed.")
 
     def note_waiter(self, topic: str, process: str | None) -> None:
         """Note which process waits for a topic, so that it need not be read; None: not known.

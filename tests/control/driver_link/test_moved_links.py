@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.support.in_process_node import InProcessNode, make_settings, serve_node
 from tests.support.scripted_driver import ScriptedLauncher
+from tests.support.waiting import wait_until
 
 from headrace.model.messages import Orders
 
@@ -58,3 +60,25 @@ def test_a_submit_at_one_node_wakes_a_poll_at_another(two_nodes: list[InProcessN
         assert assignment is not None
         assert assignment.statement_id == statement_id
         driver.succeed(statement_id)
+
+
+def test_a_statement_claimed_for_an_abandoned_poll_reaches_the_poll_at_another_node(
+    two_nodes: list[InProcessNode],
+) -> None:
+    first, second = two_nodes
+    session_id, driver = first.start_session()
+    driver.poll()
+    with ThreadPoolExecutor(2) as pool:
+        polls = []
+        for node in (first, second):
+            driver.move_to(node.address)
+            driver.poll()
+            open_polls = node.node.driver_link.waiting_polls._open
+            polls.append(pool.submit(driver.poll, wait=_LONG))
+            wait_until(lambda polls=open_polls: session_id in polls, what="the poll is open")
+        # The first node does not know that the driver waits no more for its answer.
+        statement_id = first.submit(session=session_id)["id"]
+        assignments = [poll.result(_LONG / 2).assignment for poll in polls]
+    assert assignments[0] == assignments[1]
+    assert assignments[1] is not None
+    assert (assignments[1].statement_id, assignments[1].attempt) == (statement_id, 1)

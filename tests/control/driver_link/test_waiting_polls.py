@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
+import httpx
 import pytest
 from tests.support.in_process_node import InProcessNode, StartNode, watch_polls
 from tests.support.scripted_driver import ScriptedDriver
@@ -17,7 +18,7 @@ from headrace.model.ids import new_id
 from headrace.model.messages import Orders
 from headrace.model.session import DriverLease
 from headrace.model.statement import NewStatement, StatementSpec
-from headrace.store import statement_transitions, statements
+from headrace.store import statement_transitions, statements, takeovers
 from headrace.store.database import Tx
 from headrace.store.limits import Limit
 from headrace.store.statement_transitions import Claim
@@ -101,6 +102,57 @@ def test_a_statement_claimed_for_a_poll_that_has_ended_goes_to_the_next_poll(
     assignment = driver.poll().assignment
     assert assignment is not None
     assert (assignment.statement_id, assignment.attempt) == (new.id, 1)
+
+
+def test_a_poll_that_a_newer_one_replaces_leaves_it_what_was_claimed(
+    node: InProcessNode,
+) -> None:
+    session_id, driver = start_session_with_patient_polls(node)
+    new = make_statement(node, session_id)
+    polls = node.node.driver_link.waiting_polls
+    with open_poll(node, session_id, driver) as orders, ThreadPoolExecutor(1) as pool:
+        with node.database.write("test") as tx:
+            statements.insert(tx, new, actor=new.owner)
+            assert polls.claim(tx, session_id) is not None
+            newer = pool.submit(driver.poll, wait=20)
+            assert orders.result(10).assignment is None
+            wait_until(lambda: session_id in polls._open, what="the newer poll is open")
+        assignment = newer.result(10).assignment
+    assert assignment is not None
+    assert assignment.statement_id == new.id
+
+
+def test_the_oldest_statement_is_claimed_even_if_another_one_is_submitted(
+    node: InProcessNode,
+) -> None:
+    session_id, driver = start_session_with_patient_polls(node)
+    with open_poll(node, session_id, driver) as orders:
+        older = make_statement(node, session_id)
+        newer = make_statement(node, session_id)
+        with node.database.write("test") as tx:
+            for new in (older, newer):
+                statements.insert(tx, new, actor=new.owner)
+            claimed = node.node.driver_link.waiting_polls.claim(tx, session_id)
+        assert claimed is not None
+        assert claimed.id == older.id
+        assignment = orders.result(10).assignment
+    assert assignment is not None
+    assert assignment.statement_id == older.id
+    assert node.statement(newer.id)["state"] == "waiting"
+
+
+def test_a_superseded_driver_gets_no_statement(node: InProcessNode) -> None:
+    session_id, driver = start_session_with_patient_polls(node)
+    lease = DriverLease(session_id, driver.bootstrap.epoch)
+    new = make_statement(node, session_id)
+    with open_poll(node, session_id, driver) as orders:
+        with node.database.write("test") as tx:
+            statements.insert(tx, new, actor=new.owner)
+            assert takeovers.fence(tx, lease, actor="test", reason="a test", seconds=60.0)
+            assert node.node.driver_link.waiting_polls.claim(tx, session_id) is None
+        with pytest.raises(httpx.HTTPStatusError):
+            orders.result(10)
+    assert node.statement(new.id)["state"] == "waiting"
 
 
 def test_a_claim_that_finds_nothing_is_not_tried_again(

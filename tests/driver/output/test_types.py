@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types
 from pyspark.testing.objects import ExamplePoint, ExamplePointUDT
-from tests.support.results import Writer, use_collector
+from tests.support.results import Writer
 
 from headrace.errors import FormatCannotHold
 from headrace.model.result import Disposition, ResultReport
@@ -192,18 +192,15 @@ def _expected(value: Any) -> list[Any]:
     ]
 
 
-# One row of the physical plan, one row collected by a job, as the first statement of a driver and
-# with the compiled class, and three rows written by executors.
+# One row of the physical plan, one row collected by a job, and three rows written by executors.
 _SOURCES = {
     "plan": ("", 1),
     "job": ("FROM (SELECT count(*) AS n FROM range(3))", 1),
-    "compiled": ("FROM (SELECT count(*) AS n FROM range(3))", 1),
     "executors": ("FROM (SELECT explode(sequence(1, 3)) AS n)", 3),
 }
 _METHODS = [
     ("plan", Disposition.INLINE),
     ("job", Disposition.STORED),
-    ("compiled", Disposition.INLINE),
     ("executors", Disposition.AUTO),
     ("executors", Disposition.STORED),
 ]
@@ -221,14 +218,12 @@ Results = dict[tuple[str, Disposition], tuple[ResultReport, Rows]]
 @pytest.fixture(scope="module")
 def results(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Results:
     writer = Writer(tmp_path_factory.mktemp("results"))
-    results = {}
-    for source, disposition in _METHODS:
-        with use_collector(spark, compiled=source == "compiled"):
-            frame = _frame(spark, source, CASES)
-            results[source, disposition] = writer.write(
-                frame, disposition=disposition, inline_limit=10**6
-            )
-    return results
+    return {
+        (source, disposition): writer.write(
+            _frame(spark, source, CASES), disposition=disposition, inline_limit=10**6
+        )
+        for source, disposition in _METHODS
+    }
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from py4j.protocol import Py4JError
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
-from tests.support.results import Writer, read_rows, use_collector
+from tests.support.results import Writer, read_rows
 
 from headrace.driver.conf_overrides import override_conf
-from headrace.driver.output import driver_collect, write_result
+from headrace.driver.output import write_result
 from headrace.driver.output.executor_write import SHIPPED_MODULES
 from headrace.driver.output.task import TaskOptions, make_task
 from headrace.errors import ResultsWriteFailed, ResultTooLarge
@@ -56,59 +55,16 @@ def test_a_small_result_is_inline_and_leaves_no_file(spark: SparkSession, writer
     assert writer.list_files() == []
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_few_rows_of_any_size_are_collected_in_order(
-    spark: SparkSession, writer: Writer, compiled: bool
-) -> None:
-    text = "SELECT id, repeat('x', 200000) AS s FROM range(0, {}, 1, 3) ORDER BY id DESC"
-    with use_collector(spark, compiled=compiled):
-        assert all(driver_collect._collectors.values())
-        for count in (0, 1, 50):
-            report, rows = writer.write(spark.sql(text.format(count)), inline_limit=10**8)
-            assert report.row_count == count
-            assert _values(rows) == list(range(count))[::-1]
-            assert {len(value) for value in _values(rows, 1)} <= {200_000}
-
-
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_small_query_that_fails_has_the_error_of_its_task(
-    spark: SparkSession, writer: Writer, compiled: bool
-) -> None:
-    frame = spark.sql("SELECT max(IF(id > 5, raise_error('six'), id)) FROM range(9)")
-    with use_collector(spark, compiled=compiled), pytest.raises(PySparkException) as raised:
-        writer.write(frame)
-    assert raised.value.getCondition() == "USER_RAISED_EXCEPTION"
-    assert "six" in str(raised.value)
-
-
-def test_a_class_that_does_not_compile_costs_only_time(
-    spark: SparkSession,
-    writer: Writer,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def refuse(*_arguments: str) -> None:
-        raise Py4JError("no Janino")
-
-    monkeypatch.setattr(driver_collect, "compile_java", refuse)
-    with use_collector(spark, compiled=True):
-        assert "no Janino" in caplog.text
-        _, rows = writer.write(spark.sql("SELECT count(*) FROM range(9)"))
-    assert _values(rows) == [9]
-
-
-@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(
     "text", ["SELECT max({}) FROM range(1)", "SELECT {} FROM range(9) LIMIT 1"]
 )
 def test_jobs_of_small_queries_see_the_configuration_of_the_session(
-    spark: SparkSession, writer: Writer, text: str, compiled: bool
+    spark: SparkSession, writer: Writer, text: str
 ) -> None:
     # The day number in the week, which only the legacy formatter has as `u`. Tasks choose the
     # formatter, because the pattern is no literal.
     day_number = "date_format(DATE'2026-01-01', IF(id < 9, 'u', 'y'))"
-    conf = {"spark.sql.legacy.timeParserPolicy": "LEGACY"}
-    with use_collector(spark, compiled=compiled), override_conf(spark, conf):
+    with override_conf(spark, {"spark.sql.legacy.timeParserPolicy": "LEGACY"}):
         _, rows = writer.write(spark.sql(text.format(day_number)))
     assert _values(rows) == ["4"]
 

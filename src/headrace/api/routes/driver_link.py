@@ -155,7 +155,7 @@ async def _poll(
                 longest = _FIRST_POLL_SECONDS if checks.link_moved else message.wait_seconds
                 seconds = min(message.wait_seconds, longest)
                 orders = await poll.wait(checks.check, seconds=seconds, is_idle=True)
-    return orders or _NO_ORDERS
+    return orders or checks.claimed or _NO_ORDERS
 
 
 class _PollChecks:
@@ -180,14 +180,20 @@ class _PollChecks:
         finally:
             self._waiting.close()
 
+    @property
+    def claimed(self) -> Message | None:
+        """The statement that a submit has claimed for the poll."""
+        return self._waiting.orders
+
     async def check(self) -> Message | None:
         """Return the orders, or None while there are none."""
+        is_claiming = not self._waiting.close()
+        if self.claimed is not None:
+            return self.claimed
         if self._open_poll.released:
             return _NO_ORDERS
-        if not self._waiting.close():
+        if is_claiming:
             return None
-        if self._waiting.orders is not None:
-            return self._waiting.orders
         orders = await run_in_threadpool(self._check)
         if orders is None:
             self._waiting.open()
@@ -195,8 +201,7 @@ class _PollChecks:
 
     def _check(self) -> Message | None:
         has_changed, self.has_changed = self.has_changed, False
-        if has_changed and self._waiting.may_claim:
-            self._waiting.may_claim = False
+        if has_changed and self._waiting.use_attempt():
             orders = self._link.claim_at_once(self._lease, self._message)
             if orders is not None:
                 return orders

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +36,7 @@ from headrace.control.statements.lookup import check_owner
 from headrace.control.statements.service import RepeatableRequest
 from headrace.control.statements.waiting import can_wait
 from headrace.durations import Duration, seconds_of
-from headrace.errors import AlreadyEnded
+from headrace.errors import AlreadyEnded, HeadraceError
 from headrace.model.ids import looks_like_id, new_id
 from headrace.model.lifecycle import STATEMENT, StatementState
 from headrace.model.session import SessionKind
@@ -241,16 +242,18 @@ async def _submit_and_wait(
         return submit_response(statements, statement, numbers=numbers, data=data)
 
     def prepare() -> None:
-        response = respond_if_ended(statement_id)
-        if response is not None:
-            prepared.append(response)
+        # After an error, the wake-up for the end leads to another attempt.
+        with contextlib.suppress(HeadraceError):
+            response = respond_if_ended(statement_id)
+            if response is not None:
+                prepared.append(response)
 
     async def check(statement_id: str) -> Response | None:
         return prepared[0] if prepared else await run_in_threadpool(respond_if_ended, statement_id)
 
     # Subscribe before the submit, so that an end between the two is not missed.
     with (
-        node.awaited_ends.awaiting(statement_id, prepare),
+        node.awaited_ends.register(statement_id, prepare),
         long_polls.subscribed(partial(on_end, statement_id)) as poll,
     ):
         statement = await run_in_threadpool(submit_statement)

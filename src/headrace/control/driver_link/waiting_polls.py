@@ -1,7 +1,7 @@
 """Polls of drivers that wait at this process for a statement.
 
 The transaction that stores a statement also claims one for such a poll. The driver then receives it
-without a wake-up and without a transaction of its own.
+without another transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.store.limits import Limit
 class _State(Enum):
     CLOSED = "its request reads the store, or has ended"
     OPEN = "a transaction may claim for it"
-    TAKEN = "a transaction claims for it"
+    CLAIMING = "a transaction claims for it"
 
 
 class WaitingPolls:
@@ -57,7 +57,7 @@ class WaitingPolls:
             poll = self._open.pop(session_id, None)
             if poll is None:
                 return None
-            poll.state = _State.TAKEN
+            poll.state = _State.CLAIMING
         orders = None
 
         def finish(is_committed: bool) -> None:
@@ -73,7 +73,7 @@ class WaitingPolls:
 
 
 class WaitingPoll:
-    """A poll that is open to claims while its request waits."""
+    """A poll. Its request opens it to claims while it waits, and closes it to read the store."""
 
     def __init__(
         self,
@@ -88,7 +88,9 @@ class WaitingPoll:
         self.orders: Orders | None = None
         """The statement that a transaction has claimed for this poll."""
         self.may_claim = True
-        """False after a claim that found no statement: the next one would be for nothing too."""
+        """False after an attempt to claim: after one without success, another one is likely to find
+        nothing either.
+        """
         self._open_polls = open_polls
         self._lock = lock
         self._wake = wake
@@ -99,6 +101,11 @@ class WaitingPoll:
             if self.may_claim and self.state is _State.CLOSED:
                 self.state = _State.OPEN
                 self._open_polls[self.lease.session_id] = self
+
+    def use_attempt(self) -> bool:
+        """Return whether the request may try a claim itself; from then on, it may not."""
+        may_claim, self.may_claim = self.may_claim, False
+        return may_claim
 
     def close(self) -> bool:
         """Let no other transaction claim for this poll.

@@ -201,7 +201,7 @@ class Statements:
             statement = get_statement(tx, statement.id)
         if repeatable is not None:
             idempotency.remember(tx, owner, repeatable.key, repeatable.body_hash, statement.id)
-        claimed = self._claim_for_poll(tx, session_id)
+        claimed = None if is_local else self._claim_for_poll(tx, session_id)
         return claimed if claimed is not None and claimed.id == statement.id else statement
 
     def get(self, caller: Caller, statement_id: str) -> Statement:

@@ -1,9 +1,7 @@
 """Small results: their rows are collected on the driver.
 
-There are five methods:
+There are four methods:
 
-- `collect_in_jvm` runs a query of few rows and converts these to Arrow with one call of the JVM. A
-  Java class does this, which a driver compiles beside its first statements.
 - `compute_constant_rows` evaluates a `SELECT` without FROM at planning time.
 - `collect_plan_rows` converts local rows of the physical plan to Arrow in the JVM, without a job.
 - `collect_limit_rows` does so with the rows of a LIMIT, which reads only as many partitions as it
@@ -16,24 +14,19 @@ the configuration of the session.
 
 from __future__ import annotations
 
-import logging
-from base64 import b64decode
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
-from headrace.driver.java_source import compile_java
 from headrace.driver.output.collect import collect_arrow
 from headrace.driver.output.constant_projection import compute_constant_rows
-from headrace.driver.sql_execution import EXECUTION_NAME, run_as_sql_execution
+from headrace.driver.sql_execution import run_as_sql_execution
 from headrace.results.batches import normalize_batch
 from headrace.results.schema import Schema, SparkType, TypeKind
 
-_LOG = logging.getLogger("headrace.driver")
 _BATCH_ROWS = 10_000
 _SMALL_ROWS = 1_000
 _SMALL_BYTES = 16 * 1024 * 1024
@@ -50,34 +43,14 @@ _VARIABLE_SIZE_KINDS = (
 _MAX_VALUE_BYTES = 16
 """Bytes of the largest atomic value of a fixed size."""
 
-_collectors: dict[Any, Any] = {}
-"""The object of SmallRows in each JVM; None if the class does not compile."""
-
-
-def compile_collector(jvm: Any) -> None:
-    """Compile the Java class of `collect_in_jvm`, which the next queries then use.
-
-    An error is only logged: with a Spark of a vendor, the class may not compile.
-    """
-    try:
-        _collectors[jvm] = compile_java(jvm, "headrace.driver.output", "SmallRows")
-    except Py4JError as error:
-        _collectors[jvm] = None
-        _LOG.warning("small results take longer: %s", error)
-
 
 def collect_if_small(
     frame: DataFrame, schema: Schema, stored_schema: pa.Schema
 ) -> Iterator[pa.RecordBatch] | None:
     """Return the rows of a DataFrame that is small or local, or None if it may be large."""
-    jvm = frame.sparkSession._jvm  # noqa: SLF001 - PySpark offers no other way to the JVM
-    collector = _collectors.get(jvm)
-    if collector is not None:
-        batches = collect_in_jvm(collector, frame, stored_schema)
-        if batches is not None:
-            return batches
     execution = frame._jdf.queryExecution()  # noqa: SLF001 - PySpark offers no other way to plans
     optimized = execution.optimizedPlan()
+    jvm = frame.sparkSession._jvm  # noqa: SLF001 - PySpark offers no other way to the JVM
     constant = compute_constant_rows(jvm, optimized)
     if constant is not None:
         jvm_schema = frame._jdf.schema()  # noqa: SLF001 - as above
@@ -120,33 +93,6 @@ def _count_values(spark_type: SparkType) -> int:
     return max(1, sum(map(_count_values, spark_type.children)))
 
 
-def collect_in_jvm(
-    collector: Any, frame: DataFrame, stored_schema: pa.Schema
-) -> Iterator[pa.RecordBatch] | None:
-    """Run a query of few rows and return the rows.
-
-    Return None if it may have more rows or needs no job. Raises what Spark raises.
-
-    Args:
-        collector: Object of the Java class SmallRows.
-    """
-    frame_in_jvm = frame._jdf  # noqa: SLF001 - PySpark offers no other way to it
-    collected = collector.collect(frame_in_jvm, _SMALL_ROWS, EXECUTION_NAME)
-    if collected is None:
-        return None
-    if isinstance(collected, str):
-        return iter([_read_message(b64decode(collected), stored_schema)])
-    return _read_encoded(collected, stored_schema)
-
-
-def _read_encoded(batches: Any, stored_schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    try:
-        while (message := batches.next()) is not None:
-            yield _read_message(b64decode(message), stored_schema)
-    finally:
-        batches.close()
-
-
 def collect_limit_rows(
     frame: DataFrame, plan: Any, stored_schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
@@ -179,15 +125,11 @@ def convert_rows(
     exhausted = False
     try:
         while not (exhausted := not messages.hasNext()):
-            yield _read_message(messages.next(), stored_schema)
+            # A message contains no names, so it is read with the stored schema.
+            yield pa.ipc.read_record_batch(pa.py_buffer(messages.next()), stored_schema)
     finally:
         if not exhausted:
             messages.close()
-
-
-def _read_message(message: bytes, stored_schema: pa.Schema) -> pa.RecordBatch:
-    # A message contains no names, so it is read with the stored schema.
-    return pa.ipc.read_record_batch(pa.py_buffer(message), stored_schema)
 
 
 @lru_cache(maxsize=1)
