@@ -123,10 +123,7 @@ class Execution:
         return self._report(outcome, ran_seconds=time.monotonic() - start)
 
     def leave_thread(self) -> None:
-        """Prepare the thread of `run` for other statements, after the report of the end.
-
-        The report does not wait for this, which is a round trip to the JVM.
-        """
+        """Prepare the thread for other statements. The report of the end comes first."""
         self._remove_job_tag()
 
     def wait_for_end(self, seconds: float) -> bool:
