@@ -8,6 +8,8 @@ import pytest
 from pyspark.errors import PySparkException
 from tests.support.results import Writer
 
+from headrace.driver.conf_overrides import override_conf
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -31,3 +33,17 @@ def test_a_small_query_that_fails_has_the_error_of_its_task(
     with pytest.raises(PySparkException, match="six") as raised:
         writer.write(frame)
     assert raised.value.getCondition() == "USER_RAISED_EXCEPTION"
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT max({}) FROM range(1)", "SELECT {} FROM range(9) LIMIT 1"]
+)
+def test_jobs_of_small_queries_see_the_configuration_of_the_session(
+    spark: SparkSession, writer: Writer, text: str
+) -> None:
+    # The day number in the week, which only the legacy formatter has as `u`. Tasks choose the
+    # formatter, because the pattern is no literal.
+    day_number = "date_format(DATE'2026-01-01', IF(id < 9, 'u', 'y'))"
+    with override_conf(spark, {"spark.sql.legacy.timeParserPolicy": "LEGACY"}):
+        _, rows = writer.write(spark.sql(text.format(day_number)))
+    assert [row for batch in rows.batches() for row in batch.to_pylist()] == [{"_0": "4"}]

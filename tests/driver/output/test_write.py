@@ -18,7 +18,6 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from tests.support.results import Writer, read_rows
 
-from headrace.driver.conf_overrides import override_conf
 from headrace.driver.output import write_result
 from headrace.driver.output.executor_write import SHIPPED_MODULES
 from headrace.driver.output.task import TaskOptions, make_task
@@ -53,20 +52,6 @@ def test_a_small_result_is_inline_and_leaves_no_file(spark: SparkSession, writer
         assert report.chunks == rows.chunks == 1
         assert len(_values(rows)) == report.row_count
     assert writer.list_files() == []
-
-
-@pytest.mark.parametrize(
-    "text", ["SELECT max({}) FROM range(1)", "SELECT {} FROM range(9) LIMIT 1"]
-)
-def test_jobs_of_small_queries_see_the_configuration_of_the_session(
-    spark: SparkSession, writer: Writer, text: str
-) -> None:
-    # The day number in the week, which only the legacy formatter has as `u`. Tasks choose the
-    # formatter, because the pattern is no literal.
-    day_number = "date_format(DATE'2026-01-01', IF(id < 9, 'u', 'y'))"
-    with override_conf(spark, {"spark.sql.legacy.timeParserPolicy": "LEGACY"}):
-        _, rows = writer.write(spark.sql(text.format(day_number)))
-    assert _values(rows) == ["4"]
 
 
 def test_a_stored_result_can_be_read_from_its_location(spark: SparkSession, writer: Writer) -> None:
