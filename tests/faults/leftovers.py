@@ -13,6 +13,7 @@ from tests.faults.invariants import Rows
 from tests.faults.lane import ChaosLane
 from tests.support.waiting import wait_until
 
+from headrace.control.sessions.kept_logs import kept_log_name
 from headrace.home import HomeLayout
 from headrace.model.lifecycle import SESSION
 
@@ -52,9 +53,14 @@ def delete_leftovers(lane: ChaosLane) -> tuple[int, list[str]]:
 
 
 def find_killed_attempts(location: Path, rows: Rows) -> list[Path]:
-    """Return the folders of a results location to which no row refers."""
+    """Return what is in a results location although no row refers to it.
+
+    The log of a session is kept as long as the session.
+    """
     referenced = {row["location"] for row in rows.results}
-    return [path for path in _list(location) if str(path) not in referenced]
+    logs = {kept_log_name(row["id"]) for row in rows.sessions}
+    paths = [path for path in _list(location) if path.name not in logs]
+    return [path for path in paths if str(path) not in referenced]
 
 
 def find_files_of_ended_drivers(home: HomeLayout, rows: Rows) -> list[Path]:

@@ -27,6 +27,13 @@ def test_only_attempts_to_which_no_result_refers_count_as_killed(tmp_path: Path)
     assert find_killed_attempts(tmp_path / "missing", rows) == []
 
 
+def test_the_log_of_a_session_is_a_leftover_only_without_the_session(tmp_path: Path) -> None:
+    for session in (_RUNNING, _DEAD):
+        (tmp_path / f"{session}.log").touch()
+    rows = make_rows(sessions=[{"id": _RUNNING, "state": "closed"}])
+    assert find_killed_attempts(tmp_path, rows) == [tmp_path / f"{_DEAD}.log"]
+
+
 def test_only_files_of_ended_sessions_are_leftovers(tmp_path: Path) -> None:
     home = HomeLayout.at(tmp_path)
     home.drivers.mkdir()
