@@ -174,7 +174,7 @@ class _PollChecks:
     @contextmanager
     def waiting(self, wake: Callable[[], None]) -> Iterator[None]:
         """Let statements that are submitted between two checks be claimed for the poll."""
-        self._waiting = self._link.waiting_polls.add(self._lease, self._message, wake)
+        self._waiting = self._link.waiting_polls.create(self._lease, self._message, wake)
         try:
             yield
         finally:

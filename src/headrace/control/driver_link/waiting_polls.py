@@ -33,8 +33,8 @@ class WaitingPolls:
         self._open: dict[str, WaitingPoll] = {}
         """Open polls by session."""
 
-    def add(self, lease: DriverLease, message: Poll, wake: Callable[[], None]) -> WaitingPoll:
-        """Return a closed poll.
+    def create(self, lease: DriverLease, message: Poll, wake: Callable[[], None]) -> WaitingPoll:
+        """Return a new poll, which is closed.
 
         Args:
             wake: Lets the request look at the poll. Any thread calls it.
