@@ -14,11 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "headrace"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-OTHER_FILES = [
-    file for folder in ("tests", "benchmarks", "examples") for file in (ROOT / folder).rglob("*.py")
-]
 
-MAX_FILE_LINES = 400
 PACKAGES = {
     "api",
     "api.http",
@@ -138,12 +134,6 @@ def test_no_package_has_an_import_cycle() -> None:
     )
 
     graph.prepare()  # raises CycleError
-
-
-def test_no_file_reaches_the_size_at_which_it_has_two_subjects() -> None:
-    sizes = {file: len(file.read_text().splitlines()) for file in [*SOURCES, *OTHER_FILES]}
-
-    assert {str(file): size for file, size in sizes.items() if size > MAX_FILE_LINES} == {}
 
 
 def test_no_module_is_a_collection_of_utilities() -> None:

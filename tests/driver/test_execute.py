@@ -8,9 +8,11 @@ import pytest
 from tests.support.ctas import STATEMENT
 from tests.support.journal import JournalLink
 
+from headrace.driver import hooks
 from headrace.driver.ctas.transaction import TransactionHook
 from headrace.driver.execute import Execution
 from headrace.driver.execution_plan import ExecutionPlan
+from headrace.driver.hooks import StatementFacts, StatementHook
 from headrace.errors import HeadraceError
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import Assignment
@@ -93,3 +95,48 @@ def test_a_thread_runs_its_next_statement_without_the_tag_of_this_one(
     jobs = [set(driver_spark.progress.find_jobs(each)) for each in (first, second)]
     assert all(jobs)
     assert jobs[0].isdisjoint(jobs[1])
+
+
+class EndsHook(StatementHook):
+    """Records which method ends the statement."""
+
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
+
+    def on_created(self, statement: StatementFacts) -> None:
+        self._calls.append("created")
+        raise ValueError("a veto of a statement that is refused already")
+
+    def on_failed(self, statement: StatementFacts, error: Exception) -> None:
+        self._calls.append(f"failed by {type(error).__name__}")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("SELEC 1", "ParseException"),
+        ("BEGIN CREATE TABLE refused AS SELECT 1 AS a; END", "AtomicityRequired"),
+    ],
+)
+def test_hooks_see_the_failure_of_a_statement_that_is_refused_before_it_runs(
+    driver_spark: Spark, monkeypatch: pytest.MonkeyPatch, text: str, error: str
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(hooks, "_load_factories", lambda: [lambda _facts: EndsHook(calls)])
+    monkeypatch.setattr(driver_spark, "is_alive", lambda **_: True)
+    monkeypatch.setattr(driver_spark, "has_stopped", lambda: False)
+    assignment = Assignment(
+        statement_id=STATEMENT,
+        text=text,
+        parameters=[],
+        conf={"headrace.ctas.atomicity": "require"},
+        result_request=ResultRequest(),
+        is_query=False,
+        attempt=1,
+    )
+    link = JournalLink().as_link()
+    execution = Execution(driver_spark, link, assignment, cast("Any", None))
+    ended = execution.run()
+    execution.leave_thread()
+    assert ended.state is StatementState.FAILED
+    assert calls == ["created", f"failed by {error}"]

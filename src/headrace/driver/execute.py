@@ -83,6 +83,7 @@ class Execution:
         self._plan: ExecutionPlan | None = None
         self._frame: DataFrame | None = None
         self._hooks = Hooks(self._facts, [], None)
+        self._started_hooks = False
         self.reported_start = False
         """Whether the execution itself has reported that the statement runs."""
         self._requested_lock = False
@@ -252,15 +253,20 @@ class Execution:
             raise LeaseLost(f"The driver does not own {self.assignment.statement_id} any more.")
         self.reported_start = True
 
-    def _start_hooks(self, plan: ExecutionPlan) -> None:
+    def _start_hooks(self, plan: ExecutionPlan | None) -> None:
         """Call `on_created` of the users' hooks, then of Headrace's own hook.
 
         In this order, a statement that a user's hook refuses publishes no table.
+
+        Args:
+            plan: None: the statement is refused, and the hooks cannot change that.
         """
-        facts, can_veto = self._facts, not plan.completed_earlier
+        self._started_hooks = True
+        facts, can_veto = self._facts, plan is not None and not plan.completed_earlier
         if facts.attempt > 1:
             report_lost_attempt(replace(facts, attempt=facts.attempt - 1))
-        self._hooks = Hooks(facts, load_hooks(facts, can_veto=can_veto), plan.hook)
+        own = None if plan is None else plan.hook
+        self._hooks = Hooks(facts, load_hooks(facts, can_veto=can_veto), own)
         self._hooks.notify_created(can_veto=can_veto)
 
     def _keep_cancelling(self) -> None:
@@ -278,6 +284,8 @@ class Execution:
     def _handle_failure(self, error: Exception) -> _Outcome:
         """Call the hooks for a failed or cancelled statement, and return its outcome."""
         failure = describe_failure(error, self.assignment.text)
+        if not self._started_hooks:
+            self._start_hooks(None)
         if self.cancelling or isinstance(error, Cancelled):
             self._hooks.notify_cancelled()
             return _Outcome(StatementState.CANCELLED, failure=failure)

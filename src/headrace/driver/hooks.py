@@ -147,17 +147,21 @@ class Hooks:
     def notify_finished(self, *, can_veto: bool = True) -> None:
         """Call `on_finished` of each hook until the first error, like `notify_created`.
 
-        If users' hooks cannot veto, Headrace's own hook comes first: users' hooks then run when
-        the table is complete.
+        A user's hook that raises has seen the end: it gets no `on_failed`. If users' hooks cannot
+        veto, Headrace's own hook comes first: users' hooks then run when the table is complete.
         """
         if not can_veto and self._own is not None:
             self._active.remove(self._own)
             self._active.insert(0, self._own)
         while self._active:
             hook = self._active[0]
-            with _handle_hook_error(self._statement, can_veto=can_veto or hook is self._own):
+            if hook is self._own:
                 hook.on_finished(self._statement)
+            # A table that Headrace's own hook cannot publish is removed by its `on_failed`.
             self._active.pop(0)
+            if hook is not self._own:
+                with _handle_hook_error(self._statement, can_veto=can_veto):
+                    hook.on_finished(self._statement)
 
     def notify_failed(self, error: Exception) -> None:
         """Call `on_failed` of each hook that has not seen the end, in reverse order."""
