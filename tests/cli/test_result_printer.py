@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 from tests.cli.conftest import COMMAND, RunHeadrace
@@ -95,12 +94,16 @@ def test_json_reads_bigint_values_as_numbers(node: ScriptedNode, headrace: RunHe
     assert headrace("sql", "SELECT").stdout == "n\n7\n"
 
 
+@pytest.mark.parametrize(
+    ("format_", "download"),
+    [("arrow", "arrow_file"), ("arrows", "arrow"), ("parquet", "parquet")],
+)
 def test_binary_formats_are_written_unchanged(
-    node: ScriptedNode, environment: dict[str, str], tmp_path: Path
+    node: ScriptedNode, environment: dict[str, str], format_: str, download: str
 ) -> None:
     content = bytes(range(256)) * 4000
-    node.on("SELECT", columns=[("n", "int")], downloads={"arrow": content})
-    command = [*COMMAND, "sql", "SELECT", "--format", "arrow"]
+    node.on("SELECT", columns=[("n", "int")], downloads={download: content})
+    command = [*COMMAND, "sql", "SELECT", "--format", format_]
     completed = subprocess.run(command, capture_output=True, env=environment, check=True)
     assert completed.stdout == content
 

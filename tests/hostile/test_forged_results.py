@@ -143,7 +143,7 @@ def read_forged_result(
         forge(place, target.bait)
     assert target.attacker.succeed(statement_id, report).applied
     path = f"/api/v1/statements/{statement_id}/result"
-    formats = ("json", "arrow", "csv", "parquet")
+    formats = ("json", "arrow", "arrow_file", "csv", "parquet")
     return {target.http.get(path, params={"format": name}).status_code for name in formats}
 
 

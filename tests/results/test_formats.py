@@ -179,8 +179,9 @@ def test_arrow_and_parquet_contain_every_value(
     names = [f"c{n}" for n in range(len(cases))]
     stored = pa.Table.from_batches(rows.content)
     from_arrow = pa.ipc.open_stream(b"".join(arrow.write(rows, None))).read_all()
+    from_file = pa.ipc.open_file(b"".join(arrow.write_file(rows, None))).read_all()
     from_parquet = pq.read_table(io.BytesIO(b"".join(parquet.write(rows, None))))
-    for read in (from_arrow, from_parquet):
+    for read in (from_arrow, from_file, from_parquet):
         read.validate(full=True)
         assert read.column_names == names
         for column, original in zip(read.columns, stored.columns, strict=True):
@@ -336,6 +337,7 @@ def test_a_result_without_rows_is_valid_in_every_format() -> None:
     assert _document(rows, 0)["rows"] == []
     assert b"".join(csv.write(rows, None)) == b"a,b\r\n"
     assert pa.ipc.open_stream(b"".join(arrow.write(rows, None))).read_all().num_rows == 0
+    assert pa.ipc.open_file(b"".join(arrow.write_file(rows, None))).read_all().num_rows == 0
     content = io.BytesIO(b"".join(parquet.write(rows, None)))
     assert pq.read_table(content).column_names == ["a", "b"]
 

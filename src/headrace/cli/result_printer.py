@@ -116,7 +116,7 @@ class ResultPrinter:
 
     def _write_binary(self, statement: Json, format: OutputFormat) -> None:  # noqa: A002
         sys.stdout.flush()
-        for block in self._client.download(statement["id"], format):
+        for block in self._client.download(statement["id"], format.download):
             sys.stdout.buffer.write(block)
         sys.stdout.buffer.flush()
 

@@ -22,6 +22,7 @@ from headrace.model.result import ResultReport
 from headrace.store import results
 
 ARROW = "application/vnd.apache.arrow.stream"
+ARROW_FILE = "application/vnd.apache.arrow.file"
 PARQUET = "application/vnd.apache.parquet"
 
 COLUMNS = [("n", "long"), ("d", "decimal(10,2)"), ("s", "string")]
@@ -114,6 +115,16 @@ def test_a_result_can_be_read_as_arrow(
     response = read_result(node, inline, **selection)
     assert response.headers["content-type"] == ARROW
     assert [list(row.values()) for row in read_arrow_rows(response)] == ROWS
+
+
+@pytest.mark.parametrize("selection", [{"format": "arrow_file"}, {"accept": ARROW_FILE}])
+def test_a_result_can_be_read_as_an_arrow_file(
+    node: InProcessNode, inline: str, selection: dict[str, str]
+) -> None:
+    response = read_result(node, inline, **selection)
+    assert response.headers["content-type"] == ARROW_FILE
+    read = pa.ipc.open_file(response.content).read_all()
+    assert [list(row.values()) for row in read.to_pylist()] == ROWS
 
 
 @pytest.mark.parametrize("selection", [{"format": "csv"}, {"accept": "text/csv"}])
@@ -213,7 +224,7 @@ def test_other_formats_return_the_whole_result_unless_a_chunk_is_requested(
     assert read_result(node, chunked, "text/csv").text == "n\r\n0\r\n1\r\n2\r\n3\r\n4\r\n"
 
 
-@pytest.mark.parametrize("format_", ["json", "arrow", "csv", "parquet"])
+@pytest.mark.parametrize("format_", ["json", "arrow", "arrow_file", "csv", "parquet"])
 def test_an_unknown_chunk_gets_404(node: InProcessNode, chunked: str, format_: str) -> None:
     response = read_result(node, chunked, format=format_, chunk="3")
     assert (response.status_code, response.json()["code"]) == (404, "chunk_not_found")
@@ -241,7 +252,7 @@ def test_a_truncated_result_is_marked(node: InProcessNode, inline: str) -> None:
     assert read_result(node, inline).headers["x-headrace-truncated"] == "false"
 
 
-@pytest.mark.parametrize("format_", ["json", "arrow", "csv", "parquet"])
+@pytest.mark.parametrize("format_", ["json", "arrow", "arrow_file", "csv", "parquet"])
 def test_the_result_of_a_statement_that_has_not_ended_gets_409(
     node: InProcessNode, format_: str
 ) -> None:
@@ -266,7 +277,7 @@ def test_an_expired_result_gets_410_but_keeps_its_metadata(node: InProcessNode) 
     statement_id = complete_statement(node, inline_result(COLUMNS, ROWS))
     with node.database.write("test") as tx:
         results.mark_gone(tx, statement_id)
-    for format_ in ("json", "arrow", "csv", "parquet"):
+    for format_ in ("json", "arrow", "arrow_file", "csv", "parquet"):
         response = read_result(node, statement_id, format=format_)
         assert (response.status_code, response.json()["code"]) == (410, "result_gone")
         assert "kept until 20" in response.json()["detail"]
@@ -278,7 +289,7 @@ def test_an_expired_result_gets_410_but_keeps_its_metadata(node: InProcessNode) 
 def test_a_stored_result_without_its_files_gets_410(node: InProcessNode) -> None:
     statement_id, folder = store_rows(node, [[[1]]])
     shutil.rmtree(folder)
-    for format_ in ("json", "arrow", "csv", "parquet"):
+    for format_ in ("json", "arrow", "arrow_file", "csv", "parquet"):
         response = read_result(node, statement_id, format=format_)
         assert (response.status_code, response.json()["code"]) == (410, "result_gone")
 
@@ -286,7 +297,7 @@ def test_a_stored_result_without_its_files_gets_410(node: InProcessNode) -> None
 def test_a_lost_part_is_reported_before_the_first_byte(node: InProcessNode) -> None:
     statement_id, folder = store_rows(node, [[[1]], [[2]]])
     (folder / "part-00001.arrow").unlink()
-    for format_ in ("arrow", "csv", "parquet"):
+    for format_ in ("arrow", "arrow_file", "csv", "parquet"):
         response = read_result(node, statement_id, format=format_)
         assert (response.status_code, response.json()["code"]) == (410, "result_gone")
     assert read_result(node, statement_id, chunk="0").json()["rows"] == [["1"]]

@@ -136,20 +136,27 @@ def test_results_go_to_a_file_until_the_next_command(
 def test_copy_writes_a_whole_file_or_none(
     node: ScriptedNode, open_shell: ShellTerminal, tmp_path: Path
 ) -> None:
-    node.on("TABLE t", columns=[("x", "int")], chunks=[[[1], [2]]], downloads={"parquet": b"PAR1"})
+    downloads = {"parquet": b"PAR1", "arrow_file": b"ARROW1", "arrow": b"stream"}
+    node.on("TABLE t", columns=[("x", "int")], chunks=[[[1], [2]]], downloads=downloads)
     node.on("SELECT slow", hangs=True)
     node.on("SELECT lost", columns=[("x", "int")], chunks=[[[1]]], rows_lost=5)
     open_shell.enter(f"\\copy t to '{tmp_path}/t.csv'", "Wrote")
     assert (tmp_path / "t.csv").read_text() == "x\n1\n2\n"
     open_shell.enter(f"\\copy t to '{tmp_path}/t.parquet'", "Wrote")
+    open_shell.enter(f"\\copy t to '{tmp_path}/t.arrow'", "Wrote")
+    open_shell.enter(f"\\copy t to '{tmp_path}/t.arrows'", "Wrote")
     assert (tmp_path / "t.parquet").read_bytes() == b"PAR1"
+    assert (tmp_path / "t.arrow").read_bytes() == b"ARROW1"
+    assert (tmp_path / "t.arrows").read_bytes() == b"stream"
     open_shell.enter(f"\\copy (SELECT slow) to '{tmp_path}/slow.csv'", "running")
     open_shell.type(CTRL_C)
     open_shell.wait_for("Cancelled st_")
     open_shell.enter(f"\\copy (SELECT lost) to '{tmp_path}/lost.csv'", "incomplete")
     assert "does not name a format" in open_shell.enter("\\copy t to t.xls", "hint")
     open_shell.enter(f"\\copy t to '{tmp_path}/absent/t.csv'", "cannot be written")
-    assert sorted(file.name for file in tmp_path.glob("*.*")) == ["t.csv", "t.parquet"]
+    assert sorted(file.name for file in tmp_path.glob("*.*")) == [
+        *("t.arrow", "t.arrows", "t.csv", "t.parquet")
+    ]
     assert not list(tmp_path.glob(".*"))
 
 

@@ -28,7 +28,8 @@ class ResultFormat(StrEnum):
     """Formats in which rows can be read."""
 
     JSON = "json"
-    ARROW = "arrow"
+    ARROW = "arrow"  # an IPC stream
+    ARROW_FILE = "arrow_file"
     CSV = "csv"
     PARQUET = "parquet"
 
@@ -36,11 +37,13 @@ class ResultFormat(StrEnum):
 MEDIA_TYPES = {
     ResultFormat.JSON: "application/json",
     ResultFormat.ARROW: "application/vnd.apache.arrow.stream",
+    ResultFormat.ARROW_FILE: "application/vnd.apache.arrow.file",
     ResultFormat.CSV: "text/csv",
     ResultFormat.PARQUET: "application/vnd.apache.parquet",
 }
 _WRITERS = {
     ResultFormat.ARROW: arrow.write,
+    ResultFormat.ARROW_FILE: arrow.write_file,
     ResultFormat.CSV: csv.write,
     ResultFormat.PARQUET: parquet.write,
 }

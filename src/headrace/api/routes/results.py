@@ -33,6 +33,7 @@ _PAGE_ROWS = 1000
         200: {
             "content": {
                 "application/vnd.apache.arrow.stream": {},
+                "application/vnd.apache.arrow.file": {},
                 "text/csv": {},
                 "application/vnd.apache.parquet": {},
             },
@@ -46,7 +47,11 @@ async def read_result(
     caller: Authenticated,
     statement_id: StatementIdPath,
     format: Annotated[  # noqa: A002 - the parameter's public name
-        ResultFormat | None, Query(description="format of the rows; takes precedence over `Accept`")
+        ResultFormat | None,
+        Query(
+            description="format of the rows; takes precedence over `Accept`. `arrow` is an Arrow "
+            "IPC stream, `arrow_file` an Arrow IPC file"
+        ),
     ] = None,
     chunk: Annotated[
         int | None,

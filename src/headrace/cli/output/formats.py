@@ -6,12 +6,13 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TextIO
 
 from headrace.cli.output.base import OutputColumn, Row, Writer
 from headrace.cli.output.delimited import CsvWriter, MarkdownWriter, TsvWriter
-from headrace.cli.output.instants import InstantWriter, convert_instants, has_instants
 from headrace.cli.output.json import JsonLinesWriter, JsonWriter
+from headrace.cli.output.readable_values import ReadableWriter, convert_values, needs_conversion
 from headrace.cli.output.table import RawTextWriter, TableWriter, VerticalWriter, is_lone_text
 from headrace.cli.output.widths import ColumnPlan
 from headrace.errors import InvalidSetting
@@ -27,18 +28,53 @@ class OutputFormat(StrEnum):
     JSON = "json"
     JSONL = "jsonl"
     MARKDOWN = "markdown"
-    ARROW = "arrow"  # an Arrow IPC stream
+    ARROW = "arrow"  # an Arrow IPC file
+    ARROWS = "arrows"  # an Arrow IPC stream
     PARQUET = "parquet"
     NONE = "none"
 
     @property
     def is_binary(self) -> bool:
-        return self in {OutputFormat.ARROW, OutputFormat.PARQUET}
+        return self in _DOWNLOADS
+
+    @property
+    def download(self) -> str:
+        """The API's name of a binary format, in which the node writes the rows."""
+        return _DOWNLOADS[self]
 
     @property
     def is_json(self) -> bool:
         """True for the formats that write each row as a JSON object."""
         return self in {OutputFormat.JSON, OutputFormat.JSONL}
+
+
+_DOWNLOADS = {
+    OutputFormat.ARROW: "arrow_file",
+    OutputFormat.ARROWS: "arrow",
+    OutputFormat.PARQUET: "parquet",
+}
+_FILE_FORMATS = {
+    ".csv": OutputFormat.CSV,
+    ".tsv": OutputFormat.TSV,
+    ".json": OutputFormat.JSON,
+    ".jsonl": OutputFormat.JSONL,
+    ".ndjson": OutputFormat.JSONL,
+    ".md": OutputFormat.MARKDOWN,
+    ".txt": OutputFormat.TABLE,
+    ".parquet": OutputFormat.PARQUET,
+    ".arrow": OutputFormat.ARROW,
+    ".arrows": OutputFormat.ARROWS,
+}
+
+
+def format_of_file(file: Path) -> OutputFormat | None:
+    """Return the format that the end of a file's name selects, or None."""
+    return _FILE_FORMATS.get(file.suffix.lower())
+
+
+def list_file_endings() -> str:
+    """Return the ends of names that select a format, for messages."""
+    return ", ".join(_FILE_FORMATS)
 
 
 def parse_format(name: str, source: str) -> OutputFormat:
@@ -100,11 +136,11 @@ def make_writer(
         output_format = OutputFormat.CSV
     if output_format in _PROGRAM_FORMATS:
         return _PROGRAM_FORMATS[output_format](out)
-    if not has_instants(columns):
+    if not needs_conversion(columns):
         return _make_readable_writer(output_format, out, columns, sample, colour, details)
-    rows = convert_instants(sample, columns, details.time_zone)
+    rows = convert_values(sample, columns, details.time_zone)
     writer = _make_readable_writer(output_format, out, columns, rows, colour, details)
-    return InstantWriter(writer, columns, details.time_zone)
+    return ReadableWriter(writer, columns, details.time_zone)
 
 
 _PROGRAM_FORMATS: dict[OutputFormat | None, Callable[[TextIO], Writer]] = {

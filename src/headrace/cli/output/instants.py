@@ -1,62 +1,14 @@
 """Timestamps for people: in the time zone of the session, as Spark shows them.
 
-The API writes a timestamp in UTC, for example `2026-11-24T10:00:00.000000Z`. Formats for programs
-keep this form, and so do timestamps within nested values, which are JSON.
+The API writes a timestamp in UTC, for example `2026-11-24T10:00:00.000000Z`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import Any
-
-from headrace.cli.output.base import OutputColumn, Row, Writer
 
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
-
-
-class InstantWriter:
-    """A writer that converts the timestamps of its rows for people."""
-
-    def __init__(
-        self, writer: Writer, columns: Sequence[OutputColumn], time_zone: str | None
-    ) -> None:
-        self._writer = writer
-        self._columns = columns
-        self._time_zone = time_zone
-
-    def begin(self, columns: Sequence[OutputColumn], sample: Sequence[Row]) -> None:
-        self._writer.begin(columns, self._convert(sample))
-
-    def write_rows(self, rows: Sequence[Row]) -> None:
-        self._writer.write_rows(self._convert(rows))
-
-    def end(self) -> None:
-        self._writer.end()
-
-    def _convert(self, rows: Sequence[Row]) -> list[Row]:
-        return convert_instants(rows, self._columns, self._time_zone)
-
-
-def convert_instants(
-    rows: Sequence[Row], columns: Sequence[OutputColumn], time_zone: str | None
-) -> list[Row]:
-    """Return the rows with timestamps in the time zone of a session, as text for people."""
-    formatters = _make_formatters(columns, time_zone)
-    converted: list[Row] = []
-    for row in rows:
-        values = list(row)
-        for index, format_value in formatters:
-            if isinstance(values[index], str):
-                values[index] = format_value(values[index])
-        converted.append(values)
-    return converted
-
-
-def has_instants(columns: Sequence[OutputColumn]) -> bool:
-    """Return whether a column holds timestamps or times of day."""
-    return any(_is_instant(column) for column in columns)
 
 
 def find_zone(name: str | None) -> tzinfo | None:
@@ -101,27 +53,6 @@ def strip_fraction(text: str) -> str:
     return text.rstrip("0").removesuffix(".") if "." in text else text
 
 
-def _is_instant(column: OutputColumn) -> bool:
-    return column.type.partition("(")[0] in {"timestamp", "timestamp_ntz", "time"}
-
-
-def _make_formatters(
-    columns: Sequence[OutputColumn], time_zone: str | None
-) -> list[tuple[int, Callable[[str], Any]]]:
-    """Return the index and the conversion of each column that holds times."""
-    zone = find_zone(time_zone)
-    return [
-        (
-            index,
-            (lambda text: format_timestamp(text, zone))
-            if column.type == "timestamp"
-            else _format_local,
-        )
-        for index, column in enumerate(columns)
-        if _is_instant(column)
-    ]
-
-
-def _format_local(text: str) -> str:
+def format_local(text: str) -> str:
     """Return a timestamp without zone, or a time of day, for people."""
     return strip_fraction(text.replace("T", " "))

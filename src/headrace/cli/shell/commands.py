@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from headrace.cli.interrupts import Interrupts
 from headrace.cli.listing import write_object
 from headrace.cli.options import parse_seconds
-from headrace.cli.output.formats import OutputFormat
+from headrace.cli.output.formats import OutputFormat, format_of_file
 from headrace.cli.script import Source, SourceStatement, read_sources, split_sources
 from headrace.cli.session_option import SessionOption
 from headrace.cli.shell.arguments import parse_file, split_words
@@ -27,14 +27,6 @@ from headrace.cli.terminal import Terminal
 from headrace.client.http import Client
 from headrace.errors import InvalidRequest
 
-_FILE_FORMATS = {
-    ".csv": OutputFormat.CSV,
-    ".tsv": OutputFormat.TSV,
-    ".json": OutputFormat.JSON,
-    ".jsonl": OutputFormat.JSONL,
-    ".md": OutputFormat.MARKDOWN,
-    ".txt": OutputFormat.TABLE,
-}
 _WATCH_PAUSE = "2s"
 _SHORTEST_PAUSE = 0.1
 _SESSION_FIELDS = ("id", "name", "state", "profile", "owner", "created_at", "idle_timeout")
@@ -178,8 +170,9 @@ class CommandRunner:
             self._terminal.info("Results go to the terminal.")
             return 0
         file = parse_file("o", arguments)
-        chosen = self._display.default_format or _FILE_FORMATS.get(file.suffix.lower())
-        if file.suffix.lower() in {".parquet", ".arrow"}:
+        of_file = format_of_file(file)
+        chosen = self._display.default_format or of_file
+        if of_file is not None and of_file.is_binary:
             raise InvalidRequest(
                 f"\\o writes text only, not {file.suffix}.", hint=f"use \\copy (QUERY) to '{file}'"
             )

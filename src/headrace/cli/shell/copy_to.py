@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
-from headrace.cli.output.formats import OutputFormat
+from headrace.cli.output.formats import OutputFormat, format_of_file, list_file_endings
 from headrace.cli.result_printer import ResultPrinter
 from headrace.cli.script import Source, split_sources
 from headrace.cli.shell.copy_command import CopyRequest
@@ -20,15 +20,6 @@ from headrace.cli.shell.executor import Executor
 from headrace.cli.terminal import Terminal
 from headrace.client.http import Client, Json
 from headrace.errors import InvalidRequest
-
-_FORMATS = {
-    ".csv": OutputFormat.CSV,
-    ".tsv": OutputFormat.TSV,
-    ".json": OutputFormat.JSON,
-    ".jsonl": OutputFormat.JSONL,
-    ".parquet": OutputFormat.PARQUET,
-    ".arrow": OutputFormat.ARROW,
-}
 
 
 class _FilePrinter(ResultPrinter):
@@ -47,7 +38,7 @@ class _FilePrinter(ResultPrinter):
         self._text.detach()
 
     def _write_binary(self, statement: Json, format: OutputFormat) -> None:  # noqa: A002
-        for block in self._client.download(statement["id"], format):
+        for block in self._client.download(statement["id"], format.download):
             self._stream.write(block)
 
 
@@ -57,11 +48,11 @@ def copy_to(request: CopyRequest, client: Client, executor: Executor, terminal: 
     Raises:
         InvalidRequest: The end of the file's name is no format, or the file cannot be written.
     """
-    output_format = _FORMATS.get(request.file.suffix.lower())
+    output_format = format_of_file(request.file)
     if output_format is None:
         raise InvalidRequest(
             f"The end of {str(request.file)!r} does not name a format.",
-            hint=f"choose one of {', '.join(_FORMATS)}",
+            hint=f"choose one of {list_file_endings()}",
         )
     statements = split_sources([Source(None, request.query)])
     code = 0

@@ -1,4 +1,4 @@
-"""Arrow IPC stream with the real column names, which may repeat.
+"""Arrow IPC, as a stream or as a file, with the real column names, which may repeat.
 
 The schema's metadata contains Spark's schema as JSON under `spark.schema`. Fields of Spark types
 that Arrow lacks have the Spark type in their metadata under `spark.type`. Their values are:
@@ -22,6 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
+from headrace.results.batches import apply_schema
+from headrace.results.formats.buffer import StreamBuffer
 from headrace.results.layout import build_client_schema, build_stored_schema
 from headrace.results.reader import Rows, Selection, select_batches
 from headrace.results.schema import Schema
@@ -30,8 +32,16 @@ END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 def write(rows: Rows, selection: Selection) -> Iterator[bytes]:
-    """Write the selected rows. Raises the errors of `Rows`."""
+    """Write the selected rows as a stream. Raises the errors of `Rows`."""
     return _write_messages(rows, select_batches(rows, selection))
+
+
+def write_file(rows: Rows, selection: Selection) -> Iterator[bytes]:
+    """Write the selected rows as a file, whose footer names the place of each batch.
+
+    Raises the errors of `Rows`.
+    """
+    return _write_file(rows, select_batches(rows, selection))
 
 
 def write_schema(schema: Schema) -> bytes:
@@ -66,3 +76,13 @@ def _write_messages(rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[b
     yield write_schema(rows.schema)
     yield from write_batches(batches)
     yield END_OF_STREAM
+
+
+def _write_file(rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+    schema = build_client_schema(rows.schema, json.dumps(rows.schema.spark))
+    buffer = StreamBuffer()
+    with pa.ipc.new_file(pa.PythonFile(buffer, "w"), schema) as writer:
+        for batch in batches:
+            writer.write_batch(apply_schema(batch, schema))
+            yield buffer.drain()
+    yield buffer.drain()

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from headrace.errors import FormatCannotHold
 from headrace.results.batches import apply_schema
+from headrace.results.formats.buffer import StreamBuffer
 from headrace.results.layout import build_client_schema
 from headrace.results.reader import Rows, Selection, select_batches
 from headrace.results.schema import Schema, SparkType, TypeKind, find_duplicate
@@ -67,7 +68,7 @@ def _write_file(rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes
         _SPARK_SCHEMA_KEY: json.dumps(_replace_unreadable_types(rows.schema.spark)).encode()
     }
     schema = pa.schema(fields, metadata=metadata)
-    buffer = _StreamBuffer()
+    buffer = StreamBuffer()
     with pq.ParquetWriter(pa.PythonFile(buffer, "w"), schema) as writer:
         for batch in batches:
             writer.write_batch(_cast_batch(apply_schema(batch, client_schema), schema))
@@ -124,32 +125,3 @@ def _parquet_type(type_: pa.DataType) -> pa.DataType:
 
 def _parquet_field(field: pa.Field) -> pa.Field:
     return field.with_type(_parquet_type(field.type))
-
-
-class _StreamBuffer:
-    """A file for ParquetWriter whose content can be removed while the file grows."""
-
-    def __init__(self) -> None:
-        self._content = bytearray()
-        self._position = 0
-        self.closed = False
-
-    def write(self, content: bytes) -> int:
-        self._content += content
-        self._position += len(content)
-        return len(content)
-
-    def tell(self) -> int:
-        return self._position
-
-    def flush(self) -> None:
-        """Do nothing: `drain` returns all content."""
-
-    def close(self) -> None:
-        self.closed = True
-
-    def drain(self) -> bytes:
-        """Return the content since the last call, and forget it."""
-        content = bytes(self._content)
-        self._content.clear()
-        return content
