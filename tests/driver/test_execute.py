@@ -89,7 +89,7 @@ def test_a_thread_runs_its_next_statement_without_the_tag_of_this_one(
         link = JournalLink().as_link()
         execution = Execution(driver_spark, link, assignment, cast("Any", None))
         ended = execution.run()
-        execution.leave_thread()
+        execution.remove_job_tag()
         assert ended.progress is not None
         assert ended.state is StatementState.SUCCESS
     jobs = [set(driver_spark.progress.find_jobs(each)) for each in (first, second)]

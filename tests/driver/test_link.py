@@ -194,8 +194,10 @@ def test_calls_wait_for_the_end_of_a_store_outage(
     server = start_server(STORE_DOWN, STORE_DOWN, STORE_DOWN, APPLIED)
     # The outage lasts longer than orphan_seconds, but a node that answers 503 is alive.
     link = connect(server.address, orphan_seconds=0.2)
-    assert link.report_start(STATEMENT).applied
-    assert len(server.requests) == 4
+    ages = iter([0.1, 1.0, 2.0, 3.0])
+    assert link.report_start(STATEMENT, ages.__next__).applied
+    # A node counts back from the attempt that reaches it, so that each has an age of its own.
+    assert [body["ran_seconds"] for _, _, body in server.requests] == [0.1, 1.0, 2.0, 3.0]
 
 
 @pytest.mark.finding("B4")

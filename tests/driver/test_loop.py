@@ -69,7 +69,7 @@ class FakeLink:
         self.calls.append("renew")
         return Renewed(applied=True)
 
-    def report_start(self, _statement_id: str) -> None:
+    def report_start(self, _statement_id: str, _read_age: Callable[[], float]) -> None:
         self.calls.append("started")
 
     def report_end(self, ended: Ended) -> None:
@@ -189,7 +189,7 @@ def assign(
             failure = Failure(code="cancelled", message="The job was cancelled.")
             return Ended(statement_id=STATEMENT_ID, state=run(), failure=failure)
 
-        def leave_thread(self) -> None:
+        def remove_job_tag(self) -> None:
             leave()
 
         def wait_for_end(self, _seconds: float) -> bool:
@@ -319,7 +319,7 @@ def test_a_slow_reader_of_a_held_result_does_not_keep_a_driver_without_its_lease
             result = inline_result([("x", "integer")], [[1]])
             return Ended(statement_id=STATEMENT_ID, state=StatementState.SUCCESS, result=result)
 
-        def leave_thread(self) -> None: ...
+        def remove_job_tag(self) -> None: ...
 
         def wait_for_end(self, _seconds: float) -> bool:
             return True

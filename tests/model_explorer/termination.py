@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, cast
 from unittest import mock
@@ -116,7 +116,7 @@ class _RecordingLink:
     ) -> Acknowledged:
         return Acknowledged(applied=True)
 
-    def report_start(self, _statement_id: str) -> Acknowledged:
+    def report_start(self, _statement_id: str, _read_age: Callable[[], float]) -> Acknowledged:
         return Acknowledged(applied=True)
 
     def report_end(self, message: Ended) -> Acknowledged:

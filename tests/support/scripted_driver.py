@@ -157,8 +157,16 @@ class ScriptedDriver:
         assert streams is not None
         return streams
 
-    def report_start(self, statement_id: str, *, has_effects: bool = False) -> Acknowledged:
-        message = Started(statement_id=statement_id, has_effects=has_effects)
+    def report_start(
+        self,
+        statement_id: str,
+        *,
+        has_effects: bool = False,
+        ran_seconds: float | None = None,
+    ) -> Acknowledged:
+        message = Started(
+            statement_id=statement_id, has_effects=has_effects, ran_seconds=ran_seconds
+        )
         return self._call("started", message, Acknowledged)
 
     def report_progress(self, progress: dict[str, Progress]) -> Acknowledged:

@@ -91,6 +91,7 @@ class Execution:
         self._note: str | None = None
         self._task_outcome: JobOutcome | None = None
         self._tracker: SessionStateTracker | None = None
+        self._began = time.monotonic()
         self._ended = threading.Event()
         self._cancelling = threading.Event()
 
@@ -105,7 +106,7 @@ class Execution:
         Raises DriverLost if the JVM has died. Raises LeaseLost and NoNodeAnswers if a step of a
         table transaction cannot be written to the journal.
         """
-        start = time.monotonic()
+        self._began = time.monotonic()
         try:
             outcome = _Outcome(StatementState.SUCCESS, result=self._execute())
         except _DRIVER_ERRORS:
@@ -121,11 +122,11 @@ class Execution:
             outcome = self._handle_failure(error)
         finally:
             self._ended.set()
-        return self._report(outcome, ran_seconds=time.monotonic() - start)
+        return self._report(outcome)
 
-    def leave_thread(self) -> None:
-        """Prepare the thread for other statements. The report of the end comes first."""
-        self._remove_job_tag()
+    def read_age(self) -> float:
+        """Return the time since the start of the execution, in seconds."""
+        return time.monotonic() - self._began
 
     def wait_for_end(self, seconds: float) -> bool:
         """Wait until the statement has ended; return False if it still runs after `seconds`."""
@@ -163,7 +164,7 @@ class Execution:
             finally:
                 if self._hooks.has_active:
                     # Hooks publish or remove a table: a cancel must not interrupt their jobs.
-                    self._remove_job_tag()
+                    self.remove_job_tag()
             self._hooks.notify_finished(can_veto=plan.can_be_vetoed)
         return report
 
@@ -177,7 +178,7 @@ class Execution:
         try:
             return write_result(self._frame, options)
         except (HeadraceError, PySparkException, Py4JError) as error:
-            self._remove_job_tag()
+            self.remove_job_tag()
             if hook is None or not (hook.commits_natively and hook.must_roll_forward()):
                 raise
             message = describe_failure(error, self.assignment.text).message
@@ -249,8 +250,9 @@ class Execution:
         """
         if self.assignment.is_query or plan.hook is not None:
             return
-        if not self._link.report_start(self.assignment.statement_id, has_effects=True).applied:
-            raise LeaseLost(f"The driver does not own {self.assignment.statement_id} any more.")
+        tag = self.assignment.statement_id
+        if not self._link.report_start(tag, self.read_age, has_effects=True).applied:
+            raise LeaseLost(f"The driver does not own {tag} any more.")
         self.reported_start = True
 
     def _start_hooks(self, plan: ExecutionPlan | None) -> None:
@@ -294,7 +296,7 @@ class Execution:
         _LOG.warning("statement %s failed: %s", self.assignment.statement_id, summary)
         return _Outcome(StatementState.FAILED, failure=failure)
 
-    def _report(self, outcome: _Outcome, *, ran_seconds: float) -> Ended:
+    def _report(self, outcome: _Outcome) -> Ended:
         table, progress, rows_written = TableOutcome(), self._read_progress(), None
         if self._plan is not None and outcome.state is StatementState.SUCCESS:
             table = self._plan.describe_outcome()
@@ -313,16 +315,17 @@ class Execution:
             progress=progress,
             scope=None if self.assignment.query is None else self._read_scope(),
             task_outcome=self._task_outcome,
-            ran_seconds=ran_seconds,
             snapshot=self._capture_changes(),
+            ran_seconds=self.read_age(),
         )
 
     def _read_progress(self) -> Progress | None:
         """Return the final progress; None if there was no job."""
+        tag = self.assignment.statement_id
         try:
-            return self._spark.progress.read_final(self.assignment.statement_id)
+            return self._spark.progress.read_final(tag)
         except (Py4JError, OSError) as error:
-            _LOG.warning("statement %s: no progress: %s", self.assignment.statement_id, error)
+            _LOG.warning("statement %s: no progress: %s", tag, error)
             return None
 
     def _read_scope(self) -> NameScope | None:
@@ -349,10 +352,7 @@ class Execution:
 
     @property
     def _may_change_session(self) -> bool:
-        """Whether the statement may change the session in which others run.
-
-        A statement on streams changes the store.
-        """
+        """Whether the statement may change the session. One on streams changes the store."""
         assignment = self.assignment
         return not (assignment.is_query or assignment.isolated or assignment.command is not None)
 
@@ -368,17 +368,16 @@ class Execution:
             _LOG.warning("statement %s: no snapshot: %s", self.assignment.statement_id, error)
             return None
 
-    def _remove_job_tag(self) -> None:
-        """Remove the statement's tag from this thread."""
+    def remove_job_tag(self) -> None:
+        """Remove the statement's tag from this thread, which can then run other statements."""
         if not self._is_tagged:
             return
         self._is_tagged = False
+        tag = self.assignment.statement_id
         try:
-            self._spark.context.removeJobTag(self.assignment.statement_id)
+            self._spark.context.removeJobTag(tag)
         except (Py4JError, OSError) as error:
-            _LOG.warning(
-                "statement %s: its job tag was not removed: %s", self.assignment.statement_id, error
-            )
+            _LOG.warning("statement %s: its job tag was not removed: %s", tag, error)
 
     @property
     def _facts(self) -> StatementFacts:

@@ -17,7 +17,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import TypeVar
@@ -204,14 +204,22 @@ class NodeLink:
             self._update_nodes(renewed.nodes)
         return renewed
 
-    def report_start(self, statement_id: str, *, has_effects: bool = False) -> Acknowledged:
+    def report_start(
+        self, statement_id: str, read_age: Callable[[], float], *, has_effects: bool = False
+    ) -> Acknowledged:
         """Report that a statement is running.
 
         Args:
+            read_age: Returns the time since the start of the execution, in seconds. It is read for
+                each attempt to send the report, because a node derives the start from it.
             has_effects: See `Started.has_effects`.
         """
         message = Started(statement_id=statement_id, has_effects=has_effects)
-        return self._call("started", message, Acknowledged)
+        return self._call(
+            "started",
+            lambda: message.model_copy(update={"ran_seconds": read_age()}),
+            Acknowledged,
+        )
 
     def report_progress(self, progress: dict[str, Progress]) -> None:
         """Report the progress of statements once, without a retry: the next report supersedes it.
@@ -282,7 +290,7 @@ class NodeLink:
     def _call(
         self,
         name: str,
-        message: Message,
+        message: Message | Callable[[], Message],
         answer: type[Answer],
         *,
         seconds: float = _CALL_SECONDS,
@@ -292,18 +300,20 @@ class NodeLink:
         """Send a message until a node answers, and return the answer.
 
         Args:
+            message: The message, or a function that returns the message of each attempt.
             seconds: Timeout of one attempt.
             patience: Seconds without an answer from any node, after which NoNodeAnswers is raised.
                 The default is the bootstrap's `orphan_seconds`.
             deadline: Time after which NoNodeAnswers is raised, even if nodes answer that their
                 store is down. At least one attempt is made.
         """
-        body = message.model_dump_json().encode()
         patience = self.bootstrap.orphan_seconds if patience is None else patience
         is_strict = deadline is not None
         deadline = time.monotonic() + patience if deadline is None else deadline
         backoff = _FIRST_BACKOFF_SECONDS
         while True:
+            current = message() if callable(message) else message
+            body = current.model_dump_json().encode()
             remaining = max(deadline - time.monotonic(), _SHORTEST_ATTEMPT_SECONDS)
             response = self._attempt(name, body, min(seconds, remaining) if is_strict else seconds)
             if response is not None and response.status < HTTPStatus.MULTIPLE_CHOICES:

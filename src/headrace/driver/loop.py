@@ -223,7 +223,7 @@ class Loop:
         statement_id = execution.assignment.statement_id
         try:
             if not (execution.wait_for_end(_START_REPORT_SECONDS) or execution.reported_start):
-                self._link.report_start(statement_id)
+                self._link.report_start(statement_id, execution.read_age)
         except LinkRefused as error:
             # The report of the end includes the start.
             _LOG.error("statement %s: %s", statement_id, error.message)
@@ -237,7 +237,7 @@ class Loop:
             # The signal may have ended the JVM, and with it the statement.
             if ended.state is StatementState.SUCCESS or not self._is_terminating.is_set():
                 self._link.report_end(ended)
-            execution.leave_thread()
+            execution.remove_job_tag()
             if ended.state is StatementState.SUCCESS:
                 # From now on, the answers to renewals say whether a node needs the result.
                 self._held.confirm(statement_id)

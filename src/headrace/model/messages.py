@@ -228,6 +228,8 @@ class Started(Message):
     statement_id: StatementId
     has_effects: bool = False
     """Whether the statement may now change something that no transaction can roll back."""
+    ran_seconds: float | None = Field(default=None, ge=0, le=_MAX_RAN_SECONDS)
+    """Time since the start of the execution, on the driver's clock. The node derives the start."""
 
 
 class Transact(Message):
@@ -341,7 +343,7 @@ class Ended(Message):
     task_outcome: JobOutcome | None = None
     """What the task of a deployment has found out or done."""
     ran_seconds: float | None = Field(default=None, ge=0, le=_MAX_RAN_SECONDS)
-    """Duration of the execution. For a brief statement, this report replaces `started`."""
+    """Time since the start of the execution. For a brief statement, this replaces `started`."""
 
     @model_validator(mode="after")
     def _check_result(self) -> Ended:

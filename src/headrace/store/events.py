@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    Float,
     RowMapping,
     bindparam,
+    func,
     insert,
     or_,
     select,
@@ -35,7 +36,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from headrace.errors import InvalidRequest
 from headrace.model.event import Event
 from headrace.model.failure import Failure
-from headrace.store.clock import clock
+from headrace.store.clock import Instant, clock
 from headrace.store.database import Tx
 from headrace.store.notifications import EVENTS
 from headrace.store.tables import events
@@ -98,7 +99,7 @@ _APPEND = insert(events).values(
     entity_id=bindparam("entity_id"),
     source=bindparam("source"),
     target=bindparam("target"),
-    at=clock(bindparam("offset", type_=Float())),
+    at=func.coalesce(bindparam("at", type_=Instant()), clock()),
     actor=bindparam("actor"),
     detail=bindparam("detail"),
 )
@@ -108,7 +109,7 @@ class EarlierChange(NamedTuple):
     """A change of state that is reported together with the next one."""
 
     target: str
-    seconds_ago: float
+    at: datetime
 
 
 def append(
@@ -122,6 +123,7 @@ def append(
     detail: dict[str, Any] | None = None,
     failure: Failure | None = None,
     earlier: EarlierChange | None = None,
+    at: datetime | None = None,
 ) -> None:
     """Append the event of a change of state.
 
@@ -129,14 +131,20 @@ def append(
         failure: A failure to add to the detail, with a short message.
         earlier: A change before this one, whose event is appended too. The source is the state
             before both changes.
+        at: Time of the change, if it is earlier than now.
     """
-    row: dict[str, Any] = {"entity": entity, "entity_id": entity_id, "actor": actor, "offset": 0.0}
+    row: dict[str, Any] = {"entity": entity, "entity_id": entity_id, "actor": actor, "at": at}
     change = {"source": source, "target": target, "detail": _full_detail(detail, failure)}
     if earlier is None:
         tx.execute(_APPEND, row | change)
     else:
-        middle, offset = earlier.target, -earlier.seconds_ago
-        first: dict[str, Any] = {"source": source, "target": middle, "detail": {}, "offset": offset}
+        middle = earlier.target
+        first: dict[str, Any] = {
+            "source": source,
+            "target": middle,
+            "detail": {},
+            "at": earlier.at,
+        }
         tx.execute(_APPEND, [row | first, row | change | {"source": middle}])
     tx.wake(EVENTS)
 
@@ -163,7 +171,7 @@ def append_all(
         "target": target,
         "actor": actor,
         "detail": _full_detail(detail, failure),
-        "offset": 0.0,
+        "at": None,
     }
     tx.execute(_APPEND, [{**row, "entity_id": entity_id} for entity_id in entity_ids])
     tx.wake(EVENTS)

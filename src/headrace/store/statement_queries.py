@@ -5,6 +5,7 @@ SQLAlchemy takes longer to build a query than SQLite takes to run it: each query
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -12,9 +13,9 @@ from sqlalchemy import (
     Boolean,
     ColumnElement,
     Float,
-    Update,
     and_,
     bindparam,
+    case,
     exists,
     func,
     or_,
@@ -39,7 +40,7 @@ END_COLUMNS = (
     statements.c.started_at,
     statements.c.ended_at,
 )
-"""Columns that an update returns when it ends a statement."""
+"""Columns that an update of the state returns."""
 
 # The lock serialises the claims of one session, and makes a takeover wait for a claim.
 LOCK_CLAIMING_SESSION = (
@@ -71,9 +72,10 @@ def _values_on_entry(
         values.update(launched_at=None, started_at=None, epoch=None, progress=None)
         values["waiting_since"] = clock()
         values["may_have_effects"] = True
-    elif has_run or target in {StatementState.RUNNING, StatementState.SUCCESS}:
-        started = clock(bindparam("offset", type_=Float())) if has_run else clock()
-        values["started_at"] = func.coalesce(statements.c.started_at, started)
+    elif has_run:
+        values["started_at"] = func.coalesce(statements.c.started_at, _reported_start())
+    elif target in {StatementState.RUNNING, StatementState.SUCCESS}:
+        values["started_at"] = func.coalesce(statements.c.started_at, clock())
     if target in STATEMENT.terminal:
         values["ended_at"] = clock()
     if has_progress:
@@ -81,26 +83,31 @@ def _values_on_entry(
     return values
 
 
+def _reported_start() -> ColumnElement[datetime]:
+    """Return the start that a driver reports by its age, but no time before the claim."""
+    start = clock(bindparam("offset", type_=Float()))
+    return case((start < statements.c.launched_at, statements.c.launched_at), else_=start)
+
+
 @cache
 def update_state(
     target: StatementState, *, has_run: bool, has_progress: bool
-) -> Update | ReturningUpdate[Any]:
+) -> ReturningUpdate[Any]:
     """Return the update that changes the state from the parameter `source` to the target.
 
-    The update changes no row if the statement is in another state. It returns END_COLUMNS if the
-    target is terminal.
+    The update changes no row if the statement is in another state. It returns END_COLUMNS.
 
     Args:
         has_run: Whether the parameter `offset` is the start of the statement, in seconds relative
             to now.
         has_progress: Whether the parameter `last_progress` is the progress after the last task.
     """
-    change = (
+    return (
         update(statements)
         .where(statements.c.id == bindparam("statement"), statements.c.state == bindparam("source"))
         .values(_values_on_entry(target, has_run=has_run, has_progress=has_progress))
+        .returning(*END_COLUMNS)
     )
-    return change.returning(*END_COLUMNS) if target in STATEMENT.terminal else change
 
 
 @cache

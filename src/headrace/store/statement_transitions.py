@@ -5,9 +5,10 @@ Every transition is one compare-and-set, with its event.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import select, update
+from sqlalchemy import RowMapping, select, update
 
 from headrace.errors import CommitInDoubt, Committing, StatementTimeout
 from headrace.model.failure import Failure
@@ -127,8 +128,8 @@ def transition(
         result: A result, readable from the commit of this change on.
         result_seconds: How long the result is kept; required with `result`.
         detail: Detail of the event.
-        ran_seconds: Duration of the execution. If its start was not reported, the event of the
-            start is appended too.
+        ran_seconds: Time since the start of the execution. If the start was not reported, the event
+            of the start is appended too.
         progress: Progress after the last task.
         locked: The statement, if the transaction has locked it for this lease already.
 
@@ -140,7 +141,7 @@ def transition(
         return False
     source = statement.state
     epoch = None if lease is None else lease.epoch
-    if not change_state(
+    changed = change_state(
         tx,
         statement_id,
         source,
@@ -149,15 +150,16 @@ def transition(
         failure=failure,
         ran_seconds=ran_seconds,
         progress=progress,
-    ):
+    )
+    if changed is None:
         return False
     if result is not None:
         if result_seconds is None:
             raise ValueError("a result needs result_seconds")
         results.insert(tx, statement_id, result, result_seconds, lease=lease)
-    start = None
-    if ran_seconds is not None and source is StatementState.LAUNCHED:
-        start = events.EarlierChange(StatementState.RUNNING, ran_seconds)
+    is_start, start = target is StatementState.RUNNING, None
+    if ran_seconds is not None and source is StatementState.LAUNCHED and not is_start:
+        start = events.EarlierChange(StatementState.RUNNING, changed["started_at"])
     record(
         tx,
         statement_id,
@@ -168,6 +170,7 @@ def transition(
         detail=detail,
         failure=failure,
         earlier=start,
+        at=changed["started_at"] if is_start else None,
         wakes_driver=_concerns_driver(target, statement),
     )
     return True
@@ -335,12 +338,13 @@ def record(
     detail: dict[str, Any] | None = None,
     failure: Failure | None = None,
     earlier: events.EarlierChange | None = None,
+    at: datetime | None = None,
     wakes_driver: bool = True,
 ) -> None:
     """Append the event of a transition, and wake its subscribers after the commit.
 
     Args:
-        earlier: See `events.append`.
+        earlier, at: See `events.append`.
         wakes_driver: Whether the driver of the session may have something to do now.
     """
     events.append(
@@ -353,6 +357,7 @@ def record(
         detail=detail,
         failure=failure,
         earlier=earlier,
+        at=at,
     )
     if target in STATEMENT.terminal:
         tx.wake(statement_topic(statement_id))
@@ -375,10 +380,10 @@ def change_state(
     failure: Failure | None = None,
     ran_seconds: float | None = None,
     progress: Progress | None = None,
-) -> bool:
-    """Write a new state if the state still is `source`. Return whether it was written."""
-    names: dict[str, Any] = {"statement": statement_id, "source": source}
-    names.update(lease_epoch=epoch, new_failure=failure)
+) -> RowMapping | None:
+    """Write a new state. Return END_COLUMNS; None if the state is not `source` any more."""
+    names: dict[str, Any] = {"statement": statement_id, "source": source, "lease_epoch": epoch}
+    names["new_failure"] = failure
     if ran_seconds is not None:
         names["offset"] = -ran_seconds
     if progress is not None:
@@ -386,10 +391,8 @@ def change_state(
     change = update_state(
         target, has_run=ran_seconds is not None, has_progress=progress is not None
     )
-    if target not in STATEMENT.terminal:
-        return tx.execute(change, names).rowcount > 0
-    ended = tx.execute(change, names).mappings().one_or_none()
-    if ended is not None:
+    changed = tx.execute(change, names).mappings().one_or_none()
+    if changed is not None and target in STATEMENT.terminal:
         code = None if failure is None else failure.code
-        tx.ends.append(StatementEnd(outcome=target, code=code, **ended))
-    return ended is not None
+        tx.ends.append(StatementEnd(outcome=target, code=code, **changed))
+    return changed

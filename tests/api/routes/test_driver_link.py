@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import httpx
 import pytest
+from sqlalchemy import update
 from tests.support.in_process_node import InProcessNode, StartNode
 from tests.support.scripted_driver import ScriptedDriver
 from tests.support.waiting import wait_until
@@ -18,6 +19,8 @@ from headrace.model.failure import Failure
 from headrace.model.lifecycle import StatementState
 from headrace.model.messages import LINK_PREFIX
 from headrace.store import sessions
+from headrace.store.clock import clock
+from headrace.store.tables import statements
 
 
 def test_a_driver_that_did_not_receive_its_assignment_gets_it_again(node: InProcessNode) -> None:
@@ -250,6 +253,32 @@ def test_a_reported_start_time_is_kept(node: InProcessNode) -> None:
     assert node.statement(statement_id)["started_at"] == started_at
     events = node.events(statement_id)
     assert [event["to"] for event in events] == ["waiting", "launched", "running", "success"]
+
+
+@pytest.mark.parametrize("reports_start", [True, False])
+@pytest.mark.parametrize("age", [0.0, 0.1, 59.0, 3600.0])
+def test_the_start_time_is_when_the_execution_began_and_not_when_it_was_reported(
+    node: InProcessNode, age: float, *, reports_start: bool
+) -> None:
+    session_id, driver = node.start_session()
+    statement_id = node.submit(session=session_id)["id"]
+    driver.claim()
+    with node.database.write("test.claim_earlier") as tx:
+        tx.execute(update(statements).values(launched_at=clock(-60)))
+    before = datetime.now(UTC)
+    if reports_start:
+        driver.report_start(statement_id, ran_seconds=age)
+    else:
+        driver.succeed(statement_id, ran_seconds=age)
+    after = datetime.now(UTC)
+    shown = node.statement(statement_id)
+    launched, started = (
+        datetime.fromisoformat(shown[key]) for key in ("launched_at", "started_at")
+    )
+    ago = timedelta(seconds=age)
+    assert started == launched if age > 60 else before - ago <= started <= after - ago
+    running = next(event for event in node.events(statement_id) if event["to"] == "running")
+    assert running["at"] == shown["started_at"]
 
 
 def test_an_unknown_driver_call_gets_404(node: InProcessNode) -> None:

@@ -43,7 +43,7 @@ from headrace.errors import (
     LinkVersionUnsupported,
     Unauthorized,
 )
-from headrace.model.lifecycle import SessionState, StatementState
+from headrace.model.lifecycle import IN_FLIGHT, SessionState, StatementState
 from headrace.model.messages import (
     LINK_VERSION,
     Acknowledged,
@@ -254,11 +254,12 @@ class DriverLinkService:
                 StatementState.RUNNING,
                 actor=lease.actor,
                 lease=lease,
+                ran_seconds=message.ran_seconds,
                 locked=locked,
             )
             if locked is None:
                 load_owned_view(tx, lease)
-            elif message.has_effects:
+            elif message.has_effects and locked.state in IN_FLIGHT:
                 statement_transitions.note_effects(tx, statement_id)
                 applied = True
         return Acknowledged(applied=applied)
