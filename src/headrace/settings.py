@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import BaseModel, PrivateAttr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -93,6 +93,7 @@ class Settings(BaseSettings):
     opensearch: OpenSearchSettings = OpenSearchSettings()
     profiles: dict[str, Profile] = {}
     """Profiles by name; the profile `default` always exists."""
+    _is_embedded: bool = PrivateAttr(default=False)
 
     @classmethod
     def settings_customise_sources(
@@ -177,7 +178,19 @@ class Settings(BaseSettings):
 
     def for_embedded(self) -> Settings:
         """Return the settings of an embedded node. Its user is its operator, without a policy."""
-        return self.model_copy(update={"conf_policy": NO_CONF_POLICY})
+        settings = self.model_copy(update={"conf_policy": NO_CONF_POLICY})
+        settings._is_embedded = True  # noqa: SLF001 - a copy of this object
+        return settings
+
+    @property
+    def driver_folder(self) -> Path:
+        """Folder in which the drivers of this host run: relative locations begin there.
+
+        It is the working directory of the node. Commands in any folder can start an embedded node,
+        and relative paths must not depend on which of them did: drivers of an embedded node run in
+        the folder that contains the home.
+        """
+        return self.layout.path.parent if self._is_embedded else Path.cwd()
 
     def profile(self, name: str) -> Profile:
         """Return the profile with this name. Raise InvalidSetting if it does not exist."""

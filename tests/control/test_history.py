@@ -270,6 +270,7 @@ def _start_query(store: Database, session: str, name: str) -> str:
         scope="adhoc",
         name=name,
         spec=spec,
+        checkpoint_place=None,
         session_id=session,
         statement_id=None,
     )

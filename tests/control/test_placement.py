@@ -15,7 +15,7 @@ from headrace.control.host.health_checks import CheckStatus, check_cluster
 from headrace.control.host.process_identity import this_host
 from headrace.control.node import Node
 from headrace.control.placement import find_unshared
-from headrace.errors import UnsharedLocation
+from headrace.errors import InvalidSetting, UnsharedLocation
 from headrace.store import nodes
 from headrace.store.database import Database
 
@@ -116,3 +116,15 @@ def test_doctor_says_whether_nodes_can_run_on_several_hosts(
     assert local.status is CheckStatus.WARNING
     assert "results.location" in local.found
     assert local.fix
+
+
+@pytest.mark.parametrize(
+    "setting", ["results.location", "streams.checkpoints", "jobs.state_location"]
+)
+def test_a_node_does_not_start_with_a_password_in_a_location(tmp_path: Path, setting: str) -> None:
+    section, name = setting.split(".")
+    settings = make_settings(tmp_path, **{section: {name: "s3a://key:hunter2@bucket/x"}})
+    with pytest.raises(InvalidSetting, match=setting) as caught:
+        Node(settings, address="http://127.0.0.1:1", embedded=False)
+
+    assert "hunter2" not in f"{caught.value.message} {caught.value.hint}"

@@ -186,12 +186,29 @@ def test_a_statement_may_choose_a_location_only_below_an_allowed_one(
 ) -> None:
     node = start_node(results={"allowed": [str(tmp_path / "shared")]})
     session_id, driver = node.start_session()
-    for location in ("http://127.0.0.1:9", "/", str(tmp_path), f"{tmp_path}/shared2", "relative"):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "link").symlink_to(tmp_path)
+    denied = ["http://127.0.0.1:9", "/", str(tmp_path), f"{tmp_path}/shared2", "relative"]
+    denied += [f"file://elsewhere{tmp_path}/shared/a", f"{tmp_path}/shared/link/other"]
+    for location in denied:
         body = {"statement": "SELECT 1", "session": session_id, "result_location": location}
         response = node.http.post("/api/v1/statements", json=body)
         assert (response.status_code, response.json()["code"]) == (403, "result_location_denied")
     forged = f"{tmp_path}/shared/../other"
     body = {"statement": "SELECT 1", "session": session_id, "result_location": forged}
     assert node.http.post("/api/v1/statements", json=body).status_code == 403
-    statement_id = node.submit(session=session_id, result_location=f"{tmp_path}/shared/a")["id"]
-    assert driver.claim().result_location == f"{tmp_path}/shared/a/{statement_id}-1-1"
+    for location in (f"{tmp_path}/shared/a", f"FILE://localhost{tmp_path}/shared//a"):
+        statement_id = node.submit(session=session_id, result_location=location)["id"]
+        assert driver.claim().result_location == f"{location}/{statement_id}-1-1"
+        driver.succeed(statement_id)
+
+
+def test_a_result_location_with_a_password_is_refused_without_showing_it(
+    start_node: StartNode,
+) -> None:
+    node = start_node(results={"allowed": ["s3a://bucket/results"]})
+    body = {"statement": "SELECT 1", "result_location": "s3a://key:hunter2@bucket/results/a"}
+    response = node.http.post("/api/v1/statements", json=body)
+
+    assert (response.status_code, response.json()["code"]) == (400, "invalid_location")
+    assert "hunter2" not in response.text

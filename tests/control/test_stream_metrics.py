@@ -34,6 +34,7 @@ class Queries:
             scope="adhoc",
             name=name,
             spec=QuerySpec(text=f"SAVE STREAM t TO noop IDENTIFIED BY `{name}`", sink="noop"),
+            checkpoint_place=None,
             session_id=self._lease.session_id,
             statement_id=None,
         )

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.errors import ResultsUnavailable
 from headrace.storage import locations
+from headrace.storage.places import join, local_path
 
 
 @pytest.fixture(params=["path", "file", "local", "memory"])
@@ -28,7 +29,7 @@ def _create(location: str) -> None:
 
 def test_a_file_can_be_read_until_it_is_deleted(location: str) -> None:
     _create(location)
-    file = locations.join(location, "a.txt")
+    file = join(location, "a.txt")
     locations.write(file, b"content")
     assert locations.read(file) == b"content"
     with locations.open_input_file(file) as stream:
@@ -43,21 +44,21 @@ def test_a_file_can_be_read_until_it_is_deleted(location: str) -> None:
 def test_only_the_named_files_are_kept(location: str) -> None:
     _create(location)
     for name in ("a", "b", "c"):
-        locations.write(locations.join(location, name), b"content")
+        locations.write(join(location, name), b"content")
     locations.delete_files_except(location, {"b"})
     assert locations.list_names(location) == ["b"]
 
 
 def test_a_missing_directory_has_no_names(location: str) -> None:
-    assert locations.list_names(locations.join(location, "missing")) == []
+    assert locations.list_names(join(location, "missing")) == []
 
 
 def test_only_uris_of_this_host_are_local_paths() -> None:
-    assert locations.local_path("results/a") == Path("results/a")
-    assert locations.local_path("file:///a%20b/c") == Path("/a b/c")
-    assert locations.local_path("file:/a/b") == Path("/a/b")
-    assert locations.local_path("s3://bucket/a") is None
-    assert locations.join("s3://bucket/a/", "b") == "s3://bucket/a/b"
+    assert local_path("results/a") == Path("results/a")
+    assert local_path("file:///a%20b/c") == Path("/a%20b/c")
+    assert local_path("file:/a/b") == Path("/a/b")
+    assert local_path("s3://bucket/a") is None
+    assert join("s3://bucket/a/", "b") == "s3://bucket/a/b"
 
 
 def test_an_unknown_file_system_is_named_in_the_error() -> None:

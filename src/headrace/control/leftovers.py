@@ -18,6 +18,7 @@ from headrace.errors import ResultsUnavailable
 from headrace.model.result import ResultAttempt
 from headrace.model.session import DriverLease
 from headrace.storage import locations
+from headrace.storage.places import identify, join
 from headrace.store import sessions, takeovers
 from headrace.store.abandoned_results import find_abandoned
 
@@ -38,7 +39,7 @@ class AbandonedResults:
         self._database = context.database
         settings = context.settings
         searched = [settings.results_location, *settings.results.allowed]
-        self._locations = {location.rstrip("/"): location for location in searched}.values()
+        self._locations = {identify(location): location for location in searched}.values()
         # A driver on a lost host writes until it has not reached a node for this time.
         self._grace_seconds = context.settings.lease.orphan.total_seconds()
         self._calls = calls
@@ -75,7 +76,7 @@ class AbandonedResults:
 
     def _delete(self, location: str, attempt: ResultAttempt) -> bool:
         try:
-            self._calls.call(locations.delete, locations.join(location, attempt.name))
+            self._calls.call(locations.delete, join(location, attempt.name))
         except ResultsUnavailable as error:
             _LOG.error("the files of a killed attempt could not be deleted: %s", error.message)
             return False

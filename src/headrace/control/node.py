@@ -33,7 +33,7 @@ from headrace.control.metrics import StoreMetrics, make_request_durations
 from headrace.control.node_lease import ExpiredNodes, NodeLease
 from headrace.control.nodes import Nodes
 from headrace.control.periodic_tasks import PeriodicTask, PeriodicTasks
-from headrace.control.placement import check_placement
+from headrace.control.placement import check_locations, check_placement
 from headrace.control.result_reads import ResultReads
 from headrace.control.retention import Retention
 from headrace.control.sessions.closing import Closings
@@ -96,9 +96,10 @@ class Node:
             StoreInUse: If another node has the SQLite store open.
             StoreUnavailable: If the store does not answer.
             SchemaTooNew: If a newer version has migrated the store.
-            InvalidSetting: If the home cannot be created, or a backend lacks a library or a
-                setting on this node.
+            InvalidSetting: If the home cannot be created, a location contains a password, or a
+                backend lacks a library or a setting on this node.
         """
+        check_locations(settings)
         _create_home(settings)
         if embedded:
             settings = settings.for_embedded()

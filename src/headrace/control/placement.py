@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headrace.control.host.process_identity import HostIdentity, this_host
-from headrace.errors import UnsharedLocation
+from headrace.errors import InvalidLocation, InvalidSetting, UnsharedLocation
 from headrace.model.node import NodeRecord
 from headrace.settings import Settings
-from headrace.storage.local_path import local_path
+from headrace.storage.places import check_has_no_password, is_below, local_path
 from headrace.store import nodes
 from headrace.store.database import Tx
 
@@ -32,6 +32,25 @@ def find_unshared(settings: Settings) -> dict[str, str]:
     if settings.catalog.kind == "managed":
         unshared["catalog.kind"] = "managed"
     return unshared
+
+
+def check_locations(settings: Settings) -> None:
+    """Raise InvalidSetting if a location contains a password, which lists and logs would show."""
+    locations: dict[str, list[str | None]] = {
+        "results.location": [settings.results.location],
+        "results.allowed": [*settings.results.allowed],
+        "streams.checkpoints": [settings.streams.checkpoints],
+        "streams.location": [settings.streams.location],
+        "jobs.state_location": [settings.jobs.state_location],
+        "catalog.warehouse": [settings.catalog.warehouse],
+    }
+    for name, values in locations.items():
+        for value in values:
+            try:
+                check_has_no_password(value or "")
+            except InvalidLocation as error:
+                message = f"The setting {name} is not valid: {error.message}"
+                raise InvalidSetting(message, hint=error.hint) from None
 
 
 def check_placement(tx: Tx, settings: Settings) -> None:
@@ -69,5 +88,6 @@ def _find_other_host(live: Iterable[NodeRecord]) -> NodeRecord | None:
 
 
 def _is_shared(location: str, shared_paths: Iterable[Path]) -> bool:
-    path = local_path(location)
-    return path is None or any(path.is_relative_to(shared) for shared in shared_paths)
+    if local_path(location) is None:
+        return True
+    return any(is_below(location, str(shared)) for shared in shared_paths)

@@ -28,6 +28,7 @@ from headrace.errors.jobs import (
     SessionConflict,
     VersionNotFound,
 )
+from headrace.errors.locations import InvalidLocation
 from headrace.errors.refusals import (
     AlreadyEnded,
     AmbiguousId,
@@ -153,6 +154,7 @@ __all__ = [
     "FormatCannotHold",
     "HeadraceError",
     "IdempotencyConflict",
+    "InvalidLocation",
     "InvalidManifests",
     "InvalidMaterializedView",
     "InvalidRequest",

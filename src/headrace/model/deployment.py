@@ -134,6 +134,8 @@ class Job:
     generation: int
     """Raised by every change. A plan is valid for one generation."""
     state_location: str
+    state_place: str | None
+    """Identity of the place of `state_location`; None if an earlier version stored the job."""
     version_id: str | None
     """The deployed version; None while the first one is being deployed."""
     run: str | None
@@ -313,6 +315,8 @@ class DeploymentPlan(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     state_location: str
+    state_place: str | None = None
+    """Identity of the place of the state location; None in plans of earlier versions."""
     jobs: list[PlannedJob] = []
     errors: list[ManifestError] = []
     notes: list[str] = []

@@ -169,6 +169,8 @@ class NewStreamQuery:
     name: str
     spec: QuerySpec
     session_id: str
+    checkpoint_place: str | None
+    """Identity of the place of `spec.checkpoint`. The store compares only this text."""
     statement_id: str | None
     """Statement that starts the query; None for a query that is restarted."""
     attempt: int = 1
@@ -188,6 +190,8 @@ class StreamQuery:
     name: str
     """Unique among the owner's live queries of the scope, whatever its case."""
     spec: QuerySpec
+    checkpoint_place: str | None
+    """See `NewStreamQuery`."""
     state: StreamState
     wanted: Wanted
     generation: int

@@ -18,6 +18,7 @@ from headrace.results.manifest import read_listing
 from headrace.results.reader import BatchReference, StoredRows, list_batches, read_batches
 from headrace.results.schema import Schema, parse_schema
 from headrace.storage import locations
+from headrace.storage.places import join
 
 _MAX_BYTES = 8 << 20
 _MAX_BATCHES = 1_000_000
@@ -28,7 +29,7 @@ def write_finished_parts(location: str, number: int, finished: FinishedParts) ->
     # As for the manifest: names may contain lone surrogates.
     content = json.dumps(finished.model_dump(mode="python")).encode()
     # A private file appears with its whole content.
-    locations.write(locations.join(location, _file_name(number)), content, private=True)
+    locations.write(join(location, _file_name(number)), content, private=True)
 
 
 class EarlyRows:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from headrace.errors import HeadraceError, InvalidResult, ResultGone, ResultsUnavailable
 from headrace.model.result import FinishedParts, Manifest
 from headrace.storage import locations
+from headrace.storage.places import join
 
 _MANIFEST_NAME = "manifest.json"
 _MAX_MANIFEST_BYTES = 32 << 20
@@ -53,7 +54,7 @@ def write_manifest(location: str, manifest: Manifest) -> None:
     """
     # Pydantic's JSON writer refuses lone surrogates, which Spark allows in names.
     content = json.dumps(manifest.model_dump(mode="python"))
-    locations.write(locations.join(location, _MANIFEST_NAME), content.encode())
+    locations.write(join(location, _MANIFEST_NAME), content.encode())
 
 
 @contextmanager

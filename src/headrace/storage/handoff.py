@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 
 from headrace.storage import locations
+from headrace.storage.places import join
 
 _FOLDER = "handoff"
 
@@ -20,9 +21,9 @@ def write_handoff(results: str, name: str, content: bytes) -> str:
         name: Prefix of the object's name, by which `delete_handoffs` finds it. It may be public.
         content: Bytes for the reader, for example a bootstrap with its token.
     """
-    folder = locations.join(results, _FOLDER)
+    folder = join(results, _FOLDER)
     locations.create_directory(folder)
-    location = locations.join(folder, f"{name}.{secrets.token_urlsafe(32)}")
+    location = join(folder, f"{name}.{secrets.token_urlsafe(32)}")
     locations.write(location, content, private=True)
     return location
 
@@ -40,7 +41,7 @@ def read_and_delete_handoff(location: str) -> bytes:
 
 def delete_handoffs(results: str, name: str) -> None:
     """Delete the unread objects of a name. Raises ResultsUnavailable."""
-    folder = locations.join(results, _FOLDER)
+    folder = join(results, _FOLDER)
     for entry in locations.list_names(folder):
         if entry.startswith(f"{name}."):
-            locations.delete(locations.join(folder, entry))
+            locations.delete(join(folder, entry))

@@ -16,12 +16,7 @@ import pyarrow as pa
 
 from headrace.errors import ResultsUnavailable
 from headrace.private_files import write_private
-from headrace.storage.local_path import local_path
-
-
-def join(location: str, name: str) -> str:
-    """Return the location of `name` below `location`."""
-    return f"{location.rstrip('/')}/{name}"
+from headrace.storage.places import join, local_path, mask_password
 
 
 def filesystem(location: str) -> tuple[Any, str]:
@@ -169,4 +164,4 @@ def delete_files_except(location: str, names: set[str]) -> None:
 
 def _unavailable(action: str, location: str, error: Exception) -> ResultsUnavailable:
     reason = str(error) or type(error).__name__
-    return ResultsUnavailable(f"Cannot {action} {location}: {reason}")
+    return ResultsUnavailable(f"Cannot {action} {mask_password(location)}: {reason}")

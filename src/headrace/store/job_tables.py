@@ -29,6 +29,8 @@ jobs = Table(
     Column("state", enum_type(JobState, check="known_state"), nullable=False),
     Column("generation", Integer, nullable=False),
     Column("state_location", Text, nullable=False),
+    # The identity of its place.
+    Column("state_place", Text),
     Column("version_id", id_type()),
     Column("run", Text),
     Column("change_id", id_type()),
@@ -42,8 +44,8 @@ jobs = Table(
     ),
     # Two jobs of one name would write to the same directories.
     Index(
-        "jobs_live_place",
-        "state_location",
+        "jobs_live_state_place",
+        "state_place",
         "name_key",
         unique=True,
         sqlite_where=LIVE,

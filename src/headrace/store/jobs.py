@@ -65,8 +65,21 @@ def list_live(tx: Tx, owner: str, *, names: Collection[str] | None = None) -> li
     return [Job(**row) for row in rows]
 
 
-def insert_job(tx: Tx, owner: str, name: str, state_location: str, *, actor: str) -> Job:
+def is_place_taken(tx: Tx, name: str, state_place: str) -> bool:
+    """Return whether a live job of any owner has this name and keeps its state in this place."""
+    query = select(jobs.c.id).where(
+        jobs.c.state_place == state_place, jobs.c.name_key == name.casefold(), _LIVE
+    )
+    return tx.execute(query.limit(1)).first() is not None
+
+
+def insert_job(
+    tx: Tx, owner: str, name: str, state_location: str, *, state_place: str, actor: str
+) -> Job:
     """Insert a job that is being deployed for the first time.
+
+    Args:
+        state_place: Identity of the place of the state location.
 
     Raise JobNameTaken if another job has the name, or keeps its state in the same place.
     """
@@ -79,13 +92,14 @@ def insert_job(tx: Tx, owner: str, name: str, state_location: str, *, actor: str
         "state": JOB.initial,
         "generation": 1,
         "state_location": state_location,
+        "state_place": state_place,
     }
     try:
         tx.execute(insert(jobs).values(created_at=clock(), updated_at=clock()), row)
     except IntegrityError as error:
         raise JobNameTaken(
             f"A job {name!r} exists already, or keeps its state at {state_location}.",
-            hint="Choose another name or another state location.",
+            hint="Choose another name, or another state location with --state-location.",
         ) from error
     events.append(tx, _ENTITY, job_id, None, JOB.initial, actor=actor, detail={"name": name})
     job = get(tx, job_id)

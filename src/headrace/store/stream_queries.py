@@ -30,7 +30,11 @@ ENTITY = "stream"
 MAX_PER_SESSION = 200
 """Largest number of live queries of one session. Its driver reports all of them in one message."""
 IS_LIVE = stream_queries.c.ended_at.is_(None)
-_RECORD = [column for column in stream_queries.c if column.name not in {"name_key", "checkpoint"}]
+_HIDDEN = {"name_key", "checkpoint"}
+_RECORD = [
+    *(column for column in stream_queries.c if column.name not in _HIDDEN),
+    stream_queries.c.checkpoint.label("checkpoint_place"),
+]
 _SELECT = select(*_RECORD)
 _OF_STATEMENT = exists().where(
     statements.c.id == stream_queries.c.statement_id, statements.c.ended_at.is_(None)
@@ -62,7 +66,7 @@ def insert_query(tx: Tx, new: NewStreamQuery, *, actor: str) -> None:
         "name": new.name,
         "name_key": new.name.casefold(),
         "spec": new.spec,
-        "checkpoint": new.spec.checkpoint,
+        "checkpoint": new.checkpoint_place,
         "state": STREAM.initial,
         "wanted": Wanted.RUNNING,
         "generation": 1,
@@ -116,9 +120,9 @@ def _check_conflicts(tx: Tx, new: NewStreamQuery) -> None:
             hint="Choose another name with IDENTIFIED BY, or stop that query first:"
             f" STOP STREAM `{other.name}`.",
         )
-    if new.spec.checkpoint is None:
+    if new.checkpoint_place is None:
         return
-    other = _first(tx, _SELECT.where(stream_queries.c.checkpoint == new.spec.checkpoint, IS_LIVE))
+    other = _first(tx, _SELECT.where(stream_queries.c.checkpoint == new.checkpoint_place, IS_LIVE))
     if other is None:
         return
     is_own = other.owner == new.owner
@@ -152,25 +156,24 @@ def find(tx: Tx, owner: str, scope: str, name: str) -> StreamQuery | None:
     return _first(tx, query.order_by(stream_queries.c.id.desc()).limit(1))
 
 
-def find_last_of_checkpoint(tx: Tx, owner: str, checkpoint: str) -> StreamQuery | None:
-    """Return the last query of an owner that has used a checkpoint, or None if there is none."""
-    query = _SELECT.where(
-        stream_queries.c.checkpoint == checkpoint, stream_queries.c.owner == owner
-    )
+def find_last_of_checkpoint(tx: Tx, owner: str, place: str) -> StreamQuery | None:
+    """Return the last query of an owner whose checkpoint has this identity, or None."""
+    query = _SELECT.where(stream_queries.c.checkpoint == place, stream_queries.c.owner == owner)
     return _first(tx, query.order_by(stream_queries.c.id.desc()).limit(1))
 
 
-def find_last_batches(tx: Tx, owner: str, checkpoints: Collection[str]) -> dict[str, int]:
+def find_last_batches(tx: Tx, owner: str, places: Collection[str]) -> dict[str, int]:
     """Return the last batch that is known of each checkpoint, by the name of the query.
 
-    A checkpoint without a committed batch is missing.
+    Checkpoints are given by the identities of their places. A checkpoint without a committed batch
+    is missing.
     """
     last = func.max(stream_queries.c.last_batch)
     query = (
         select(stream_queries.c.name, last.label("batch"))
         .where(
             stream_queries.c.owner == owner,
-            stream_queries.c.checkpoint.in_(checkpoints),
+            stream_queries.c.checkpoint.in_(places),
             stream_queries.c.last_batch.is_not(None),
         )
         .group_by(stream_queries.c.name)

@@ -47,6 +47,7 @@ stream_queries = Table(
     Column("name", Text, nullable=False),
     Column("name_key", Text, nullable=False),
     Column("spec", Document(QuerySpec), nullable=False),
+    # The identity of its place: the spec has the location.
     Column("checkpoint", Text),
     Column("state", enum_type(StreamState, check="known_state"), nullable=False),
     Column("wanted", enum_type(Wanted), nullable=False),

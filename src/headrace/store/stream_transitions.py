@@ -200,6 +200,7 @@ def restart(tx: Tx, ended: StreamQuery, session_id: str, *, actor: str) -> str:
         scope=ended.scope,
         name=ended.name,
         spec=ended.spec,
+        checkpoint_place=ended.checkpoint_place,
         session_id=session_id,
         statement_id=None,
         attempt=ended.attempt + 1,

@@ -50,6 +50,7 @@ def test_a_streaming_query_keeps_the_node_alive_until_it_has_ended(
         scope="adhoc",
         name="q",
         spec=QuerySpec(text="SAVE STREAM t TO noop", sink="noop"),
+        checkpoint_place=None,
         session_id=session,
         statement_id=None,
     )

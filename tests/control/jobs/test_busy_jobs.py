@@ -19,13 +19,16 @@ def test_a_query_of_a_job_that_is_being_changed_cannot_be_changed(
     name = f"job-{action}"
     session, _driver = node.start_session(kind="streaming")
     with node.database.write("test") as tx:
-        job = jobs.insert_job(tx, "anonymous", name, "/state", actor="anonymous")
+        job = jobs.insert_job(
+            tx, "anonymous", name, "/state", state_place="file:/state", actor="anonymous"
+        )
         query = NewStreamQuery(
             id=new_id("sq"),
             owner="anonymous",
             scope=name,
             name="q",
             spec=QuerySpec(text="SAVE STREAM s TO noop", sink="noop"),
+            checkpoint_place=None,
             session_id=session,
             statement_id=None,
         )

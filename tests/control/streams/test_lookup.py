@@ -16,6 +16,7 @@ def insert(node: InProcessNode, session: str, scope: str, name: str) -> str:
         scope=scope,
         name=name,
         spec=QuerySpec(text="SAVE STREAM s TO noop", sink="noop"),
+        checkpoint_place=None,
         session_id=session,
         statement_id=None,
     )

@@ -22,7 +22,7 @@ CONTENT = SavepointContent(
 
 
 def insert_job(tx: Tx, name: str = "j", owner: str = "o", location: str = "/state") -> Job:
-    return jobs.insert_job(tx, owner, name, location, actor=owner)
+    return jobs.insert_job(tx, owner, name, location, state_place=f"file:{location}", actor=owner)
 
 
 def deploy(tx: Tx, *names: str) -> tuple[str, list[str]]:

@@ -199,6 +199,7 @@ def test_no_query_scans_all_ended_streaming_queries(store: Database, act: Any) -
         scope="adhoc",
         name="q",
         spec=QuerySpec(text="SAVE STREAM t TO noop", sink="noop"),
+        checkpoint_place=None,
         session_id=session,
         statement_id=None,
     )

@@ -26,6 +26,7 @@ def test_a_change_between_two_reads_raises_a_generation_that_the_driver_does_not
             scope="adhoc",
             name="q",
             spec=QuerySpec(text="SAVE STREAM s TO noop", sink="noop"),
+            checkpoint_place=None,
             session_id=session_id,
             statement_id=None,
         )

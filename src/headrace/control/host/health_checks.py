@@ -28,7 +28,7 @@ from headrace.errors import HeadraceError, InvalidSetting, StoreInUse
 from headrace.extras import find_missing, install_command
 from headrace.settings import Settings, load
 from headrace.storage import locations
-from headrace.storage.local_path import local_path
+from headrace.storage.places import join, local_path, mask_password
 from headrace.store.database import Database
 
 SPARK = "4.1."
@@ -131,21 +131,22 @@ def check_store(settings: Settings) -> CheckResult:
 def check_results(settings: Settings) -> CheckResult:
     """Check that results can be written, read and deleted, and that the disk has free space."""
     name, location = "results", settings.results_location
+    shown = mask_password(location)
     path = local_path(location)
     if path is not None and not path.exists():
-        return _check_folder(name, _existing_parent(path), f"{location} (does not exist yet)")
+        return _check_folder(name, _existing_parent(path), f"{shown} (does not exist yet)")
     if path is None and location.startswith("s3") and (missing := find_missing("emr")):
-        found = f"{location} needs packages that are not installed: {', '.join(missing)}"
+        found = f"{shown} needs packages that are not installed: {', '.join(missing)}"
         return CheckResult(name, CheckStatus.FAILED, found, install_command("emr"))
-    file = locations.join(location, f".probe-{secrets.token_hex(4)}")
+    file = join(location, f".probe-{secrets.token_hex(4)}")
     try:
         locations.write(file, b"headrace")
         locations.read(file)
     finally:
         _delete_file(file)
     if path is not None:
-        return _check_folder(name, path, location)
-    return CheckResult(name, CheckStatus.OK, f"{location} is writable")
+        return _check_folder(name, path, shown)
+    return CheckResult(name, CheckStatus.OK, f"{shown} is writable")
 
 
 def check_port(settings: Settings) -> CheckResult:

@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Mapping
 
 from headrace.control.jobs.job_changer import KIND
-from headrace.control.jobs.places import new_run
+from headrace.control.jobs.places import new_run, owner_folder
+from headrace.control.places import SessionPlaces
 from headrace.errors import JobBusy, PlanNotApplicable, PlanOutdated
 from headrace.model.deployment import (
     ChangeRecord,
@@ -21,6 +22,7 @@ from headrace.model.job import JobDecision
 from headrace.model.lifecycle import DeploymentState, JobState
 from headrace.model.stream_query import StreamQuery
 from headrace.settings import Settings
+from headrace.storage.places import identify, join
 from headrace.store import job_changes, jobs, operations, stream_queries
 from headrace.store.database import Tx
 
@@ -103,8 +105,11 @@ def _lock_job(tx: Tx, deployment: Deployment, planned: PlannedJob) -> Job:
         present = jobs.find(tx, owner, planned.name)
         if present is not None:
             raise _outdated(planned, "it was deployed for the first time by another deployment")
-        location = deployment.plan.state_location
-        return jobs.insert_job(tx, owner, planned.name, location, actor=owner)
+        plan = deployment.plan
+        place = plan.state_place or identify(plan.state_location)
+        return jobs.insert_job(
+            tx, owner, planned.name, plan.state_location, state_place=place, actor=owner
+        )
     job = jobs.lock(tx, planned.job_id)
     if job is None or job.ended_at is not None:
         raise _outdated(planned, "it was deleted")
@@ -202,8 +207,10 @@ def _choose_paths(
             if path is None:
                 # A job that was deleted and is deployed again begins with version 1 again.
                 own = f"{job.name}-{job.id[-_ID_DIGITS:]}"
-                parts = [settings.streams_location, f"jobs-{job.owner}", own, str(version)]
-                path = "/".join([*parts, query.directory]).rstrip("/")
+                parts = [f"jobs-{owner_folder(job.owner)}", own, str(version), query.directory]
+                places = SessionPlaces(settings, spec.session.spec.profile, spec.session.spec.conf)
+                start = places.to_hadoop_form(settings.streams_location)
+                path = join(start, *filter(None, parts))
         chosen = query.spec.model_copy(update={"path": path})
         queries.append(query.model_copy(update={"spec": chosen}))
     return spec.model_copy(update={"queries": queries})

@@ -17,7 +17,7 @@ from headrace.control.jobs.job_queries import (
     start_queries,
     stop_job,
 )
-from headrace.control.jobs.places import JobPlaces
+from headrace.control.jobs.places import JobPlaces, identity_of
 from headrace.control.jobs.pruning import begin_pruning
 from headrace.control.jobs.step_effects import (
     StepEffects,
@@ -112,7 +112,7 @@ class ChangeSteps(StepEffects):
         run, job = change.record.old_run, get_job(tx, change)
         if run is None:
             return {}
-        places = JobPlaces(job.state_location, job.name)
+        places = JobPlaces(identity_of(job), job.name)
         checkpoints = [places.checkpoint_of(run, query) for query in version.spec.queries]
         return stream_queries.find_last_batches(tx, change.owner, checkpoints)
 
@@ -174,9 +174,7 @@ class ChangeSteps(StepEffects):
             started = start_queries(
                 tx,
                 version,
-                JobPlaces(job.state_location, job.name),
-                owner=job.owner,
-                name=job.name,
+                job,
                 run=record.new_run,
                 session_id=session_id,
                 last_batches=self._last_batches(tx, change),

@@ -30,6 +30,7 @@ from headrace.model.job import JobMetadata, JobRows
 from headrace.model.session import SessionSpec
 from headrace.model.stream_providers import CHECKPOINT_OPTION
 from headrace.model.stream_query import QuerySpec
+from headrace.storage.places import to_hadoop_form
 
 _STATIC_SQL = (
     "spark.sql.extensions",
@@ -170,12 +171,13 @@ def _compile(
             hint=f"Remove the option {CHECKPOINT_OPTION}.",
         )
     check_retry_options(sink.options, conf)
+    path = sink.by_key.get("path") if sink.provider.has_default_path else None
     texts = [*streams, *([] if definition is None else [definition.to_sql()])]
     spec = QuerySpec(
         text=text,
         definitions=texts,
         sink=sink.provider.name,
-        path=sink.by_key.get("path") if sink.provider.has_default_path else None,
+        path=None if path is None else to_hadoop_form(path),
         conf=dict(conf),
         rows=rows,
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from headrace.control.jobs.places import JobPlaces
-from headrace.model.deployment import JobQuery, JobVersion, WrittenOutput
+from headrace.control.jobs.places import JobPlaces, identity_of
+from headrace.model.deployment import Job, JobQuery, JobVersion, WrittenOutput
 from headrace.model.failure import Failure
 from headrace.model.ids import new_id
 from headrace.model.job import JobMetadata
@@ -46,10 +46,8 @@ def build_query_spec(
 def start_queries(
     tx: Tx,
     version: JobVersion,
-    places: JobPlaces,
+    job: Job,
     *,
-    owner: str,
-    name: str,
     run: str,
     session_id: str,
     last_batches: Mapping[str, int],
@@ -64,13 +62,16 @@ def start_queries(
         StreamNameExists, CheckpointInUse, TooManyStreams: Before anything is inserted.
     """
     sessions.lock(tx, session_id)
+    places = JobPlaces(job.state_location, job.name)
+    identities = JobPlaces(identity_of(job), job.name)
     new = [
         NewStreamQuery(
             id=new_id("sq"),
-            owner=owner,
-            scope=name,
+            owner=job.owner,
+            scope=job.name,
             name=query.name,
-            spec=build_query_spec(query, version, places, name=name, run=run),
+            spec=build_query_spec(query, version, places, name=job.name, run=run),
+            checkpoint_place=identities.checkpoint_of(run, query),
             session_id=session_id,
             statement_id=None,
             last_batch=last_batches.get(query.directory),

@@ -2,63 +2,70 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
 import uuid
 
-from headrace.errors import InvalidRequest
-from headrace.model.deployment import JobQuery
-
-_URI = re.compile(
-    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<host>[^/]*))?(?P<path>.*)", re.DOTALL
-)
+from headrace.control.file_names import to_file_name
+from headrace.errors import InvalidLocation
+from headrace.model.deployment import Job, JobQuery
+from headrace.storage.places import identify, is_relative, join, to_hadoop_form
 
 
 def normalize_location(location: str) -> str:
-    """Return a state location in the only spelling that the store knows.
+    """Return a state location in the spelling that a job keeps.
 
-    Raise InvalidRequest unless it is an absolute path, or a URI with an absolute path.
+    Raise InvalidLocation unless it is an absolute path, or a URI with an absolute path, without a
+    password.
     """
-    match = _URI.fullmatch(location)
-    scheme, host = ("", "") if match is None else (match["scheme"].lower(), match["host"] or "")
-    path = location if match is None else match["path"]
-    is_local = scheme in {"", "file"}
-    if (is_local and not path.startswith("/")) or (not is_local and not host and not path):
-        raise InvalidRequest(
+    if is_relative(location):
+        raise InvalidLocation(
             f"The state location {location!r} is not absolute. Drivers on other hosts would look"
             " for it in another directory.",
             hint="Give an absolute path, or a URI such as s3://bucket/jobs.",
         )
-    clean = posixpath.normpath(f"/{path.lstrip('/')}").rstrip("/")
-    if is_local:
-        return clean or "/"
-    return f"{scheme}://{host}{clean}"
+    return to_hadoop_form(location)
+
+
+def default_location(jobs_location: str, owner: str) -> str:
+    """Return the state location of an owner's jobs below a location for all owners."""
+    return normalize_location(join(jobs_location, owner_folder(owner)))
+
+
+def owner_folder(owner: str) -> str:
+    """Return the name of an owner's directory: the owner's name where that is a file name."""
+    is_file_name = owner not in {"", ".", ".."} and not {"/", "%"}.intersection(owner)
+    return owner if is_file_name else to_file_name(owner)
 
 
 class JobPlaces:
     """The directories of one job below the state location."""
 
     def __init__(self, state_location: str, name: str) -> None:
-        self._location = state_location.rstrip("/")
+        self._location = state_location
         self._name = name
 
     @property
     def manifest(self) -> str:
         """Path of the manifest of the deployed version."""
-        return f"{self._location}/manifests/{self._name}.yaml"
+        return join(self._location, "manifests", f"{self._name}.yaml")
 
     def savepoint(self, version: int, savepoint_id: str) -> str:
         """Return the directory of a savepoint."""
-        return f"{self._location}/savepoints/{self._name}/{version}/{savepoint_id}"
+        return join(self._location, "savepoints", self._name, str(version), savepoint_id)
 
     def checkpoint(self, run: str) -> str:
         """Return the directory of the checkpoints of a run."""
-        return f"{self._location}/checkpoints/{self._name}/{run}"
+        return join(self._location, "checkpoints", self._name, run)
 
     def checkpoint_of(self, run: str, query: JobQuery) -> str:
         """Return the checkpoint of one query of a run."""
         directory = self.checkpoint(run)
         return f"{directory}/{query.directory}" if query.directory else directory
+
+
+def identity_of(job: Job) -> str:
+    """Return the identity of the place where a job keeps its state."""
+    # Nodes of earlier versions store only the location.
+    return job.state_place or identify(job.state_location)
 
 
 def new_run(version: int) -> str:

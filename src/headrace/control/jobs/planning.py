@@ -16,9 +16,15 @@ from headrace.control.jobs.decisions import Checks, decide_job
 from headrace.control.jobs.drafts import JobDraft, raise_errors, read_drafts
 from headrace.control.jobs.job_sessions import find_conflict, find_session, open_check_session
 from headrace.control.jobs.manifest_files import Comparison, add_text, compare_versions
-from headrace.control.jobs.places import JobPlaces, normalize_location
+from headrace.control.jobs.places import (
+    JobPlaces,
+    default_location,
+    identity_of,
+    normalize_location,
+)
 from headrace.control.jobs.requests import PlanRequest
 from headrace.control.jobs.tasks import read_end, submit_task
+from headrace.control.places import SessionPlaces
 from headrace.errors import LeaseLost
 from headrace.model.deployment import (
     DeploymentPlan,
@@ -74,16 +80,20 @@ class JobPlanner:
         Raises:
             InvalidManifests: With every error that the files alone show.
             InvalidSetting: The profile does not exist.
+            InvalidLocation: The state location is relative, or contains a password.
         """
         drafts, notes = read_drafts(request, self._settings)
         location = self._choose_location(owner, request)
+        place = SessionPlaces(self._settings, request.profile, {}).identify(location)
         with self._database.write("jobs.plan") as tx:
             deployed = _read_deployed(tx, owner)
-            raise_errors(_find_conflicts(tx, owner, drafts, deployed, location))
+            raise_errors(_find_conflicts(tx, owner, drafts, deployed, location, place))
             planned = [_plan_job(draft, deployed) for draft in drafts]
             if request.prune:
-                planned += _plan_pruned(planned, deployed, location)
-            plan = DeploymentPlan(state_location=location, jobs=planned, notes=notes)
+                planned += _plan_pruned(planned, deployed, place)
+            plan = DeploymentPlan(
+                state_location=location, state_place=place, jobs=planned, notes=notes
+            )
             checks = self._submit_checks(tx, owner, plan, deployed)
             plan = plan.model_copy(update={"check_ids": checks})
             deployment_id = job_changes.insert_deployment(tx, owner, JobAction.DEPLOY, plan)
@@ -117,7 +127,9 @@ class JobPlanner:
 
     def _choose_location(self, owner: str, request: PlanRequest) -> str:
         chosen = request.state_location or self._settings.jobs.state_location
-        return normalize_location(chosen or f"{self._settings.jobs_location}/{owner}")
+        if chosen is None:
+            return default_location(self._settings.jobs_location, owner)
+        return normalize_location(chosen)
 
     def _submit_checks(
         self, tx: Tx, owner: str, plan: DeploymentPlan, deployed: _Deployed
@@ -136,7 +148,7 @@ class JobPlanner:
             session_id = open_check_session(tx, self._settings, owner, sessions[key])
             for start in range(0, len(members), _JOBS_IN_TASK):
                 part = members[start : start + _JOBS_IN_TASK]
-                to_check = [_job_to_check(planned, plan, deployed) for planned in part]
+                to_check = [_job_to_check(planned, deployed) for planned in part]
                 task = CheckJobs(state_location=plan.state_location, jobs=to_check)
                 names = ", ".join(planned.name for planned in part[:5])
                 check_ids.append(submit_task(tx, owner, session_id, task, f"check {names}"))
@@ -186,7 +198,7 @@ def _read_current_versions(tx: Tx, job_ids: list[str]) -> dict[str, JobVersion]:
 
 
 def _find_conflicts(
-    tx: Tx, owner: str, drafts: list[JobDraft], deployed: _Deployed, location: str
+    tx: Tx, owner: str, drafts: list[JobDraft], deployed: _Deployed, location: str, place: str
 ) -> list[ManifestError]:
     """Return the errors that only the deployed jobs show."""
     errors = []
@@ -200,7 +212,14 @@ def _find_conflicts(
     ]
     for draft in drafts:
         job = deployed.jobs.get(draft.name.casefold())
-        if job is not None and job.state_location != location:
+        if job is None and jobs.is_place_taken(tx, draft.name, place):
+            message = (
+                f"Another owner has a job {draft.name} whose state is at {location}. Two jobs of"
+                " one name would overwrite each other's manifests there."
+            )
+            hint = "Choose another state location with --state-location, or rename the job."
+            errors.append(draft.error("state_location_in_use", message, hint))
+        if job is not None and identity_of(job) != place:
             message = (
                 f"The job {job.name} keeps its state at {job.state_location}, not at {location}."
                 " The state location of a job cannot change."
@@ -264,12 +283,12 @@ def _plan_job(draft: JobDraft, deployed: _Deployed) -> PlannedJob:
     )
 
 
-def _plan_pruned(planned: list[PlannedJob], deployed: _Deployed, location: str) -> list[PlannedJob]:
+def _plan_pruned(planned: list[PlannedJob], deployed: _Deployed, place: str) -> list[PlannedJob]:
     """Return the jobs of the state location without a manifest, which are to be deleted."""
     kept = {job.name.casefold() for job in planned}
     pruned = []
     for key, job in deployed.jobs.items():
-        if key in kept or job.state_location != location:
+        if key in kept or identity_of(job) != place:
             continue
         version = deployed.version_of(job)
         pruned.append(
@@ -285,7 +304,7 @@ def _plan_pruned(planned: list[PlannedJob], deployed: _Deployed, location: str) 
     return pruned
 
 
-def _job_to_check(planned: PlannedJob, plan: DeploymentPlan, deployed: _Deployed) -> JobToCheck:
+def _job_to_check(planned: PlannedJob, deployed: _Deployed) -> JobToCheck:
     assert planned.spec is not None
     assert planned.facts is not None
     job = deployed.jobs.get(planned.name.casefold())
@@ -293,7 +312,7 @@ def _job_to_check(planned: PlannedJob, plan: DeploymentPlan, deployed: _Deployed
     checkpoint, places = None, list[str]()
     if job is not None and version is not None and not planned.facts.is_running:
         if job.run is not None:
-            checkpoint = JobPlaces(plan.state_location, job.name).checkpoint(job.run)
+            checkpoint = JobPlaces(job.state_location, job.name).checkpoint(job.run)
         places = [
             savepoint.place
             for savepoint in deployed.savepoints.get(job.id, [])

@@ -10,7 +10,6 @@ from headrace.control.jobs.job_queries import (
     lock_sessions_of,
     start_queries,
 )
-from headrace.control.jobs.places import JobPlaces
 from headrace.control.jobs.step_effects import (
     STOPPING,
     StepEffects,
@@ -105,9 +104,7 @@ class UndoSteps(StepEffects):
         start_queries(
             tx,
             version,
-            JobPlaces(job.state_location, job.name),
-            owner=job.owner,
-            name=job.name,
+            job,
             run=run,
             session_id=session_id,
             last_batches=last,

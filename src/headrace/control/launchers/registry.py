@@ -24,7 +24,7 @@ from headrace.control.launchers.spark_submit import SparkSubmitLauncher
 from headrace.errors import DriverOnOtherHost, InvalidSetting, LaunchFailed
 from headrace.profiles import Profile
 from headrace.settings import Settings
-from headrace.storage.local_path import local_path
+from headrace.storage.places import local_path
 
 
 class LauncherRegistry:

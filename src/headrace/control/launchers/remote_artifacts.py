@@ -14,7 +14,8 @@ from headrace.control.launchers.driver_package import DriverPackage
 from headrace.errors import LaunchFailed
 from headrace.model.messages import Bootstrap
 from headrace.storage import handoff
-from headrace.storage.locations import filesystem, join
+from headrace.storage.locations import filesystem
+from headrace.storage.places import join
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from headrace.control.sessions.log_files import read_end
 from headrace.control.worker_pool import WorkerPool
 from headrace.errors import HeadraceError
 from headrace.storage import locations
+from headrace.storage.places import join
 from headrace.store import sessions
 
 _LOG = logging.getLogger("headrace.logs")
@@ -63,7 +64,7 @@ class KeptLogs:
         name = kept_log_name(session_id)
         try:
             content = read_end(str(self._folder), name, _LIMIT) or b""
-            place = locations.join(location, name)
+            place = join(location, name)
             self._calls.call(lambda: locations.write(place, content, private=True))
         except (HeadraceError, OSError) as error:
             _LOG.error("session %s: its log could not be kept: %s", session_id, error)

@@ -17,7 +17,7 @@ from headrace.model.messages import Bootstrap
 from headrace.model.session import DriverLease, FlightAccess, NewSession, Session
 from headrace.profiles import Profile
 from headrace.settings import Settings
-from headrace.storage.local_path import local_path
+from headrace.storage.places import local_path
 
 _ICEBERG_CATALOGS = {
     "org.apache.iceberg.spark.SparkCatalog",

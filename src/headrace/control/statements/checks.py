@@ -6,18 +6,22 @@ from collections import Counter
 
 from headrace.errors import InvalidRequest, ResultLocationDenied
 from headrace.model.statement import MAX_PARAMETERS, Parameter
+from headrace.storage.places import check_has_no_password, is_below
 
 
 def check_result_location(location: str | None, allowed: list[str]) -> None:
     """Raise ResultLocationDenied unless the location is one of the allowed ones, or below one.
 
-    Nodes read and delete the files at a result's location, with their own rights.
+    Nodes read and delete the files at a result's location, with their own rights. Links are
+    resolved: a link below an allowed location must not lead to another place.
+
+    Raises InvalidLocation if the location contains a password.
     """
     if location is None:
         return
-    parents = [parent.rstrip("/") for parent in allowed]
-    is_below = any(f"{location.rstrip('/')}/".startswith(f"{parent}/") for parent in parents)
-    if not is_below or not {".", ".."}.isdisjoint(location.split("/")):
+    check_has_no_password(location)
+    has_dots = not {".", ".."}.isdisjoint(location.split("/"))
+    if has_dots or not any(is_below(location, parent) for parent in allowed):
         raise ResultLocationDenied(
             f"result_location {location!r} is not below a location that the setting"
             f" results.allowed lists ({', '.join(allowed) or 'none'})."

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from headrace.control.streams.locations import check_locations
 from headrace.errors import InvalidStatement
 from headrace.grammar.clauses import Options, override_options, qualified_name_to_sql
 from headrace.grammar.lexer import code_tokens
@@ -66,6 +67,7 @@ def check_is_unqualified(text: str, command: CreateStream | CreateStreamAs | Cre
 
 def check_create_stream(text: str, command: CreateStream) -> None:
     """Raise InvalidStatement unless the source of a stream can exist."""
+    check_locations(text, command.options)
     source = SOURCES.get(command.provider.lower())
     if source is None:
         raise _unknown(text, "source", command.provider, SOURCES)
@@ -77,6 +79,7 @@ def check_create_stream(text: str, command: CreateStream) -> None:
 
 def check_create_sink(text: str, command: CreateSink) -> None:
     """Raise InvalidStatement unless a query can write to the sink."""
+    check_locations(text, command.options)
     if command.name.lower() in SINKS:
         raise _error(text, command.name, f"{command.name} is the name of a provider.")
     provider = _find_provider(text, command.provider, ())
@@ -103,6 +106,7 @@ def choose_sink(text: str, command: SaveStream, sinks: Mapping[str, CreateSink])
         )
     else:
         sink = _choose_named(text, command, sinks)
+    check_locations(text, sink.options)
     _check_mode(text, command, sink.provider)
     _check_trigger(text, command, sink.provider)
     _check_partitioning(text, sink)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.control.file_names import to_file_name
+from headrace.control.places import SessionPlaces
 from headrace.control.streams.checks import (
     ChosenSink,
     check_create_sink,
@@ -32,6 +33,7 @@ from headrace.model.statement import Statement
 from headrace.model.stream_providers import CHECKPOINT_OPTION
 from headrace.model.stream_query import ADHOC_SCOPE, NewStreamQuery, QuerySpec
 from headrace.settings import Settings
+from headrace.storage.places import join
 from headrace.store import definitions, sessions, snapshots, stream_queries
 from headrace.store.database import Tx
 
@@ -64,6 +66,7 @@ def prepare(tx: Tx, settings: Settings, statement: Statement, command: Command |
     Raises:
         InvalidStatement: With the position, if the query cannot start.
         InvalidSetting: An option of the retry policy has a wrong value.
+        InvalidLocation: A path or a checkpoint contains a password, or Spark cannot read it.
         DefinitionExists: The stream or sink to create exists.
         StreamNameExists, CheckpointInUse: Another live query has the name or the checkpoint.
     """
@@ -86,13 +89,17 @@ def _check_is_new(tx: Tx, owner: str, kind: DefinitionKind, name: str, replace: 
 
 
 class QueryPlaces:
-    """Where the query of a statement keeps its state, and the configuration that decides it."""
+    """Where the query of a statement keeps its state, and the configuration that decides it.
+
+    Locations raise InvalidLocation if Spark cannot read them, or if they contain a password.
+    """
 
     def __init__(self, tx: Tx, settings: Settings, statement: Statement) -> None:
         session = sessions.get(tx, statement.session_id)
         assert session is not None
         self._settings = settings
         self.conf = _read_conf(tx, settings, session) | statement.spec.conf
+        self.of_session = SessionPlaces(settings, session.spec.profile, self.conf)
         self.job_id = stream_queries.job_id(statement.owner, ADHOC_SCOPE)
 
     def check_retry_policy(self, options: Options = ()) -> None:
@@ -101,15 +108,19 @@ class QueryPlaces:
 
     def join_checkpoint(self, *parts: str) -> str:
         """Return the location of a write-ahead log without a location of its own."""
-        return _join(self.conf.get(_CHECKPOINTS) or self._settings.checkpoints, self.job_id, *parts)
+        return self._join(self.conf.get(_CHECKPOINTS) or self._settings.checkpoints, *parts)
 
     def join_path(self, name: str) -> str:
         """Return the location of the rows of a sink without a path."""
-        return _join(self._settings.streams_location, self.job_id, name)
+        return self._join(self._settings.streams_location, name)
 
-    def normalize(self, location: str) -> str:
-        """Return one spelling of a location, so that it cannot be used under two names."""
-        return _normalize(location)
+    def identify_checkpoint(self, checkpoint: str | None) -> str | None:
+        """Return the identity of the place of a checkpoint, by which the store compares it."""
+        return None if checkpoint is None else self.of_session.identify(checkpoint)
+
+    def _join(self, location: str, *names: str) -> str:
+        start = self.of_session.to_hadoop_form(location)
+        return join(start, *map(to_file_name, (self.job_id, *names)))
 
 
 def _insert_query(tx: Tx, settings: Settings, statement: Statement, command: SaveStream) -> None:
@@ -127,13 +138,15 @@ def _insert_query(tx: Tx, settings: Settings, statement: Statement, command: Sav
         checkpoint=_choose_checkpoint(places, sink, command.name),
         conf=statement.spec.conf,
     )
-    _check_place(tx, owner, spec, sink)
+    checkpoint_place = places.identify_checkpoint(spec.checkpoint)
+    _check_place(tx, owner, spec, sink, places.of_session, checkpoint_place)
     new = NewStreamQuery(
         id=new_id("sq"),
         owner=owner,
         scope=ADHOC_SCOPE,
         name=command.name,
         spec=spec,
+        checkpoint_place=checkpoint_place,
         session_id=statement.session_id,
         statement_id=statement.id,
     )
@@ -168,18 +181,25 @@ def _check_source(text: str, command: SaveStream, sink: ChosenSink, defined: Def
         check_partition_columns(text, sink.partitioned_on, [column.name for column in columns])
 
 
-def _check_place(tx: Tx, owner: str, spec: QuerySpec, sink: ChosenSink) -> None:
+def _check_place(
+    tx: Tx,
+    owner: str,
+    spec: QuerySpec,
+    sink: ChosenSink,
+    places: SessionPlaces,
+    checkpoint_place: str | None,
+) -> None:
     """Raise CheckpointOfOtherSink if a sink of files would continue the batches of another place.
 
     The log of the files in the sink would lack the batches before, and Spark would fail when it
     compacts the log.
     """
-    if not sink.provider.has_default_path or spec.checkpoint is None:
+    if not sink.provider.has_default_path or checkpoint_place is None:
         return
-    last = stream_queries.find_last_of_checkpoint(tx, owner, spec.checkpoint)
+    last = stream_queries.find_last_of_checkpoint(tx, owner, checkpoint_place)
     if last is None or last.last_batch is None:
         return
-    if (last.spec.sink, last.spec.path) != (spec.sink, spec.path):
+    if last.spec.sink != spec.sink or not places.is_same(last.spec.path, spec.path):
         raise CheckpointOfOtherSink(
             f"The checkpoint {spec.checkpoint} belongs to the query {last.qualified_name}"
             f" ({last.id}), which has written to {last.spec.sink}"
@@ -203,7 +223,8 @@ def _read_conf(tx: Tx, settings: Settings, session: Session) -> dict[str, str]:
 def _choose_path(places: QueryPlaces, sink: ChosenSink, name: str) -> str | None:
     if not sink.provider.has_default_path:
         return None
-    return sink.by_key.get("path") or places.join_path(name)
+    chosen = sink.by_key.get("path")
+    return places.of_session.to_hadoop_form(chosen) if chosen else places.join_path(name)
 
 
 def _choose_checkpoint(places: QueryPlaces, sink: ChosenSink, name: str) -> str | None:
@@ -211,19 +232,5 @@ def _choose_checkpoint(places: QueryPlaces, sink: ChosenSink, name: str) -> str 
         return None
     chosen = sink.by_key.get(CHECKPOINT_OPTION.lower())
     if chosen is not None:
-        return _normalize(chosen)
+        return places.of_session.to_hadoop_form(chosen)
     return places.join_checkpoint(name)
-
-
-def _join(location: str, *names: str) -> str:
-    return "/".join([_normalize(location), *map(to_file_name, names)])
-
-
-def _normalize(location: str) -> str:
-    path = location.removeprefix("file://") if location.startswith("file:///") else location
-    path = path.removeprefix("file:") if path.startswith("file:/") else path
-    scheme, separator, rest = path.partition("://")
-    body = rest if separator else path
-    parts = [part for part in body.split("/") if part not in {"", "."}]
-    prefix = f"{scheme}://" if separator else "/" if body.startswith("/") else ""
-    return prefix + "/".join(parts)

@@ -129,14 +129,15 @@ def _make_query(
     places.check_retry_policy()
     name = command.name[-1]
     given = command.checkpoint_location
-    checkpoint = None if given is None else places.normalize(given)
+    checkpoint = None if given is None else places.of_session.to_hadoop_form(given)
     if checkpoint is None and view is not None:
         # A view that is created again must not continue the batches of the dropped one.
         checkpoint = places.join_checkpoint(name, view.id)
+    checkpoint_place = places.identify_checkpoint(checkpoint)
     used = (
         None
-        if checkpoint is None
-        else stream_queries.find_last_of_checkpoint(tx, statement.owner, checkpoint)
+        if checkpoint_place is None
+        else stream_queries.find_last_of_checkpoint(tx, statement.owner, checkpoint_place)
     )
     if used is not None and used.last_batch is not None:
         raise CheckpointOfOtherSink(
@@ -166,6 +167,7 @@ def _make_query(
         scope=ADHOC_SCOPE,
         name=name,
         spec=spec,
+        checkpoint_place=checkpoint_place,
         session_id=statement.session_id,
         statement_id=statement.id,
     )

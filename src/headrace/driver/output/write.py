@@ -36,7 +36,7 @@ from headrace.results.manifest import write_manifest
 from headrace.results.reader import group_into_chunks
 from headrace.results.schema import Schema, TypeKind, parse_schema
 from headrace.storage import locations
-from headrace.storage.local_path import local_path
+from headrace.storage.places import join, local_path
 
 # A LIMIT in Spark avoids work, but a single task then writes all rows. With a row limit of at least
 # this number, each task stops by itself, and the driver cuts the result.
@@ -182,7 +182,7 @@ class _ResultWriter:
     def _read_batch(self, output: TaskOutput, index: int) -> pa.RecordBatch:
         if output.part is None:
             return output.read_data()[index]
-        part = locations.join(self._options.location, output.part)
+        part = join(self._options.location, output.part)
         with locations.open_input_file(part) as file:
             return pa.ipc.open_file(file).get_batch(index)
 

@@ -1,0 +1,50 @@
+"""State locations: whatever their spelling, two owners cannot overwrite each other's manifests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.support.deployed_job import DeployedJob
+
+from headrace.control.jobs.planning import JobPlanner
+from headrace.control.jobs.requests import PlanRequest
+from headrace.deploy.source_text import SourceText
+from headrace.errors import InvalidManifests
+
+
+def test_a_second_owner_cannot_deploy_a_job_of_the_same_name_to_the_same_place(
+    deployed_job: DeployedJob, tmp_path: Path
+) -> None:
+    deployed_job.deploy()
+    (tmp_path / "link").symlink_to(tmp_path)
+    planner = JobPlanner(deployed_job.node.node.context)
+    for spelling in (deployed_job.state, f"file://{tmp_path}/link/x/../state/"):
+        request = PlanRequest(
+            manifests=[SourceText("job.yaml", json.dumps(deployed_job.manifest))],
+            definitions=[SourceText("definitions.sql", deployed_job.definitions)],
+            state_location=spelling,
+        )
+        with pytest.raises(InvalidManifests) as caught:
+            planner.begin("another owner", request)
+
+        [problem] = caught.value.problems
+        assert problem["code"] == "state_location_in_use"
+        assert "overwrite each other's manifests" in problem["message"]
+        assert "--state-location" in problem["hint"]
+
+
+def test_a_job_is_deployed_again_when_its_state_location_is_spelled_differently(
+    deployed_job: DeployedJob, tmp_path: Path
+) -> None:
+    deployed_job.deploy()
+    checkpoints = deployed_job.running_checkpoints()
+    deployed_job.state = f"FILE://{tmp_path}/./state/"
+    [planned] = deployed_job.plan()["jobs"]
+    deployed_job.state = f"{tmp_path}/STATE"
+
+    assert planned["decision"] == "none"
+    assert deployed_job.running_checkpoints() == checkpoints
+    refused = deployed_job.begin_plan().json()
+    assert refused["problems"][0]["code"] == "state_location_changed"
