@@ -140,3 +140,17 @@ def test_spark_reports_a_load_that_it_refuses(
     refused = node.run(text.format(file=tmp_path / "rows.txt"), session)
     assert refused["state"] == "failed"
     assert message in refused["error"]["message"]
+
+
+@pytest.mark.parametrize("column", ["a b", "ä", "and", "1"])
+@pytest.mark.parametrize("clause", ["USING parquet", "STORED AS ORC"])
+def test_partitions_are_found_by_a_column_with_any_name(
+    node: NodeProcess, session: str, column: str, clause: str
+) -> None:
+    """A metastore cannot filter by a column whose name is no identifier of its own."""
+    table = f"odd_{column.encode().hex()}_{clause.split(maxsplit=1)[0].lower()}"
+    rows = f"SELECT id, IF(id < 3, 'v', 'w') AS `{column}` FROM range(5)"
+    must_run(node, session, f"CREATE TABLE {table} {clause} PARTITIONED BY (`{column}`) AS {rows}")
+    found = node.rows(f"SELECT id FROM {table} WHERE `{column}` = 'w' ORDER BY id", session)
+
+    assert found == [["3"], ["4"]]

@@ -26,6 +26,7 @@ from pyspark.errors.exceptions.captured import (
     convert_exception,
 )
 
+from headrace.driver.headlines import find_headline, wraps_its_cause
 from headrace.errors import HeadraceError, Position, StatementFailed
 from headrace.grammar.text import position_at
 from headrace.model.failure import ANALYSIS_ERROR, EXECUTION_ERROR, SYNTAX_ERROR, Failure
@@ -51,13 +52,13 @@ def describe_failure(error: Exception, text: str) -> Failure:
     spark_error = _unwrap(error)
     trace = _format_trace(error, spark_error)
     if not isinstance(spark_error, PySparkException):
-        message = f"{type(spark_error).__name__}: {spark_error}"
+        message = find_headline(f"{type(spark_error).__name__}: {spark_error}")
         return Failure(code=EXECUTION_ERROR, message=message, trace=trace)
     condition, sqlstate = spark_error.getCondition(), spark_error.getSqlState()
     position = _find_position(spark_error, text)
     return Failure(
         code=_failure_code(spark_error),
-        message=_extract_message(spark_error, condition, sqlstate),
+        message=find_headline(_extract_message(spark_error, condition, sqlstate)),
         condition=condition,
         sqlstate=sqlstate,
         line=position.line if position else None,
@@ -100,12 +101,26 @@ def _find_cause_with_condition(java_error: Any) -> Any:
 def _convert(java_error: Any) -> CapturedException:
     """Convert a Java error to PySpark's own exception class.
 
-    For a Spark error without such a class, PySpark drops the condition: restore it.
+    For a Spark error without such a class, PySpark drops the condition: restore it. An error
+    without a condition is described by its cause if it only passes that on.
     """
     converted: CapturedException = convert_exception(java_error)
-    if isinstance(converted, UnknownException) and _has_condition(java_error):
+    if not isinstance(converted, UnknownException):
+        return converted
+    if _has_condition(java_error):
         return UnknownException(origin=java_error)
-    return converted
+    text = str(_find_cause_of_wrapper(java_error).toString())
+    return UnknownException(desc=text, stackTrace=converted._stackTrace)  # noqa: SLF001
+
+
+def _find_cause_of_wrapper(java_error: Any) -> Any:
+    """Return the first error in the chain of causes that is no wrapper; else the last one."""
+    cause = java_error
+    for _ in range(_CAUSES):
+        if not wraps_its_cause(cause.getClass().getName()) or cause.getCause() is None:
+            break
+        cause = cause.getCause()
+    return cause
 
 
 def _has_condition(java_error: Any) -> bool:

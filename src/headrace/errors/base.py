@@ -28,9 +28,10 @@ class HeadraceError(Exception):
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
     exit_code: ClassVar[int] = EXIT_FAILED
-    condition: ClassVar[str | None] = None
-    """Spark's condition for the same error, if Spark has one."""
-    sqlstate: ClassVar[str | None] = None
+    condition: str | None = None
+    """Spark's condition for the same error, if Spark has one. An error may differ from its class.
+    """
+    sqlstate: str | None = None
 
     def __init__(
         self,

@@ -65,7 +65,15 @@ class LocationNotEmpty(StatementFailed):
 
     code = "location_not_empty"
     condition = "LOCATION_ALREADY_EXISTS"
-    sqlstate = "42710"
+    sqlstate: str | None = "42710"
+
+
+class InvalidTableName(StatementFailed):
+    """The name is not a valid name for a table."""
+
+    code = "invalid_table_name"
+    condition = "INVALID_SCHEMA_OR_RELATION_NAME"
+    sqlstate = "42602"
 
 
 class CatalogError(StatementFailed):

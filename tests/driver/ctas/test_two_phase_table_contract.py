@@ -18,7 +18,7 @@ from tests.support.ctas import (
 from tests.support.journal import JournalLink
 
 from headrace.driver.ctas import Cancelled, recover
-from headrace.errors import AtomicityRequired, DatabaseNotFound, TableAlreadyExists, TableNotFound
+from headrace.errors import AtomicityRequired, TableAlreadyExists, TableNotFound
 from headrace.model.lifecycle import TransactionState
 
 if TYPE_CHECKING:
@@ -60,16 +60,6 @@ def test_an_existing_table_stays_unchanged(namespace: LakeNamespace, link: Journ
     run = CtasRun(namespace.spark, namespace.ctas(OTHER, "CREATE TABLE IF NOT EXISTS"), link)
     assert "Nothing was done" in str(run.plan.note)
     assert namespace.is_complete()
-    assert link.steps == []
-
-
-@every_implementation
-def test_a_missing_namespace_is_reported_before_anything_is_journalled(
-    namespace: LakeNamespace, link: JournalLink
-) -> None:
-    table = f"{namespace.lake.catalog}.nowhere.t"
-    with pytest.raises(DatabaseNotFound, match="'nowhere'"):
-        CtasRun(namespace.spark, namespace.ctas(ROWS, name=table), link)
     assert link.steps == []
 
 

@@ -122,6 +122,8 @@ def _driver_conf(
         "spark.sql.scripting.enabled": "true",
         # Other sessions change tables, and Spark's cache of their files would not notice that.
         "spark.sql.filesourceTableRelationCacheSize": "0",
+        # A metastore cannot filter by a column whose name is no identifier, and fails otherwise.
+        "spark.sql.hive.metastorePartitionPruningFallbackOnException": "true",
         # A warm driver may become that of a pool session.
         **({"spark.scheduler.mode": "FAIR"} if session.parallelism > 1 or session.warm else {}),
         **catalog_conf,

@@ -66,13 +66,18 @@ class IcebergCatalog(TwoPhaseCatalog):
     ) -> TwoPhaseTable | None:
         existing = self._plugin.kind_of(path)
         if check_target(
-            path, existing, self._plugin.has_namespace, table, ignore_if_exists=ignore_if_exists
+            path,
+            existing,
+            # Some of Iceberg's catalogs create a missing namespace; the others refuse the table.
+            lambda _namespace: True,
+            table,
+            ignore_if_exists=ignore_if_exists,
         ):
             return ExistingTable(path)
         previous = self._plugin.properties(path)
         location = table.location
         if location is not None and not previous and not self._files.is_empty(location):
-            raise location_not_empty_error(path, location)
+            raise location_not_empty_error(path, location, is_external=True)
         root = location or previous.get("location") or self._default_location(path)
         write_location = f"{root.rstrip('/')}/data/{table.staging_name}"
         write_properties = {_DATA: write_location}

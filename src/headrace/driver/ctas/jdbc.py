@@ -26,7 +26,15 @@ from headrace.driver.ctas.jdbc_connection import JdbcConnection
 from headrace.driver.ctas.jdbc_table import JdbcTable, JdbcTableRecord
 from headrace.driver.ctas.jdbc_write import JdbcWrite, JdbcWriteRecord, create_jdbc_write
 from headrace.driver.ctas.preconditions import check_target
+from headrace.errors import DatabaseNotFound
 from headrace.model.materialized_view import MATERIALIZED_VIEW_PROPERTY
+
+
+class SchemaNotFound(DatabaseNotFound):
+    """The schema does not exist. Spark passes on the database's own error."""
+
+    condition = "FAILED_JDBC.CREATE_TABLE"
+    sqlstate = "HV000"
 
 
 class JdbcCatalog(TwoPhaseCatalog):
@@ -71,6 +79,7 @@ class JdbcCatalog(TwoPhaseCatalog):
                 lambda namespace: database.has_schema(namespace[0]),
                 table,
                 ignore_if_exists=ignore_if_exists,
+                missing_database=SchemaNotFound,
             ):
                 return ExistingTable(path)
         record = JdbcTableRecord(

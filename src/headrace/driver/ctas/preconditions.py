@@ -8,6 +8,7 @@ from headrace.driver.ctas.base import RelationKind, TableDefinition, TablePath
 from headrace.errors import (
     CatalogError,
     DatabaseNotFound,
+    InvalidTableName,
     LocationNotEmpty,
     TableAlreadyExists,
     TableNotFound,
@@ -21,11 +22,15 @@ def check_target(
     table: TableDefinition,
     *,
     ignore_if_exists: bool,
+    missing_database: type[DatabaseNotFound] = DatabaseNotFound,
 ) -> bool:
     """Check that the target can be created or replaced.
 
+    Each error has the condition and the SQLSTATE with which Spark itself refuses the statement.
+
     Args:
         existing: Kind of the relation that has the name at present. None if the name is free.
+        missing_database: Class of the error if the database does not exist.
 
     Returns:
         Whether nothing needs to be done, because the table exists and IF NOT EXISTS was given.
@@ -34,7 +39,7 @@ def check_target(
     """
     if existing is None:
         if not has_namespace(path.namespace):
-            raise DatabaseNotFound(f"Database {'.'.join(path.namespace)!r} does not exist.")
+            raise missing_database(f"Database {'.'.join(path.namespace)!r} does not exist.")
         if table.must_exist:
             raise TableNotFound(
                 f"Table {path.sql_name} does not exist and cannot be replaced. Use CREATE OR"
@@ -48,20 +53,30 @@ def check_target(
     raise TableAlreadyExists(f"{path.sql_name} already exists: it is a {existing}.")
 
 
-def invalid_name_error(path: TablePath) -> CatalogError:
+def invalid_name_error(path: TablePath) -> InvalidTableName:
     """Return the error for a name that Spark refuses, but only when the rows are written."""
-    return CatalogError(
+    return InvalidTableName(
         f"{path.table!r} is not a valid name for a table of {path.catalog}. A name consists of"
         " letters without accents, digits and underscores."
     )
 
 
-def location_not_empty_error(path: TablePath, location: str) -> LocationNotEmpty:
-    """Return the error for a location that contains files of another table or user."""
-    return LocationNotEmpty(
+def location_not_empty_error(
+    path: TablePath, location: str, *, is_external: bool
+) -> LocationNotEmpty:
+    """Return the error for a location that contains files of another table or user.
+
+    Args:
+        is_external: Whether the statement names the location.
+    """
+    error = LocationNotEmpty(
         f"The location of table {path.sql_name} is not empty: {location}. Its files were not"
         " changed. Choose an empty location or remove the files."
     )
+    if is_external:
+        # DataWritingCommand.assertEmptyRootPath
+        error.condition, error.sqlstate = "_LEGACY_ERROR_TEMP_1241", None
+    return error
 
 
 def table_exists_error(path: TablePath, existing: RelationKind) -> TableAlreadyExists:

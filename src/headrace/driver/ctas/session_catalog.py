@@ -117,7 +117,7 @@ class SessionCatalog(TwoPhaseCatalog):
                 return self.create_two_phase_table(
                     path, table, ignore_if_exists=ignore_if_exists, is_streaming=is_streaming
                 )
-            raise location_not_empty_error(path, final_location)
+            raise location_not_empty_error(path, final_location, is_external=bool(location))
         record = self._make_record(
             table.transaction,
             path,

@@ -23,7 +23,7 @@ from headrace.driver.ctas.preconditions import (
     table_exists_error,
 )
 from headrace.driver.ctas.v1_catalog import V1Catalog
-from headrace.errors import CatalogError, StatementFailed
+from headrace.errors import CatalogError, LocationNotEmpty, StatementFailed
 
 _SWAP_NOTE = (
     "The table was replaced by two renames: for some milliseconds, readers found no table of this"
@@ -222,12 +222,12 @@ class StagedTable(TwoPhaseTable):
         """Move the staged files up into the LOCATION, including after an interrupted attempt."""
         record = self._record
         if self._has_foreign_files():
-            raise location_not_empty_error(record.target, record.final_location)
+            raise self._location_not_empty()
         for file in record.files or []:
             source, target = f"{record.staging_location}/{file}", f"{record.final_location}/{file}"
             if self._files.exists(source):
                 if not self._files.move(source, target):
-                    raise location_not_empty_error(record.target, record.final_location)
+                    raise self._location_not_empty()
             elif not self._files.exists(target):
                 raise CatalogError(
                     f"A staged file of table {record.target.sql_name} is missing: {source}. Run"
@@ -286,13 +286,19 @@ class StagedTable(TwoPhaseTable):
         if existing is not None:
             return table_exists_error(record.target, existing)
         if not record.external and not self._files.is_empty(record.final_location):
-            return location_not_empty_error(record.target, record.final_location)
+            return self._location_not_empty()
         if self._catalog.kind_of(record.staged) is None:
             return self._staged_table_missing()
         return CatalogError(f"Table {record.target.sql_name} could not be published: {error}")
 
     def _staged_table_missing(self) -> CatalogError:
         return staged_table_missing_error(self._record.target, self._record.staged)
+
+    def _location_not_empty(self) -> LocationNotEmpty:
+        record = self._record
+        return location_not_empty_error(
+            record.target, record.final_location, is_external=record.external
+        )
 
     def _clean_up(self) -> None:
         if self._record.backup is not None:

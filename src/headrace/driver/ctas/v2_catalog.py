@@ -28,9 +28,6 @@ class V2Catalog:
         """Spark's CatalogPlugin object."""
         return self.jvm.catalog(self._catalog)
 
-    def has_namespace(self, namespace: tuple[str, ...]) -> bool:
-        return bool(self.java_catalog.namespaceExists(self.jvm.array(list(namespace))))
-
     def kind_of(self, path: TablePath) -> RelationKind | None:
         """Return the kind of the relation with this name, past all caches; None if it is free."""
         identifier = self.identifier(path)

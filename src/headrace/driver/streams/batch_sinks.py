@@ -55,7 +55,7 @@ def write_batch(frame: DataFrame, desired: DesiredQuery, command: SaveStream) ->
     if provider == "kafka":
         rows, options = encode_for_kafka(rows, options)
     if provider == "jdbc":
-        options = with_driver({key.lower(): value for key, value in options.items()})
+        options = with_driver(options)
     _save(rows, desired.spec, target, options)
 
 

@@ -14,7 +14,10 @@ from pyspark.errors import (
     UnsupportedOperationException,
 )
 
-from headrace.errors import HeadraceError
+from headrace.driver.failures import find_condition
+from headrace.driver.link import NoNodeAnswers
+from headrace.driver.writes.lookup import METASTORE_CONDITION
+from headrace.errors import HeadraceError, LeaseLost
 
 _CAUSES = 20
 """Largest number of causes to search."""
@@ -27,6 +30,8 @@ _PERMANENT_ERRORS = (
     UnsupportedOperationException,
     HeadraceError,
 )
+_DRIVER_ERRORS = (LeaseLost, NoNodeAnswers)
+"""Errors that end the driver. The next driver continues the query."""
 _PERMANENT_CLASSES = {
     "org.apache.spark.sql.AnalysisException",
     "org.apache.spark.sql.catalyst.ExtendedAnalysisException",
@@ -61,6 +66,8 @@ def is_lost_jvm(error: Exception) -> bool:
 
 def is_permanent(error: Exception) -> bool:
     """Return whether a query that failed with this error would fail again at once."""
+    if isinstance(error, _DRIVER_ERRORS) or find_condition(error) == METASTORE_CONDITION:
+        return False
     if isinstance(error, _PERMANENT_ERRORS):
         return True
     if isinstance(error, Py4JJavaError):
@@ -96,11 +103,12 @@ def _is_jvm_error(java_error: Any) -> bool:
 
 
 def _is_permanent_class(java_error: Any) -> bool:
-    if java_error.getClass().getName() in _PERMANENT_CLASSES:
-        return True
+    is_permanent_class = java_error.getClass().getName() in _PERMANENT_CLASSES
     try:
-        condition = java_error.getCondition()
+        condition = str(java_error.getCondition())
     except Py4JError:
         # Not an error of Spark's.
-        return False
-    return condition is not None and str(condition).startswith(_PERMANENT_CONDITIONS)
+        return is_permanent_class
+    # The metastore may answer again.
+    is_permanent_class = is_permanent_class and condition != METASTORE_CONDITION
+    return is_permanent_class or condition.startswith(_PERMANENT_CONDITIONS)

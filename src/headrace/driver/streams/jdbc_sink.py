@@ -64,9 +64,8 @@ class JdbcSink:
         Args:
             planned: Last batch for which the checkpoint has offsets at the start of the run.
         """
-        by_key = {key.lower(): value for key, value in options.items()}
-        self._options = with_driver(by_key)
-        self._table = by_key["dbtable"]
+        self._options = with_driver(options)
+        self._table = self._options["dbtable"]
         self._desired = desired
         self._epoch = epoch
         self._planned = -1 if planned is None else planned
@@ -142,11 +141,12 @@ class JdbcSink:
         rows.write.format("jdbc").options(**{**self._options, "dbtable": table}).mode(mode).save()
 
 
-def with_driver(options: dict[str, str]) -> dict[str, str]:
-    """Return the options, with the usual class of the database's driver if none is named.
+def with_driver(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options by key in lower case, with the usual driver of the database if none.
 
     Java's DriverManager does not find a driver that spark.jars or ADD JAR has added.
     """
+    options = {key.lower(): value for key, value in options.items()}
     database = options["url"].removeprefix("jdbc:").partition(":")[0]
     known = _DRIVERS.get(database.lower())
     return options if known is None else {"driver": known} | options

@@ -12,11 +12,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
+from headrace.driver.streams.batch_errors import BatchErrors
 from headrace.driver.streams.columns import select_columns
-from headrace.driver.streams.connectors import check_connector
+from headrace.driver.streams.connectors import check_connector, check_jdbc_driver
 from headrace.driver.streams.file_sink import check_file_columns, find_last_planned
 from headrace.driver.streams.invalid_stream import InvalidStream
-from headrace.driver.streams.jdbc_sink import JdbcSink
+from headrace.driver.streams.jdbc_sink import JdbcSink, with_driver
 from headrace.driver.streams.memory_view import publish_memory_view
 from headrace.driver.streams.table_sink import TableSink
 from headrace.grammar.clauses import DeclaredColumn, override_options, qualified_name_to_sql
@@ -77,17 +78,25 @@ def prepare_rows(frame: DataFrame, target: Target) -> DataFrame:
     rows = frame if target.columns is None else select_columns(frame, target.columns)
     _check_partitions(rows, target)
     check_connector(rows.sparkSession, target.provider)
+    if target.provider == "jdbc":
+        check_jdbc_driver(rows.sparkSession, with_driver(target.options))
     if target.provider in FILE_SINKS:
         check_file_columns(rows, target.provider, target.partitioned_on)
     return rows
 
 
 def start_query(
-    frame: DataFrame, desired: DesiredQuery, command: SaveStream, *, epoch: int
+    frame: DataFrame,
+    desired: DesiredQuery,
+    command: SaveStream,
+    errors: BatchErrors,
+    *,
+    epoch: int,
 ) -> StreamingQuery:
     """Start a query that writes the rows of a streaming frame.
 
     Args:
+        errors: Keeps the error of a batch.
         epoch: Epoch of the driver, for names of staging tables.
 
     Raises:
@@ -105,12 +114,12 @@ def start_query(
         table = find_table(rows.sparkSession, command, target)
         rows = table.prepare(rows, target.partitioned_on)
         writer = _make_writer(rows, desired, command, target)
-        return table.start(writer, choose_mode(command, provider))
+        return table.start(writer, choose_mode(command, provider), errors)
     writer = _make_writer(rows, desired, command, target)
     if provider == "jdbc":
         planned = find_last_planned(rows.sparkSession, desired.spec)
         sink = JdbcSink(target.options, desired, epoch, planned=planned)
-        query = writer.foreachBatch(sink.write).start()
+        query = writer.foreachBatch(errors.watch(sink.write)).start()
         sink.bind(query.id)
         return query
     query = writer.start()

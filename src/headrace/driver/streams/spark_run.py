@@ -15,6 +15,7 @@ from headrace.driver.ctas.view_query import set_scope
 from headrace.driver.failures import describe_failure, describe_java_error
 from headrace.driver.py4j_bridge import Py4JBridge
 from headrace.driver.stream_end import has_ended_by_itself
+from headrace.driver.streams.batch_errors import BatchErrors
 from headrace.driver.streams.batch_run import start_batch
 from headrace.driver.streams.checkpoints import check_checkpoint
 from headrace.driver.streams.classify import is_lost_jvm, is_permanent, is_permanent_cause
@@ -43,10 +44,12 @@ _STOPPED = Failure(
 class SparkRun:
     """One run of a query."""
 
-    def __init__(self, session: SparkSession, query: StreamingQuery) -> None:
+    def __init__(self, session: SparkSession, query: StreamingQuery, errors: BatchErrors) -> None:
+        """Watch a query that has started, and the errors of its batches."""
         self.run_id = query.runId
         self._session = session
         self._query = query
+        self._errors = errors
         self._last_report: str | None = None
         self._first_epoch = self._read_epoch()
 
@@ -107,7 +110,10 @@ class SparkRun:
             return None
 
     def _describe_end(self, error: Exception) -> RunFailed:
-        """Return the failure that Spark keeps with the query: it has the cause."""
+        """Return the failure of the batch function, or the one that Spark keeps with the query."""
+        if (batch_error := self._errors.last) is not None:
+            permanent = is_permanent(batch_error) and not is_lost_jvm(batch_error)
+            return RunFailed(describe_failure(batch_error, ""), is_permanent=permanent)
         try:
             reason = self._query._jsq.exception()  # noqa: SLF001
             if reason.isDefined():
@@ -137,6 +143,7 @@ class RunStarter:
         """Start a run, which continues from the checkpoint. Raises RunFailed."""
         command = parse(desired.spec.text).command
         assert isinstance(command, SaveStream | CreateMaterializedView)
+        errors = BatchErrors()
         try:
             # Each run gets a session of its own, because a failed one may have changed it.
             session = self._clone_session()
@@ -151,12 +158,12 @@ class RunStarter:
             check_checkpoint(session, desired)
             if isinstance(command, CreateMaterializedView):
                 register_streams(session, desired.spec.definitions)
-                query = start_refresh(session, desired, command)
+                query = start_refresh(session, desired, command, errors)
             else:
                 rows = _open_rows(session, desired, command)
                 if not rows.isStreaming:
                     return start_batch(rows, desired, command)
-                query = start_query(rows, desired, command, epoch=self._epoch)
+                query = start_query(rows, desired, command, errors, epoch=self._epoch)
         except Py4JNetworkError:
             raise
         except (PySparkException, Py4JError, HeadraceError) as error:
@@ -165,7 +172,7 @@ class RunStarter:
                 raise RunFailed(describe_failure(error, ""), is_permanent=False) from error
             failure = describe_failure(error, _text_of(desired))
             raise RunFailed(failure, is_permanent=is_permanent(error)) from error
-        return SparkRun(session, query)
+        return SparkRun(session, query, errors)
 
 
 def _open_rows(session: SparkSession, desired: DesiredQuery, command: SaveStream) -> DataFrame:

@@ -5,13 +5,12 @@ Any other table gets each batch by INSERT.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from headrace.driver.py4j_bridge import Py4JBridge
+from headrace.driver.streams.batch_errors import BatchErrors, BatchFunction
 from headrace.driver.streams.invalid_stream import InvalidStream
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_clauses import OutputMode
@@ -59,7 +58,9 @@ class TableSink:
         names = sorted(rows.columns, key=lambda name: order.get(name.casefold(), len(order)))
         return rows if names == rows.columns else rows.select(*map(quote_name, names))
 
-    def start(self, writer: DataStreamWriter, mode: OutputMode) -> StreamingQuery:
+    def start(
+        self, writer: DataStreamWriter, mode: OutputMode, errors: BatchErrors
+    ) -> StreamingQuery:
         """Start the query of prepared rows.
 
         Spark's file sink in a table of files would hide the rows of any INSERT from readers,
@@ -72,7 +73,7 @@ class TableSink:
         if table.properties().get("provider") == "delta":
             # Delta has a sink of its own, and no streaming write of DataSource V2.
             return writer.format("delta").toTable(self._name)
-        return writer.foreachBatch(_insert_into(self._name, mode)).start()
+        return writer.foreachBatch(errors.watch(_insert_into(self._name, mode))).start()
 
     def append(self, rows: DataFrame) -> None:
         """Append prepared rows of a batch frame. Raises the errors of Spark."""
@@ -90,7 +91,7 @@ def _create_table(
     session.sql(f"CREATE TABLE IF NOT EXISTS {name} ({columns}){clause}")
 
 
-def _insert_into(name: str, mode: OutputMode) -> Callable[[DataFrame, int], None]:
+def _insert_into(name: str, mode: OutputMode) -> BatchFunction:
     verb = "INSERT OVERWRITE" if mode is OutputMode.COMPLETE else "INSERT INTO"
 
     def write(batch: DataFrame, _number: int) -> None:

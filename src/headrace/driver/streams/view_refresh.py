@@ -25,6 +25,7 @@ from headrace.driver.ctas.v1_catalog import V1Catalog
 from headrace.driver.ctas.view_query import open_query, path_of, set_scope
 from headrace.driver.ctas.view_switch import ViewSwitch
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
+from headrace.driver.streams.batch_errors import BatchErrors
 from headrace.driver.streams.invalid_stream import InvalidStream
 from headrace.grammar.materialized_views import CreateMaterializedView
 from headrace.grammar.quoting import quote_name, quote_string
@@ -42,9 +43,15 @@ _LOGGED_FORMATS = {"delta", "iceberg"}
 
 
 def start_refresh(
-    session: SparkSession, desired: DesiredQuery, command: CreateMaterializedView
+    session: SparkSession,
+    desired: DesiredQuery,
+    command: CreateMaterializedView,
+    errors: BatchErrors,
 ) -> StreamingQuery:
     """Start a run of the query of a view, in a session that has the views of its streams.
+
+    Args:
+        errors: Keeps the error of a batch.
 
     Raises:
         InvalidStream: The rows of the view are gone, or its name belongs to another table.
@@ -63,12 +70,16 @@ def start_refresh(
         def refresh(batch: DataFrame, _number: int) -> None:
             write_generation(open_query(batch.sparkSession, text, command), view, command)
 
-        return _prepare(ticks.writeStream, desired, view).foreachBatch(refresh).start()
+        return (
+            _prepare(ticks.writeStream, desired, view).foreachBatch(errors.watch(refresh)).start()
+        )
     writer = _prepare(frame.writeStream, desired, view)
     if _has_aggregation(frame):
         return (
             writer.outputMode("complete")
-            .foreachBatch(lambda batch, _number: write_generation(batch, view, command))
+            .foreachBatch(
+                errors.watch(lambda batch, _number: write_generation(batch, view, command))
+            )
             .start()
         )
     return _start_append(session, writer, view)

@@ -20,7 +20,7 @@ from headrace.errors import WriteTargetsUnknown
 
 _LOG = logging.getLogger("headrace.driver")
 _PAUSES = (0.2, 0.5, 1.0, 2.0)
-_METASTORE_CONDITION = "_LEGACY_ERROR_TEMP_3065"
+METASTORE_CONDITION = "_LEGACY_ERROR_TEMP_3065"
 """With this condition, HiveExternalCatalog.withClient reports all errors of the metastore."""
 
 
@@ -31,7 +31,7 @@ def may_be_transient(error: Exception) -> bool:
     """
     if not isinstance(error, PySparkException | Py4JJavaError):
         return False
-    return find_condition(error) in {None, _METASTORE_CONDITION}
+    return find_condition(error) in {None, METASTORE_CONDITION}
 
 
 def find_writes_patiently(
