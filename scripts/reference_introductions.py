@@ -173,7 +173,13 @@ SAVE STREAM ticks TO json TRIGGER 10 SECONDS;
 ```
 
 [Run streams](../guides/streams.md) explains the statements. An option that this page does not list
-is an error, because Spark ignores options that it does not know. Upper and lower case are equal.
+for a provider is an error, because Spark ignores options that it does not know. Upper and lower
+case are equal.
+
+Every other source and sink that Spark's `format()` takes works too, by its short name or its class:
+`FROM pulsar`, `TO com.acme.Provider`. Headrace passes its columns, options, output mode, trigger
+and partitions to Spark as they are. The lists of queries show such a sink as
+`at least once, not checked`.
 
 Every sink with a write-ahead log also takes `checkpointLocation`. Every sink takes the options of
 the [retry policy](../guides/streams.md#choose-when-a-failed-query-starts-again).

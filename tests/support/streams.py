@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.grammar.parse import parse
 from headrace.grammar.stream_statements import CreateSink, SaveStream
-from headrace.model.stream_providers import SINKS
+from headrace.model.stream_providers import find_sink
 from headrace.model.stream_query import DesiredQuery, QuerySpec, Wanted
 
 if TYPE_CHECKING:
@@ -30,14 +30,15 @@ def make_desired(
     assert isinstance(command, SaveStream)
     sinks = (parse(definition).command for definition in definitions)
     sink = next((each for each in sinks if isinstance(each, CreateSink)), None)
-    provider = "table" if command.to_table else (sink.provider if sink else command.target[0])
+    name = sink.provider if sink else ".".join(command.target)
+    provider = find_sink("table" if command.to_table else name)
     spec = QuerySpec(
         text=text,
         definitions=list(definitions),
-        sink=provider.lower(),
+        sink=provider.name,
         conf=conf,
-        path=str(folder / "default") if SINKS[provider.lower()].has_default_path else None,
-        checkpoint=None if provider.lower() == "memory" else str(folder / f"wal-{command.name}"),
+        path=str(folder / "default") if provider.has_default_path else None,
+        checkpoint=str(folder / f"wal-{command.name}") if provider.write_ahead_log else None,
     )
     return DesiredQuery(
         id="sq_1", name=command.name, job_id="j", spec=spec, wanted=Wanted.RUNNING, generation=1

@@ -12,6 +12,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from headrace.driver.data_sources import register_data_sources
 from headrace.driver.jvm_process import ChildJvm, JvmProcess, ParentJvm
 from headrace.driver.jvm_start import JvmStart, remove_connection
 from headrace.driver.metastore_start import MetastoreStart
@@ -52,6 +53,7 @@ class Spark:
             self.session = _start_session(bootstrap)
             _check_jars(self.session, bootstrap)
             self.commit_protocol = CommitProtocol(self.session)
+            register_data_sources(self.session)
         except (PySparkException, Py4JError, RuntimeError, OSError) as error:
             raise _spark_unavailable(_describe_start_error(error), bootstrap) from error
         self._jvm: JvmProcess = ParentJvm() if jvm is None else ChildJvm(jvm.process)

@@ -106,7 +106,8 @@ class SaveStream:
     columns: tuple[DeclaredColumn, ...] | None = None
     """Columns that the source must have."""
     target: tuple[str, ...]
-    """Name of a provider or sink, or of a table if `to_table` is set."""
+    """Name of a provider or sink, or of a table if `to_table` is set. The name of a provider that
+    is a class can have several parts."""
     to_table: bool = False
     query_name: str | None = None
     """Name in IDENTIFIED BY; None: the last part of `source`."""
@@ -219,7 +220,7 @@ def parse_create_stream(text: str, tokens: Sequence[Token]) -> CreateStream | Cr
         return CreateStreamAs(qualifier=tuple(qualifier), name=name, replace=replace, query=query)
     columns = read_columns(reader) if reader.comes("(") else None
     reader.expect("FROM")
-    provider = reader.read_identifier("a provider, such as kafka")
+    provider = _read_provider(reader, "a provider, such as kafka")
     options = read_options(reader) if reader.accept("OPTIONS") else ()
     reader.expect_end()
     return CreateStream(
@@ -239,7 +240,7 @@ def parse_create_sink(text: str, tokens: Sequence[Token]) -> CreateSink:
     *qualifier, name = reader.read_qualified_name(_SINK)
     columns = read_columns(reader) if reader.comes("(") else None
     reader.expect("TO")
-    provider = reader.read_identifier("a provider, such as parquet")
+    provider = _read_provider(reader, "a provider, such as parquet")
     clauses = StreamClauses(reader)
     clauses.read(StreamClauses.read_partitioned_on, StreamClauses.read_options)
     return CreateSink(
@@ -264,8 +265,10 @@ def parse_save_stream(text: str, tokens: Sequence[Token]) -> SaveStream:
     columns = read_columns(reader) if reader.comes("(") else None
     reader.expect("TO")
     to_table = reader.accept("TABLE")
-    meaning = "the name of a table" if to_table else "a provider or a sink"
-    target = reader.read_qualified_name(meaning)
+    if to_table:
+        target = reader.read_qualified_name("the name of a table")
+    else:
+        target = _read_provider_parts(reader, "a provider or a sink")
     clauses = StreamClauses(reader)
     clauses.read(
         StreamClauses.read_query_name,
@@ -322,6 +325,22 @@ def _read_create(reader: TokenReader, entity: str) -> bool:
     replace = reader.accept("OR", "REPLACE")
     reader.expect(entity)
     return replace
+
+
+def _read_provider(reader: TokenReader, meaning: str) -> str:
+    """Read the short name or the class of a provider: `com.acme.Provider`, plain or in quotes."""
+    return ".".join(_read_provider_parts(reader, meaning))
+
+
+def _read_provider_parts(reader: TokenReader, meaning: str) -> tuple[str, ...]:
+    """Read the name of a provider like `_read_provider`, and return its parts."""
+    if not reader.comes_string():
+        return reader.read_qualified_name(meaning)
+    start = reader.offset
+    name = reader.read_string(meaning)
+    if not name.strip():
+        raise reader.error("The name of the provider is empty.", offset=start)
+    return (name,)
 
 
 def _name_to_sql(statement: CreateStream | CreateStreamAs | CreateSink) -> str:

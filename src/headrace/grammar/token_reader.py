@@ -56,6 +56,11 @@ class TokenReader:
         self._expected[symbol] = None
         return self._has_symbol(symbol)
 
+    def comes_string(self) -> bool:
+        """Return whether a string literal comes next."""
+        token = self._token()
+        return token is not None and self._is_string(token)
+
     def expect(self, *words: str) -> None:
         """Skip these keywords or symbols, which must come next."""
         if not self.accept(*words):

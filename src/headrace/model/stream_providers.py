@@ -1,7 +1,8 @@
 """The sources and sinks of streaming queries, as data: what each supports and guarantees.
 
 docs/reference/streams.md is generated from this module. The driver runs the providers; a node
-checks the statements against them before anything is started.
+checks the statements against them before anything is started. Spark's `format()` takes other
+providers too, by short name or class: their statements pass to Spark without these checks.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class StreamSource:
     continuous: bool = False
     """Whether TRIGGER CONTINUOUS is possible."""
     note: str = ""
+    is_listed: bool = True
+    """Whether Headrace knows the source. Statements on any other one are not checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,13 @@ class StreamSink:
     continuous: bool = False
     """Whether TRIGGER CONTINUOUS is possible."""
     note: str = ""
+    is_listed: bool = True
+    """Whether Headrace knows the sink. Statements on any other one are not checked."""
+
+    @property
+    def promise(self) -> str:
+        """How often the rows of a batch can appear, in words."""
+        return self.guarantee.value if self.is_listed else f"{self.guarantee.value}, not checked"
 
 
 _FILES = "one directory for each value"
@@ -236,3 +246,26 @@ SINKS: Mapping[str, StreamSink] = {sink.name: sink for sink in _SINKS}
 """Sinks by name."""
 FILE_SINKS = frozenset(name for name, _options in _FILE_SINKS)
 """Names of the sinks that write with Spark's file sink."""
+
+
+def find_source(name: str) -> StreamSource:
+    """Return a source by name, whatever its case; a source that is not listed allows everything."""
+    listed = SOURCES.get(name.lower())
+    if listed is not None:
+        return listed
+    return StreamSource(name=name, takes_columns=True, continuous=True, is_listed=False)
+
+
+def find_sink(name: str) -> StreamSink:
+    """Return a sink by name, whatever its case; a sink that is not listed allows everything."""
+    listed = SINKS.get(name.lower())
+    if listed is not None:
+        return listed
+    return StreamSink(
+        name=name,
+        modes=(APPEND, UPDATE, COMPLETE),
+        partitioning="as the provider defines",
+        guarantee=Guarantee.AT_LEAST_ONCE,
+        continuous=True,
+        is_listed=False,
+    )

@@ -12,7 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from headrace.model.failure import Failure
 from headrace.model.job import JobRows
 from headrace.model.lifecycle import StreamState
-from headrace.model.materialized_view import MaterializedViewId, NameScope, ViewRows
+from headrace.model.materialized_view import (
+    AUTO_REFRESH_SINK,
+    MaterializedViewId,
+    NameScope,
+    ViewRows,
+)
+from headrace.model.stream_providers import find_sink
 from headrace.model.text import Count, JsonObject, Name, SmallCount
 
 ADHOC_SCOPE = "adhoc"
@@ -66,6 +72,11 @@ class QuerySpec(BaseModel):
     """The materialized view that the query refreshes."""
     rows: JobRows | None = None
     """Where the rows come from, for a query of a job."""
+
+    @property
+    def guarantee(self) -> str | None:
+        """How often the rows of a batch can appear in the sink; None for a materialized view."""
+        return None if self.sink == AUTO_REFRESH_SINK else find_sink(self.sink).promise
 
 
 class QueryProgress(BaseModel):

@@ -52,7 +52,7 @@ def make(name: str = "job", more: str = "") -> str:
 
 
 def test_an_error_of_a_definition_is_reported_once_at_its_place(files: Files) -> None:
-    definitions = f"-- All streams.\n{STREAM}\n-- Spelt wrong.\nCREATE STREAM s\n  FROM rat;\n"
+    definitions = f"-- All streams.\n{STREAM}\n-- Spelt wrong.\nCREATE STREAM s\n  FROM parquet;\n"
     errors = files.find_errors(make("a"), make("b"), definitions=definitions)
 
     assert errors == [("tables.sql", 6, 8, "invalid_statement")]
@@ -75,7 +75,7 @@ def test_errors_of_all_files_are_reported_at_once(files: Files) -> None:
         "name: both\ntarget-table: out\nsql: SELECT 1\ncode: x = 1\n",
         wrong_conf,
         make("twice", "trigger: soon\n"),
-        definitions="CREATE SINK k TO nothing;\n",
+        definitions="CREATE SINK k TO table;\n",
     )
 
     assert [(path, line) for path, line, _column, _code in errors] == [

@@ -14,11 +14,10 @@ from headrace.store import stream_queries
 KAFKA = "'kafka.bootstrap.servers' = 'k:9092', 'subscribe' = 't'"
 
 INVALID = {
-    # Unknown names.
-    "CREATE STREAM s FROM kafkaa": ("source kafkaa is unknown", "Did you mean kafka?", 22),
-    "CREATE SINK k TO parket": ("sink parket is unknown", "Did you mean parquet?", 18),
-    "SAVE STREAM t TO nop": ("sink nop is unknown", "Did you mean noop?", 18),
-    "SAVE STREAM t TO db.t": ("db.t is neither a provider nor a sink", "TO TABLE db.t", 18),
+    # Names.
+    "CREATE STREAM s FROM ''": ("The name of the provider is empty", None, 22),
+    "CREATE SINK k TO ' '": ("The name of the provider is empty", None, 18),
+    "SAVE STREAM t TO ''": ("The name of the provider is empty", None, 18),
     "SAVE STREAM t TO table": ("Expected: the name of a table", None, 23),
     "CREATE SINK json TO json": ("json is the name of a provider", None, 13),
     "CREATE STREAM db.s FROM rate": ("can have qualified names", None, 15),
@@ -356,3 +355,16 @@ def _define(node: InProcessNode, session: str, text: str) -> None:
     statement = node.submit(text, session=session)["id"]
     assert driver.claim().command is not None
     assert driver.succeed(statement).applied
+
+
+def test_lists_say_what_an_unlisted_provider_guarantees(node: InProcessNode, session: str) -> None:
+    for sink in ("com.acme.Provider", "parquet"):
+        save = f"SAVE STREAM t TO {sink} IDENTIFIED BY `to {sink}`"
+        assert node.submit(save)["state"] == "waiting"
+    shown = {row[1]: row[3:5] for row in node.rows("SHOW STREAMS")}
+    one = dict(node.rows("SHOW STREAM `to com.acme.Provider`"))
+
+    assert shown["to com.acme.Provider"] == ["com.acme.Provider", "at least once, not checked"]
+    assert shown["to parquet"] == ["parquet", "exactly once"]
+    assert one["guarantee"] == "at least once, not checked"
+    assert node.stream("to com.acme.Provider")["guarantee"] == "at least once, not checked"

@@ -16,9 +16,15 @@ pytestmark = pytest.mark.spark
 
 def test_a_method_that_is_missing_is_permanent(spark: SparkSession) -> None:
     errors = spark._jvm.java.lang
-    missing = errors.NoSuchMethodError("Sink.write")
+    missing = [
+        errors.NoSuchMethodError("Sink.write"),
+        errors.AbstractMethodError("Sink.commit, which a newer Spark calls"),
+        errors.NoSuchFieldError("Sink.mode"),
+        errors.NoSuchMethodException("Sink.<init>()"),
+    ]
 
-    assert is_permanent_cause(errors.RuntimeException("the sink failed", missing))
+    for error in missing:
+        assert is_permanent_cause(errors.RuntimeException("the sink failed", error))
 
 
 def test_an_error_of_the_jvm_itself_is_worth_a_retry(spark: SparkSession) -> None:

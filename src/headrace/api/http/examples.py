@@ -127,6 +127,7 @@ _STREAM: Json = {
     "statement_id": _STATEMENT_ID,
     "statement": "SAVE STREAM clicks TO lake",
     "sink": "parquet",
+    "guarantee": "exactly once",
     "path": "file:/data/clicks",
     "checkpoint": "file:/data/checkpoints/adhoc/clicks",
     "attempt": 1,

@@ -155,6 +155,7 @@ def stream_body(status: QueryStatus) -> StreamBody:
         statement_id=query.statement_id,
         statement=status.statement,
         sink=query.spec.sink,
+        guarantee=query.spec.guarantee,
         path=query.spec.path,
         checkpoint=query.spec.checkpoint,
         attempt=query.attempt,

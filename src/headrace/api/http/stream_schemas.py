@@ -57,6 +57,9 @@ class StreamBody(ResponseModel):
     """Its statement, without the secrets of its options."""
     sink: str
     """Provider of the sink."""
+    guarantee: str | None
+    """How often the rows of a batch can appear in the sink; null for a materialized view. `not
+    checked` marks a provider that Headrace does not know."""
     path: str | None
     """Where a sink of files writes."""
     checkpoint: str | None

@@ -24,7 +24,7 @@ from headrace.model.deployment import (
 from headrace.model.failure import Failure
 from headrace.model.job import JobDecision, OnQueryChange
 from headrace.model.job_messages import CheckedJob, CheckedJobs, JobProblem
-from headrace.model.stream_providers import SINKS
+from headrace.model.stream_providers import find_sink
 
 _CLEAN = {JobDecision.START_CLEAN, JobDecision.RESTART_CLEAN}
 
@@ -210,7 +210,7 @@ def _summarize_sink(query: JobQuery) -> SinkSummary:
     command = parse(query.spec.text).command
     assert isinstance(command, SaveStream)
     options = {key.lower(): value for key, value in _list_options(query, command)}
-    provider = SINKS[query.spec.sink]
+    provider = find_sink(query.spec.sink)
     table = options.get("dbtable") or options.get("path") if not command.to_table else None
     return SinkSummary(
         provider=provider.name,

@@ -28,9 +28,10 @@ from headrace.model.stream_providers import (
     KAFKA_FORMATS,
     RETRY_PREFIXES,
     SINKS,
-    SOURCES,
     StreamSink,
     StreamSource,
+    find_sink,
+    find_source,
 )
 
 _MAX_LISTED = 60
@@ -68,9 +69,9 @@ def check_is_unqualified(text: str, command: CreateStream | CreateStreamAs | Cre
 def check_create_stream(text: str, command: CreateStream) -> None:
     """Raise InvalidStatement unless the source of a stream can exist."""
     check_locations(text, command.options)
-    source = SOURCES.get(command.provider.lower())
-    if source is None:
-        raise _unknown(text, "source", command.provider, SOURCES)
+    source = find_source(command.provider)
+    if not source.is_listed:
+        return
     _check_source_columns(text, source, command)
     _check_options(text, command.options, source.options, source.prefixes, source.name)
     _check_required(source.name, source.required, command.options)
@@ -82,7 +83,7 @@ def check_create_sink(text: str, command: CreateSink) -> None:
     check_locations(text, command.options)
     if command.name.lower() in SINKS:
         raise _error(text, command.name, f"{command.name} is the name of a provider.")
-    provider = _find_provider(text, command.provider, ())
+    provider = _find_provider(text, command.provider)
     sink = ChosenSink(
         provider=provider, options=command.options, partitioned_on=command.partitioned_on
     )
@@ -119,7 +120,7 @@ def check_source_trigger(text: str, command: SaveStream, source: CreateStream) -
     """Raise InvalidStatement for TRIGGER CONTINUOUS over a source that only has batches."""
     trigger = command.trigger
     is_continuous = trigger is not None and trigger.kind is TriggerKind.CONTINUOUS
-    if is_continuous and source.provider.lower() not in CONTINUOUS_SOURCES:
+    if is_continuous and not find_source(source.provider).continuous:
         raise _error(
             text,
             "CONTINUOUS",
@@ -147,32 +148,24 @@ def check_partition_columns(text: str, names: Iterable[str], columns: Collection
 
 
 def _choose_named(text: str, command: SaveStream, sinks: Mapping[str, CreateSink]) -> ChosenSink:
-    name = command.target[-1]
+    # A provider that is a class has a name of several parts.
+    name = ".".join(command.target)
     defined = sinks.get(name.casefold()) if len(command.target) == 1 else None
-    if len(command.target) > 1:
-        written = ".".join(command.target)
-        raise _error(
-            text,
-            command.target[0],
-            f"{written} is neither a provider nor a sink. To write to a table: TO TABLE {written}.",
-        )
     if defined is None:
         return ChosenSink(
-            provider=_find_provider(text, name, [sink.name for sink in sinks.values()]),
+            provider=_find_provider(text, name),
             options=command.options,
             partitioned_on=command.partitioned_on,
         )
     return ChosenSink(
-        provider=_find_provider(text, defined.provider, ()),
+        provider=_find_provider(text, defined.provider),
         options=override_options(defined.options, command.options),
         partitioned_on=command.partitioned_on or defined.partitioned_on,
     )
 
 
-def _find_provider(text: str, name: str, sinks: Collection[str]) -> StreamSink:
-    provider = SINKS.get(name.lower())
-    if provider is None:
-        raise _unknown(text, "sink", name, [*SINKS, *sinks])
+def _find_provider(text: str, name: str) -> StreamSink:
+    provider = find_sink(name)
     if provider.name == "table":
         raise _error(text, name, "A table needs its name: TO TABLE name.")
     return provider
@@ -230,6 +223,8 @@ def _check_partitioning(text: str, sink: ChosenSink) -> None:
 
 def _check_sink_options(text: str, sink: ChosenSink) -> None:
     provider = sink.provider
+    if not provider.is_listed:
+        return
     common = {CHECKPOINT_OPTION} if provider.write_ahead_log else set[str]()
     _check_options(
         text,
@@ -287,12 +282,6 @@ def _check_format(text: str, options: Options, *, has_columns: bool) -> None:
         raise _error(
             text, value, f"The format {value} needs declared columns, which the value is read into."
         )
-
-
-def _unknown(text: str, what: str, name: str, known: Collection[str]) -> InvalidStatement:
-    near = difflib.get_close_matches(name.lower(), known, 1)
-    meant = f" Did you mean {near[0]}?" if near else ""
-    return _error(text, name, f"The {what} {name} is unknown.{meant} Allowed: {', '.join(known)}.")
 
 
 def _error(text: str, value: str, message: str) -> InvalidStatement:

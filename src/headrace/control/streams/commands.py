@@ -101,7 +101,8 @@ def _show(tx: Tx, owner: str) -> ResultReport:
             rows += [_row(definition.name, query) for query in own] or [_row(definition.name)]
     rows += [_row(_source_of(query), query) for own in by_source.values() for query in own]
     return make_text_result(
-        ["stream", "query", "state", "sink", "last_batch", "failures", "last_error"], rows
+        ["stream", "query", "state", "sink", "guarantee", "last_batch", "failures", "last_error"],
+        rows,
     )
 
 
@@ -115,13 +116,14 @@ def _source_of(query: StreamQuery) -> str:
 
 def _row(stream: str, query: StreamQuery | None = None) -> list[str | None]:
     if query is None:
-        return [stream, *[None] * 6]
+        return [stream, *[None] * 7]
     error = query.last_error
     return [
         stream,
         query.name,
         query.state,
         query.spec.sink,
+        query.spec.guarantee,
         None if query.last_batch is None else str(query.last_batch),
         str(query.failures),
         None if error is None else error.summarize().message,
@@ -146,6 +148,7 @@ def _show_query(query: StreamQuery) -> ResultReport:
         "attempt": str(query.attempt),
         "session": query.session_id,
         "sink": query.spec.sink,
+        "guarantee": query.spec.guarantee,
         "path": query.spec.path,
         "checkpoint": query.spec.checkpoint,
         "last_batch": None if query.last_batch is None else str(query.last_batch),

@@ -11,7 +11,7 @@ from headrace.grammar.clauses import qualified_name_to_sql
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import SaveStream
 from headrace.model.job_messages import JobProblem
-from headrace.model.stream_providers import SINKS
+from headrace.model.stream_providers import find_sink
 from headrace.model.stream_query import QuerySpec
 
 
@@ -51,7 +51,7 @@ def check_table(
 def check_output_mode(rows: DataFrame, command: SaveStream, spec: QuerySpec) -> None:
     """Raise AnalysisException if Spark cannot run the query in its output mode."""
     jvm = Py4JBridge(rows.sparkSession)
-    mode = (command.output_mode or SINKS[spec.sink].modes[0]).capitalize()
+    mode = (command.output_mode or find_sink(spec.sink).modes[0]).capitalize()
     output_mode = getattr(jvm.type("org.apache.spark.sql.streaming.OutputMode"), mode)()
     checker = jvm.singleton("org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
     plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - not in PySpark's API

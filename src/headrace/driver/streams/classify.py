@@ -38,13 +38,16 @@ _PERMANENT_CLASSES = {
     "org.apache.spark.sql.catalyst.parser.ParseException",
     "java.lang.ClassNotFoundException",
     "org.apache.spark.SparkClassNotFoundException",
-    "java.lang.NoClassDefFoundError",
-    "java.lang.NoSuchMethodError",
+    # A class without the constructor that Spark calls.
+    "java.lang.NoSuchMethodException",
+    "java.lang.InstantiationException",
     # Spark checks with an assertion whether the sources of a checkpoint are those of the query.
     "java.lang.AssertionError",
 }
 _JVM_ERROR = "java.lang.VirtualMachineError"
 """Class of the errors of the JVM itself, whose causes say nothing about the query."""
+_LINKAGE_ERROR = "java.lang.LinkageError"
+"""Class of the errors of jars that are missing, or made for another version of Spark."""
 _PERMANENT_CONDITIONS = (
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
     "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
@@ -79,7 +82,9 @@ def is_permanent_cause(java_error: Any) -> bool:
     """Return whether a Java error, or one of its causes, is permanent."""
     try:
         causes = _list_causes(java_error)
-        return not any(map(_is_jvm_error, causes)) and any(map(_is_permanent_class, causes))
+        if any(_is_instance(cause, _JVM_ERROR) for cause in causes):
+            return False
+        return any(map(_is_permanent_class, causes))
     except Py4JError:
         return False
 
@@ -92,18 +97,20 @@ def _list_causes(java_error: Any) -> list[Any]:
     return causes
 
 
-def _is_jvm_error(java_error: Any) -> bool:
-    """Return whether the JVM has failed, as with InternalError and OutOfMemoryError."""
+def _is_instance(java_error: Any, name: str) -> bool:
+    """Return whether a class with this name is the class of an error, or an ancestor of it."""
     ancestor = java_error.getClass()
     while ancestor is not None:
-        if ancestor.getName() == _JVM_ERROR:
+        if ancestor.getName() == name:
             return True
         ancestor = ancestor.getSuperclass()
     return False
 
 
 def _is_permanent_class(java_error: Any) -> bool:
-    is_permanent_class = java_error.getClass().getName() in _PERMANENT_CLASSES
+    is_permanent_class = java_error.getClass().getName() in _PERMANENT_CLASSES or _is_instance(
+        java_error, _LINKAGE_ERROR
+    )
     try:
         condition = str(java_error.getCondition())
     except Py4JError:

@@ -1,8 +1,10 @@
-"""The jars of sources and sinks that are not part of Spark's own distribution."""
+"""The classes of sources and sinks: whether a session has them, and whether Spark can use them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
@@ -20,16 +22,26 @@ _PACKAGES = {
 """Maven packages by provider. Records of Kafka in Avro need that of files in Avro."""
 _JDBC_OPTIONS = "org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions"
 _DATA_SOURCE = "org.apache.spark.sql.execution.datasources.DataSource"
+_NOT_FOUND = "DATA_SOURCE_NOT_FOUND"
+_PROVIDER_TYPES = (
+    "org.apache.spark.sql.connector.catalog.TableProvider",
+    "org.apache.spark.sql.sources.StreamSourceProvider",
+    "org.apache.spark.sql.sources.StreamSinkProvider",
+    "org.apache.spark.sql.sources.RelationProvider",
+    "org.apache.spark.sql.sources.SchemaRelationProvider",
+    "org.apache.spark.sql.sources.CreatableRelationProvider",
+    "org.apache.spark.sql.execution.datasources.FileFormat",
+)
+"""The types of which Spark's `DataSource` expects one."""
 
 
 def check_connector(session: SparkSession, provider: str) -> None:
-    """Raise InvalidStream if the jars of a provider are not on the class path of the session."""
+    """Raise InvalidStream if the jars of a listed provider are not on the session's class path."""
     package = _PACKAGES.get(provider.lower())
     if package is None:
         return
-    jvm = Py4JBridge(session)
     try:
-        jvm.singleton(_DATA_SOURCE).lookupDataSource(provider, jvm.state.conf())
+        _look_up(Py4JBridge(session), provider)
     except (AnalysisException, Py4JJavaError) as error:
         raise InvalidStream(
             f"The session cannot read or write {provider.lower()}, because the jars of {package}"
@@ -57,3 +69,66 @@ def check_jdbc_driver(session: SparkSession, options: Mapping[str, str]) -> None
             " database's driver to spark.jars, or its package to spark.jars.packages, in the"
             " configuration of the profile or of a new session."
         ) from error
+
+
+def check_provider(
+    session: SparkSession, provider: str, listed: Collection[str], *, hint: str = ""
+) -> None:
+    """Raise an error if Spark has no data source with the name or class of a provider.
+
+    Args:
+        listed: Names of the providers that Headrace lists, for a suggestion.
+        hint: A further sentence for the error of a provider that is missing.
+
+    Raises:
+        ProviderNotFound: With the condition of Spark's own error.
+        InvalidStream: The class is no data source.
+        Py4JJavaError: The class cannot be loaded.
+    """
+    jvm = Py4JBridge(session)
+    try:
+        found = _look_up(jvm, provider)
+    except (AnalysisException, Py4JJavaError) as error:
+        if _NOT_FOUND not in str(error):
+            raise
+        raise _build_not_found(provider, listed, hint) from error
+    if _is_provider(jvm, found):
+        return
+    raise InvalidStream(
+        f"{found.getName()} is a class, but no data source of Spark: it cannot be created, or it"
+        " implements none of Spark's interfaces for data sources, such as TableProvider. Write the"
+        " class or the short name that the documentation of the connector gives for format()."
+    )
+
+
+class ProviderNotFound(InvalidStream):
+    """Spark finds no data source with the name of a provider."""
+
+    code = "provider_not_found"
+    condition = _NOT_FOUND
+    sqlstate = "42K02"
+
+
+def _build_not_found(provider: str, listed: Collection[str], hint: str) -> ProviderNotFound:
+    near = difflib.get_close_matches(provider.lower(), listed, 1)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    meant += f" {hint}" if hint else ""
+    return ProviderNotFound(
+        f"Spark finds no data source {provider} in this session.{meant} To use a connector, add its"
+        " Maven package to spark.jars.packages, or its jar to spark.jars, in the configuration of"
+        " the profile or of a new session. A data source in Python needs an entry point of the"
+        " group headrace.data_sources where drivers run (docs/guides/extend.md)."
+    )
+
+
+def _look_up(jvm: Py4JBridge, provider: str) -> Any:
+    return jvm.singleton(_DATA_SOURCE).lookupDataSource(provider, jvm.state.conf())
+
+
+def _is_provider(jvm: Py4JBridge, found: Any) -> bool:
+    modifiers = jvm.type("java.lang.reflect.Modifier")
+    if modifiers.isAbstract(found.getModifiers()):
+        return False
+    loader = found.getClassLoader() or jvm.session.getClass().getClassLoader()
+    for_name = jvm.type("java.lang.Class").forName
+    return any(for_name(name, False, loader).isAssignableFrom(found) for name in _PROVIDER_TYPES)

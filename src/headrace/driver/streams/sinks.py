@@ -14,7 +14,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.streams.batch_errors import BatchErrors
 from headrace.driver.streams.columns import select_columns
-from headrace.driver.streams.connectors import check_connector, check_jdbc_driver
+from headrace.driver.streams.connectors import (
+    check_connector,
+    check_jdbc_driver,
+    check_provider,
+)
 from headrace.driver.streams.file_sink import check_file_columns, find_last_planned
 from headrace.driver.streams.invalid_stream import InvalidStream
 from headrace.driver.streams.jdbc_sink import JdbcSink, with_driver
@@ -32,6 +36,7 @@ from headrace.model.stream_providers import (
     FORMAT_OPTION,
     RETRY_PREFIXES,
     SINKS,
+    find_sink,
 )
 from headrace.model.stream_query import DesiredQuery, QuerySpec
 
@@ -77,12 +82,21 @@ def prepare_rows(frame: DataFrame, target: Target) -> DataFrame:
     """
     rows = frame if target.columns is None else select_columns(frame, target.columns)
     _check_partitions(rows, target)
-    check_connector(rows.sparkSession, target.provider)
+    check_sink(rows.sparkSession, target.provider)
     if target.provider == "jdbc":
         check_jdbc_driver(rows.sparkSession, with_driver(target.options))
     if target.provider in FILE_SINKS:
         check_file_columns(rows, target.provider, target.partitioned_on)
     return rows
+
+
+def check_sink(session: SparkSession, provider: str) -> None:
+    """Raise InvalidStream if the session lacks the jars of a sink, or if it is no data source."""
+    if find_sink(provider).is_listed:
+        check_connector(session, provider)
+        return
+    hint = f"To write to a table: TO TABLE {provider}." if "." in provider else ""
+    check_provider(session, provider, SINKS, hint=hint)
 
 
 def start_query(
@@ -168,7 +182,7 @@ def _make_writer(
 
 def choose_mode(command: SaveStream, provider: str) -> OutputMode:
     """Return the output mode of a query."""
-    return command.output_mode or OutputMode(SINKS[provider].modes[0])
+    return command.output_mode or OutputMode(find_sink(provider).modes[0])
 
 
 def _set_trigger(writer: DataStreamWriter, trigger: StreamTrigger | None) -> DataStreamWriter:

@@ -11,7 +11,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from headrace.driver.py4j_bridge import Py4JBridge, plan_class_name
 from headrace.driver.streams.columns import columns_to_ddl, select_columns
-from headrace.driver.streams.connectors import check_connector
+from headrace.driver.streams.connectors import check_connector, check_provider
 from headrace.driver.streams.invalid_stream import InvalidStream
 from headrace.driver.streams.qualified_names import replace_qualified_names, view_of
 from headrace.grammar.clauses import qualified_name_to_sql
@@ -19,7 +19,7 @@ from headrace.grammar.parse import parse
 from headrace.grammar.quoting import quote_name
 from headrace.grammar.stream_statements import CreateStream, CreateStreamAs, SaveStream
 from headrace.model.stream_options import KAFKA_PREFIX, KAFKA_SOURCE
-from headrace.model.stream_providers import FORMAT_OPTION
+from headrace.model.stream_providers import FORMAT_OPTION, SOURCES, find_source
 
 _KAFKA_READING = {name.lower() for name in KAFKA_SOURCE}
 _AVRO_CONVERTERS = "org.apache.spark.sql.avro.SchemaConverters"
@@ -73,11 +73,15 @@ def open_stream(session: SparkSession, command: CreateStream | CreateStreamAs) -
                 " stream, write STREAM before its name: FROM STREAM t."
             )
         return frame
-    check_connector(session, command.provider)
-    if command.provider.lower() == "kafka" and command.columns is not None:
+    source = find_source(command.provider)
+    if source.is_listed:
+        check_connector(session, source.name)
+    else:
+        check_provider(session, source.name, SOURCES)
+    if source.name == "kafka" and command.columns is not None:
         return _open_kafka(session, command)
-    reader = session.readStream.format(command.provider.lower()).options(**dict(command.options))
-    if command.columns is not None and command.provider.lower() != "kafka":
+    reader = session.readStream.format(source.name).options(**dict(command.options))
+    if command.columns is not None:
         reader = reader.schema(columns_to_ddl(command.columns))
     return reader.load()
 

@@ -13,6 +13,7 @@ from headrace.driver.failures import KnownFailure
 from headrace.driver.parameters import empty_frame
 from headrace.driver.streams.columns import columns_to_ddl
 from headrace.driver.streams.invalid_stream import InvalidStream
+from headrace.driver.streams.sinks import check_sink
 from headrace.driver.streams.sources import (
     find_temporary_views,
     open_stream,
@@ -29,6 +30,7 @@ from headrace.grammar.stream_statements import (
 )
 from headrace.model.lifecycle import StreamState
 from headrace.model.messages import Assignment
+from headrace.model.stream_providers import find_sink
 
 _WAIT_SECONDS = 0.1
 
@@ -58,8 +60,11 @@ def run_stream_statement(
     command = parse(assignment.text).command
     if isinstance(command, CreateStream | CreateStreamAs):
         _check_stream(clone_session(), command, assignment.definitions)
-    elif isinstance(command, CreateSink) and command.columns is not None:
-        session.createDataFrame([], columns_to_ddl(command.columns))
+    elif isinstance(command, CreateSink):
+        if not find_sink(command.provider).is_listed:
+            check_sink(session, command.provider)
+        if command.columns is not None:
+            session.createDataFrame([], columns_to_ddl(command.columns))
     return empty_frame(session)
 
 
